@@ -40,12 +40,14 @@
 //! crate is used, so that the two can test each other.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 pub mod check;
 mod cursor;
 mod error;
 mod input;
+mod names;
 mod oddities;
 mod raw;
 mod reader;
@@ -58,6 +60,7 @@ mod types;
 
 pub use error::{Damage, Error, Reason};
 pub use input::ReadAhead;
+pub use names::Names;
 pub use oddities::Oddities;
 pub use raw::RawRecord;
 pub use reader::{DEFAULT_MAX_RECORD_BYTES, Decoder, Item, Reader, Visitor};

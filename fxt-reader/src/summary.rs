@@ -35,9 +35,16 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether every byte of the input was part of a whole, sound record.
+    /// Whether every byte of the input was part of a whole, sound record, and there was one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.damaged_regions == 0 && self.truncated_tail == 0 && !self.container_truncated
+        self.damaged_regions == 0 && !self.is_truncated()
+    }
+
+    /// Whether the input ended too early, as far as that can be seen. An input
+    /// without any byte did: every trace has at least one record.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.records == 0 || self.truncated_tail > 0 || self.container_truncated
     }
 }

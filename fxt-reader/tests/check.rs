@@ -285,3 +285,38 @@ fn findings_are_kept_up_to_a_number_and_all_are_counted() {
     assert_eq!(report.findings.len(), fxt_reader::check::MAX_FINDINGS);
     assert_eq!(report.counts[&Rule::Undefined], 3000);
 }
+
+#[test]
+fn records_of_one_thread_must_not_go_back_in_time() {
+    use fxt_writer::record::{EventKind, Log};
+    use fxt_writer::{Koid, ThreadName, Ticks, Writer};
+    let rules = |events: &[(u64, u64, EventKind)], message: Option<u64>| {
+        let mut trace = Writer::new(Vec::<u8>::new());
+        trace.start("app", 1_000_000_000).expect("room");
+        for (time, thread, kind) in events {
+            let thread = (Koid(1), Koid(*thread));
+            trace.event(*kind, Ticks(*time), thread, "c", "work", &[]).expect("room");
+        }
+        if let Some(time) = message {
+            let thread = ThreadName::Inline { process: Koid(1), thread: Koid(2) };
+            trace.write(&Log { time: Ticks(time), thread, message: "late" }).expect("room");
+        }
+        let trace = trace.into_inner();
+        let of = |promises| {
+            let report = check(&mut Reader::from_slice(&trace), promises);
+            report.expect("readable").counts.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(of(Promises::Spec), [], "the specification allows any order");
+        of(Promises::Fxtrec)
+    };
+    let complete = |end| EventKind::DurationComplete { end: Ticks(end) };
+    let (begin, end) = (EventKind::DurationBegin, EventKind::DurationEnd);
+    let back = [(Rule::ThreadOrder, 1)];
+    assert_eq!(rules(&[(20, 2, end), (10, 2, begin)], None), back);
+    assert_eq!(rules(&[(20, 2, begin), (10, 3, begin), (20, 2, end)], None), []);
+    // Complete events in the order of their ends, or of their begins.
+    assert_eq!(rules(&[(12, 2, complete(15)), (10, 2, complete(20))], None), []);
+    assert_eq!(rules(&[(10, 2, complete(20)), (12, 2, complete(15))], None), []);
+    assert_eq!(rules(&[(12, 2, complete(15)), (1, 2, complete(2))], None), back);
+    assert_eq!(rules(&[(20, 2, EventKind::Instant)], Some(19)), back);
+}

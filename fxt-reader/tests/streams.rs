@@ -20,6 +20,21 @@ fn any_chunking_reads_the_same_down_to_single_bytes() {
 }
 
 #[test]
+fn an_input_without_a_byte_is_no_complete_trace() {
+    let empty = gzip(&[]);
+    for bytes in [&[][..], &empty] {
+        let mut reader = Reader::from_slice(bytes);
+        assert!(reader.next().expect("no damage").is_none());
+        assert!(!reader.summary().is_complete() && reader.summary().is_truncated());
+        let report = fxt_reader::check::check(
+            &mut Reader::from_slice(bytes),
+            fxt_reader::check::Promises::Spec,
+        );
+        assert!(!report.expect("it can be read").is_sound(), "as the checker says");
+    }
+}
+
+#[test]
 fn a_trace_much_larger_than_the_buffer_reads_the_same_as_from_a_slice() {
     let trace = Trace::with_switches(30_000);
     let expected = transcript(&mut Reader::from_slice(&trace.bytes));
@@ -70,7 +85,7 @@ fn a_trace_cut_at_any_byte_yields_every_whole_record_and_says_what_is_left_over(
             let summary = reader.summary();
             assert_eq!(summary.records, records as u64);
             assert_eq!(summary.truncated_tail, (cut - last) as u64, "cut at {cut}");
-            assert_eq!(summary.is_complete(), cut == last);
+            assert_eq!(summary.is_complete(), cut == last && cut > 0);
         }
     }
 }

@@ -24,6 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Macros with arguments that may be left out are an extension of gcc and clang, which
+ * -Wpedantic would report wherever they are used. */
+#pragma GCC system_header
+
 /* A trace point: where in the program something is recorded. The macros below
  * make one per use; only the library looks inside. */
 typedef struct fxt_site {

@@ -18,6 +18,9 @@
 #ifndef FXT_PROVIDER_HPP
 #define FXT_PROVIDER_HPP
 
+/* As in fxt_provider.h. */
+#pragma GCC system_header
+
 #include "fxt_provider.h"
 
 #include <initializer_list>
@@ -75,6 +78,13 @@ inline void event(const fxt_site_t &site, uint32_t kind, uint64_t id,
                   std::initializer_list<fxt_arg_t> args = {})
 {
     fxt_event(&site, kind, id, args.begin(), args.size());
+}
+
+/* The same, of arguments one by one. */
+template <typename... Args>
+inline void event_of(const fxt_site_t &site, uint32_t kind, uint64_t id, const Args &...args)
+{
+    event(site, kind, id, {args...});
 }
 
 /* A duration of this thread, until its end of life. It stays on the thread and in
@@ -143,38 +153,57 @@ private:
     uint64_t id_ = 0;
 };
 
+/* Spans of arguments one by one, which the macros have behind the name. */
+template <typename... Args>
+inline span span_of(const fxt_site_t &site, const char *, const Args &...args)
+{
+    return span(site, {args...});
+}
+template <typename... Args>
+inline async_span async_span_of(const fxt_site_t &site, const char *, const Args &...args)
+{
+    return async_span(site, {args...});
+}
+
 } /* namespace fxt */
 
+#define FXT_FIRST_(first, ...) first
 #define FXT_SITE_(category, name) \
     ([]() -> const fxt_site_t & { \
         static fxt_site_t fxt_site_{category, name, nullptr}; \
         return fxt_site_; \
     }())
 
-/* The macros of fxt_provider.h that take arguments take those of `fxt::arg` here. */
+/* The macros of fxt_provider.h that take arguments take those of `fxt::arg` here:
+ * FXT_EVENT(kind, category, name, id, arguments...). Here `...` is never empty, which
+ * clang reports with -Wpedantic before C++20. */
 #undef FXT_EVENT
-#define FXT_EVENT(kind, category, name, id, ...) \
+#define FXT_EVENT(kind, category, name, ...) \
     do { \
         if (fxt_is_recording()) \
-            ::fxt::event(FXT_SITE_(category, name), (kind), (id), {__VA_ARGS__}); \
+            ::fxt::event_of(FXT_SITE_(category, name), (kind), __VA_ARGS__); \
     } while (0)
 
-/* A duration under a name, so that it can be ended before its scope does. */
-#define FXT_SPAN(variable, category, name, ...) \
-    ::fxt::span variable = fxt_is_recording() \
-                               ? ::fxt::span(FXT_SITE_(category, name), {__VA_ARGS__}) \
-                               : ::fxt::span()
+/* A duration under a name, so that it can be ended before its scope does:
+ * FXT_SPAN(variable, category, name, arguments...). */
+#define FXT_SPAN(variable, category, ...) \
+    ::fxt::span variable = \
+        fxt_is_recording() ? ::fxt::span_of(FXT_SITE_(category, FXT_FIRST_(__VA_ARGS__, 0)), __VA_ARGS__) \
+                           : ::fxt::span()
 
-/* A duration from here to the end of the block; once per line. */
+/* A duration from here to the end of the block; once per line:
+ * FXT_DURATION(category, name, arguments...). */
 #undef FXT_DURATION
-#define FXT_DURATION(category, name, ...) \
-    FXT_SPAN(FXT_JOIN_(fxt_duration_, __LINE__), category, name, ##__VA_ARGS__)
+#define FXT_DURATION(category, ...) \
+    FXT_SPAN(FXT_JOIN_(fxt_duration_, __LINE__), category, __VA_ARGS__)
 
-/* An asynchronous operation under a name, to be moved to where it ends. */
-#define FXT_ASYNC_SPAN(variable, category, name, ...) \
+/* An asynchronous operation under a name, to be moved to where it ends:
+ * FXT_ASYNC_SPAN(variable, category, name, arguments...). */
+#define FXT_ASYNC_SPAN(variable, category, ...) \
     ::fxt::async_span variable = \
-        fxt_is_recording() ? ::fxt::async_span(FXT_SITE_(category, name), {__VA_ARGS__}) \
-                           : ::fxt::async_span()
+        fxt_is_recording() \
+            ? ::fxt::async_span_of(FXT_SITE_(category, FXT_FIRST_(__VA_ARGS__, 0)), __VA_ARGS__) \
+            : ::fxt::async_span()
 
 /* What C has in their place. */
 #undef FXT_DURATION_BEGIN

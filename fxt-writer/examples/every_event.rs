@@ -49,11 +49,11 @@ const fn at(micros: u64) -> Ticks {
 fn names(trace: &mut Trace) -> Outcome {
     let name = trace.text("every_event")?;
     let kind = ObjectType::Process;
-    trace.write(&KernelObject { kind, koid: PROCESS, name, args: &[] })?;
+    trace.write(&KernelObject { object_type: kind, koid: PROCESS, name, args: &[] })?;
     for ((process, koid), name) in [(MAIN, "main"), (WORKER, "worker")] {
         let name = trace.text(name)?;
         let args = [Arg::new(trace.text("process")?, Value::Koid(process))];
-        trace.write(&KernelObject { kind: ObjectType::Thread, koid, name, args: &args })?;
+        trace.write(&KernelObject { object_type: ObjectType::Thread, koid, name, args: &args })?;
     }
     Ok(())
 }

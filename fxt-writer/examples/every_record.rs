@@ -149,7 +149,7 @@ fn records(trace: &mut Vec<u8>, forms: &Forms) -> Outcome {
     }
     UserspaceObject { pointer: 0xdead_beef_0000, process: thread, name, args }.write(trace)?;
     for (kind, koid) in [(ObjectType::Process, PROCESS), (ObjectType::Thread, THREAD)] {
-        KernelObject { kind, koid, name, args }.write(trace)?;
+        KernelObject { object_type: kind, koid, name, args }.write(trace)?;
     }
     let (outgoing, incoming, outgoing_state) = (THREAD, Koid(102), ThreadState::Blocked);
     ContextSwitch { cpu: 1, time, outgoing, incoming, outgoing_state, args }.write(trace)?;

@@ -297,9 +297,10 @@ fn run_leased(engine: &Arc<Engine>, mut hurry: impl FnMut(&Engine) + Send) -> u6
                 })
             })
             .collect();
-        let refused = writers.into_iter().map(|writer| writer.join().expect("no panic")).sum();
+        // Before anything can fail here: the scope waits for the thread that hurries.
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         through.store(true, Ordering::Relaxed);
-        refused
+        written.into_iter().map(|refused| refused.expect("no panic")).sum()
     })
 }
 

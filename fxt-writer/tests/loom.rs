@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fxt_writer::engine::{Config, Engine, Full, Lease, Mode, OnFull};
+use fxt_writer::engine::{Config, Engine, Full, Lease, Mode, OnFull, Remote, SharedWords};
 use fxt_writer::layout::{header, initialization, record_type};
 use fxt_writer::packet::Packet;
 use fxt_writer::record::Initialization;
@@ -274,6 +274,58 @@ fn circular_writers_overwrite_only_what_is_complete() {
         for ten in [1, 2] {
             assert!(saved.iter().filter(|&number| number / 10 == ten).is_sorted());
         }
+    });
+}
+
+/// The word of the header by which a reader in another process holds writers.
+const HELD: usize = 12;
+
+#[test]
+fn while_a_reader_holds_writers_at_most_the_reuse_that_had_begun_is_finished() {
+    explore(PREEMPTIONS, || {
+        let (engine, _queue) = engine(Mode::Circular, OnFull::Drop);
+        (0..4).for_each(|number| assert_eq!(write(&mut engine.rolling(), number), Ok(())));
+        let memory = Arc::clone(&engine);
+        let writer = thread::spawn(move || {
+            // Each pair takes a buffer that is full.
+            let written = (4..10).filter(|&number| write(&mut engine.rolling(), number).is_ok());
+            (written.count() as u64, engine.dropped())
+        });
+        let wrapped = || memory.load(1) >> 32;
+        memory.exchange(HELD, 1);
+        let (first, last) = (wrapped(), wrapped());
+        memory.exchange(HELD, 0);
+        assert!(last - first <= 1, "{first} and {last}");
+        let (written, dropped) = writer.join().unwrap();
+        assert_eq!(written + dropped, 6);
+    });
+}
+
+#[test]
+fn a_snapshot_of_circular_buffers_always_comes_whole() {
+    // A reader looks at each word of the header and of both buffers, and may see an old or a new one of each. With two preemptions or a second
+    // record this takes more than minutes.
+    explore(1, || {
+        let (engine, _queue) = engine(Mode::Circular, OnFull::Drop);
+        (0..4).for_each(|number| assert_eq!(write(&mut engine.rolling(), number), Ok(())));
+        let memory = Arc::clone(&engine);
+        let writer = thread::spawn(move || {
+            let written = (4..5).filter(|&number| write(&mut engine.rolling(), number).is_ok());
+            (written.count() as u64, engine.dropped())
+        });
+        let remote = Remote::new(Arc::clone(&memory), Mode::Circular).expect("a size in range");
+        let piece = remote.view(&mut |_| true).expect("its writers keep to the protocol");
+        assert_eq!((piece.tally.torn, piece.tally.cut_bytes), (0, 0));
+        // Both buffers, or one and what had come into the other. Nothing is missing in between, or was written later than what is.
+        let found = numbers(&piece.rolling);
+        let first = found.first().copied().expect("one buffer is full at any time");
+        assert_eq!(found, (first..first + found.len() as u64).collect::<Vec<_>>());
+        assert!(found.len() >= 2, "{found:?}");
+        let (written, dropped) = writer.join().unwrap();
+        assert_eq!(written + dropped, 1);
+        // Writers were let go.
+        assert_eq!(memory.load(HELD), 0);
+        assert_eq!(write(&mut memory.rolling(), 8), Ok(()));
     });
 }
 

@@ -6,7 +6,7 @@
 //! - [`control`] and [`manager`] (`fxtrec-sessions`): who may start and stop recordings, and applications that record
 //!   their own events;
 //! - [`convert`]: other formats in and out, merge and cut;
-//! - `export`, with the feature `parquet`: tables for SQL;
+//! - [`export`]: tables for SQL, as Parquet with the feature `parquet`;
 //! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to FXT
 //!   records, and what a recording watches out for meanwhile;
 //! - [`report`]: figures, verdicts and the page of a finished trace;
@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apart;
 pub mod cli;
 pub mod commands;
 pub mod config;
@@ -30,7 +31,6 @@ pub use fxtrec_blame as blame;
 pub use fxtrec_capture as capture;
 pub use fxtrec_capture::{encode, flight};
 pub use fxtrec_convert as convert;
-#[cfg(feature = "parquet")]
 pub use fxtrec_export as export;
 pub use fxtrec_gates as gates;
 pub use fxtrec_kernel as kernel;

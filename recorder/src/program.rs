@@ -7,14 +7,17 @@ use std::io::{ErrorKind, Write, sink, stderr, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::apart;
+use crate::capture::stacks::READER_PROCESS;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
-    compare, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge, open, probes,
-    query, record, report, symbolize, top, why,
+    compare, completions, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge,
+    open, probes, query, record, report, symbolize, top, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::kernel::pager::Pager;
+use crate::kernel::signals::survive_file_size_limit;
 use crate::kernel::terminal::{Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
 use crate::units::fold::Fold;
@@ -22,11 +25,18 @@ use crate::units::look::Look;
 
 /// Does what the command line of this process says, and returns the exit status.
 pub fn main() -> ExitCode {
+    // Of a process that may not, a write beyond the limit ends it.
+    let _ = survive_file_size_limit();
     let line: Vec<OsString> = std::env::args_os().collect();
     if line.first().is_some_and(|name| name == OUTPUT_PROCESS) {
         // A part of the daemon, which sees how it ends.
         let words = line.into_iter().skip(1).filter_map(|word| word.into_string().ok());
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
+    }
+    if line.first().is_some_and(|name| name == READER_PROCESS) {
+        // A part of a recording or of another command, which sees how it ends.
+        let word = line.get(1).map(OsString::as_os_str);
+        return ExitCode::from(u8::from(apart::run(word).is_err()));
     }
     let (mut command, display) = match Cli::parse_all(&line) {
         Ok(parsed) => parsed,
@@ -40,6 +50,8 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             return match error.print() {
+                // Somebody has read enough of it.
+                Err(unprinted) if unprinted.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
                 Err(unprinted) => fail(&unprinted, EXIT_FAILURE),
                 Ok(()) => ExitCode::from(cli::exit_code(&error, &line)),
             };
@@ -105,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Convert(args) => done(convert::run(&args, &mut messages())),
         Command::Export(args) => done(export::run(&args, &mut messages())),
         Command::Query(args) => done(query::run(&args)),
+        Command::Completions(args) => done(completions::run(&args, &mut stdout().lock())),
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
         Command::Flame(args) => done(flame::run(&args, &mut text(), &mut messages())),
@@ -184,7 +197,7 @@ fn text() -> Escaping<impl Write> {
 }
 
 /// Standard error. What it gets may hold names that others have chosen.
-fn messages() -> Escaping<impl Write> {
+pub(crate) fn messages() -> Escaping<impl Write> {
     Escaping::coloured(stderr(), Terminal::of_stderr().colour)
 }
 

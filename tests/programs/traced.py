@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A program that records itself by the package fxt_provider.
 
-    traced.py THREADS SPANS [fork|signal|flood]
+    traced.py THREADS SPANS [fork|signal|flood|named]
 
 Each thread records SPANS durations named `nap`, each around a sleep of two milliseconds, and prints its thread id, and
 the times just before and just after, in nanoseconds of CLOCK_MONOTONIC. With `fork`, a child does the same without
 being a provider, and one that becomes one records a moment. With `signal`, a handler records moments meanwhile. With
-`flood`, it records as many moments as THREADS times SPANS in place of all that, and prints how many were refused.
+`flood`, it records as many moments as THREADS times SPANS in place of all that, and prints how many were refused. With
+`named`, its threads have names of their own.
 """
 import asyncio
 import multiprocessing
@@ -27,9 +28,10 @@ def nap(spans, out):
         out.append((threading.get_native_id(), before, time.monotonic_ns()))
 
 
-def naps(threads, spans):
+def naps(threads, spans, named):
     lists = [[] for _ in range(threads)]
-    running = [threading.Thread(target=nap, args=(spans, out)) for out in lists]
+    names = [f"loader number {number} of many" if named else None for number in range(threads)]
+    running = [threading.Thread(target=nap, args=(spans, out), name=name) for out, name in zip(lists, names)]
     for thread in running:
         thread.start()
     for thread in running:
@@ -95,7 +97,7 @@ def main():
                 pass
         signal.setitimer(signal.ITIMER_REAL, 0)
     one_of_each()
-    naps(threads, spans)
+    naps(threads, spans, how == ["named"])
 
 
 main()

@@ -47,7 +47,31 @@ fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
     program
 }
 
-/// The same with the static library.
+/// Compiles both examples, and calls of C++ without arguments, by every standard, with all warnings as
+/// errors.
+///
+/// # Panics
+/// When there is a warning.
+pub fn compile_strictly(folder: &Path, [c, cpp]: [&str; 2]) {
+    let bare = folder.join("bare.cpp");
+    let source = "#include \"fxt_provider.hpp\"\n\
+         int main() { FXT_INSTANT(\"a\", \"b\"); FXT_DURATION(\"a\", \"c\"); FXT_SPAN(s, \"a\", \"d\"); \
+         FXT_ASYNC_SPAN(r, \"a\", \"e\"); FXT_FLOW_BEGIN(\"a\", \"f\", 1); }\n";
+    std::fs::write(&bare, source).expect("room");
+    let examples = header().join("examples");
+    let (in_c, in_cpp) = (examples.join("provider.c"), examples.join("provider.cpp"));
+    let in_c = ["c11", "gnu11", "c17"].map(|standard| (c, standard, &in_c));
+    let in_cpp = ["c++17", "gnu++17", "c++20"]
+        .into_iter()
+        .flat_map(|standard| [(cpp, standard, &in_cpp), (cpp, standard, &bare)]);
+    for (compiler, standard, source) in in_c.into_iter().chain(in_cpp) {
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-fsyntax-only"]);
+        succeed(command.arg(format!("-std={standard}")).arg(source).arg("-I").arg(header()));
+    }
+}
+
+/// Builds the example in a folder, with the static library.
 ///
 /// # Panics
 /// When it does not compile.

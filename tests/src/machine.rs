@@ -1,32 +1,96 @@
 //! Whose turn it is to record: each recording sees the whole machine, the recordings of other tests included.
 //!
-//! Cargo runs one test program after the other, so the lock is one of the process. A turn excludes those that take one
-//! as well, not every test of the program.
+//! Cargo runs one test program after the other, so turns are those of one process. Each test that asks [`may_record`] has a turn that it
+//! shares with others; one that counts what the whole machine does takes it [`alone`]. Those wait until no other test wants a shared
+//! turn: then several of them run in a row, and the machine falls quiet once for all of them.
+//!
+//! [`may_record`]: crate::root::may_record
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-static MACHINE: RwLock<()> = RwLock::new(());
+#[derive(Debug)]
+struct Turns {
+    shared: usize,
+    wants_shared: usize,
+    alone: bool,
+}
 
-/// Held by a test while it uses the machine.
+static TURNS: Mutex<Turns> = Mutex::new(Turns { shared: 0, wants_shared: 0, alone: false });
+static CHANGED: Condvar = Condvar::new();
+
+#[derive(Debug)]
+enum Turn {
+    None,
+    Shared(Shared),
+    Alone,
+}
+
+thread_local! {
+    /// The turn of the test that this thread runs, given back when the thread ends.
+    static MINE: RefCell<Turn> = const { RefCell::new(Turn::None) };
+}
+
+/// Nothing in here panics while it holds the lock, so poison is of no interest.
+fn turns() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `ready`.
+fn once(ready: impl Fn(&Turns) -> bool) -> MutexGuard<'static, Turns> {
+    CHANGED.wait_while(turns(), |turns| !ready(turns)).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Shared;
+
+impl Shared {
+    fn new() -> Shared {
+        turns().wants_shared += 1;
+        let mut turns = once(|turns| !turns.alone);
+        turns.wants_shared -= 1;
+        turns.shared += 1;
+        Shared
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        turns().shared -= 1;
+        CHANGED.notify_all();
+    }
+}
+
+/// Waits until no other test has the machine for itself. This thread's turn lasts until it ends, or takes one [`alone`].
+pub fn share() {
+    MINE.with_borrow_mut(|turn| {
+        if matches!(turn, Turn::None) {
+            *turn = Turn::Shared(Shared::new());
+        }
+    });
+}
+
+/// Held by a test that has the machine for itself. Dropped by the thread that took it.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
-pub enum Turn {
-    Shared(RwLockReadGuard<'static, ()>),
-    /// Nobody else has a turn.
-    Alone(RwLockWriteGuard<'static, ()>),
+pub struct Alone(PhantomData<*const ()>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        MINE.set(Turn::None);
+        turns().alone = false;
+        CHANGED.notify_all();
+    }
 }
 
-// A test that failed has left nothing behind that would concern others, so poison is of no interest.
-
-/// Waits until nobody has the machine for itself.
-pub fn shared() -> Turn {
-    Turn::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// Waits until nobody has a turn, and lets nobody begin one meanwhile: for tests that count what the whole machine does, or
-/// whose promises hold only while it has time for fxtrec.
-pub fn alone() -> Turn {
-    Turn::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+/// Waits until no test has a turn or wants a shared one, and lets none begin one meanwhile: for tests that count what the whole machine
+/// does, or whose promises hold only while it has time for fxtrec.
+pub fn alone() -> Alone {
+    // A shared turn that this thread has would keep it waiting.
+    MINE.set(Turn::Alone);
+    once(|turns| !turns.alone && turns.shared + turns.wants_shared == 0).alone = true;
+    Alone(PhantomData)
 }
 
 /// The release of the running kernel, its first two numbers.

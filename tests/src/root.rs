@@ -1,5 +1,6 @@
 //! Tests that need root, and what happens without it.
 
+use crate::machine;
 use crate::skip::skip;
 
 /// Whether a test that needs root goes on; when not, says so.
@@ -20,10 +21,14 @@ pub fn or_skip(why: &str) -> bool {
     is_root
 }
 
-/// Whether a test that records the machine goes on; when not, says so.
+/// Whether a test that records the machine goes on; when not, says so. It has a turn of the machine then, shared with others.
 ///
 /// # Panics
 /// When this user is not root, and the variable `CI` is set.
 pub fn may_record() -> bool {
-    or_skip("it records the machine")
+    let may = or_skip("it records the machine");
+    if may {
+        machine::share();
+    }
+    may
 }

@@ -1,9 +1,10 @@
 //! Waiting for what a test wants to see.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long something may take before the test gives up. Nothing is proved by it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long something may take before the test gives up: less than the two minutes after which CI ends a test. Nothing is proved by it.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns as soon as the condition holds.
 ///
@@ -14,5 +15,17 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sets a flag when it goes, also when a test panics: a thread of a scope that works until then would otherwise keep a failed test
+/// from ending.
+#[derive(Debug)]
+#[must_use = "the flag is set when this is dropped"]
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

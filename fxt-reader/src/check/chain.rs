@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Findings;
 use super::rule::Rule;
 use crate::reader::Item;
-use crate::record::{ContextSwitch, IDLE_WEIGHT, Record, WEIGHT_INFO};
-use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId};
+use crate::record::{ContextSwitch, EventKind, IDLE_WEIGHT, Record, WEIGHT_INFO};
+use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId, Thread};
 
 /// The koid of the idle task, on every CPU.
 const IDLE: Koid = Koid(0);
@@ -25,6 +25,8 @@ pub(super) struct FxtrecChecks {
     tick_length_known: FxHashSet<Option<ProviderId>>,
     /// The time of the last scheduling record.
     last_time: Option<Nanos>,
+    /// The time of the last event of each thread.
+    last_of_thread: FxHashMap<(Option<ProviderId>, Thread), Nanos>,
     /// Who came to each CPU last.
     running: FxHashMap<Cpu, Koid>,
     /// The modules of each process.
@@ -72,8 +74,18 @@ impl FxtrecChecks {
                     add(Rule::Weight, format!("the wakeup of {} has no weight", wakeup.koid));
                 }
             }
-            Record::Event(event) if (event.category, event.name) == ("fxtrec", WEIGHT_INFO) => {
-                self.brief_weights = true;
+            Record::Event(event) => {
+                self.brief_weights |= (event.category, event.name) == ("fxtrec", WEIGHT_INFO);
+                let written = match event.kind {
+                    EventKind::DurationComplete { end } => end,
+                    _ => event.time,
+                };
+                let thread = (item.provider, event.thread);
+                self.thread_ordered(thread, (event.time, written), &mut add);
+            }
+            Record::Log(log) => {
+                let thread = (item.provider, log.thread);
+                self.thread_ordered(thread, (log.time, log.time), &mut add);
             }
             Record::Module(module) => {
                 self.modules.insert((item.provider, module.process, module.id));
@@ -108,6 +120,22 @@ impl FxtrecChecks {
             }
             _ => self.last_time = Some(time),
         }
+    }
+
+    /// The time of a record, and that at which it was written at the latest.
+    fn thread_ordered(
+        &mut self,
+        key: (Option<ProviderId>, Thread),
+        (time, written): (Nanos, Nanos),
+        add: &mut impl FnMut(Rule, String),
+    ) {
+        let last = self.last_of_thread.entry(key).or_default();
+        if written < *last {
+            let (back, thread) = (last.0 - written.0, key.1.thread);
+            let detail = format!("time {time} is {back} ns before the last of thread {thread}");
+            add(Rule::ThreadOrder, detail);
+        }
+        *last = time.max(*last);
     }
 
     fn is_named(&self, koid: Koid, add: &mut impl FnMut(Rule, String)) {

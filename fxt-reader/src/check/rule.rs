@@ -37,6 +37,8 @@ pub enum Rule {
     Process,
     /// fxtrec: scheduling records are in the order of their times.
     TimeOrder,
+    /// fxtrec: events and messages of a thread are in the order of their times; a complete event may stand where it ends.
+    ThreadOrder,
     /// fxtrec: both sides of a switch have a weight, as `Int32`; only that of the idle task if usual weights are left out.
     Weight,
     /// fxtrec: a side with koid 0 has the idle weight, and no other side has.
@@ -66,6 +68,7 @@ impl Rule {
             Self::Named => "named",
             Self::Process => "process",
             Self::TimeOrder => "time_order",
+            Self::ThreadOrder => "thread_order",
             Self::Weight => "weight",
             Self::IdleWeight => "idle_weight",
             Self::Chain => "chain",

@@ -267,7 +267,8 @@ impl<'a> Generator<'a> {
         };
         let (name, args) = (self.name(), self.args());
         let written = args_to_write(&args);
-        let record = KernelObject { kind, koid: Koid(koid), name: name.text(), args: &written };
+        let record =
+            KernelObject { object_type: kind, koid: Koid(koid), name: name.text(), args: &written };
         self.write(&record, || {
             let (kind, name) = (Kind::KernelObject, name.meaning());
             format!("{kind} {number} {koid} {name}{}", args_meaning(&args))

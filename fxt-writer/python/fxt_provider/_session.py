@@ -1,8 +1,32 @@
 """One session: which categories it wants, the names it knows, and the way of a record into its buffer."""
+import os
 import threading
 import time
 
 from . import _records as records
+
+
+def _ahead():
+    """By how many nanoseconds the clock of this process is ahead of the kernel's, in whose time the trace is: those of
+    its time namespace."""
+    try:
+        own, childrens = (os.readlink("/proc/self/ns/" + name) for name in ("time", "time_for_children"))
+        # The file is about the namespace that children will be in.
+        if own == childrens:
+            with open("/proc/self/timens_offsets") as file:
+                for clock, seconds, nanos in map(str.split, file):
+                    if clock == "monotonic":
+                        return int(seconds) * 1_000_000_000 + int(nanos)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+_AHEAD = _ahead()
+
+
+def _now():
+    return time.monotonic_ns() - _AHEAD
 
 
 def _comm(path):
@@ -12,6 +36,38 @@ def _comm(path):
             return file.read().rstrip(b"\n")
     except OSError:
         return b""
+
+
+# What the kernel has room for.
+_COMM_BYTES = 15
+
+
+def _is_given(name):
+    """Whether a program has given a thread this name; otherwise it is called Thread-1, Thread-2 (function), ..."""
+    number, _, function = name.removeprefix("Thread-").partition(" (")
+    return bool(name) and not (name.startswith("Thread-") and number.isdigit() and (not function or function.endswith(")")))
+
+
+def _name_of_thread(koid):
+    """What the present thread is called: as `threading.Thread(name=...)` has it, which the kernel is told from here on, as
+    Python does itself since 3.14. So switches, probes and other tools have the name as well. A thread that got another name
+    than the program's from elsewhere keeps it."""
+    path = f"/proc/self/task/{koid}/comm"
+    comm = _comm(path)
+    thread = threading.current_thread()
+    is_main = thread is threading.main_thread() or isinstance(thread, threading._DummyThread)
+    if is_main or not _is_given(thread.name) or comm != _comm("/proc/self/comm"):
+        return comm
+    name = records.cut(thread.name, _COMM_BYTES)
+    if not name:
+        return comm
+    try:
+        with open(path, "wb") as file:
+            file.write(name)
+    except OSError:
+        # At least the program's own events have it.
+        return name
+    return name
 
 
 class Session:
@@ -78,7 +134,7 @@ class Session:
         if known is not None:
             return known
         koid = threading.get_native_id()
-        name = _comm(f"/proc/self/task/{koid}/comm")[:64]
+        name = _name_of_thread(koid)[:64]
         self.buffer.put_durable(*records.thread_name(self.process, koid, name))
         index = len(self.threads) + 1
         if koid in self.threads:
@@ -133,7 +189,7 @@ class Session:
 
     def event(self, kind, category, name, args=None, extra=None):
         """Records an event; whether it is in the trace."""
-        now = time.monotonic_ns()
+        now = _now()
 
         def make(thread):
             site = self._site(category, name)
@@ -149,7 +205,7 @@ class Session:
 
     def log(self, category, message):
         """Records a log message; whether it is in the trace."""
-        now = time.monotonic_ns()
+        now = _now()
 
         def make(thread):
             if self._site(category, "log") is None:

@@ -14,13 +14,17 @@
 //!       9  durable data saved, bytes since the start (monotonic)
 //!      10  rolling data start of buffer 0, bytes
 //!      11  rolling data start of buffer 1
-//!   12-15  zero
+//!      12  not zero while the reader of another process holds writers (circular mode)
+//!   13-15  zero
 //! ```
 //!
 //! Where a rolling buffer's data starts at its very end there is none, whatever
 //! the memory holds: it is just being cleared.
 //!
-//! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 11 are
+//! Word 12 is the only one that another process may write. While it is not zero,
+//! writers go on to the end of the open buffer, and reuse no buffer after that.
+//!
+//! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 12 are
 //! additions, hence a version of its own.
 
 use super::config::{HEADER_WORDS, Mode};
@@ -44,6 +48,8 @@ const ROLLING_END: [usize; 2] = [6, 7];
 const DROPPED: usize = 8;
 const DURABLE_SAVED: usize = 9;
 const ROLLING_START: [usize; 2] = [10, 11];
+/// The word by which another process [holds](super::SharedWords::exchange) writers.
+pub(super) const HELD: usize = 12;
 
 /// What the header says, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +172,13 @@ impl HeaderWords<'_> {
 
     pub(super) fn dropped(self) -> u64 {
         self.0.cell(DROPPED).load(Ordering::Relaxed)
+    }
+
+    /// Whether another process copies the buffers, and writers are not to reuse any.
+    pub(super) fn is_held(self) -> bool {
+        // AcqRel: what the other process has read is overwritten only after it let go. An addition of nothing, and no
+        // load: if the other process holds writers after this, it sees what they did before.
+        self.0.cell(HELD).fetch_add(0, Ordering::AcqRel) != 0
     }
 
     pub(super) fn snapshot(self) -> Option<Header> {

@@ -45,6 +45,14 @@ pub trait SharedWords {
     ///
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
+
+    /// Stores a word of the header that is there for readers: it holds the other process's writers, or lets them go.
+    /// By an atomic exchange (acquire and release), so that what they did before they last looked at it is seen. The
+    /// default stores nothing, for memory that cannot be written to: then buffers that never rest are left out of a
+    /// view, and counted.
+    fn exchange(&self, index: usize, value: u64) {
+        let _ = (index, value);
+    }
 }
 
 /// Why nothing can be saved: the other side does not keep to the protocol, or
@@ -101,8 +109,8 @@ pub struct Tally {
     pub refused: u64,
     /// Bytes behind a word that heads no record, left out.
     pub cut_bytes: u64,
-    /// Rolling buffers left out, since they were used anew again and again while
-    /// they were read.
+    /// Rolling buffers left out, since they were reused again and again while
+    /// they were read, though their writers were asked to wait.
     pub torn: u64,
 }
 
@@ -125,6 +133,8 @@ pub struct Piece {
     pub rolling: Vec<u64>,
     /// What was found on the way.
     pub tally: Tally,
+    /// Whether writers were held meanwhile: they may have dropped records, and counted them in the header.
+    pub held: bool,
 }
 
 impl Piece {
@@ -157,6 +167,8 @@ struct Copies {
     fillings: Vec<Vec<u64>>,
     /// What was found while they were made.
     tally: Tally,
+    /// Whether writers were held.
+    held: bool,
 }
 
 impl<W: SharedWords> Remote<W> {
@@ -220,7 +232,8 @@ impl<W: SharedWords> Remote<W> {
         };
         let durable = self.copy_durable(durable_end);
         let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
-        Ok(self.take(&Copies { wrapped, durable_end, durable, fillings, tally }, admit))
+        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        Ok(self.take(&copies, admit))
     }
 
     /// Copies what is committed and was not saved, when no request for it will
@@ -238,7 +251,9 @@ impl<W: SharedWords> Remote<W> {
     }
 
     /// Copies what is committed and was not saved, and leaves it to be saved: for
-    /// a look at a recording that goes on.
+    /// a look at a recording that goes on. A view of circular buffers always has them,
+    /// however fast they are reused: after a few attempts writers are held until
+    /// they are copied, drop what finds no room, and count it ([`Piece::held`]).
     ///
     /// # Errors
     ///
@@ -312,7 +327,7 @@ impl<W: SharedWords> Remote<W> {
 
 /// The records of copies that are finished and wanted.
 fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
-    let mut piece = Piece { tally: copies.tally, ..Piece::default() };
+    let mut piece = Piece { tally: copies.tally, held: copies.held, ..Piece::default() };
     admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
     for filling in &copies.fillings {
         admitted(filling, &mut piece.rolling, &mut piece.tally, admit);
@@ -342,6 +357,22 @@ fn admitted(
     found.unfinished = walked.unfinished;
     found.cut_bytes = (walked.cut * WORD_BYTES) as u64;
     *tally += found;
+}
+
+/// The engine's own memory, as another process maps it.
+#[cfg(any(loom, test))]
+impl SharedWords for std::sync::Arc<super::Engine> {
+    fn words(&self) -> usize {
+        self.division.total
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        self.memory.cell(index).load(super::sync::Ordering::Acquire)
+    }
+
+    fn exchange(&self, index: usize, value: u64) {
+        self.memory.cell(index).swap(value, super::sync::Ordering::AcqRel);
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -19,6 +19,9 @@ pub struct Rolling<'e> {
     counted: bool,
 }
 
+/// How often a writer that waits for a reader in another process looks whether that is through.
+const HELD_POLL: Duration = Duration::from_millis(1);
+
 impl<'e> Rolling<'e> {
     pub(super) const fn new(engine: &'e Engine) -> Self {
         Self { engine, counted: true }
@@ -135,11 +138,16 @@ impl Engine {
                 }
                 return Err(self.drop_one(counted));
             }
-            if self.other_is_ready(&state, position) {
+            // Loaded once: what is decided on it has to agree.
+            let held = self.is_held();
+            if !held && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
                 continue;
             }
-            self.drop_others_at(&state, position);
+            if !held {
+                self.drop_others_at(&state, position);
+            }
+            wait.polls = held;
             state = self.wait_or_drop(state, &mut wait)?;
         }
     }
@@ -158,7 +166,8 @@ impl Engine {
         };
         let until_expiry = self.until_expiry(&state);
         let since = Instant::now();
-        let state = state.wait([patience, until_expiry].into_iter().flatten().min());
+        let polls = wait.polls.then_some(HELD_POLL);
+        let state = state.wait([patience, until_expiry, polls].into_iter().flatten().min());
         let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Relaxed: a figure, which orders nothing.
         self.waited.fetch_add(nanos, Ordering::Relaxed);
@@ -174,6 +183,12 @@ impl Engine {
         if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
             self.hot.full_at.store(position.0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether another process copies the buffers of circular mode, and none may be reused. It does not wake those
+    /// that wait or tell those that drop when it lets go, so both have to look again.
+    fn is_held(&self) -> bool {
+        self.config.mode == Mode::Circular && self.header_words().is_held()
     }
 
     /// Takes back that there is no room.
@@ -204,11 +219,13 @@ pub(super) struct Wait {
     deadline: Option<Instant>,
     /// Whether the record counts as dropped when there is nothing to wait for.
     counted: bool,
+    /// Whether there may be room without a wake-up.
+    polls: bool,
 }
 
 impl Wait {
     pub(super) const fn new(policy: OnFull, counted: bool) -> Self {
-        Self { policy, deadline: None, counted }
+        Self { policy, deadline: None, counted, polls: false }
     }
 
     /// `None` to wait no longer, `Some(None)` to wait without limit.

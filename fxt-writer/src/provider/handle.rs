@@ -104,6 +104,7 @@ impl Builder {
             return Ok(Provider { client });
         }
         sys::claim_process().map_err(InitError::Fork)?;
+        sys::find_namespace();
         let client = Client::new(self.name, self.categories, self.address);
         match sys::publish_client(client.map_err(InitError::Thread)?) {
             Ok(client) => {

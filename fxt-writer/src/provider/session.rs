@@ -125,7 +125,7 @@ impl Session {
         let mut durable = buffer.engine.durable();
         let name = process_name();
         let process_record = KernelObject {
-            kind: ObjectType::Process,
+            object_type: ObjectType::Process,
             koid: process,
             name: Text::Inline(&name),
             args: &[],
@@ -207,7 +207,7 @@ impl Session {
         let mut durable = self.engine().durable().uncounted();
         let of = [Arg::new(Text::Inline("process"), Value::Koid(process))];
         let named = KernelObject {
-            kind: ObjectType::Thread,
+            object_type: ObjectType::Thread,
             koid: thread,
             name: Text::Inline(&name),
             args: &of,

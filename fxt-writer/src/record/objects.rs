@@ -12,7 +12,7 @@ use crate::space::Slot;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelObject<'a> {
     /// What kind of object it is.
-    pub kind: ObjectType,
+    pub object_type: ObjectType,
     /// Its koid.
     pub koid: Koid,
     /// Its name.
@@ -30,7 +30,7 @@ impl Record for KernelObject<'_> {
     fn header(&self, words: usize) -> u64 {
         kernel_object::TYPE.put(record_type::KERNEL_OBJECT)
             | kernel_object::SIZE.put(words as u64)
-            | kernel_object::OBJECT_TYPE.put(self.kind.to_field())
+            | kernel_object::OBJECT_TYPE.put(self.object_type.to_field())
             | kernel_object::NAME.put(self.name.encoded())
             | kernel_object::ARG_COUNT.put(self.args.len() as u64)
     }

@@ -28,7 +28,7 @@ fn assert_argument(value: Value<'_>, arg_type: u64, data: &[Field<'_>], payload:
             ("number of arguments", 40, 43, 1),
         ]);
         let record = KernelObject {
-            kind: ObjectType::Process,
+            object_type: ObjectType::Process,
             koid: Koid(77),
             name: indexed(3),
             args: &[Arg::new(name, value)],

@@ -44,8 +44,12 @@ fn sixteen_arguments_are_one_too_many() {
         args: &args,
     };
     assert_refused(&switch, error);
-    let object =
-        KernelObject { kind: ObjectType::Process, koid: Koid(0), name: Text::EMPTY, args: &args };
+    let object = KernelObject {
+        object_type: ObjectType::Process,
+        koid: Koid(0),
+        name: Text::EMPTY,
+        args: &args,
+    };
     assert_refused(&object, error);
 }
 

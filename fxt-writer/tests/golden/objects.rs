@@ -79,7 +79,7 @@ fn kernel_objects_of_each_type() {
             ("argument name (string ref)", 16, 31, 1),
         ]);
         let record = KernelObject {
-            kind,
+            object_type: kind,
             koid: Koid(99),
             name: Text::Inline("named"),
             args: &[Arg::new(indexed(1), Value::Koid(Koid(98)))],

@@ -73,7 +73,7 @@ pub(crate) fn trace() -> Vec<u8> {
         let process = [Arg::new(Text::Inline("process"), Value::Koid(Koid(thread / 8 * 8)))];
         let name = format!("thread {thread}");
         machine.put(&KernelObject {
-            kind: ObjectType::Thread,
+            object_type: ObjectType::Thread,
             koid: Koid(thread),
             name: Text::Inline(&name),
             args: &process,

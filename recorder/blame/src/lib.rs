@@ -21,6 +21,7 @@ pub mod pass;
 pub mod spans;
 pub mod threads;
 pub mod track;
+pub mod worst;
 
 pub use class::Class;
 pub use facts::{Cause, Causes};

@@ -196,9 +196,17 @@ impl Keeper {
     /// What the thread did in an interval, after the whole trace. `None` where a second pass has to tell.
     pub fn follow(mut self, tracker: &Tracker, interval: Interval) -> Option<Frame> {
         let Interval { koid, from, to } = interval;
+        // What came after the interval may tell that it is doubtful.
+        if to < tracker.now && tracker.losses > 0 {
+            return None;
+        }
+        let thread = tracker.roster.find(koid)?;
+        if let Some(Some(taken)) = self.late.get(&thread) {
+            self.log.taken(thread, *taken);
+        }
+        // May take the place of what was there when the log was switched on.
+        tracker.settle(&mut self);
         let is_same = match self.log.is_rolling_since() {
-            // What came after the interval may tell that it is doubtful.
-            _ if to < tracker.now && tracker.losses > 0 => false,
             None => true,
             // To the end of the trace, a Follower would have had as much and no more.
             Some(since) => to >= tracker.now && since > from,
@@ -206,11 +214,6 @@ impl Keeper {
         if !is_same || self.is_over && to != self.to {
             return None;
         }
-        let thread = tracker.roster.find(koid)?;
-        if let Some(Some(taken)) = self.late.get(&thread) {
-            self.log.taken(thread, *taken);
-        }
-        tracker.settle(&mut self);
         Some(chain::follow(&self.log, thread, (from, to), Wakers::Followed))
     }
 }

@@ -167,6 +167,23 @@ impl Spans {
         median(of_these.map(Span::length).collect())
     }
 
+    /// The span of a program that is longest beyond the median of its name, of those that `fits`; how many of that name there
+    /// are, and the median. `None` if no span is longer than that of its name.
+    pub fn worst(&self, fits: impl Fn(&Span) -> bool) -> Option<(&Span, (u64, u64))> {
+        let medians = self.medians();
+        let beyond = |span: &&Span| {
+            let median = medians.get(&span.name).map_or(0, |known| known.1);
+            span.length().saturating_sub(median)
+        };
+        let worst = self
+            .list
+            .iter()
+            .filter(|span| self.name_of(span.name).is_provider && fits(span))
+            .max_by_key(|span| (beyond(span), u64::MAX - span.from))?;
+        let (count, median) = medians.get(&worst.name).copied()?;
+        (worst.length() > median).then_some((worst, (count, median)))
+    }
+
     /// How many spans of each name there are, and their median length.
     pub fn medians(&self) -> FxHashMap<u32, (u64, u64)> {
         let mut lengths = FxHashMap::<u32, Vec<u64>>::default();

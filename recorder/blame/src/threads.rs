@@ -7,12 +7,42 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// In fxtrec's traces the bits of a koid below this are the thread id.
 const ID_BITS: u32 = 22;
 
+/// So many recordings that were merged are told apart; a file may say anything.
+const MOST_RECORDERS: usize = 64;
+
 /// Threads of a trace by number, in the order in which something first happened to them.
 pub type Index = u32;
+
+/// Names that are kept of each thread beside the last one.
+const MOST_NAMES: usize = 8;
+
+/// What a thread was called before. Records of names come in front of the scheduling records of their time, so its last name is often
+/// not yet its name when it is woken for the first time.
+#[derive(Clone, Debug, Default)]
+pub struct EarlierNames(Vec<Box<str>>);
+
+impl EarlierNames {
+    /// It is not called so any more.
+    pub fn add(&mut self, name: &str) {
+        if !name.is_empty() && self.0.len() < MOST_NAMES && !self.has(name) {
+            self.0.push(name.into());
+        }
+    }
+
+    /// The first one; `None` where it has always had the name that it has.
+    pub fn first(&self) -> Option<&str> {
+        self.0.first().map(|name| &**name)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|it| **it == *name)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Named {
     comm: Box<str>,
+    earlier: EarlierNames,
     process: Option<u64>,
 }
 
@@ -75,6 +105,7 @@ impl Roster {
         let process = object.process().map(|Koid(process)| process);
         let named = self.named.entry(object.koid.0).or_default();
         if *named.comm != *object.name {
+            named.earlier.add(&named.comm);
             named.comm = object.name.into();
         }
         named.process = process.or(named.process);
@@ -115,6 +146,7 @@ impl Roster {
 pub trait Known {
     /// The thread's name, as it was last called.
     fn comm(&self, koid: u64) -> Option<&str>;
+    fn earlier_names(&self, koid: u64) -> Option<&EarlierNames>;
     /// The koid of the thread's process.
     fn process(&self, koid: u64) -> Option<u64>;
     fn tid(&self, koid: u64) -> u64;
@@ -123,6 +155,10 @@ pub trait Known {
 impl Known for Roster {
     fn comm(&self, koid: u64) -> Option<&str> {
         Roster::comm(self, koid)
+    }
+
+    fn earlier_names(&self, koid: u64) -> Option<&EarlierNames> {
+        self.named.get(&koid).map(|named| &named.earlier)
     }
 
     fn process(&self, koid: u64) -> Option<u64> {
@@ -142,10 +178,14 @@ impl Known for Roster {
 pub struct Family {
     /// COMMAND's process.
     pub process: Option<u64>,
-    /// The process that made the recording.
-    pub recorder: Option<u64>,
+    /// The processes that made the recording: one, or one for each recording that was merged.
+    pub recorders: Vec<u64>,
     /// Threads that one of them woke for the first time, and which no earlier record has.
     born: FxHashSet<u64>,
+    /// The processes of COMMAND of all recordings that were merged.
+    commands: FxHashSet<u64>,
+    /// Processes that a recorder made for its own work: all that it made but COMMAND's.
+    made: FxHashSet<u64>,
     /// Threads of which it is not known who made them.
     doubtful: FxHashSet<u64>,
 }
@@ -159,10 +199,27 @@ impl Family {
         koid == command || process == Some(command) || born(koid) || process.is_some_and(born)
     }
 
+    /// A trace says which process is COMMAND's.
+    pub fn has_command(&mut self, process: u64) {
+        self.process = Some(process);
+        self.commands.insert(process);
+    }
+
+    /// A trace says which process recorded it; 0 is none.
+    pub fn is_recorded_by(&mut self, process: u64) {
+        if process != 0
+            && !self.recorders.contains(&process)
+            && self.recorders.len() < MOST_RECORDERS
+        {
+            self.recorders.push(process);
+        }
+    }
+
     /// Whether the thread is one of those that made the recording.
     pub fn is_recorder(&self, roster: &impl Known, koid: u64) -> bool {
-        let Some(recorder) = self.recorder else { return false };
-        koid == recorder || roster.process(koid) == Some(recorder)
+        let process = roster.process(koid);
+        let is_own = |koid| self.recorders.contains(&koid) || self.made.contains(&koid);
+        is_own(koid) || process.is_some_and(is_own)
     }
 
     /// Whether it is certain that the thread is none of them. Nothing is, where COMMAND is not known.
@@ -174,7 +231,7 @@ impl Family {
             && !roster.process(koid).is_some_and(doubtful)
     }
 
-    /// A thread is woken of which there was no record so far. A new one still has the name of the thread that made it, which
+    /// A thread is woken of which there was no record so far. A new one has the name of the thread that made it, which
     /// wakes it; kernel threads have names of their own. Ids are given in turn, so that one which was there before COMMAND has a
     /// smaller one, unless they began anew in between.
     pub fn first_woken(
@@ -183,6 +240,22 @@ impl Family {
         koid: u64,
         (waker, interrupt): (Option<Koid>, bool),
     ) {
+        // A new thread has the name of the one that made it.
+        let inherits_from = |waker: u64| {
+            let first = roster.earlier_names(koid).and_then(EarlierNames::first);
+            first.or(roster.comm(koid)).is_some_and(|name| {
+                roster.comm(waker) == Some(name)
+                    || roster.earlier_names(waker).is_some_and(|names| names.has(name))
+            })
+        };
+        if let (Some(Koid(waker)), false) = (waker, interrupt)
+            && !self.commands.contains(&koid)
+            && self.is_recorder(roster, waker)
+            && inherits_from(waker)
+        {
+            self.made.insert(koid);
+            return;
+        }
         let Some(command) = self.process else { return };
         match waker {
             // Nobody is made by an interrupt.
@@ -191,9 +264,7 @@ impl Family {
                 self.doubtful.insert(koid);
             }
             Some(Koid(waker)) if self.has(roster, waker) => {
-                let inherits =
-                    roster.comm(koid).is_some_and(|comm| roster.comm(waker) == Some(comm));
-                match inherits && roster.tid(koid) > roster.tid(command) {
+                match inherits_from(waker) && roster.tid(koid) > roster.tid(command) {
                     true => self.born.insert(koid),
                     false => self.doubtful.insert(koid),
                 };
@@ -219,7 +290,9 @@ mod tests {
         for (koid, comm) in
             [(COMMAND, "app"), (400, "shell"), (510, "app"), (520, "shell"), (530, "x")]
         {
-            roster.named.insert(koid, Named { comm: comm.into(), process: Some(koid) });
+            roster
+                .named
+                .insert(koid, Named { comm: comm.into(), process: Some(koid), ..Named::default() });
             roster.index(koid);
         }
         (roster, Family { process: Some(COMMAND), ..Family::default() })
@@ -235,6 +308,38 @@ mod tests {
             [COMMAND, 510, 520, 400].map(is),
             [(true, false), (true, false), (false, true), (false, true)]
         );
+    }
+
+    #[test]
+    fn a_process_that_the_recorder_made_for_itself_is_the_recorders_and_command_is_not() {
+        let (mut roster, mut family) = family();
+        family.is_recorded_by(400);
+        // COMMAND of another recording that was merged.
+        family.has_command(520);
+        family.has_command(COMMAND);
+        // All of them begin with the name of who made them.
+        for (koid, before) in [(COMMAND, "shell"), (520, "shell"), (530, "shell"), (510, "other")] {
+            roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
+        }
+        for koid in [COMMAND, 520, 530, 510] {
+            family.first_woken(&roster, koid, (Some(Koid(400)), false));
+        }
+        let is = |koid| family.is_recorder(&roster, koid);
+        assert_eq!([400, 530, COMMAND, 520, 510].map(is), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn who_was_made_by_command_under_a_name_that_it_had_then_is_one_of_them() {
+        let (mut roster, mut family) = family();
+        // The shell that made it has become another program, and so has what it made, before the first record of the scheduler.
+        for (koid, before) in [(COMMAND, "sh"), (530, "sh"), (400, "sh")] {
+            roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
+        }
+        family.first_woken(&roster, 530, (Some(Koid(COMMAND)), false));
+        assert!(family.has(&roster, 530));
+        // A stranger that was there before is none of them, whatever it was called.
+        family.first_woken(&roster, 400, (Some(Koid(COMMAND)), false));
+        assert!(!family.has(&roster, 400));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
 use fxtrec_sched::{
-    Change, Edge, Enter, Held, Leave, Left, Machine, Met, Periods, Said, State, Tenure, Thread,
-    UsualArgs, WakeupSaid, cpu_of,
+    Change, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods, Said, Scheduler,
+    State, Tenure, Thread, UsualArgs, WakeupSaid, cpu_of,
 };
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
@@ -282,7 +282,7 @@ pub struct Tracker {
     gaps: Vec<Gap>,
     pending: Pending,
     narrow: bool,
-    scheduler: Option<ProviderId>,
+    scheduler: Scheduler,
     own: Option<ProviderId>,
 }
 
@@ -324,7 +324,7 @@ impl Tracker {
             gaps: Vec::new(),
             pending: Pending::Nothing,
             narrow: false,
-            scheduler: None,
+            scheduler: Scheduler::default(),
             own: None,
         }
     }
@@ -360,15 +360,15 @@ impl Tracker {
     pub fn take<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> bool {
         match &item.record {
             Record::ContextSwitch(switch) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.context_switch(switch, sink)
             }
             Record::Wakeup(wakeup) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.wakeup(wakeup, sink)
             }
             Record::LegacyContextSwitch(switch) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.legacy_switch(switch, sink)
             }
             Record::KernelObject(object) => {
@@ -394,13 +394,22 @@ impl Tracker {
                 true
             }
             Record::ProviderEvent(event) => {
-                let ours = self.scheduler.is_none_or(|scheduler| scheduler == event.id);
-                if ours && event.event == ProviderEventKind::BufferFilledUp {
+                if event.event == ProviderEventKind::BufferFilledUp
+                    && self.scheduler.filled_up(event.id) == FilledUp::Scheduler
+                {
                     self.pending = Pending::Loss;
                 }
                 true
             }
             _ => true,
+        }
+    }
+
+    /// Takes whose scheduling record comes.
+    #[inline(always)]
+    fn written_by(&mut self, provider: Option<ProviderId>) {
+        if self.scheduler.is(provider) && self.pending == Pending::Nothing {
+            self.pending = Pending::Loss;
         }
     }
 
@@ -759,6 +768,9 @@ impl Tracker {
                 }
             }
             "lost" => {
+                if let Some(own) = self.own {
+                    self.scheduler.said(own);
+                }
                 self.pending = match self.pending {
                     Pending::Loss => Pending::Nothing,
                     other => other,
@@ -794,9 +806,9 @@ impl Tracker {
         let scope = text("scope");
         self.narrow = !matches!(scope.as_str(), "" | "all");
         if let Some(Value::Koid(command)) = event.args.get("command") {
-            self.family.process = Some(command.0);
-            self.family.recorder = Some(event.thread.process.0);
+            self.family.has_command(command.0);
         }
+        self.family.is_recorded_by(event.thread.process.0);
         self.origin = Origin {
             command_line: text("command_line"),
             machine: text("machine"),

@@ -81,8 +81,9 @@ pub fn decode<'a>(
             });
             let (kind, payload) = match extra {
                 None => (layout.decode(raw)?, &[][..]),
-                Some((extra, has_stack)) => {
-                    let user = if has_stack { read_user_state(&mut cursor)? } else { None };
+                Some(opened) => {
+                    let extra = opened.index(raw)?;
+                    let user = if opened.has_stack { read_user_state(&mut cursor)? } else { None };
                     let (current, payload) = (layout.current(raw)?, Payload::default());
                     (Kind::Sample(Sample { extra, current, user, payload }), raw)
                 }

@@ -24,7 +24,7 @@ use nix::errno::Errno;
 
 use fxtrec_kernel::priority::Denied;
 use fxtrec_kernel::thread_times::ThreadTimes;
-use fxtrec_units::text::count;
+use fxtrec_units::text::{count, counted};
 use fxtrec_units::{Cpu, Nanos};
 
 /// So many stretches are kept, calm ones joined.
@@ -229,8 +229,8 @@ impl Display for LossCause {
             Cause::PageFaults => {
                 write!(
                     f,
-                    "memory was short: the capture thread waited for {} pages from disk ({at_once})",
-                    count(self.faults)
+                    "memory was short: the capture thread waited for {} from disk ({at_once})",
+                    counted(self.faults, "page", "pages")
                 )?;
                 refused(f, "locking memory", self.denied.locked_memory)
             }

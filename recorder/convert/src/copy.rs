@@ -1,6 +1,7 @@
 //! Records from one trace into another: strings and threads registered anew, koids, times and
 //! CPUs translated on the way.
 
+use fxt_format::EventKind;
 use fxt_format::limits::{MAX_ARGS, MAX_FRAMES};
 use fxt_reader::record::{Arg as ReadArg, Args, Event};
 use fxt_reader::{Koid, Nanos, Record, Thread};
@@ -30,6 +31,11 @@ pub(super) trait Translate {
 
     /// The number of a module of the process in the new trace.
     fn module(&self, _process: Koid, id: u16) -> u16 {
+        id
+    }
+
+    /// The id in the new trace of the asynchronous operation or flow that the event is of.
+    fn correlation(&self, _event: &Event<'_>, id: u64) -> u64 {
         id
     }
 
@@ -96,7 +102,7 @@ pub(super) fn copy<L: Lanes>(
             let args = arguments(object.args, None, target, translate)?;
             let name = target.text(object.name)?;
             target.write(&write::KernelObject {
-                kind: object.object_type,
+                object_type: object.object_type,
                 koid: koid(object.koid),
                 name,
                 args: args.as_slice(),
@@ -196,13 +202,27 @@ fn copy_event<L: Lanes>(
     target: &mut Writer<L>,
     translate: &impl Translate,
 ) -> Result<bool, WriteError<L::Full>> {
-    let kind = event.kind.map(|end| Ticks(translate.time(end).0));
+    let kind = correlated(event.kind, |id| translate.correlation(event, id));
+    let kind = kind.map(|end| Ticks(translate.time(end).0));
     let args = arguments(event.args, Some(event), target, translate)?;
     let thread = thread_of(event.thread, target, translate)?;
     let (category, name) = (target.text(event.category)?, target.text(event.name)?);
     let (time, args) = (Ticks(translate.time(event.time).0), args.as_slice());
     target.write(&write::Event { kind, time, thread, category, name, args })?;
     Ok(true)
+}
+
+/// The kind with another id, if it is one of operations or flows.
+fn correlated<T>(kind: EventKind<T>, new: impl FnOnce(u64) -> u64) -> EventKind<T> {
+    match kind {
+        EventKind::AsyncBegin { id } => EventKind::AsyncBegin { id: new(id) },
+        EventKind::AsyncInstant { id } => EventKind::AsyncInstant { id: new(id) },
+        EventKind::AsyncEnd { id } => EventKind::AsyncEnd { id: new(id) },
+        EventKind::FlowBegin { id } => EventKind::FlowBegin { id: new(id) },
+        EventKind::FlowStep { id } => EventKind::FlowStep { id: new(id) },
+        EventKind::FlowEnd { id } => EventKind::FlowEnd { id: new(id) },
+        kind => kind,
+    }
 }
 
 fn thread_of<L: Lanes>(

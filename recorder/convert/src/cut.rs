@@ -27,7 +27,7 @@ use std::io::Write;
 use fxt_reader::record::{
     Arg as ReadArg, Blob, ContextSwitch, Event, EventKind, Value as ReadValue, WEIGHT_INFO,
 };
-use fxt_reader::{Error, Koid, Nanos, Reader, Record, ThreadState};
+use fxt_reader::{Cpu, Error, Koid, Nanos, Reader, Record, ThreadState};
 use fxt_writer::space::Output;
 use fxt_writer::{Arg, Text, Ticks, Value, WriteError, Writer, record as write};
 
@@ -41,8 +41,9 @@ use fxtrec_capture::encode::chain::{View, view};
 use fxtrec_capture::encode::unrecorded;
 use fxtrec_capture::encode::weight::NICE_0;
 use fxtrec_capture::stacks::perfetto;
-use fxtrec_sched::unsigned;
+use fxtrec_sched::{cpu_of, unsigned};
 use open::Open;
+use rustc_hash::FxHashSet;
 
 /// What is true of a piece as of the whole, beside `trace_info`.
 const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO];
@@ -138,7 +139,12 @@ struct Cutter<'w, 'o> {
     begun: bool,
     /// Whether what was open at the window's end has been closed.
     ended: bool,
-    /// The latest time in the trace.
+    /// CPUs of which a switch was seen after the window, and of which a loss was told: what is lost later began later.
+    seen_after: FxHashSet<Cpu>,
+    lost_after: FxHashSet<Cpu>,
+    /// The earliest time in the trace.
+    first: Option<Nanos>,
+    /// The latest one.
     last: Nanos,
     report: Report,
 }
@@ -155,6 +161,9 @@ impl<'w, 'o> Cutter<'w, 'o> {
             open: Open::default(),
             begun: false,
             ended: false,
+            seen_after: FxHashSet::default(),
+            lost_after: FxHashSet::default(),
+            first: None,
             last: Nanos(0),
             report: Report::default(),
         }
@@ -199,6 +208,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 _ => Ok(()),
             };
         };
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
         self.last = self.last.max(time);
         if self.is_about_the_trace(record)? {
             return Ok(());
@@ -210,7 +220,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
             return Ok(());
         }
         if time > self.window.to {
-            return Ok(());
+            return self.loss_until(record);
         }
         self.begin()?;
         match record {
@@ -226,6 +236,41 @@ impl<'w, 'o> Cutter<'w, 'o> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes a record from after the window. A loss is told when it is over: one that had begun in the window is told at its end, with all that
+    /// was lost, since it is not known when.
+    fn loss_until(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
+        let event = match record {
+            Record::ContextSwitch(switch) => {
+                self.seen_after.insert(switch.cpu);
+                return Ok(());
+            }
+            Record::Event(event) if event.category == "fxtrec" => event,
+            _ => return Ok(()),
+        };
+        let to = self.window.to;
+        let is_since_window = match event.name {
+            "lost" | "lost_others" | "lost_lives" => match cpu_of(event.args, "cpu") {
+                Some(cpu) => {
+                    let is_next = event.name != "lost" || self.lost_after.insert(cpu);
+                    self.window.filter.admits_cpu(cpu) && !self.seen_after.contains(&cpu) && is_next
+                }
+                None => true,
+            },
+            "lost_records" => {
+                let during = event.args.get("during_ns").and_then(unsigned);
+                during.is_none_or(|during| event.time.0.saturating_sub(during) <= to.0)
+            }
+            _ => false,
+        };
+        if !is_since_window {
+            return Ok(());
+        }
+        self.begin()?;
+        let moved = Record::Event(Event { time: to, ..*event });
+        self.names.need_all(&moved, &mut self.target)?;
+        self.write(&moved)
     }
 
     /// What a recording says about itself: its head is good for the piece, its counts are not.
@@ -249,7 +294,12 @@ impl<'w, 'o> Cutter<'w, 'o> {
             }
             (
                 "fxtrec",
-                "trace_stats" | "probe_stats" | "stack_stats" | "stacks_not_in_perfetto",
+                "trace_stats"
+                | "probe_stats"
+                | "stack_stats"
+                | "stacks_not_in_perfetto"
+                | "stacks_unanswered"
+                | "stacks_unnamed",
             ) if self.maker == Maker::Recording => {
                 // They come last, and stay so.
                 self.close()?;
@@ -268,7 +318,10 @@ impl<'w, 'o> Cutter<'w, 'o> {
                     .count("what quotas stopped in the whole recording (quota_stat), left out");
                 Ok(true)
             }
-            ("fxtrec", "stack_stats" | "stacks_not_in_perfetto") if self.maker == Maker::Cut => {
+            (
+                "fxtrec",
+                "stack_stats" | "stacks_not_in_perfetto" | "stacks_unanswered" | "stacks_unnamed",
+            ) if self.maker == Maker::Cut => {
                 self.report.count("what became of all stacks (stack_stats), left out");
                 Ok(true)
             }
@@ -469,6 +522,12 @@ impl<'w, 'o> Cutter<'w, 'o> {
     }
 
     fn end(mut self) -> Result<Report, ConvertError> {
+        let Window { from, to, .. } = *self.window;
+        if let Some(begin) = self.first.filter(|_| self.maker == Maker::Cut)
+            && (from > self.last || to < begin)
+        {
+            return Err(ConvertError::Outside { begin, end: self.last });
+        }
         self.close()?;
         self.target.into_inner().finish().map_err(ConvertError::Write)?;
         Ok(self.report)

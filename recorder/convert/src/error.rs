@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::format::{Format, UnknownFormat};
 use super::import::ImportError;
+use fxt_reader::Nanos;
 use fxtrec_sink::outfile::OutFileError;
 
 /// A place in a text, counted from 1. Columns count bytes.
@@ -56,6 +57,13 @@ pub enum ConvertError {
     /// A trace in FXT cannot be read.
     #[error(transparent)]
     Fxt(#[from] fxt_reader::Error),
+    /// A window has nothing of the trace.
+    #[error(
+        "the window is outside of the trace, which goes from {begin} to {end} ({} s): times without a unit are seconds as \
+         `fxtrec dump` prints them, those with a unit or a plus count from the beginning",
+        Nanos(end.0.saturating_sub(begin.0))
+    )]
+    Outside { begin: Nanos, end: Nanos },
     /// A text is not what its format asks.
     #[error("{at}: {problem}")]
     Malformed {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::import::{ftrace_text, perf_data, trace_dat};
+use super::import::{ftrace_text, perf_data, perfetto, trace_dat};
 
 /// A format that traces come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +18,8 @@ pub enum Format {
     TraceDat,
     /// The text of ftrace: tracefs' `trace`, and what trace-cmd report prints.
     FtraceText,
+    /// Packets of Perfetto.
+    Perfetto,
 }
 
 /// How the bytes of a file are packed.
@@ -35,12 +37,12 @@ pub enum Packing {
 pub enum UnknownFormat {
     /// The name given to an option is that of no format.
     #[error(
-        "unknown format '{0}'; expected fxt or json, each also with .gz or .zst (perf, trace-cmd, ftrace: input only)"
+        "unknown format '{0}'; expected fxt, json or perfetto, each also with .gz or .zst (perf, trace-cmd, ftrace: input only)"
     )]
     Name(String),
     /// The output's name does not tell, and no option does.
     #[error(
-        "{}: unknown output format: use a name that ends in .fxt or .json (and .gz or .zst), or --to",
+        "{}: unknown output format: use a name that ends in .fxt, .json or .pftrace (and .gz or .zst), or --to",
         .0.display()
     )]
     Output(PathBuf),
@@ -61,7 +63,13 @@ impl Format {
             Self::PerfData => "perf",
             Self::TraceDat => "trace-cmd",
             Self::FtraceText => "ftrace",
+            Self::Perfetto => "perfetto",
         }
+    }
+
+    /// Whether another recorder of Linux writes it.
+    pub fn is_imported(self) -> bool {
+        !matches!(self, Self::Fxt | Self::Json)
     }
 
     /// What the file's name says about its format and packing.
@@ -81,6 +89,7 @@ impl Format {
             "perf" | "data" => Some(Self::PerfData),
             "trace-cmd" | "dat" => Some(Self::TraceDat),
             "ftrace" => Some(Self::FtraceText),
+            "perfetto" | "pftrace" | "perfetto-trace" => Some(Self::Perfetto),
             _ => None,
         }
     }
@@ -98,13 +107,12 @@ impl Format {
         if first.starts_with(trace_dat::MAGIC) {
             return Some(Self::TraceDat);
         }
-        if ftrace_text::FIRST.iter().any(|begin| first.starts_with(begin)) {
-            return Some(Self::FtraceText);
-        }
         let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'[' | b'{') => Some(Self::Json),
-            _ => None,
+            // Its first byte is one that ends a line in text.
+            _ if perfetto::is_trace(first) => Some(Self::Perfetto),
+            _ => ftrace_text::is_text(first).then_some(Self::FtraceText),
         }
     }
 }
@@ -117,6 +125,7 @@ impl fmt::Display for Format {
             Self::PerfData => "perf.data",
             Self::TraceDat => "trace.dat",
             Self::FtraceText => "ftrace's text",
+            Self::Perfetto => "Perfetto trace",
         })
     }
 }
@@ -196,7 +205,19 @@ mod tests {
         assert_eq!(Format::of_content(b"\x17\x08\x44tracing7\0"), Some(Format::TraceDat));
         assert_eq!(Format::of_content(b"# tracer: nop\n"), Some(Format::FtraceText));
         assert_eq!(Format::of_content(b"cpus=2\n"), Some(Format::FtraceText));
-        assert_eq!(Format::of_content(b"\x7fELF"), None);
+        assert_eq!(Format::of_content(b"TRACE:\n# tracer: nop\n"), Some(Format::FtraceText));
+        // Without a header, as trace_pipe and perf script write it.
+        let line =
+            b"   bash-7  [000] d..2.  1.5: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
+        assert_eq!(Format::of_content(line), Some(Format::FtraceText));
+        assert_eq!(
+            Format::of_content(b"bash 7 [000] 1.5: sched:sched_stat: a\n"),
+            Some(Format::FtraceText)
+        );
+        for no in [&b"\x7fELF"[..], b"", b"\n\n", b"# Notes\ntime: 1.5: none\n", b"main;work 12\n"]
+        {
+            assert_eq!(Format::of_content(no), None);
+        }
     }
 
     #[test]

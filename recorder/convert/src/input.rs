@@ -10,6 +10,7 @@ use fxtrec_kernel::progress::Progress;
 use super::error::ConvertError;
 use super::format::{Format, Packing, UnknownFormat};
 use super::spool;
+use super::traces;
 
 /// Bytes that are read from the file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -31,24 +32,56 @@ impl Input {
     ///
     /// When the file cannot be opened, or not read at all.
     pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
+        match path == Path::new("-") {
+            true => Self::of_source(path, show_progress, Box::new(stdin()), None),
+            false => Self::of_file(path, show_progress, File::open(path)),
+        }
+    }
+
+    /// The same of a trace: what another recorder wrote is FXT.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened, not be read at all, or not be converted.
+    pub fn open_trace(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
+        if path != Path::new("-") {
+            return Self::of_file(path, show_progress, traces::open(path));
+        }
+        let source = traces::from_stdin();
+        let source =
+            source.map_err(|source| ConvertError::Open { path: path.to_owned(), source })?;
+        Self::of_source(path, show_progress, source, None)
+    }
+
+    fn of_file(
+        path: &Path,
+        show_progress: bool,
+        file: io::Result<File>,
+    ) -> Result<Self, ConvertError> {
         let cannot_open = |source| ConvertError::Open { path: path.to_owned(), source };
-        let (file, length, regular): (Box<dyn Read + Send>, _, _) = if path == Path::new("-") {
-            (Box::new(stdin()), None, None)
-        } else {
-            let file = File::open(path).map_err(cannot_open)?;
-            let facts = file.metadata().map_err(cannot_open)?;
-            if facts.is_dir() {
-                return Err(cannot_open(io::ErrorKind::IsADirectory.into()));
-            }
-            let regular =
-                facts.is_file().then(|| file.try_clone()).transpose().map_err(cannot_open)?;
-            (Box::new(file), facts.is_file().then_some(facts.len()), regular)
-        };
+        let file = file.map_err(cannot_open)?;
+        let facts = file.metadata().map_err(cannot_open)?;
+        if facts.is_dir() {
+            return Err(cannot_open(io::ErrorKind::IsADirectory.into()));
+        }
+        let regular = facts.is_file().then(|| file.try_clone()).transpose().map_err(cannot_open)?;
+        Self::of_source(path, show_progress, Box::new(file), regular)
+    }
+
+    /// What `source` has; that is `regular` if it is a regular file.
+    pub(super) fn of_source(
+        path: &Path,
+        show_progress: bool,
+        source: Box<dyn Read + Send>,
+        regular: Option<File>,
+    ) -> Result<Self, ConvertError> {
+        let length = regular.as_ref().and_then(|file| Some(file.metadata().ok()?.len()));
         let progress = match show_progress {
             true => Progress::shown(length),
             false => Progress::hidden(),
         };
-        let (content, packing) = unpack(progress.of(file)).map_err(cannot_open)?;
+        let (content, packing) = unpack(progress.of(source))
+            .map_err(|source| ConvertError::Open { path: path.to_owned(), source })?;
         let plain = regular.filter(|_| packing == Packing::Plain);
         Ok(Self { path: path.to_owned(), content, plain, progress })
     }
@@ -111,6 +144,11 @@ impl Input {
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The progress bar, for another pass.
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 
     /// Takes the progress bar away.

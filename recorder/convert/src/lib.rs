@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod annotate;
 mod copy;
 pub mod cut;
 mod error;
@@ -23,14 +24,18 @@ mod format;
 mod import;
 pub mod input;
 pub mod merge;
+mod order;
 pub mod output;
+mod pftrace;
 mod report;
 mod retype;
 mod shared;
+mod sort;
 mod spool;
 pub mod symbolize;
 pub mod sync;
 pub mod tef;
+pub mod traces;
 
 pub use error::{ConvertError, Position};
 pub use format::{Format, Packed, Packing, UnknownFormat};
@@ -39,7 +44,7 @@ pub use input::Input;
 pub use output::Output;
 pub use report::Report;
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use fxt_reader::Reader;
 
@@ -94,10 +99,18 @@ pub fn convert(
             tef::write::write(&mut Reader::new(input), output, options.sched)
         }
         (Format::Json, Format::Fxt) => tef::read::read(input, output, options.rigor()),
-        (Format::PerfData | Format::TraceDat | Format::FtraceText, Format::Fxt) => {
+        (from, Format::Fxt) if from.is_imported() => {
             import::import(input, from, output, options.lenient)
         }
-        (Format::PerfData | Format::TraceDat | Format::FtraceText, Format::Json) => {
+        (Format::Fxt, Format::Perfetto) => pftrace::write(&mut Reader::new(input), output),
+        (from, Format::Perfetto) if from != Format::Perfetto => {
+            let mut between = spool::temporary().map_err(ConvertError::Write)?;
+            let report = convert(input, from, &mut between, Format::Fxt, options)?;
+            let between = spool::again(between).map_err(ConvertError::Read)?;
+            pftrace::write(&mut Reader::new(between), output)?;
+            Ok(report)
+        }
+        (from, Format::Json) if from.is_imported() => {
             // By way of FXT, which has room for all that these say.
             let mut between = spool::temporary().map_err(ConvertError::Write)?;
             let report = import::import(input, from, &mut between, options.lenient)?;
@@ -107,6 +120,15 @@ pub fn convert(
         }
         (from, to) => Err(ConvertError::NoSuchWay { from, to }),
     }
+}
+
+/// Writes a trace in FXT as one of Perfetto.
+///
+/// # Errors
+///
+/// When it cannot be read, or the output not be written.
+pub fn to_perfetto(input: impl Read, output: &mut dyn Write) -> Result<Report, ConvertError> {
+    pftrace::write(&mut Reader::new(input), output)
 }
 
 #[cfg(test)]

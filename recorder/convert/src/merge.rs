@@ -13,25 +13,29 @@
 //! are read twice.
 
 use std::collections::BTreeSet;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
+use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use fxt_format::limits::WORD_BYTES;
-use fxt_reader::record::{Arg, Event, Value};
+use fxt_reader::record::{Arg, Event, EventKind, Value};
 use fxt_reader::{Error, Koid, Nanos, ProviderId, Reader, Record};
 use fxt_writer::record::{
     Initialization, Magic, ProviderEvent, ProviderInfo, ProviderSection, Record as _,
 };
 use fxt_writer::{WriteError, Writer};
 use fxtrec_kernel::progress::Progress;
-use rustc_hash::{FxHashMap, FxHashSet};
+use fxtrec_units::text::noun;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::copy::{Translate, copy};
 use super::error::ConvertError;
 use super::report::Report;
 use super::shared::Shared;
 use super::sync::{self, Messages, Set};
+use super::tef::ids_are_local;
+use super::traces;
 
 /// The argument of `trace_info` that leads from a trace's clock to the wall clock.
 const WALL_CLOCK: &str = "wall_clock_offset_ns";
@@ -65,6 +69,8 @@ struct Facts {
     /// The modules of each process, by their numbers.
     modules: BTreeSet<(u64, u16)>,
     cpus: u16,
+    /// The operations and flows that begin in it, by their keys.
+    begun: FxHashSet<u64>,
     first_time: Option<u64>,
     wall_clock: Option<i128>,
     /// By how much the wall clock may have been wrong.
@@ -79,6 +85,10 @@ struct Translation {
     modules: FxHashMap<(u64, u16), u16>,
     shift: i128,
     cpus: u16,
+    /// Operations and flows that get other ids, by their keys.
+    renamed: FxHashSet<u64>,
+    /// What makes an id of this recording another one than those of the others; nothing where all are of one machine.
+    salt: Option<u64>,
 }
 
 impl Translate for Translation {
@@ -97,6 +107,13 @@ impl Translate for Translation {
 
     fn module(&self, process: Koid, id: u16) -> u16 {
         self.modules.get(&(process.0, id)).copied().unwrap_or(id)
+    }
+
+    /// An operation or flow that begins in several recordings is another one in each.
+    fn correlation(&self, event: &Event<'_>, id: u64) -> u64 {
+        let Some(salt) = self.salt else { return id };
+        let is_other = || operation(event).is_some_and(|(key, _)| self.renamed.contains(&key));
+        if ids_are_local(event) || is_other() { hash((salt, id)) } else { id }
     }
 
     /// CPUs have other numbers, and from the shifted times the way to the wall clock is another.
@@ -122,6 +139,27 @@ impl Translate for Translation {
         let offset = integer(arg.value)? - self.shift;
         i64::try_from(offset).ok().map(fxt_writer::Value::int)
     }
+}
+
+/// So many operations of a recording are told from those of the others.
+const MOST_OPERATIONS: usize = 1 << 20;
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The key of the asynchronous operation or flow that the event is of, and whether it begins.
+fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
+    let (is_flow, id, begins) = match event.kind {
+        EventKind::AsyncBegin { id } => (false, id, true),
+        EventKind::AsyncInstant { id } | EventKind::AsyncEnd { id } => (false, id, false),
+        EventKind::FlowBegin { id } => (true, id, true),
+        EventKind::FlowStep { id } | EventKind::FlowEnd { id } => (true, id, false),
+        _ => return None,
+    };
+    Some((hash((is_flow, event.category, id)), begins))
 }
 
 /// Merges `sources` into `out`. What is reported says how the clocks were aligned.
@@ -185,7 +223,7 @@ fn progress<'a>(wanted: bool, files: impl Iterator<Item = &'a Path>) -> Progress
 
 fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
     let file =
-        File::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
+        traces::open(path).map_err(|source| Error::Open { path: path.to_path_buf(), source })?;
     Ok(Reader::from_file(file, |file| progress.of(file)))
 }
 
@@ -207,7 +245,8 @@ fn alignment(sources: &[Source], facts: &[Facts], at: usize, set: Option<Set>) -
         let (nanos, error) = (ahead(offset.nanos.into()), seconds(offset.error.into()));
         let by = name(by);
         return format!(
-            "{nanos}, wrong by at most {error}: {forth} messages from {by} and {back} back"
+            "{nanos}, wrong by at most {error}: {forth} {} from {by} and {back} back",
+            noun(forth as u64, "message", "messages")
         );
     }
     let (Some(own), Some(first)) = (facts[at].wall_clock, facts[0].wall_clock) else {
@@ -254,6 +293,11 @@ impl Facts {
         match record {
             Record::Event(event) => {
                 use_thread(event.thread);
+                if let Some((key, true)) = operation(event)
+                    && self.begun.len() < MOST_OPERATIONS
+                {
+                    self.begun.insert(key);
+                }
                 if event.category == "fxtrec" && event.name == "trace_info" {
                     self.wall_clock = event.args.get(WALL_CLOCK).and_then(integer);
                 }
@@ -305,6 +349,7 @@ fn plan(
 ) -> Result<Vec<Translation>, ConvertError> {
     let mut plans: Vec<Translation> = Vec::with_capacity(sources.len());
     let mut used: FxHashSet<u64> = FxHashSet::default();
+    let mut begun: FxHashSet<u64> = FxHashSet::default();
     let (mut next_koid, mut next_cpu) = (FIRST_NEW_KOID, 0);
     let first_wall_clock = facts.first().and_then(|facts| facts.wall_clock);
     for (at, (source, facts)) in sources.iter().zip(facts).enumerate() {
@@ -331,6 +376,11 @@ fn plan(
                 next_koid += 1;
             }
             used.extend(facts.koids.iter().map(|koid| plan.koids.get(koid).unwrap_or(koid)));
+            if at > 0 {
+                plan.salt = Some(at as u64);
+                plan.renamed.extend(facts.begun.intersection(&begun));
+            }
+            begun.extend(&facts.begun);
         }
         plans.push(plan);
     }

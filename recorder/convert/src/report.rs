@@ -53,8 +53,60 @@ impl fmt::Display for Report {
             writeln!(f, "  {line}")?;
         }
         for (what, times) in &self.remarks {
-            writeln!(f, "  {times} {what}")?;
+            match times {
+                1 => writeln!(f, "  1 {}", of_one(what))?,
+                _ => writeln!(f, "  {times} {what}")?,
+            }
         }
         Ok(())
+    }
+}
+
+/// What goes with the noun that a remark begins with.
+const OF_SEVERAL: [(&str, &str); 8] = [
+    (" that are not numbers or have ", " that is not a number or has "),
+    (" that are not plain numbers", " that is not a plain number"),
+    (" that are not events", " that is not an event"),
+    (" that overlap ", " that overlaps "),
+    (" on tracks of their own", " on a track of its own"),
+    (" without their ", " without its "),
+    (" as arguments", " as an argument"),
+    (" as instants", " as an instant"),
+];
+
+/// A remark, which begins with a noun for several, for one.
+fn of_one(what: &str) -> String {
+    let noun = what.split(' ').find(|word| word.trim_end_matches(',').ends_with('s'));
+    let Some(noun) = noun.map(|noun| noun.trim_end_matches(',')) else { return what.to_owned() };
+    let ending = if ["addresses", "switches"].contains(&noun) { "es" } else { "s" };
+    let one = what.replacen(noun, noun.strip_suffix(ending).unwrap_or(noun), 1);
+    let rest = OF_SEVERAL.into_iter().find(|(several, _)| one.contains(several));
+    rest.map_or(one.clone(), |(several, single)| one.replace(several, single))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        for (several, one) in [
+            ("files with another build id, not used", "1 file with another build id, not used"),
+            ("damaged records, skipped", "1 damaged record, skipped"),
+            ("addresses without a name", "1 address without a name"),
+            ("switches missing in the input, inferred", "1 switch missing in the input, inferred"),
+            ("stacks, left out", "1 stack, left out"),
+            ("lines that are not events, skipped", "1 line that is not an event, skipped"),
+            (
+                "ids that are not plain numbers, kept as arguments",
+                "1 id that is not a plain number, kept as arguments",
+            ),
+        ] {
+            let mut report = Report::default();
+            report.add(several, 1);
+            assert_eq!(report.to_string().trim(), one);
+            report.count(several);
+            assert_eq!(report.to_string().trim(), format!("2 {several}"));
+        }
     }
 }

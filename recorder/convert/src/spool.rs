@@ -11,9 +11,14 @@ pub(super) fn temporary() -> io::Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile()?))
 }
 
+/// The file with all that was written to it, at its end.
+pub(super) fn finished(written: BufWriter<File>) -> io::Result<File> {
+    written.into_inner().map_err(io::IntoInnerError::into_error)
+}
+
 /// What was written to it, from the beginning.
 pub(super) fn again(written: BufWriter<File>) -> io::Result<BufReader<File>> {
-    let mut file = written.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let mut file = finished(written)?;
     file.rewind()?;
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }

@@ -14,8 +14,8 @@
 
 mod code;
 mod files;
+mod reader;
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -24,15 +24,20 @@ use fxt_writer::record::{Blob, BlobType, UserspaceObject};
 use fxt_writer::{Arg, Text, ThreadName, Value, WriteError, text};
 use fxtrec_capture::stacks::perfetto::{self, Renamer};
 use fxtrec_kernel::progress::Progress;
+use fxtrec_kernel::worker::Start;
 use fxtrec_sched::backtrace::NAME_MODULE;
 
 use super::error::ConvertError;
 use super::report::Report;
+use super::traces;
 use code::{Code, KERNEL, Process};
 use files::Files;
+#[cfg(test)]
+pub(crate) use reader::in_this_process;
+pub use reader::serve;
 
 /// Where files are looked for besides the recorded paths and `/usr/lib/debug`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Where {
     /// Folders that are laid out as `/usr/lib/debug` is.
     pub debug_folders: Vec<PathBuf>,
@@ -40,6 +45,8 @@ pub struct Where {
     pub vmlinux: Option<PathBuf>,
     /// A line on standard error says how far reading is, if that is a terminal.
     pub show_progress: bool,
+    /// Starts a process that calls [`serve`].
+    pub start: Start,
 }
 
 /// Bytes that are collected before they are written.
@@ -101,7 +108,7 @@ fn each(
     mut take: impl FnMut(&Item<'_>) -> Result<(), ConvertError>,
 ) -> Result<u64, ConvertError> {
     let open = |source| ConvertError::Open { path: path.to_owned(), source };
-    let file = File::open(path).map_err(open)?;
+    let file = traces::open(path).map_err(open)?;
     let progress = match places.show_progress {
         true => Progress::shown(file.metadata().ok().map(|it| it.len())),
         false => Progress::hidden(),

@@ -17,6 +17,8 @@ use fxt_reader::{Error, Reader, Record};
 use rustc_hash::FxHashMap;
 
 use super::error::ConvertError;
+use super::tef::ids_are_local;
+use super::traces;
 
 /// So many messages of a recording are looked at, each way.
 const MOST: usize = 1 << 20;
@@ -63,6 +65,8 @@ type Times = FxHashMap<Box<str>, Option<u64>>;
 pub(crate) struct Ends {
     sent: Times,
     received: Times,
+    /// Whether they are those of flows: one that begins in both recordings is another one in each.
+    are_flows: bool,
 }
 
 /// How far one clock is ahead of another.
@@ -93,6 +97,8 @@ impl Messages {
     /// Whether an event is one end of a message, which one, and of which message.
     fn end(&self, event: &Event<'_>) -> Option<(bool, Box<str>)> {
         match self {
+            // A flow of one process alone reaches no other machine.
+            Messages::Flows if ids_are_local(event) => None,
             Messages::Flows => match event.kind {
                 EventKind::FlowBegin { id } => Some((true, id.to_string().into())),
                 EventKind::FlowStep { id } | EventKind::FlowEnd { id } => {
@@ -122,15 +128,18 @@ impl Ends {
     /// # Errors
     /// When it cannot be read.
     pub(crate) fn gather(path: &Path, messages: &Messages) -> Result<Ends, Error> {
-        let mut ends = Ends::default();
-        let mut reader = Reader::open(path)?;
+        let are_flows = *messages == Messages::Flows;
+        let mut ends = Ends { are_flows, ..Ends::default() };
+        let file = traces::open(path);
+        let file = file.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        let mut reader = Reader::from_file(file, |file| file);
         loop {
             match reader.next() {
                 Ok(Some(item)) => {
                     if let Record::Event(event) = &item.record
                         && let Some((sends, key)) = messages.end(event)
                     {
-                        ends.add(sends, key, event.time.0, *messages == Messages::Flows);
+                        ends.add(sends, key, event.time.0, are_flows);
                     }
                 }
                 Ok(None) => return Ok(ends),
@@ -173,6 +182,9 @@ impl Ends {
 /// Of messages that were sent here and received there: how many, and the least difference of their times.
 fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
     let differences = sent.iter().filter_map(|(key, &sent)| {
+        if there.are_flows && there.sent.contains_key(key) {
+            return None;
+        }
         let received = (*there.received.get(key)?)?;
         Some(i128::from(received) - i128::from(sent?))
     });
@@ -277,6 +289,16 @@ mod tests {
         assert_eq!(a.offset_of(&b), Err(Unbounded::Contradictory(90)));
         let mute = ends(&[], &[("3", 300)]);
         assert_eq!(a.offset_of(&mute), Err(Unbounded::Missing(1, 0)));
+    }
+
+    #[test]
+    fn a_flow_that_begins_in_both_is_no_message() {
+        let flows = |sent, received| Ends { are_flows: true, ..ends(sent, received) };
+        // Flow 7 is one of each machine's own; 1 and 2 are messages.
+        let a = flows(&[("1", 100), ("7", 110)], &[("2", 160), ("7", 120)]);
+        let b = flows(&[("2", 1150), ("7", 5)], &[("1", 1130), ("7", 9)]);
+        let offset = a.offset_of(&b).expect("bounded");
+        assert_eq!(offset, Offset { nanos: 1010, error: 20, messages: (1, 1) });
     }
 
     #[test]

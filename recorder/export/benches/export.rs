@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use busy::{SWITCHES, trace};
 use fxt_reader::Reader;
-use fxtrec_export::{Export, Exported, Table};
+use fxtrec_export::{Export, Exported, Format, Table};
 use fxtrec_report::{Options, analyse};
 
 const PASSES: usize = 5;
@@ -38,9 +38,9 @@ fn best<T>(mut work: impl FnMut() -> T) -> (f64, f64, T) {
     passes.swap_remove(0)
 }
 
-fn export(path: &Path, tables: &[Table]) -> Exported {
+fn export(path: &Path, format: Format, tables: &[Table]) -> Exported {
     let folder = tempfile::tempdir_in(path.parent().expect("a folder")).expect("room");
-    let export = Export { tables: tables.to_vec(), labels: Vec::new() };
+    let export = Export { format, tables: tables.to_vec(), labels: Vec::new() };
     export.to_folder(&[path], folder.path()).expect("exported")
 }
 
@@ -54,8 +54,8 @@ fn main() {
     assert_eq!(report.2.switches(), SWITCHES);
     println!("{SWITCHES} switches; best of {PASSES} passes");
     println!("{:<28} {:>7.0} ms, {:>5.2} s of CPU", "report", report.0 * 1e3, report.1);
-    let tell = |what: &str, tables: &[Table]| {
-        let (elapsed, cpu, exported) = best(|| export(&path, tables));
+    let tell = |what: &str, format: Format, tables: &[Table]| {
+        let (elapsed, cpu, exported) = best(|| export(&path, format, tables));
         let rows: u64 = exported.rows.iter().sum();
         println!(
             "{what:<28} {:>7.0} ms, {cpu:>5.2} s of CPU, {:>5.1} reports, {rows} rows of {:.2} bytes",
@@ -64,10 +64,11 @@ fn main() {
             exported.bytes as f64 / rows.max(1) as f64
         );
     };
-    tell("export of all tables", &Table::ALL);
+    tell("export of all tables, CSV", Format::Csv, &Table::ALL);
+    tell("export of all tables", Format::Parquet, &Table::ALL);
     for table in Table::ALL {
-        if export(&path, &[table]).rows_of(table) > 1000 {
-            tell(table.name(), &[table]);
+        if export(&path, Format::Parquet, &[table]).rows_of(table) > 1000 {
+            tell(table.name(), Format::Parquet, &[table]);
         }
     }
 }

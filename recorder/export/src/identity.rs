@@ -33,7 +33,7 @@ impl Identity {
     pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
         let opened = |source| Error::Open { path: path.to_owned(), source };
         let id = File::open(path).and_then(fingerprint).map_err(opened)?;
-        Ok(Identity { id: format!("t{id:016x}"), day: day(&mut Reader::open(path)?) })
+        Ok(Identity { id: format!("t{id:016x}"), day: day(&mut crate::read(path)?) })
     }
 }
 

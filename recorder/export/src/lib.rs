@@ -1,10 +1,10 @@
-//! Traces as tables in Parquet files, for engines that understand SQL.
+//! Traces as tables in Parquet or CSV files, for engines that understand SQL.
 //!
 //! ```text
 //!  fxt_reader::Reader -> fxtrec_report::Analysis -- Observer --> rows: a sheet for each table
 //!                                                                  | slips of 4096 rows
 //!                                                                  v
-//!                                            thread fxtrec-parquet: collects 131 072 rows, sorts, packs, compresses -> file
+//!                                            thread fxtrec-tables: collects 131 072 rows, sorts, packs -> file
 //! ```
 //!
 //! One pass over the trace makes all tables, in memory that does not grow with it. Who has which CPU and what threads do is
@@ -14,8 +14,11 @@
 #![forbid(unsafe_code)]
 
 mod blame;
+mod csv_file;
 mod file;
 mod identity;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 mod people;
 mod rows;
 pub mod schema;
@@ -24,15 +27,17 @@ mod stacks;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use fxt_reader::{Error, Reader};
+use fxtrec_convert::traces;
 use fxtrec_kernel::progress;
 use fxtrec_kernel::user::Owner;
 use fxtrec_report::{Options, analysis};
 use fxtrec_sink::outfile::{Derived, OutFileError, Pending, make_folder, mode_of};
-use parquet::errors::ParquetError;
 
 use file::Files;
+pub use file::WriteError;
 use identity::Identity;
 use rows::Rows;
 pub use schema::Table;
@@ -48,7 +53,7 @@ pub enum ExportError {
     #[error("cannot create {}: {source}", path.display())]
     Create { path: PathBuf, source: OutFileError },
     #[error("cannot write {}: {source}", path.display())]
-    Write { path: PathBuf, source: ParquetError },
+    Write { path: PathBuf, source: WriteError },
     #[error("cannot finish {}: {source}", path.display())]
     Finish { path: PathBuf, source: OutFileError },
     #[error(
@@ -56,6 +61,68 @@ pub enum ExportError {
         .0.display()
     )]
     Once(PathBuf),
+    #[error(transparent)]
+    NoParquet(#[from] NoParquet),
+    #[error(
+        "{}: the trace is here already, in the other format: remove that file, or export to another directory", .0.display()
+    )]
+    OtherFormat(PathBuf),
+}
+
+/// The feature is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this fxtrec was built without Parquet: write CSV with --format csv, use a package of fxtrec, or build it with \
+     `cargo install fxtrec --features parquet`"
+)]
+pub struct NoParquet;
+
+/// The format of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Needs the feature `parquet`.
+    Parquet,
+    Csv,
+}
+
+impl Format {
+    pub const ALL: [Format; 2] = [Format::Parquet, Format::Csv];
+
+    /// Its name, and the ending of its files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Csv => "csv",
+        }
+    }
+
+    /// That of a file, by the ending of its name.
+    pub fn of_path(path: &Path) -> Option<Format> {
+        let ending = path.extension()?;
+        Format::ALL.into_iter().find(|format| ending == format.name())
+    }
+
+    /// # Errors
+    /// When this build does not have it.
+    pub fn must_be_built(self) -> Result<Format, NoParquet> {
+        match self {
+            Format::Parquet if cfg!(not(feature = "parquet")) => Err(NoParquet),
+            built => Ok(built),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown format '{0}'; expected parquet or csv")]
+pub struct NoSuchFormat(String);
+
+impl FromStr for Format {
+    type Err = NoSuchFormat;
+
+    fn from_str(text: &str) -> Result<Format, NoSuchFormat> {
+        let named = Format::ALL.into_iter().find(|format| format.name() == text);
+        named.ok_or_else(|| NoSuchFormat(text.to_owned()))
+    }
 }
 
 impl ExportError {
@@ -69,8 +136,9 @@ impl ExportError {
 }
 
 /// What to do with traces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Export {
+    pub format: Format,
     /// Those that are wanted.
     pub tables: Vec<Table>,
     /// What the user says of each trace.
@@ -114,11 +182,12 @@ fn create(path: PathBuf, inputs: &[&Path]) -> Result<(File, Target), ExportError
 
 impl Export {
     /// Writes the tables of traces below a folder, those of each trace in folders of their own:
-    /// `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.parquet`. A trace that was exported before is replaced.
+    /// `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.ENDING`. A trace that was exported before is replaced.
     ///
     /// # Errors
     /// [`ExportError`]. The traces before are complete then, and of this one nothing has changed.
     pub fn to_folder(&self, inputs: &[&Path], folder: &Path) -> Result<Exported, ExportError> {
+        self.format.must_be_built()?;
         let mut all = Exported::default();
         for input in inputs {
             self.trace_to_folder(input, folder, &mut all)?;
@@ -145,14 +214,20 @@ impl Export {
                 make_folder(&path, owner)
                     .map_err(|source| ExportError::Create { path: path.clone(), source })?;
             }
-            path.push(format!("{table}.parquet"));
+            // Both would be read as two traces.
+            let others = Format::ALL.into_iter().filter(|format| *format != self.format);
+            let mut others = others.map(|other| path.join(format!("{table}.{}", other.name())));
+            if let Some(other) = others.find(|other| other.symlink_metadata().is_ok()) {
+                return Err(ExportError::OtherFormat(other));
+            }
+            path.push(format!("{table}.{}", self.format.name()));
             let (file, target) = create(path, &[input])?;
             files.push((table, file));
             targets.push(target);
         }
         let failed = |source| ExportError::Write { path: folder.to_owned(), source };
         let about = [("fxtrec.trace_id", id)];
-        let files = Files::begin(files, false, &about).map_err(failed)?;
+        let files = Files::begin(self.format, files, false, &about).map_err(failed)?;
         let rows = self.rows(reader, input, &files, None)?;
         all.bytes += files.finish().map_err(failed)?;
         all.add(rows);
@@ -169,11 +244,12 @@ impl Export {
         table: Table,
         path: &Path,
     ) -> Result<Exported, ExportError> {
+        self.format.must_be_built()?;
         let (file, target) = create(path.to_owned(), inputs)?;
         let failed = |source| ExportError::Write { path: path.to_owned(), source };
-        let files = Files::begin(vec![(table, file)], true, &[]).map_err(failed)?;
+        let files = Files::begin(self.format, vec![(table, file)], true, &[]).map_err(failed)?;
         let mut all = Exported::default();
-        let one = Export { tables: vec![table], labels: self.labels.clone() };
+        let one = Export { tables: vec![table], ..self.clone() };
         for input in inputs {
             let Identity { id, .. } = identity(input)?;
             let reader = open(input)?;
@@ -196,7 +272,7 @@ impl Export {
         let (report, mut rows) =
             analysis::observe(reader, Options::default(), rows).map_err(failed)?;
         if self.tables.contains(&Table::Blame) && report.may_have_spans {
-            blame::add(&mut rows, || Reader::open(input)).map_err(failed)?;
+            blame::add(&mut rows, || read(input)).map_err(failed)?;
         }
         Ok(rows.finish(&report, &input.to_string_lossy(), &self.labels))
     }
@@ -204,9 +280,16 @@ impl Export {
 
 /// A trace whose reading shows progress.
 fn open(path: &Path) -> Result<Reader<'static>, ExportError> {
-    let file = File::open(path)
-        .map_err(|source| ExportError::Open(Error::Open { path: path.to_owned(), source }))?;
-    Ok(Reader::from_file(file, progress::watch))
+    Ok(Reader::from_file(file(path).map_err(ExportError::Open)?, progress::watch))
+}
+
+fn file(path: &Path) -> Result<File, Error> {
+    traces::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })
+}
+
+/// The trace at `path`.
+fn read(path: &Path) -> Result<Reader<'static>, Error> {
+    Ok(Reader::from_file(file(path)?, |file| file))
 }
 
 fn identity(input: &Path) -> Result<Identity, ExportError> {
@@ -224,5 +307,5 @@ fn finish(targets: Vec<Target>) -> Result<(), ExportError> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "parquet"))]
 mod tests;

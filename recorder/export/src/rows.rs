@@ -277,6 +277,8 @@ impl<'a> Rows<'a> {
             Cell::of(losses.events),
             Cell::of(losses.unknown),
             Cell::of(losses.unreported),
+            Cell::of(losses.records()),
+            Cell::of(losses.unknown_records()),
             Cell::of(losses.damaged),
             Cell::flag(losses.truncated),
         ];

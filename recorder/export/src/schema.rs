@@ -21,6 +21,19 @@ pub enum Kind {
     Text,
 }
 
+impl Kind {
+    /// Its type in SQL.
+    pub const fn sql(self) -> &'static str {
+        match self {
+            Kind::Long => "BIGINT",
+            Kind::Int => "INTEGER",
+            Kind::Bool => "BOOLEAN",
+            Kind::Double => "DOUBLE",
+            Kind::Text => "VARCHAR",
+        }
+    }
+}
+
 /// How the values of a column are packed before they are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
@@ -324,6 +337,8 @@ const TRACE: &[Column] = &[
     count("lost_events"),
     count("lost_unknown"),
     count("lost_unreported"),
+    count("lost_records"),
+    count("lost_records_unknown"),
     count("damaged"),
     flag("truncated"),
 ];
@@ -353,13 +368,7 @@ mod tests {
             let section = manual.split(&heading).nth(1).unwrap_or_else(|| panic!("no {table}"));
             let section = section.split("\n##").next().unwrap_or_default();
             for column in table.columns() {
-                let kind = match column.kind {
-                    Kind::Long => "BIGINT",
-                    Kind::Int => "INTEGER",
-                    Kind::Bool => "BOOLEAN",
-                    Kind::Double => "DOUBLE",
-                    Kind::Text => "VARCHAR",
-                };
+                let kind = column.kind.sql();
                 let null = if column.nullable { ", null" } else { "" };
                 let row = format!("| `{}` | {kind}{null} |", column.name);
                 assert!(section.contains(&row), "{table}: {row}");

@@ -8,15 +8,9 @@
 //!           |ts dur cpu|ts dur cpu|ts dur cpu|...      ts ts ts ...    dur dur dur ...    cpu cpu cpu ...
 //! ```
 
-use std::io::Write;
-
-use bytes::Bytes;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
-use parquet::errors::Result;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use rustc_hash::FxHashMap;
 
-use crate::schema::{Column, Kind, Table};
+use crate::schema::Table;
 
 /// So many rows are a row group: what memory holds of each table.
 pub(crate) const ROWS: usize = 1 << 17;
@@ -29,7 +23,7 @@ const BLOCK: usize = 1 << 9;
 
 /// A value of a row: a number, the bits of a double, or the number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cell(i64);
+pub(crate) struct Cell(pub(crate) i64);
 
 /// Texts that are in very many rows, so that they need not be looked up.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +45,7 @@ pub(crate) enum Word {
 
 impl Word {
     /// Each at the place of its variant.
-    const TEXTS: [&'static str; 13] =
+    pub(crate) const TEXTS: [&'static str; 13] =
         ["Running", "R", "R+", "S", "D", "I", "P", "T", "t", "Z", "X", "wakeup", "preempted"];
 }
 
@@ -192,24 +186,23 @@ impl Sheet {
 
 /// A row group that is being collected, by columns.
 pub(crate) struct Group {
-    table: Table,
-    trace: Option<ByteArray>,
-    columns: Vec<Vec<i64>>,
-    texts: Texts,
+    pub(crate) table: Table,
+    /// The id of the trace, where rows have it.
+    pub(crate) trace: Option<Box<str>>,
+    pub(crate) columns: Vec<Vec<i64>>,
+    /// By number; words are not among them.
+    pub(crate) texts: Vec<Box<str>>,
 }
 
 impl Group {
     pub(crate) fn new(table: Table) -> Group {
         let columns = table.columns().iter().map(|_| Vec::new()).collect();
-        Group { table, trace: None, columns, texts: Texts::default() }
+        Group { table, trace: None, columns, texts: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, slip: Slip) {
-        self.trace = slip.trace.map(|id| ByteArray::from(id.into_string().into_bytes()));
-        let texts = slip.texts.into_iter();
-        self.texts
-            .others
-            .extend(texts.map(|text| ByteArray::from(text.into_string().into_bytes())));
+        self.trace = slip.trace;
+        self.texts.extend(slip.texts);
         let width = self.columns.len();
         for rows in slip.cells.chunks(BLOCK * width) {
             for (at, column) in self.columns.iter_mut().enumerate() {
@@ -218,147 +211,22 @@ impl Group {
         }
     }
 
-    /// Writes it, sorted by time if it is of a table of what happened, and begins the next.
-    ///
-    /// # Errors
-    /// When the file does not take it.
-    pub(crate) fn write<W: Write + Send>(
-        &mut self,
-        file: &mut SerializedFileWriter<W>,
-    ) -> Result<()> {
-        let times = &self.columns[0];
-        let rows = times.len();
-        let order = if self.table.is_by_time() { order(times) } else { None };
-        let mut by_time = Vec::with_capacity(rows);
-        let mut group = file.next_row_group()?;
-        if let Some(trace) = self.trace.take()
-            && let Some(mut column) = group.next_column()?
-        {
-            column.typed::<ByteArrayType>().write_batch(&vec![trace; rows], None, None)?;
-            column.close()?;
-        }
-        for (column, cells) in self.table.columns().iter().zip(&self.columns) {
-            let Some(mut writer) = group.next_column()? else { break };
-            if let Some(order) = &order {
-                by_time.clear();
-                by_time.extend(order.iter().map(|&at| cells[at as usize]));
-            }
-            let cells = if order.is_some() { &by_time } else { cells };
-            let part = Part::new(column, cells, &self.texts);
-            part.write(&mut writer)?;
-            writer.close()?;
-        }
-        group.close()?;
+    pub(crate) fn rows(&self) -> usize {
+        self.columns[0].len()
+    }
+
+    /// In which order its rows are to be written: by time, if it is of a table of what happened. `None` if they are in order.
+    pub(crate) fn order(&self) -> Option<Vec<u32>> {
+        if self.table.is_by_time() { order(&self.columns[0]) } else { None }
+    }
+
+    /// Begins the next one.
+    pub(crate) fn clear(&mut self) {
         for column in &mut self.columns {
             column.clear();
         }
-        self.texts.others.clear();
-        Ok(())
+        self.texts.clear();
     }
-}
-
-/// The texts of a row group, by their numbers.
-struct Texts {
-    words: [ByteArray; Word::TEXTS.len()],
-    others: Vec<ByteArray>,
-}
-
-impl Default for Texts {
-    fn default() -> Texts {
-        // Of static text no references are counted.
-        let word = |text: &'static str| ByteArray::from(Bytes::from_static(text.as_bytes()));
-        Texts { words: Word::TEXTS.map(word), others: Vec::new() }
-    }
-}
-
-impl Texts {
-    fn of(&self, cell: i64) -> ByteArray {
-        match usize::try_from(cell) {
-            Ok(number) => self.others[number].clone(),
-            Err(_) => self.words[(-1 - cell) as usize].clone(),
-        }
-    }
-}
-
-/// The values of a column.
-enum Values {
-    Long(Vec<i64>),
-    Int(Vec<i32>),
-    Bool(Vec<bool>),
-    Double(Vec<f64>),
-    Text(Vec<ByteArray>),
-}
-
-/// A column of a row group: the values that are there, and for each row whether one is.
-struct Part {
-    values: Values,
-    /// Of a column that may have none.
-    levels: Option<Vec<i16>>,
-}
-
-impl Part {
-    fn new(column: &Column, cells: &[i64], texts: &Texts) -> Part {
-        let level = |&cell: &i64| i16::from(cell != Cell::NULL.0);
-        let levels: Option<Vec<i16>> = column.nullable.then(|| cells.iter().map(level).collect());
-        let count = match &levels {
-            Some(levels) => levels.iter().map(|&level| i32::from(level)).sum::<i32>() as usize,
-            None => cells.len(),
-        };
-        let values = match column.kind {
-            Kind::Long => Values::Long(present(cells, count, |cell| cell)),
-            Kind::Int => Values::Int(present(cells, count, |cell| cell as i32)),
-            Kind::Bool => Values::Bool(present(cells, count, |cell| cell != 0)),
-            Kind::Double => {
-                Values::Double(present(cells, count, |cell| f64::from_ne_bytes(cell.to_ne_bytes())))
-            }
-            Kind::Text => {
-                let mut values = Vec::with_capacity(count);
-                let is_there = |cell: &&i64| count == cells.len() || **cell != Cell::NULL.0;
-                values.extend(cells.iter().filter(is_there).map(|&cell| texts.of(cell)));
-                Values::Text(values)
-            }
-        };
-        Part { values, levels }
-    }
-
-    fn write(&self, writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
-        let levels = self.levels.as_deref();
-        match &self.values {
-            Values::Long(values) => {
-                writer.typed::<Int64Type>().write_batch(values, levels, None)?
-            }
-            Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
-            Values::Bool(values) => writer.typed::<BoolType>().write_batch(values, levels, None)?,
-            Values::Double(values) => {
-                writer.typed::<DoubleType>().write_batch(values, levels, None)?
-            }
-            Values::Text(values) => {
-                writer.typed::<ByteArrayType>().write_batch(values, levels, None)?
-            }
-        };
-        Ok(())
-    }
-}
-
-/// The `count` that are there.
-#[inline(always)]
-fn present<T: Copy + Default>(cells: &[i64], count: usize, value: impl Fn(i64) -> T) -> Vec<T> {
-    // Most columns have a value in each row, or in none.
-    if count == cells.len() {
-        return cells.iter().map(|&cell| value(cell)).collect();
-    }
-    if count == 0 {
-        return Vec::new();
-    }
-    let mut values = vec![T::default(); cells.len()];
-    let mut end = 0;
-    // In which rows nobody can foretell: this goes without branches.
-    for &cell in cells {
-        values[end] = value(cell);
-        end += usize::from(cell != Cell::NULL.0);
-    }
-    values.truncate(end);
-    values
 }
 
 /// So many bits of times are sorted by at once.
@@ -425,16 +293,6 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_the_text_of_its_cell() {
-        let words = [Word::Running, Word::Preempted, Word::Dead, Word::AfterPreemption];
-        let texts = words.map(|word| Texts::default().of(Cell::word(word).0));
-        assert_eq!(
-            texts.map(|text| text.as_utf8().map(str::to_owned).ok()),
-            ["Running", "R+", "X", "preempted"].map(|text| Some(text.to_owned()))
-        );
-    }
-
-    #[test]
     fn slips_become_columns_however_many_they_are() {
         let rows = 2 * SLIP_ROWS as i64 + 5;
         let (mut sheet, mut group) = (Sheet::new(Table::Loss, None), Group::new(Table::Loss));
@@ -471,20 +329,5 @@ mod tests {
         }
         let last = sheet.take(true).expect("an end without rows");
         assert!(ended == 1 && last.is_last && last.cells.is_empty());
-    }
-
-    #[test]
-    fn a_part_knows_where_there_is_no_value() {
-        let columns = Table::Loss.columns();
-        let cells = [Cell::of(3), Cell::NULL, Cell::of(0), Cell::NULL];
-        let cells = cells.map(|cell| cell.0);
-        let part = Part::new(&columns[3], &cells, &Texts::default());
-        assert_eq!(part.levels, Some(vec![1, 0, 1, 0]));
-        assert!(matches!(part.values, Values::Long(values) if values == [3, 0]));
-        // Where there is always one, it may be any.
-        let part = Part::new(&columns[0], &cells, &Texts::default());
-        let expected = [3, i64::MIN, 0, i64::MIN];
-        assert!(part.levels.is_none());
-        assert!(matches!(part.values, Values::Long(values) if values == expected));
     }
 }

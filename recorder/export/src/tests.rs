@@ -1,4 +1,4 @@
-//! Tables against the report of the same trace.
+//! Tables against the report of the same trace. They are read as Parquet, and those of CSV are held against these.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ struct Told {
 
 fn export() -> Export {
     let labels = vec![("commit".to_owned(), "8f3a".to_owned())];
-    Export { tables: Table::ALL.to_vec(), labels }
+    Export { format: Format::Parquet, tables: Table::ALL.to_vec(), labels }
 }
 
 fn tell(bytes: &[u8]) -> Told {
@@ -264,6 +264,74 @@ fn tables_have_the_figures_of_the_report() {
     let idle: Vec<bool> =
         told.rows(Table::Wakeup).iter().map(|row| bool(row, "effective")).collect();
     assert_eq!(idle, [true, true, false, true, true]);
+}
+
+/// A row as a line of CSV.
+fn as_csv(row: &Row) -> String {
+    let fields = row.get_column_iter().map(|(_, field)| match field {
+        Field::Null => String::new(),
+        Field::Str(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+        Field::Bool(is) => is.to_string(),
+        Field::Int(number) => number.to_string(),
+        Field::Long(number) => number.to_string(),
+        Field::Double(number) => format!("{number:?}"),
+        other => panic!("{other:?}"),
+    });
+    fields.collect::<Vec<_>>().join(",") + "\n"
+}
+
+#[test]
+fn csv_has_the_same_files_columns_and_rows_as_parquet() {
+    let mut scene = eventful();
+    // Not in the order of time, and more than a row group.
+    for turn in 0..ROWS as u64 {
+        let (out, inn) = if turn % 2 == 0 { (101, 102) } else { (102, 101) };
+        scene.switch(200 + turn * 3, 0, out, Leaves::R, inn);
+    }
+    let told = tell(scene.span((150, 160), 101, "a \"b\",\n").end(900_000).bytes());
+    let trace = told.folder.path().join("a.fxt");
+    let out = told.folder.path().join("csv");
+    let csv = Export { format: Format::Csv, ..export() };
+    let exported = csv.to_folder(&[&trace], &out).expect("exported");
+    assert_eq!(exported.rows, told.exported.rows);
+    let mut bytes = 0;
+    for table in Table::ALL {
+        let parquet = told.path(table);
+        let below = parquet.strip_prefix(told.folder.path().join("out")).expect("it is there");
+        let path = out.join(below).with_extension("csv");
+        let text = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}", path.display()));
+        bytes += text.len() as u64;
+        let (header, rows) = text.split_once('\n').expect("a header");
+        let names: Vec<&str> = table.columns().iter().map(|column| column.name).collect();
+        assert_eq!(header, names.join(","), "{table}");
+        let expected: String = told.rows(table).iter().map(as_csv).collect();
+        assert!(rows == expected, "{table}: {} bytes and {}", rows.len(), expected.len());
+    }
+    assert_eq!(bytes, exported.bytes);
+    // One table of several traces.
+    let [parquet, csv_file] = ["w.parquet", "w.csv"].map(|name| told.folder.path().join(name));
+    export().to_file(&[&trace, &trace], Table::Wait, &parquet).expect("exported");
+    csv.to_file(&[&trace, &trace], Table::Wait, &csv_file).expect("exported");
+    let text = fs::read_to_string(&csv_file).expect("it is there");
+    let (header, rows) = text.split_once('\n').expect("a header");
+    assert!(header.starts_with("trace_id,ts,"), "{header}");
+    let expected: String =
+        open(&parquet).into_iter().map(|row| as_csv(&row.expect("a row"))).collect();
+    assert_eq!(rows.lines().count() as u64, 2 * exported.rows_of(Table::Wait));
+    assert!(rows == expected);
+}
+
+#[test]
+fn a_trace_is_in_a_folder_in_one_format_only() {
+    let told = tell(eventful().bytes());
+    let trace = told.folder.path().join("a.fxt");
+    let out = told.folder.path().join("out");
+    let csv = Export { format: Format::Csv, ..export() };
+    let error = csv.to_folder(&[&trace], &out).expect_err("it is there as Parquet");
+    assert!(
+        matches!(&error, ExportError::OtherFormat(path) if path.ends_with("sched_slice.parquet"))
+    );
+    assert!(told.path(Table::Trace).with_extension("csv").metadata().is_err());
 }
 
 #[test]

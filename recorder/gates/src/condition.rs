@@ -16,6 +16,8 @@ pub struct Subject<'a> {
     pub cpu: Option<u16>,
     /// The functions that the value was measured in, where that is asked for.
     pub stack: &'a [String],
+    /// Whether COMMAND started it.
+    pub in_command: bool,
 }
 
 /// A condition on the thread and the CPU of a value.
@@ -36,6 +38,8 @@ pub enum Condition {
     Cpu(u64),
     /// One of the functions of its stack fits this pattern.
     StackLike(Pattern),
+    /// COMMAND started the thread.
+    Command,
     Not(Box<Condition>),
     All(Vec<Condition>),
     /// One of them at least.
@@ -58,6 +62,7 @@ impl Condition {
             Condition::StackLike(pattern) => {
                 subject.stack.iter().any(|function| pattern.matches(function))
             }
+            Condition::Command => subject.in_command,
             Condition::Not(inner) => !inner.holds(subject),
             Condition::All(parts) => parts.iter().all(|part| part.holds(subject)),
             Condition::Any(parts) => parts.iter().any(|part| part.holds(subject)),
@@ -86,6 +91,18 @@ impl Condition {
         }
     }
 
+    /// Whether it asks which threads COMMAND started.
+    pub fn names_command(&self) -> bool {
+        match self {
+            Condition::Command => true,
+            Condition::Not(inner) => inner.names_command(),
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().any(Condition::names_command)
+            }
+            _ => false,
+        }
+    }
+
     /// The CPUs that it names, as it names them. When there are none, it can be told without the CPU.
     pub fn cpus(&self) -> Vec<u64> {
         match self {
@@ -96,6 +113,7 @@ impl Condition {
             | Condition::CgroupLike(_)
             | Condition::Pid(_)
             | Condition::Tid(_)
+            | Condition::Command
             | Condition::StackLike(_) => Vec::new(),
             Condition::Not(inner) => inner.cpus(),
             Condition::All(parts) | Condition::Any(parts) => {
@@ -114,6 +132,7 @@ impl Condition {
             | Condition::CgroupLike(_)
             | Condition::Pid(_)
             | Condition::Tid(_)
+            | Condition::Command
             | Condition::Cpu(_) => false,
             Condition::Not(inner) => inner.names_stack(),
             Condition::All(parts) | Condition::Any(parts) => {

@@ -14,6 +14,7 @@
 //! test       = ( "comm" | "cgroup" ) ( "=" | "!=" | "~" | "!~" ) TEXT
 //!            | ( "pid" | "tid" | "cpu" ) ( "=" | "!=" ) NUMBER
 //!            | "stack" ( "~" | "!~" ) TEXT
+//!            | "command"
 //! ```
 //!
 //! `~` matches a pattern with `*`, `?` and `[...]`. TEXT stands in double or single quotes. A condition says whose

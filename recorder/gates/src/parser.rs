@@ -29,6 +29,9 @@ const TIME_UNITS: [(&str, f64); 8] = [
 
 const FIELDS: [&str; 6] = ["comm", "cgroup", "pid", "tid", "cpu", "stack"];
 
+/// A condition by itself: on the threads that COMMAND started.
+const COMMAND: &str = "command";
+
 pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
     let mut parser = Parser::new(source)?;
     let quantity = parser.quantity()?;
@@ -57,6 +60,9 @@ pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
     let condition = parser.rest(nobodys)?;
     if condition.as_ref().is_some_and(Condition::names_stack) {
         return parser.fail(begin..source.len(), Problem::StackOfTrigger);
+    }
+    if condition.as_ref().is_some_and(Condition::names_command) {
+        return parser.fail(begin..source.len(), Problem::CommandOfTrigger);
     }
     Ok(Trigger { text: source.trim().to_owned(), what, condition })
 }
@@ -387,11 +393,14 @@ impl<'a> Parser<'a> {
 
     fn test(&mut self) -> Result<Condition, ParseError> {
         if self.peek().kind != Kind::Name {
-            return self.unexpected("a condition on comm, cgroup, pid, tid, cpu or stack");
+            return self.unexpected("a condition on comm, cgroup, pid, tid, cpu, stack or command");
         }
         let (word, span) = self.take();
+        if word == COMMAND {
+            return Ok(Condition::Command);
+        }
         let Some(field) = FIELDS.into_iter().find(|field| *field == word) else {
-            let nearest = nearest(word, FIELDS, 1).pop();
+            let nearest = nearest(word, FIELDS.into_iter().chain([COMMAND]), 1).pop();
             return self.fail(span, Problem::Field { name: word.to_owned(), nearest });
         };
         if self.peek().kind != Kind::Sign || matches!(self.word(), "(" | ")") {

@@ -53,6 +53,9 @@ pub enum Problem {
         "names of functions are known when the recording is over, so a trigger cannot test stack"
     )]
     StackOfTrigger,
+    /// A condition on COMMAND's threads while it is recorded.
+    #[error("a trigger cannot test command: record only its threads with --scope app instead")]
+    CommandOfTrigger,
     /// A metric with many values without a statistic.
     #[error("{0} needs a statistic")]
     NoStat(&'static str),
@@ -147,9 +150,10 @@ impl Problem {
                 Some("units are ns, us, ms, s, min and h, as in 2ms".to_owned())
             }
             Problem::Unit { .. } => Some("write the number alone".to_owned()),
-            Problem::Field { nearest, .. } => {
-                Some(format!("expected comm, cgroup, pid, tid, cpu or stack{}", near(nearest)))
-            }
+            Problem::Field { nearest, .. } => Some(format!(
+                "expected comm, cgroup, pid, tid, cpu, stack or command{}",
+                near(nearest)
+            )),
             Problem::Comparison { field: field @ ("comm" | "cgroup"), .. } => {
                 Some(format!("{field} takes = and !=, or ~ and !~ with a pattern"))
             }

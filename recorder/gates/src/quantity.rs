@@ -17,12 +17,26 @@ pub enum Total {
     Migrations,
     /// How often a thread changed queues while it waited.
     Moved,
+    /// From COMMAND's begin to its end.
+    Duration,
+    /// How long threads had CPUs.
+    CpuTime,
+    /// How long threads were blocked, uninterruptibly or not.
+    BlockedTime,
 }
 
 impl Total {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Total; 5] =
-        [Total::Lost, Total::Switches, Total::SwitchesPerSecond, Total::Migrations, Total::Moved];
+    pub const ALL: [Total; 8] = [
+        Total::Lost,
+        Total::Switches,
+        Total::SwitchesPerSecond,
+        Total::Migrations,
+        Total::Moved,
+        Total::Duration,
+        Total::CpuTime,
+        Total::BlockedTime,
+    ];
 
     /// The name in an expression.
     pub fn name(self) -> &'static str {
@@ -32,12 +46,15 @@ impl Total {
             Total::SwitchesPerSecond => "switches_per_s",
             Total::Migrations => "migrations",
             Total::Moved => "moved",
+            Total::Duration => "duration",
+            Total::CpuTime => "cpu_time",
+            Total::BlockedTime => "blocked_time",
         }
     }
 
     /// Whether it can be had for some threads alone.
     pub fn takes_condition(self) -> bool {
-        self != Total::Lost
+        !matches!(self, Total::Lost | Total::Duration)
     }
 }
 
@@ -140,7 +157,11 @@ impl Quantity {
             | Quantity::Total(Total::Lost | Total::Switches | Total::Migrations | Total::Moved) => {
                 Dimension::Count
             }
-            Quantity::Statistic(..) | Quantity::Span(..) => Dimension::Time,
+            Quantity::Statistic(..)
+            | Quantity::Span(..)
+            | Quantity::Total(Total::Duration | Total::CpuTime | Total::BlockedTime) => {
+                Dimension::Time
+            }
             Quantity::Total(Total::SwitchesPerSecond) => Dimension::Rate,
         }
     }

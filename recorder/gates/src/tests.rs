@@ -21,7 +21,7 @@ fn assert_refused(text: &str, marks: &str, message: &str) {
 
 fn subject(comm: &str) -> Subject<'_> {
     let (pid, tid, cgroup) = (Some(10), Some(11), Some("/pods/one"));
-    Subject { comm, pid, tid, cgroup, cpu: Some(1), stack: &[] }
+    Subject { comm, pid, tid, cgroup, cpu: Some(1), stack: &[], in_command: false }
 }
 
 /// Whether the condition is true of a thread `audio-io` of process 10, with id 11, on CPU 1.
@@ -76,8 +76,23 @@ fn every_metric_and_statistic_can_be_asked_for() {
     }
     for total in Total::ALL {
         let quantity = Quantity::Total(total);
-        assert_eq!(gate(&format!("{quantity} >= 0")).quantity, quantity);
+        let unit = if quantity.dimension() == Dimension::Time { "ns" } else { "" };
+        assert_eq!(gate(&format!("{quantity} >= 0{unit}")).quantity, quantity);
     }
+}
+
+#[test]
+fn a_condition_on_command_is_true_of_the_threads_that_it_started() {
+    let holds = |text: &str, in_command| {
+        let condition = gate(&format!("cpu_time > 1ms if {text}")).condition.expect("one");
+        condition.holds(&Subject { in_command, ..subject("app") })
+    };
+    assert!(holds("command", true) && !holds("command", false));
+    assert!(holds("not command and comm = 'app'", false) && !holds("not command", true));
+    let refused = "wakeup > 1ms if command".parse::<Trigger>().expect_err("a trigger");
+    assert_eq!(refused.problem, Problem::CommandOfTrigger);
+    let refused = "duration > 1s if command".parse::<Gate>().expect_err("nobody's");
+    assert_eq!(refused.problem, Problem::NoCondition("duration"));
 }
 
 #[test]
@@ -168,9 +183,17 @@ fn a_measure_is_a_gate_without_its_limit() {
 fn an_unknown_metric_is_pointed_at_and_the_nearest_one_named() {
     assert_refused("wakup.p99 > 2ms", "^^^^^", "unknown metric 'wakup'");
     let text = "wakup.p99 > 2ms".parse::<Gate>().unwrap_err().to_string();
-    assert!(text.ends_with("migrations, moved, span(NAME); did you mean wakeup?"), "{text}");
+    assert!(
+        text.ends_with(
+            "migrations, moved, duration, cpu_time, blocked_time, span(NAME); did you mean wakeup?"
+        ),
+        "{text}"
+    );
     let text = "throughput > 2".parse::<Gate>().unwrap_err().to_string();
-    assert!(text.ends_with("migrations, moved, span(NAME)"), "{text}");
+    assert!(
+        text.ends_with("migrations, moved, duration, cpu_time, blocked_time, span(NAME)"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -210,7 +233,7 @@ fn what_is_missing_is_asked_for_where_it_should_be() {
         ("wakeup.p99 >", 12, "a limit, such as 2ms"),
         ("lost > x", 7, "a number"),
         ("wakeup.p99 > 2ms comm = 'a'", 17, "`if` and a condition, or the end"),
-        ("slice.max > 1s if", 17, "a condition on comm, cgroup, pid, tid, cpu or stack"),
+        ("slice.max > 1s if", 17, "a condition on comm, cgroup, pid, tid, cpu, stack or command"),
         ("slice.max > 1s if comm", 22, "a comparison, such as ="),
         ("slice.max > 1s if comm = app", 25, "a string in quotes, such as \"app\""),
         ("slice.max > 1s if pid = \"1\"", 24, "a number"),
@@ -219,7 +242,7 @@ fn what_is_missing_is_asked_for_where_it_should_be() {
         (
             "slice.max > 1s if pid = 1 and",
             29,
-            "a condition on comm, cgroup, pid, tid, cpu or stack",
+            "a condition on comm, cgroup, pid, tid, cpu, stack or command",
         ),
         ("slice.max > 1s if pid = 1)", 25, "`and`, `or` or the end"),
     ] {

@@ -1,5 +1,7 @@
 //! The clock of every record, and how far it is from the time of day.
 
+use std::sync::OnceLock;
+
 use nix::time::{ClockId, clock_gettime};
 
 use crate::units::Nanos;
@@ -10,8 +12,51 @@ fn nanos(clock: ClockId) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The time of the kernel's events. In a time namespace the clock that a process reads differs from it.
 pub fn now() -> Nanos {
-    Nanos(nanos(ClockId::CLOCK_MONOTONIC))
+    Nanos(nanos(ClockId::CLOCK_MONOTONIC).saturating_add_signed(-ahead().monotonic))
+}
+
+/// How long the machine has slept since it booted.
+pub(crate) fn asleep() -> std::time::Duration {
+    let boot = nanos(ClockId::CLOCK_BOOTTIME).saturating_add_signed(-ahead().boot);
+    std::time::Duration::from_nanos(boot.saturating_sub(now().0))
+}
+
+/// By how many nanoseconds the clocks of this process are ahead of the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ahead {
+    monotonic: i64,
+    boot: i64,
+}
+
+/// That of the time namespace of this process, which cannot change while it runs.
+fn ahead() -> Ahead {
+    static AHEAD: OnceLock<Ahead> = OnceLock::new();
+    *AHEAD.get_or_init(|| {
+        let inode =
+            |name| std::fs::metadata(name).ok().map(|it| std::os::unix::fs::MetadataExt::ino(&it));
+        let (own, childrens) =
+            (inode("/proc/self/ns/time"), inode("/proc/self/ns/time_for_children"));
+        // The file is about the namespace that children will be in.
+        match own.is_some() && own == childrens {
+            true => {
+                offsets(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+            }
+            false => Ahead::default(),
+        }
+    })
+}
+
+/// Reads lines of a clock, seconds and nanoseconds.
+fn offsets(text: &str) -> Ahead {
+    let of = |clock: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(clock))?;
+        let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+        let (seconds, nanos) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+    };
+    Ahead { monotonic: of("monotonic").unwrap_or(0), boot: of("boottime").unwrap_or(0) }
 }
 
 /// What adjtimex(2) returns, or sets in the status, when nobody synchronizes the clock.
@@ -65,10 +110,11 @@ struct Offsets {
 impl Offsets {
     fn read() -> Offsets {
         let signed = |clock| i64::try_from(nanos(clock)).unwrap_or(i64::MAX);
-        let before = signed(ClockId::CLOCK_MONOTONIC);
+        let monotonic = || i64::try_from(now().0).unwrap_or(i64::MAX);
+        let before = monotonic();
         let wall = signed(ClockId::CLOCK_REALTIME);
         let boot = signed(ClockId::CLOCK_BOOTTIME);
-        let within = signed(ClockId::CLOCK_MONOTONIC).saturating_sub(before);
+        let within = monotonic().saturating_sub(before);
         Offsets { wall: wall.saturating_sub(before), boot: boot.saturating_sub(before), within }
     }
 }
@@ -140,6 +186,13 @@ mod tests {
 
     fn at(wall: i64, boot: i64, within: i64) -> Offsets {
         Offsets { wall, boot, within }
+    }
+
+    #[test]
+    fn the_offsets_of_a_time_namespace_are_read() {
+        let text = "monotonic       86400         5\nboottime           -2 500000000\n";
+        assert_eq!(offsets(text), Ahead { monotonic: 86_400_000_000_005, boot: -1_500_000_000 });
+        assert_eq!(offsets(""), Ahead::default());
     }
 
     #[test]

@@ -4,9 +4,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::{self, BufRead, BufReader};
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::procfs::living;
 
 /// A part of a process's memory whose bytes can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +34,51 @@ impl ExecutableMapping {
     pub fn has(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
+
+    /// What it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        const PIECE: usize = 16;
+        let device = self.file.as_ref().map_or(0, |(device, _)| device.len() + PIECE);
+        size_of::<ExecutableMapping>() + device + self.path.as_os_str().len() + PIECE
+    }
 }
 
-/// The executable mappings of the process `pid`, by address.
+/// What is kept of a process's mappings at most, in bytes: a program may have 65 530, with paths of 4 KiB.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The executable mappings of the process `pid`, by address: the first ones, of a process with very many.
 ///
 /// # Errors
 /// When it is gone, or not to be looked into.
 pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
-    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(mapping).collect())
+    let file = File::open(format!("/proc/{}/maps", living(pid)))?;
+    read_mappings(BufReader::new(file), MOST_BYTES)
 }
 
-/// A line of `/proc/PID/maps`.
-fn mapping(line: &[u8]) -> Option<ExecutableMapping> {
+/// Those that a file `/proc/PID/maps` has, as long as they take at most so many bytes.
+fn read_mappings(mut file: impl BufRead, most: usize) -> io::Result<Vec<ExecutableMapping>> {
+    let (mut found, mut line, mut bytes) = (Vec::new(), Vec::new(), 0);
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if let Some((true, mapping)) = mapping(line.strip_suffix(b"\n").unwrap_or(&line)) {
+            bytes += mapping.bytes();
+            if bytes > most {
+                break;
+            }
+            found.push(mapping);
+        }
+        line.clear();
+    }
+    Ok(found)
+}
+
+/// The executable mappings that a file `/proc/PID/maps` has.
+pub fn mappings_in(text: &[u8]) -> impl Iterator<Item = ExecutableMapping> {
+    let lines = text.split(|&byte| byte == b'\n');
+    lines.filter_map(mapping).filter_map(|(is_executable, it)| is_executable.then_some(it))
+}
+
+/// A line of `/proc/PID/maps`, and whether it is of memory whose bytes can be run.
+fn mapping(line: &[u8]) -> Option<(bool, ExecutableMapping)> {
     let mut rest = line;
     let mut field = || {
         rest = rest.trim_ascii_start();
@@ -53,9 +90,7 @@ fn mapping(line: &[u8]) -> Option<ExecutableMapping> {
     let (range, permissions, offset, device, inode) =
         (field()?, field()?, field()?, field()?, field()?);
     let permissions = permissions.as_bytes();
-    if permissions.get(2) != Some(&b'x') {
-        return None;
-    }
+    let is_executable = permissions.get(2) == Some(&b'x');
     let (start, end) = range.split_once('-')?;
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end, inode) = (hex(start)?, hex(end)?, inode.parse::<u64>().ok()?);
@@ -63,33 +98,34 @@ fn mapping(line: &[u8]) -> Option<ExecutableMapping> {
         | u8::from(permissions.get(1) == Some(&b'w')) << 1
         | 1 << 2;
     let path = rest.trim_ascii_start().to_vec();
-    (start < end).then(|| ExecutableMapping {
+    let mapping = || ExecutableMapping {
         start,
         end,
         flags,
         offset: hex(offset).unwrap_or_default(),
         file: (inode != 0).then(|| (device.to_owned(), inode)),
         path: PathBuf::from(OsString::from_vec(path)),
-    })
+    };
+    (start < end).then(|| (is_executable, mapping()))
 }
 
-/// Opens the file of a mapping, by the mapping itself, which may be of a deleted file or one of another mount namespace.
+/// What the kernel's list of mappings calls an open file: its device and inode.
 ///
 /// # Errors
-/// When the process is gone, the mapping has changed, or it is not permitted.
-pub fn open_mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<File> {
-    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-    // By now the process may run another program, which has its code at the same place.
-    if undeleted(&std::fs::read_link(&link)?) != undeleted(&mapping.path) {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    crate::regular::open(Path::new(&link))
-}
-
-/// What the kernel says behind the path of a deleted file is no part of it.
-fn undeleted(path: &Path) -> &[u8] {
-    let path = path.as_os_str().as_bytes();
-    path.strip_suffix(b" (deleted)").unwrap_or(path)
+/// When it cannot be mapped.
+pub fn listed_as(file: &File) -> io::Result<(String, u64)> {
+    let one = NonZeroUsize::MIN;
+    // SAFETY: a new mapping at a place that the kernel chooses, which is never read or written.
+    let at = unsafe { mmap(None, one, ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE, file, 0)? };
+    let start = at.addr().get() as u64;
+    let text = std::fs::read("/proc/self/maps");
+    // SAFETY: it is the mapping from above, which nothing refers to.
+    unsafe { munmap(at, one.get())? };
+    let text = text?;
+    let mut mappings = text.split(|&byte| byte == b'\n').filter_map(mapping);
+    // Neighbouring parts of one file are one mapping.
+    let found = mappings.find(|(_, found)| found.has(start)).and_then(|(_, found)| found.file);
+    found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// A part of the kernel's memory with code.
@@ -211,6 +247,7 @@ mod tests {
     #[test]
     fn mappings_with_code_are_read_with_their_files() {
         let line = b"55d0a7c7e000-55d0a7c80000 r-xp 00002000 fd:01 1234  /opt/a b/x (deleted)";
+        let mapping = |line: &[u8]| mappings_in(line).next();
         let found = mapping(line).expect("a mapping");
         assert_eq!((found.start, found.end), (0x55d0_a7c7_e000, 0x55d0_a7c8_0000));
         assert_eq!((found.flags, found.offset), (0b101, 0x2000));
@@ -233,12 +270,35 @@ mod tests {
     }
 
     #[test]
+    fn of_very_many_mappings_as_many_are_read_as_there_is_room_for() {
+        let path = "/x".repeat(2000);
+        let line = |number: u64| format!("{number}000-{number}fff r-xp 0 fd:01 7 {path} \n");
+        let text: String = (1..1000).map(line).collect();
+        let all = read_mappings(text.as_bytes(), usize::MAX).expect("it is in memory");
+        assert_eq!(all.len(), 999);
+        assert_eq!(all, mappings_in(text.as_bytes()).collect::<Vec<_>>());
+        let bytes: usize = all.iter().map(ExecutableMapping::bytes).sum();
+        assert!((4000..4300).contains(&(bytes / all.len())), "{bytes}");
+        let some = read_mappings(text.as_bytes(), bytes / 2).expect("it is in memory");
+        assert!((490..500).contains(&some.len()) && some[..] == all[..some.len()]);
+    }
+
+    #[test]
     fn a_process_finds_its_own_code() {
         let own = executable_mappings(std::process::id()).expect("its own");
         let here = a_process_finds_its_own_code as fn() as usize as u64;
         let program = own.iter().find(|mapping| (mapping.start..mapping.end).contains(&here));
         let program = program.expect("this test is in one");
         assert!(program.file.is_some() && program.path.is_absolute(), "{program:?}");
+    }
+
+    #[test]
+    fn a_file_is_listed_by_the_same_device_and_inode_wherever_it_is_mapped() {
+        let own = executable_mappings(std::process::id()).expect("its own");
+        let exe = std::env::current_exe().expect("it has one");
+        let mapping = own.iter().find(|it| it.path == exe).expect("this test is in one");
+        let listed = listed_as(&File::open(&exe).expect("it is there")).expect("it can be mapped");
+        assert_eq!(Some(listed), mapping.file);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct Facts {
     pub uid: u32,
     /// Whether it has no other name, by a hard link.
     pub has_one_name: bool,
+    /// Whether it was removed, or never had a name.
+    pub has_no_name: bool,
     /// The device that it stands for, if it is one.
     pub device: u64,
     mode: u32,
@@ -89,6 +91,7 @@ impl Facts {
             id: FileId { device: stat.st_dev, inode: stat.st_ino },
             uid: stat.st_uid,
             has_one_name: stat.st_nlink == 1,
+            has_no_name: stat.st_nlink == 0,
             device: stat.st_rdev,
             mode: stat.st_mode,
         }
@@ -279,6 +282,18 @@ impl Directory {
     /// What unlinkat(2) returns.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(self, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Removes a name, if it is one of this very file.
+    ///
+    /// # Errors
+    /// What the system calls return; ESTALE when something else is there.
+    pub fn remove_file(&self, name: &OsStr, id: FileId) -> io::Result<()> {
+        match self.look(name)? {
+            None => Err(Errno::ENOENT.into()),
+            Some(there) if there.id == id => self.remove(name),
+            Some(_) => Err(Errno::ESTALE.into()),
+        }
     }
 
     /// The names in it.

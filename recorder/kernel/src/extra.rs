@@ -45,6 +45,9 @@ pub struct Extra {
 pub enum What {
     /// The tracepoint with this id.
     Tracepoint(u64),
+    /// The tracepoint with this id, which stands for this event and for others of the list: the number in its samples, 16
+    /// bits at this offset, says whose place in the list it is.
+    Shared { tracepoint: u64, number_at: u16 },
     /// Beginnings or ends of system calls, which a program may write as well.
     Calls(Calls),
     /// Something else than perf writes it.
@@ -106,7 +109,9 @@ impl Extra {
         attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
         attr.__bindgen_anon_1.sample_period = 1;
         match &self.what {
-            What::Tracepoint(id) | What::Calls(Calls { tracepoint: id, .. }) => {
+            What::Tracepoint(id)
+            | What::Shared { tracepoint: id, .. }
+            | What::Calls(Calls { tracepoint: id, .. }) => {
                 attr.type_ = b::PERF_TYPE_TRACEPOINT;
                 attr.config = *id;
             }
@@ -136,22 +141,48 @@ impl Extra {
 #[derive(Debug, Default)]
 pub struct OpenExtras {
     events: Vec<OwnedFd>,
-    by_id: FxHashMap<u64, (ExtraIndex, bool)>,
+    by_id: FxHashMap<u64, Opened>,
+}
+
+/// An extra event that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    index: ExtraIndex,
+    /// Where in its samples the number of the event is that they are of, if it stands for several.
+    number_at: Option<u16>,
+    /// Whether its samples carry the stack pointer.
+    pub has_stack: bool,
+}
+
+impl Opened {
+    /// Which event a sample is of; `None` if it is too short to say so.
+    #[inline]
+    pub fn index(self, raw: &[u8]) -> Option<ExtraIndex> {
+        let Some(at) = self.number_at else { return Some(self.index) };
+        let number = raw.get(usize::from(at)..)?.first_chunk()?;
+        Some(ExtraIndex(u16::from_ne_bytes(*number)))
+    }
 }
 
 impl OpenExtras {
     /// Adds an event that was opened for the CPU, by the id that the kernel gave it.
-    pub fn add(&mut self, event: OwnedFd, id: u64, index: ExtraIndex, user_stack: bool) {
+    pub fn add(&mut self, event: OwnedFd, id: u64, index: ExtraIndex, extra: &Extra) {
         self.events.push(event);
-        self.by_id.insert(id, (index, user_stack && STACK_POINTER.is_some()));
+        let number_at = match extra.what {
+            What::Shared { number_at, .. } => Some(number_at),
+            _ => None,
+        };
+        let has_stack = extra.user_stack && STACK_POINTER.is_some();
+        self.by_id.insert(id, Opened { index, number_at, has_stack });
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.events.iter().map(AsFd::as_fd)
     }
 
-    /// Which of the extra events has this id, and whether its samples carry the stack pointer.
-    pub fn find(&self, id: u64) -> Option<(ExtraIndex, bool)> {
+    /// The extra event that has this id.
+    #[inline]
+    pub fn find(&self, id: u64) -> Option<Opened> {
         self.by_id.get(&id).copied()
     }
 }
@@ -184,8 +215,27 @@ mod tests {
         assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
         // The dummy and the scheduler's two came first; the same tracepoint once more is told apart.
         assert_eq!(events.extras.find(3), None);
-        assert_eq!(events.extras.find(4), Some((ExtraIndex(0), false)));
-        assert_eq!(events.extras.find(5).map(|(index, _)| index), Some(ExtraIndex(1)));
+        let found = |id| events.extras.find(id).and_then(|opened| opened.index(&[]));
+        assert_eq!(found(4), Some(ExtraIndex(0)));
+        assert_eq!(events.extras.find(4).map(|opened| opened.has_stack), Some(false));
+        assert_eq!(found(5), Some(ExtraIndex(1)));
+    }
+
+    #[test]
+    fn an_event_that_stands_for_several_is_opened_once_and_told_apart_by_its_samples() {
+        let fake = Fake::default();
+        let extra = |what| Extra { label: String::new(), what, user_stack: false, filter: None };
+        let shared = What::Shared { tracepoint: 21, number_at: 4 };
+        let extras = Arc::new([extra(What::Elsewhere), extra(shared), extra(What::Elsewhere)]);
+        let options = Options { extras, ..options() };
+        let events = CpuEvents::open(&fake, Cpu(0), &options, 1 << 20).expect("opens");
+        let opened: Vec<_> = fake.asked().into_iter().filter(|it| it.contains(" 21 ")).collect();
+        assert_eq!(opened, ["open 2 21 cpu 0"]);
+        let opened = events.extras.find(4).expect("it is the fourth event");
+        let mut raw = [0xff, 0xff, 0xff, 0xff, 2, 0];
+        raw[4..].copy_from_slice(&2_u16.to_ne_bytes());
+        assert_eq!(opened.index(&raw), Some(ExtraIndex(2)));
+        assert_eq!(opened.index(&raw[..5]), None, "too short");
     }
 
     #[test]

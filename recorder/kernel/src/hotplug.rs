@@ -19,8 +19,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nix::time::ClockId;
-
+use super::clock;
 use super::sys::Sys;
 use crate::units::Cpu;
 
@@ -66,7 +65,11 @@ pub struct Hotplug {
 impl Hotplug {
     /// Begins to watch. To be called before anything is opened on a CPU.
     pub fn watch(sys: &dyn Sys) -> Hotplug {
-        Hotplug { socket: sys.device_messages().ok(), looked: Instant::now(), asleep: asleep() }
+        Hotplug {
+            socket: sys.device_messages().ok(),
+            looked: Instant::now(),
+            asleep: clock::asleep(),
+        }
     }
 
     /// The descriptor that poll(2) reports readable when there is news.
@@ -82,7 +85,7 @@ impl Hotplug {
             return None;
         }
         self.looked = Instant::now();
-        let asleep = asleep();
+        let asleep = clock::asleep();
         let slept = asleep.saturating_sub(std::mem::replace(&mut self.asleep, asleep)) > ASLEEP;
         let deaf = self.socket.is_none();
         Some(if slept || deaf { Suspects::All } else { heard })
@@ -122,12 +125,6 @@ fn cpu_of(message: &[u8]) -> Option<Cpu> {
     let (action, device) = std::str::from_utf8(head).ok()?.split_once('@')?;
     let number = device.strip_prefix("/devices/system/cpu/cpu")?.parse().ok()?;
     matches!(action, "online" | "offline").then_some(Cpu(number))
-}
-
-/// How long the machine has slept since it booted.
-fn asleep() -> Duration {
-    let now = |clock: ClockId| clock.now().map_or(Duration::ZERO, Duration::from);
-    now(ClockId::CLOCK_BOOTTIME).saturating_sub(now(ClockId::CLOCK_MONOTONIC))
 }
 
 /// A socket that hears of the devices, CPUs and memory among them, that come online or go offline.

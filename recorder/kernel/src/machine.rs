@@ -29,6 +29,13 @@ impl Machine {
     }
 }
 
+/// How often the machine has switched between threads since it booted, where the kernel says so.
+pub fn switches(sys: &dyn Sys) -> Option<u64> {
+    let counts = sys.read(Path::new("/proc/stat")).ok()?;
+    let counts = String::from_utf8_lossy(&counts).into_owned();
+    counts.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
+}
+
 /// Whether the kernel is a real-time one (`PREEMPT_RT`), which runs soft interrupts in threads.
 pub fn is_realtime(sys: &dyn Sys) -> bool {
     let version = sys.read(Path::new("/proc/version")).unwrap_or_default();
@@ -55,6 +62,14 @@ pub fn may_watch_requests(release: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fake::Fake;
+
+    #[test]
+    fn the_switches_of_the_machine_are_counted() {
+        let fake = Fake::default().file("/proc/stat", "cpu  1 2\nintr 5 6\nctxt 1234\nbtime 9\n");
+        assert_eq!(switches(&fake), Some(1234));
+        assert_eq!(switches(&Fake::default()), None);
+        assert!(switches(&crate::sys::Linux).is_some_and(|number| number > 0));
+    }
 
     #[test]
     fn requests_are_watched_by_kernels_that_pass_over_a_running_program() {

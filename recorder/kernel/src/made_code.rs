@@ -2,19 +2,20 @@
 //!
 //! Runtimes tell perf what they have compiled in `/tmp/perf-PID.map`: a line for each function with its address, its size and its name.
 //! PID is what the process itself takes for its id, and `/tmp` is its own. Anybody may write there, so a file is taken only if it
-//! is a regular one of the process's user or of root with no other name, and no link leads to it.
+//! is a regular one of the process's user or of root with no other name, no link leads to it, nothing is mounted on it, and the process
+//! may read it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use nix::fcntl::{AT_FDCWD, OFlag, openat};
-use nix::sys::stat::Mode;
-
 use crate::code::{ExecutableMapping, executable_mappings};
-use crate::procfs::field;
+use crate::process_files::Folder;
+use crate::procfs::{field, living};
+use crate::regular::{self, Links, Regular};
+use crate::rights::Rights;
 
 /// What the kernel calls the vDSO among the mappings of a process.
 pub const VDSO: &str = "[vdso]";
@@ -25,46 +26,38 @@ const MOST_VDSO: u64 = 64 << 10;
 /// Programs of 32 bits have everything below this.
 const BEYOND_32_BITS: u64 = 1 << 32;
 
-/// Opens the map of the functions that a process has compiled.
+/// Holds the map of the functions that a process has compiled.
 ///
 /// # Errors
 /// When the process is gone, or has none that can be trusted.
-pub fn open_map(pid: u32) -> io::Result<File> {
-    let status = std::fs::read(format!("/proc/{pid}/status"))?;
+pub fn map(pid: u32) -> io::Result<Regular> {
+    let process = Folder::of(pid)?;
+    let status = process.read("status")?;
     let last = |name: &str| {
         let value = field(&status, name)?;
         value.split_whitespace().next_back()?.parse::<u32>().ok()
     };
-    let own_pid = last("NSpid").unwrap_or(pid);
-    let users = field(&status, "Uid").unwrap_or_default();
-    let users: Vec<u32> = users.split_whitespace().filter_map(|user| user.parse().ok()).collect();
-    // This one is a link of the kernel's.
-    let root = look(AT_FDCWD, Path::new(&format!("/proc/{pid}/root")), OFlag::empty())?;
-    map_in(root, own_pid, &users)
+    let own_pid = last("NStgid").unwrap_or(pid);
+    let root = process.hold("root")?;
+    map_in(root.as_fd(), own_pid, &Rights::of_status(&status))
 }
 
-fn look(folder: impl std::os::fd::AsFd, path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
-    let always = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    Ok(openat(folder, path, always | flags, Mode::empty())?)
-}
-
-/// The map below a root directory of a process that takes `pid` for its id, and runs as one of `users`.
-fn map_in(root: OwnedFd, pid: u32, users: &[u32]) -> io::Result<File> {
-    let tmp = look(root, Path::new("tmp"), OFlag::O_NOFOLLOW)?;
-    let flags = OFlag::O_RDONLY
-        | OFlag::O_NOFOLLOW
-        | OFlag::O_NONBLOCK
-        | OFlag::O_NOCTTY
-        | OFlag::O_CLOEXEC;
+/// The map below a root directory of a process that takes `pid` for its id.
+fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular> {
+    let tmp = regular::in_root(root, Path::new("tmp"), Links::NotLast)?;
     let name = format!("perf-{pid}.map");
-    let file = File::from(openat(tmp, Path::new(&name), flags, Mode::empty())?);
-    let facts = file.metadata()?;
-    let is_whose = facts.uid() == 0 || users.contains(&facts.uid());
-    if !facts.is_file() || !is_whose || facts.nlink() != 1 {
-        let why = "not a regular file of the process's user with one name";
-        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
-    }
-    Ok(file)
+    rights.with(|| {
+        let map = Regular::hold_in(tmp.as_fd(), Path::new(&name), Links::None)?;
+        let facts = map.facts()?;
+        let is_whose = facts.st_uid == 0 || facts.st_uid == rights.uid;
+        if !is_whose || facts.st_nlink != 1 {
+            let why = "not a file of the process's user with one name";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
+        // What the process may not read is not its map.
+        map.open()?;
+        Ok(map)
+    })
 }
 
 /// The vDSO of a process as an ELF file; that of this one if the process cannot be asked any more and has one of the same size.
@@ -87,7 +80,7 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 }
 
 fn memory(pid: u32, start: u64, length: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(format!("/proc/{pid}/mem"))?;
+    let file = File::open(format!("/proc/{}/mem", living(pid)))?;
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, start)?;
     Ok(bytes)
@@ -95,7 +88,10 @@ fn memory(pid: u32, start: u64, length: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    use nix::sys::stat::Mode;
 
     use super::*;
 
@@ -106,48 +102,78 @@ mod tests {
         root
     }
 
-    fn open(root: &tempfile::TempDir, users: &[u32]) -> io::Result<String> {
-        let folder = look(AT_FDCWD, root.path(), OFlag::empty()).expect("it is there");
-        map_in(folder, 7, users).map(|file| io::read_to_string(file).expect("text"))
+    fn rights(uid: u32) -> Rights {
+        Rights { uid, gid: uid, groups: Vec::new() }
+    }
+
+    fn own() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    fn open(root: &tempfile::TempDir, user: u32) -> io::Result<String> {
+        let folder = File::open(root.path()).expect("it is there");
+        let map = map_in(folder.as_fd(), 7, &rights(user))?;
+        io::read_to_string(map.open()?)
     }
 
     #[test]
     fn the_map_of_the_process_user_or_of_root_is_taken() {
         let root = root();
         let path = root.path().join("tmp/perf-7.map");
-        let own = nix::unistd::geteuid().as_raw();
-        assert_eq!(open(&root, &[own]).expect_err("none").kind(), ErrorKind::NotFound);
+        assert_eq!(open(&root, own()).expect_err("none").kind(), ErrorKind::NotFound);
         std::fs::write(&path, "1000 10 f\n").expect("room");
-        assert_eq!(open(&root, &[own]).expect("its own"), "1000 10 f\n");
-        if own == 0 {
-            assert!(open(&root, &[]).is_ok(), "it is root's");
-            chown(&path, Some(65_533), None).expect("root may");
-            let error = open(&root, &[0, 65_532]).expect_err("another user's");
+        assert_eq!(open(&root, own()).expect("its own"), "1000 10 f\n");
+        if own() == 0 {
+            // What root may read, and others may not, is a file that somebody has mounted there.
+            let mode =
+                |mode| std::fs::set_permissions(root.path(), PermissionsExt::from_mode(mode));
+            mode(0o755).expect("it is ours");
+            assert!(open(&root, 65_533).is_ok(), "it is root's");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+            let error = open(&root, 65_533).expect_err("it may not be read");
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-            assert!(open(&root, &[65_533]).is_ok());
+            chown(&path, Some(65_533), None).expect("root may");
+            let error = open(&root, 65_532).expect_err("another user's");
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            assert!(open(&root, 65_533).is_ok());
         }
     }
 
     #[test]
     fn no_link_leads_to_a_map_and_nothing_else_is_taken_for_one() {
-        let own = [nix::unistd::geteuid().as_raw()];
         let elsewhere = tempfile::tempdir().expect("a folder");
         let secret = elsewhere.path().join("perf-7.map");
         std::fs::write(&secret, "1000 10 secret\n").expect("room");
         let linked = root();
         let path = linked.path().join("tmp/perf-7.map");
         symlink(&secret, &path).expect("room");
-        assert!(open(&linked, &own).is_err(), "a link to a file");
+        assert!(open(&linked, own()).is_err(), "a link to a file");
         std::fs::remove_file(&path).expect("there");
         std::fs::hard_link(&secret, &path).expect("one file system");
-        assert!(open(&linked, &own).is_err(), "another file's second name");
+        assert!(open(&linked, own()).is_err(), "another file's second name");
         std::fs::remove_file(&path).expect("there");
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).expect("room");
-        assert!(open(&linked, &own).is_err(), "a FIFO, and nobody waits");
+        assert!(open(&linked, own()).is_err(), "a FIFO, and nobody waits");
         std::fs::remove_file(&path).expect("there");
         std::fs::remove_dir(linked.path().join("tmp")).expect("empty");
         symlink(elsewhere.path(), linked.path().join("tmp")).expect("room");
-        assert!(open(&linked, &own).is_err(), "a link to a folder");
+        assert!(open(&linked, own()).is_err(), "a link to a folder");
+    }
+
+    #[test]
+    fn what_is_mounted_over_a_map_is_not_taken_for_it() {
+        if own() != 0 {
+            return;
+        }
+        let (root, secret) = (root(), tempfile::NamedTempFile::new().expect("room"));
+        let path = root.path().join("tmp/perf-7.map");
+        std::fs::write(&path, "1000 10 f\n").expect("room");
+        let bind = MsFlags::MS_BIND;
+        mount(Some(secret.path()), &path, None::<&str>, bind, None::<&str>).expect("root may");
+        let found = open(&root, 0);
+        umount2(&path, MntFlags::MNT_DETACH).expect("it is mounted");
+        assert_eq!(found.expect_err("a mount").raw_os_error(), Some(libc::EXDEV));
+        assert!(open(&root, 0).is_ok());
     }
 
     #[test]
@@ -169,6 +195,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_has_no_map() {
-        assert!(open_map(u32::MAX >> 1).is_err());
+        assert!(map(u32::MAX >> 1).is_err());
     }
 }

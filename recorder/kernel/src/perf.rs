@@ -252,7 +252,7 @@ impl CpuEvents {
         let event = open_or(sys, self.cpu, attr, |error| refused((ExtraCall::Open, error)))?;
         self.redirect(sys, event.as_fd())?;
         let id = extra.prepare(sys, event.as_fd()).map_err(refused)?;
-        self.extras.add(event, id, index, extra.user_stack);
+        self.extras.add(event, id, index, extra);
         Ok(())
     }
 

@@ -99,6 +99,14 @@ pub fn raise() {
     ThreadId::current().raise();
 }
 
+/// Gives the main thread of another process the calling thread's ordinary priority, where that is permitted.
+pub fn lend_to(pid: u32) {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return };
+    // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a niceness too, and the call does not fail for oneself.
+    let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    set_niceness(pid, own);
+}
+
 /// Gives the calling thread the lowest ordinary priority, which is always permitted.
 pub fn lower() {
     set_niceness(ThreadId::current().0, LOWEST);
@@ -118,6 +126,24 @@ pub fn lock_memory(sys: &dyn Sys) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use crate::fake::Fake;
+
+    #[test]
+    fn another_process_is_as_patient_as_who_waits_for_it() {
+        let mut command = std::process::Command::new("cat");
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("it runs");
+        let pid = child.id();
+        // A thread of its own: not everybody may take it back.
+        let lent = std::thread::spawn(move || {
+            ThreadId::current().be_patient();
+            lend_to(pid);
+            // SAFETY: getpriority takes two numbers.
+            unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) }
+        });
+        let lent = lent.join().expect("it ends well");
+        drop(child.stdin.take());
+        child.wait().expect("it ends with its input");
+        assert_eq!(lent, PATIENT);
+    }
 
     #[test]
     fn what_is_granted_to_a_try_is_given_back() {

@@ -4,10 +4,21 @@
 //! same names. They can be reached through `/proc/PID/root`.
 
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::sys::stat::{major, minor};
+
+use crate::code::{self, ExecutableMapping};
+use crate::procfs::living;
+use crate::regular::{Links, Regular};
+use crate::rights::Rights;
 
 /// A file that a process can run code of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +29,103 @@ pub struct MappedCode {
     pub deleted: bool,
 }
 
+/// The folder of a process in `/proc`. It never becomes that of a later process with the same number.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    /// Holds it.
+    ///
+    /// # Errors
+    /// When there is no such process.
+    pub fn of(pid: u32) -> io::Result<Folder> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let path = format!("/proc/{}", living(pid));
+        Ok(Folder(openat(AT_FDCWD, path.as_str(), flags, Mode::empty())?))
+    }
+
+    /// All of one of its files.
+    ///
+    /// # Errors
+    /// When the process is gone, or may not be looked at.
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let file = openat(&self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        let mut content = Vec::new();
+        File::from(file).read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    /// Holds what a link of it leads to. These links are the kernel's: they lead to a file, not to a path.
+    ///
+    /// # Errors
+    /// When the process is gone, or may not be looked at.
+    pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
+        Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
+    }
+
+    /// With whose rights it opens files.
+    pub fn rights(&self) -> Rights {
+        self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
+    }
+}
+
+/// The file of a mapping.
+#[derive(Debug)]
+pub struct Mapped {
+    pub file: Regular,
+    /// Those of the process that has mapped it; those of nobody if it is gone.
+    pub rights: Rights,
+}
+
+/// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file; or by its path, in the root of the
+/// process or in ours, since it may have ended. The mapping may have gone, and something else have taken the place of the file. So what is
+/// found there is taken only if it is the file that was mapped, by its device and its inode.
+///
+/// # Errors
+/// When there is no such file any more, or it may not be looked at.
+pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
+    let process = Folder::of(pid);
+    if let Ok(process) = &process {
+        let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let by_mapping = process.hold(&link).and_then(Regular::of);
+        if let Some(file) = by_mapping.ok().filter(|file| is_of(file, mapping)) {
+            return Ok(Mapped { file, rights: process.rights() });
+        }
+    }
+    let below = |root: OwnedFd| Regular::hold_in(root.as_fd(), &mapping.path, Links::NotLast);
+    let right = |file: io::Result<Regular>| file.ok().filter(|file| is_of(file, mapping));
+    let in_its_root =
+        process.as_ref().ok().and_then(|process| right(process.hold("root").and_then(below)));
+    let in_ours = || {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        right(openat(AT_FDCWD, "/", flags, Mode::empty()).map_err(io::Error::from).and_then(below))
+    };
+    let file = in_its_root.or_else(in_ours).ok_or(io::ErrorKind::NotFound)?;
+    // The number may be that of another process by now, or the process run another program for another user.
+    let has_it = |process: &Folder| {
+        let maps = process.read("maps").unwrap_or_default();
+        code::mappings_in(&maps).any(|other| other.file == mapping.file)
+    };
+    let process = process.ok().filter(has_it);
+    Ok(Mapped { file, rights: process.map_or_else(Rights::nobody, |process| process.rights()) })
+}
+
+/// Whether this is the file that was mapped.
+fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
+    let Some(wanted) = &mapping.file else { return false };
+    let named = |device, inode| (format!("{:02x}:{:02x}", major(device), minor(device)), inode);
+    let is_it = file.facts().is_ok_and(|facts| named(facts.st_dev, facts.st_ino) == *wanted);
+    // Some file systems (btrfs, overlayfs) tell another device than the kernel's list of mappings. So it is asked how it lists this file.
+    is_it || file.open().and_then(|file| code::listed_as(&file)).is_ok_and(|it| it == *wanted)
+}
+
 /// The directory below which the paths of a process have to be looked up: `/` unless it is in
 /// another mount namespace or was given another root.
 ///
 /// # Errors
 /// When there is no such process, or it may not be looked at.
 pub fn root_of(pid: u32) -> io::Result<PathBuf> {
-    let base = PathBuf::from(format!("/proc/{pid}"));
+    let base = PathBuf::from(format!("/proc/{}", living(pid)));
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino());
     let shares_mounts = inode(&base.join("ns/mnt"))? == inode(Path::new("/proc/self/ns/mnt"))?;
     let own_root = std::fs::read_link("/proc/self/root")?;
@@ -34,7 +135,7 @@ pub fn root_of(pid: u32) -> io::Result<PathBuf> {
 
 /// A path that opens the executable of a process even if it was deleted.
 pub fn executable(pid: u32) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/exe"))
+    PathBuf::from(format!("/proc/{}/exe", living(pid)))
 }
 
 /// The files that a process has mapped to run, each once, in the order of their addresses.
@@ -42,7 +143,7 @@ pub fn executable(pid: u32) -> PathBuf {
 /// # Errors
 /// When there is no such process, or it may not be looked at.
 pub fn mapped_code(pid: u32) -> io::Result<Vec<MappedCode>> {
-    Ok(parse_maps(&std::fs::read(format!("/proc/{pid}/maps"))?))
+    Ok(parse_maps(&std::fs::read(format!("/proc/{}/maps", living(pid)))?))
 }
 
 fn parse_maps(maps: &[u8]) -> Vec<MappedCode> {
@@ -67,7 +168,79 @@ fn parse_maps(maps: &[u8]) -> Vec<MappedCode> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    /// A mapping of a file that is in no list any more, as after it was divided by mprotect(2).
+    fn gone(path: &Path) -> ExecutableMapping {
+        let facts = std::fs::metadata(path).expect("it is there");
+        let device = format!("{:02x}:{:02x}", major(facts.dev()), minor(facts.dev()));
+        ExecutableMapping {
+            start: 0x1000,
+            end: 0x2000,
+            flags: 0b101,
+            offset: 0,
+            file: Some((device, facts.ino())),
+            path: path.to_owned(),
+        }
+    }
+
+    fn content(pid: u32, mapping: &ExecutableMapping) -> io::Result<String> {
+        io::read_to_string(mapped(pid, mapping)?.file.open()?)
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_mapped_file_is_not_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [library, secret, other] =
+            ["library.so", "secret.so", "other.so"].map(|name| folder.path().join(name));
+        for path in [&library, &secret, &other] {
+            std::fs::write(path, path.to_str().expect("text")).expect("room");
+        }
+        let (own, ended) = (std::process::id(), u32::MAX >> 1);
+        let mapping = gone(&library);
+        for pid in [own, ended] {
+            assert_eq!(
+                content(pid, &mapping).expect("it is still there"),
+                library.to_str().expect("text")
+            );
+        }
+        let put = |there: &dyn Fn()| {
+            std::fs::remove_file(&library).expect("it is there");
+            there();
+            for pid in [own, ended] {
+                let found = content(pid, &mapping);
+                assert_eq!(found.expect_err("another file").kind(), io::ErrorKind::NotFound);
+            }
+        };
+        let kept = folder.path().join("kept.so");
+        std::fs::hard_link(&library, &kept).expect("one file system");
+        put(&|| symlink(&secret, &library).expect("room"));
+        put(&|| std::fs::hard_link(&secret, &library).expect("one file system"));
+        put(&|| nix::unistd::mkfifo(&library, Mode::S_IRWXU).expect("room"));
+        put(&|| symlink("/dev/ptmx", &library).expect("room"));
+        // Nor by a link to itself: the path of a mapping has none.
+        put(&|| symlink(&kept, &library).expect("room"));
+        std::fs::remove_file(&library).expect("it is there");
+        std::fs::rename(&kept, &library).expect("room");
+        assert_eq!(content(own, &mapping).expect("it is back"), library.to_str().expect("text"));
+    }
+
+    #[test]
+    fn the_rights_are_those_of_the_process_that_has_the_file() {
+        let own = std::process::id();
+        let all = code::executable_mappings(own).expect("its own");
+        let exe = std::env::current_exe().expect("it has one");
+        let mapping = all.iter().find(|it| it.path == exe).expect("this test is in one");
+        let uid = nix::unistd::geteuid().as_raw();
+        assert_eq!(mapped(own, mapping).expect("its own").rights.uid, uid);
+        let divided = ExecutableMapping { end: mapping.end - 1, ..mapping.clone() };
+        assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
+        // Of a file that this process has not mapped, it may be another that was meant.
+        let library = tempfile::NamedTempFile::new().expect("room");
+        assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
+    }
 
     #[test]
     fn only_files_whose_code_can_run_count_and_each_once() {

@@ -14,7 +14,6 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use procfs::process::{Process as Directory, Task};
@@ -22,7 +21,7 @@ use procfs::{FromRead, ProcError, ProcResult};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
-use crate::{cgroups, limits};
+use crate::{cgroups, limits, regular};
 
 /// The kernel cuts the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
@@ -160,13 +159,10 @@ fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
     let Some(before) = path.strip_suffix(DELETED) else { return path };
-    let shown = directory
-        .join("root")
-        .join(Path::new(OsStr::from_bytes(&path)).strip_prefix("/").unwrap_or(Path::new("")));
-    let id = |file: &Path| std::fs::metadata(file).map(|file| (file.dev(), file.ino())).ok();
-    match id(&link) {
-        running @ Some(_) if running == id(&shown) => path,
-        _ => before.to_vec(),
+    let shown = Path::new(OsStr::from_bytes(&path));
+    match regular::is_cached(&link, &directory.join("root"), shown) {
+        true => path,
+        false => before.to_vec(),
     }
 }
 
@@ -219,6 +215,22 @@ fn comm_of(file: &[u8]) -> Vec<u8> {
         return comm[..work.map_or(comm.len(), |at| place + at)].to_vec();
     }
     comm.to_vec()
+}
+
+/// The id below `/proc` that shows the memory, root directory and program of a process: that of its main thread, or where that
+/// has ended before others, of one that lives.
+pub fn living(pid: u32) -> u32 {
+    let has_ended = |file: std::io::Result<Vec<u8>>| {
+        let state = file.ok().and_then(|file| field(&file, "State"));
+        state.is_none_or(|state| state.starts_with(['Z', 'X']))
+    };
+    let main = std::fs::read(format!("/proc/{pid}/status"));
+    // Of a process that is gone nothing can be shown.
+    if main.is_err() || !has_ended(main) {
+        return pid;
+    }
+    let lives = |tid: &u32| !has_ended(std::fs::read(format!("/proc/{pid}/task/{tid}/status")));
+    thread_ids(pid).into_iter().find(lives).unwrap_or(pid)
 }
 
 /// Whether the process goes by another id in the pid namespace that it is in than here.
@@ -294,6 +306,34 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn a_process_is_shown_by_a_thread_that_lives() {
+        let own = std::process::id();
+        assert_eq!(living(own), own);
+        assert_eq!(living(u32::MAX), u32::MAX, "there is none");
+        let program = "import ctypes, sys, threading\n\
+                       threading.Thread(target=sys.stdin.read).start()\n\
+                       ctypes.CDLL(None).pthread_exit(None)";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).stdin(Stdio::piped());
+        // Without it, the test of a whole recording is what is left.
+        let Ok(mut child) = command.spawn() else { return };
+        let pid = child.id();
+        let mut shown = pid;
+        for _ in 0..6000 {
+            shown = living(pid);
+            if shown != pid || child.try_wait().expect("ours").is_some() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let maps = crate::code::executable_mappings(pid).unwrap_or_default();
+        drop(child.stdin.take());
+        child.wait().expect("ours");
+        assert_ne!(shown, pid);
+        assert!(!maps.is_empty());
+    }
 
     fn named(comm: &str, arguments: &str, exe: &str) -> String {
         let name = display_name(comm.into(), || (arguments.into(), exe.into()));
@@ -497,7 +537,7 @@ mod tests {
     #[test]
     fn threads_that_come_and_go_meanwhile_do_not_spoil_a_snapshot() {
         let stop = AtomicBool::new(false);
-        let snapshots: Vec<Snapshot> = std::thread::scope(|scope| {
+        let snapshots = std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
@@ -505,12 +545,14 @@ mod tests {
                     }
                 });
             }
-            let taken = (0..30).map(|_| Snapshot::take().expect("/proc is there")).collect();
+            // Looked at outside of the scope, which waits for its threads.
+            let taken: Vec<_> = (0..30).map(|_| Snapshot::take()).collect();
             stop.store(true, Ordering::Relaxed);
             taken
         });
         let own = std::process::id();
         for snapshot in snapshots {
+            let snapshot = snapshot.expect("/proc is there");
             let process = snapshot.processes.iter().find(|p| p.pid == own).expect("this process");
             assert!(process.threads.iter().any(|thread| thread.tid == own), "its main thread");
             assert!(snapshot.processes.iter().all(|p| !p.threads.is_empty()));

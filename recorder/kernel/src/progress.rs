@@ -57,6 +57,13 @@ impl Progress {
         Counted { source, progress: self.clone(), alone: false }
     }
 
+    /// Begins again, for another pass over `length` bytes.
+    pub fn restart(&self, length: u64) {
+        if let Some(meter) = self.meter().as_mut() {
+            (meter.begun, meter.read, meter.length) = (Instant::now(), 0, Some(length));
+        }
+    }
+
     /// Takes the line away, for good.
     pub fn finish(&self) {
         drop(self.meter().take());
@@ -67,7 +74,8 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, read: usize) {
+    /// Counts bytes that were read.
+    pub fn add(&self, read: usize) {
         let mut meter = self.meter();
         let Some(meter) = meter.as_mut() else { return };
         meter.read += read as u64;
@@ -183,6 +191,9 @@ mod tests {
         progress.of(&b"some bytes"[..]).read_to_string(&mut all).expect("memory");
         assert_eq!(all, "some bytes");
         assert_eq!(progress.meter().as_ref().map(|meter| meter.read), Some(10));
+        progress.restart(40);
+        progress.add(30);
+        assert!(text(&progress, 30, 1).contains("]  75% 30 B/s, 0 s left"), "of the second pass");
         progress.finish();
         assert!(progress.meter().is_none());
         progress.add(10);

@@ -1,25 +1,202 @@
 //! Opening files that must be regular ones: programs, libraries, policies.
 //!
-//! Opening a FIFO waits for somebody at its other end, and opening a device may do anything. What a command line or
-//! another process's file system calls a program may be either.
+//! Opening a FIFO waits for somebody at its other end, opening a device may do anything, and reading `/proc/kmsg` takes messages
+//! from others. What a command line or another process's file system calls a program may be any of these. So a file is first held
+//! (`O_PATH`), which has no effect on what it is, then examined, and opened only if it is regular:
+//!
+//! ```text
+//!   path --O_PATH--> held --fstat, fstatfs--> a regular file --/proc/self/fd--> open
+//!                                             anything else: refused, and never opened
+//! ```
+//!
+//! A path below `/proc/PID/root` is followed as that process would: no link leads out of its root.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open as open_path, openat, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::statfs::{
+    DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+};
+
+/// File systems whose regular files are made when they are read, and some of which wait or take what is read from others.
+const MADE_BY_THE_KERNEL: [FsType; 4] =
+    [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
+
+/// How often a path is walked while others rename folders on it.
+const WALKS: u32 = 32;
+
+/// Of openat2(2), since Linux 5.12: to fail rather than to ask a file system.
+const RESOLVE_CACHED: u64 = 0x20;
+
+const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
+/// Which links of a path lead on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// All that stay within the root.
+    Followed,
+    /// The same, but for one at the path's end.
+    NotLast,
+    /// None, and no mount is entered.
+    None,
+}
+
+/// A regular file that is held without being open.
+#[derive(Debug)]
+pub struct Regular(OwnedFd);
+
+impl Regular {
+    /// Holds the file at `path`.
+    ///
+    /// # Errors
+    /// What open(2) returns, and `InvalidInput` when it is no regular file.
+    pub fn hold(path: &Path) -> io::Result<Regular> {
+        let held = match split_at_root(path) {
+            Some((root, inside)) => {
+                let root = openat(AT_FDCWD, &root, HOLD | OFlag::O_DIRECTORY, Mode::empty())?;
+                in_root(root.as_fd(), inside, Links::Followed)?
+            }
+            None => openat(AT_FDCWD, path, HOLD, Mode::empty())?,
+        };
+        Regular::of(held)
+    }
+
+    /// Holds the file that `path` is for a process with this root directory.
+    ///
+    /// # Errors
+    /// As for [`Regular::hold`].
+    pub fn hold_in(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Regular> {
+        Regular::of(in_root(root, path, links)?)
+    }
+
+    /// Takes over what is held by a descriptor.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it is no regular file.
+    pub fn of(held: OwnedFd) -> io::Result<Regular> {
+        let kind = SFlag::from_bits_truncate(fstat(&held)?.st_mode & SFlag::S_IFMT.bits());
+        let is_made =
+            || Ok::<_, Errno>(MADE_BY_THE_KERNEL.contains(&fstatfs(&held)?.filesystem_type()));
+        if kind != SFlag::S_IFREG || is_made()? {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Regular(held))
+    }
+
+    /// Opens this very file to read it.
+    ///
+    /// # Errors
+    /// What open(2) returns.
+    pub fn open(&self) -> io::Result<File> {
+        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
+    }
+
+    /// What fstat(2) says of it.
+    ///
+    /// # Errors
+    /// What fstat(2) returns.
+    pub fn facts(&self) -> io::Result<FileStat> {
+        Ok(fstat(&self.0)?)
+    }
+}
+
+impl AsFd for Regular {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<Regular> for OwnedFd {
+    fn from(held: Regular) -> OwnedFd {
+        held.0
+    }
+}
+
+/// Holds what `path` is for a process with this root directory.
+///
+/// # Errors
+/// What openat2(2) returns.
+pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> {
+    let within = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let (flags, resolve) = match links {
+        Links::Followed => (HOLD, within),
+        Links::NotLast => (HOLD | OFlag::O_NOFOLLOW, within),
+        Links::None => {
+            let closed = ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
+            (HOLD | OFlag::O_NOFOLLOW, within | closed)
+        }
+    };
+    let how = OpenHow::new().flags(flags).resolve(resolve);
+    let mut walks = 0;
+    loop {
+        match openat2(root, path, how) {
+            // A folder was moved meanwhile, and the kernel cannot tell whether the path stays within the root.
+            Err(Errno::EAGAIN) if walks < WALKS => walks += 1,
+            held => return Ok(held?),
+        }
+    }
+}
+
+/// Whether `path` is, below `root`, the same file as the one that the kernel's `link` leads to, as far as the kernel knows that without asking a
+/// file system, which may never answer: the program that runs from a file is known.
+pub fn is_cached(link: &Path, root: &Path, path: &Path) -> bool {
+    let hold = |path: &Path| openat(AT_FDCWD, path, HOLD, Mode::empty()).ok();
+    let resolve = ResolveFlag::from_bits_retain(RESOLVE_CACHED)
+        | ResolveFlag::RESOLVE_IN_ROOT
+        | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+    let how = OpenHow::new().flags(HOLD | OFlag::O_NOFOLLOW).resolve(resolve);
+    let shown = || cached_id(&openat2(hold(root)?, path, how).ok()?);
+    hold(link).and_then(|file| cached_id(&file)).is_some_and(|it| Some(it) == shown())
+}
+
+/// The device and inode of what is held, as the kernel knows them.
+fn cached_id(held: &OwnedFd) -> Option<(u32, u32, u64)> {
+    let found = cached(held.as_fd(), libc::STATX_INO)?;
+    Some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+}
+
+/// Whether a held file has no name any more, as far as the kernel knows that without asking a file system, which may never answer.
+pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
+    cached(held, libc::STATX_NLINK).is_some_and(|found| found.stx_nlink == 0)
+}
+
+/// What the kernel knows of what is held.
+fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
+    // SAFETY: all bytes of it may be 0.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: the path ends in a null byte, and the call writes to a live statx alone.
+    let result =
+        unsafe { libc::statx(held.as_raw_fd(), c"".as_ptr(), flags, wanted, &raw mut found) };
+    (result == 0).then_some(found)
+}
+
+/// Divides a path below `/proc/PID/root` into that and the rest.
+fn split_at_root(path: &Path) -> Option<(PathBuf, &Path)> {
+    let mut components = path.components();
+    let begins = components.next() == Some(Component::RootDir)
+        && components.next() == Some(Component::Normal(OsStr::new("proc")));
+    let Some(Component::Normal(pid)) = components.next().filter(|_| begins) else { return None };
+    let is_root = components.next() == Some(Component::Normal(OsStr::new("root")));
+    let inside = components.as_path();
+    (is_root && inside != Path::new(""))
+        .then(|| (Path::new("/proc").join(pid).join("root"), inside))
+}
 
 /// Opens a regular file to read it. Never waits for another process, and for nothing else than a file system may take.
 ///
 /// # Errors
 /// What open(2) returns, and `InvalidInput` when it is no regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
+    Regular::hold(path)?.open()
 }
 
 /// All of a regular file.
@@ -34,6 +211,8 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -41,11 +220,79 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
-        for path in [fifo.as_path(), dir.path(), Path::new("/dev/null")] {
+        for path in [
+            fifo.as_path(),
+            dir.path(),
+            Path::new("/dev/null"),
+            // To open it makes a terminal.
+            Path::new("/dev/ptmx"),
+            // A regular file, but reading it waits for the kernel's next message, and takes it from others.
+            Path::new("/proc/kmsg"),
+        ] {
             let error = open(path).expect_err("no regular file");
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
         }
         std::fs::write(dir.path().join("file"), "content").expect("room");
         assert_eq!(read(&dir.path().join("file")).expect("a file"), b"content");
+    }
+
+    #[test]
+    fn a_held_file_is_known_to_be_deleted() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("file");
+        std::fs::write(&path, "content").expect("room");
+        let held = Regular::hold(&path).expect("a file");
+        std::fs::rename(&path, dir.path().join("other")).expect("room");
+        assert!(!is_deleted(held.as_fd()));
+        std::fs::remove_file(dir.path().join("other")).expect("it is there");
+        assert!(is_deleted(held.as_fd()));
+    }
+
+    #[test]
+    fn a_link_leads_to_a_file_and_none_out_of_a_root() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let inside = dir.path().join("inside");
+        std::fs::create_dir(&inside).expect("room");
+        std::fs::write(dir.path().join("secret"), "outer").expect("room");
+        std::fs::write(inside.join("secret"), "inner").expect("room");
+        symlink("/secret", inside.join("absolute")).expect("room");
+        symlink("../secret", inside.join("relative")).expect("room");
+        assert_eq!(read(&inside.join("relative")).expect("a file"), b"outer");
+
+        let root = openat(AT_FDCWD, &inside, HOLD | OFlag::O_DIRECTORY, Mode::empty());
+        let root = root.expect("it is there");
+        let all = |name: &str, links| {
+            let held = Regular::hold_in(root.as_fd(), Path::new(name), links)?;
+            io::read_to_string(held.open()?)
+        };
+        for name in ["/absolute", "/relative", "../../secret", "secret"] {
+            assert_eq!(all(name, Links::Followed).expect(name), "inner", "{name}");
+        }
+        for name in ["/absolute", "relative"] {
+            assert!(all(name, Links::NotLast).is_err(), "{name} is a link");
+            assert!(all(name, Links::None).is_err(), "{name} is a link");
+        }
+        // What /proc calls a link leads out of every root.
+        let machine = openat(AT_FDCWD, "/", HOLD | OFlag::O_DIRECTORY, Mode::empty());
+        let exe = Path::new("/proc/self/exe");
+        let error = Regular::hold_in(machine.expect("it is there").as_fd(), exe, Links::Followed);
+        assert_eq!(error.expect_err("magic").raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn the_root_of_a_process_is_known_by_its_path() {
+        let split = |path: &'static str| {
+            let (root, inside) = split_at_root(Path::new(path))?;
+            Some((root.to_str()?.to_owned(), inside.to_str()?))
+        };
+        let expected = Some(("/proc/7/root".to_owned(), "usr/lib/x"));
+        assert_eq!(split("/proc/7/root/usr/lib/x"), expected);
+        assert_eq!(split("//proc/7//root/./usr/lib/x"), expected);
+        for whole in ["/proc/7/root", "/proc/7/exe", "/usr/lib/x", "proc/7/root/x", "/proc"] {
+            assert_eq!(split(whole), None, "{whole}");
+        }
+        let own = std::env::current_exe().expect("it has one");
+        let below = Path::new("/proc/self/root").join(own.strip_prefix("/").expect("absolute"));
+        assert!(open(&below).is_ok(), "{}", below.display());
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use fxt_writer::engine::SharedWords;
+use fxt_writer::engine::{HEADER_WORDS, SharedWords};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -18,16 +18,21 @@ use super::sys::Mapping;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// A file of memory of a sealed size, mapped to be read.
+/// A file of memory of a sealed size, mapped to be read, and its header to be written too.
 #[derive(Debug)]
 pub struct SharedMemory {
     file: OwnedFd,
-    words: ReadOnly,
+    words: SharedView,
 }
 
-/// What is left when the file has been given away: the mapping.
+/// What is left when the file has been given away: the mappings.
 #[derive(Debug)]
-pub struct ReadOnly(Mapping);
+pub struct SharedView {
+    /// All of it, read-only.
+    all: Mapping,
+    /// The header alone, for the word that holds writers.
+    header: Mapping,
+}
 
 impl SharedMemory {
     /// Makes a file of `bytes` zeros, which take no memory before they are written.
@@ -40,7 +45,9 @@ impl SharedMemory {
         ftruncate(&file, length)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-        let words = ReadOnly(Mapping::of_part(file.as_fd(), 0, bytes)?);
+        let all = Mapping::of_part(file.as_fd(), 0, bytes)?;
+        let header = Mapping::new(Some(file.as_fd()), bytes.min(HEADER_WORDS * WORD_BYTES))?;
+        let words = SharedView { all, header };
         Ok(SharedMemory { file, words })
     }
 
@@ -49,8 +56,8 @@ impl SharedMemory {
         self.file.as_fd()
     }
 
-    /// Closes the file here and keeps the mapping.
-    pub fn into_words(self) -> ReadOnly {
+    /// Closes the file here and keeps the mappings.
+    pub fn into_words(self) -> SharedView {
         self.words
     }
 }
@@ -65,28 +72,45 @@ fn open(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-impl SharedWords for ReadOnly {
+/// A file in memory, with these bytes.
+///
+/// # Errors
+/// What memfd_create(2) or write(2) return.
+pub fn file_of(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = std::fs::File::from(open(name)?);
+    io::Write::write_all(&mut file, bytes)?;
+    Ok(file.into())
+}
+
+impl SharedWords for SharedView {
     fn words(&self) -> usize {
-        self.0.len() / WORD_BYTES
+        self.all.len() / WORD_BYTES
     }
 
     #[inline]
     fn load(&self, index: usize) -> u64 {
         assert!(index < self.words());
         // SAFETY: the index is within the mapping, which begins at a page and hence aligned, and lives as long as
-        // self. The file behind it cannot shrink, being sealed. Nothing in this process writes to the mapping, which is
-        // read-only; whatever other processes do to the memory, an atomic load yields some value.
-        let word = unsafe { AtomicU64::from_ptr(self.0.base().cast::<u64>().add(index)) };
+        // self. The file behind it cannot shrink, being sealed. In this process only `exchange` writes to the memory, and
+        // atomically; whatever other processes do to it, an atomic load yields some value.
+        let word = unsafe { AtomicU64::from_ptr(self.all.base().cast::<u64>().add(index)) };
         // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         value
     }
+
+    fn exchange(&self, index: usize, value: u64) {
+        assert!(index < self.header.len() / WORD_BYTES);
+        // SAFETY: as in `load`, of a mapping that may be written to.
+        let word = unsafe { AtomicU64::from_ptr(self.header.base().cast::<u64>().add(index)) };
+        word.swap(value, Ordering::AcqRel);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use nix::sys::uio::pwrite;
+    use nix::sys::uio::{pread, pwrite};
 
     use super::*;
 
@@ -98,6 +122,23 @@ mod tests {
         assert_eq!((words.words(), words.load(511)), (512, 0));
         pwrite(&theirs, &7_u64.to_ne_bytes(), 511 * 8).expect("it is there");
         assert_eq!(words.load(511), 7);
+    }
+
+    #[test]
+    fn what_is_stored_in_the_header_is_seen_by_another_process_and_here() {
+        let memory = SharedMemory::new("test", 4096).expect("a memfd");
+        let theirs = memory.file().try_clone_to_owned().expect("a descriptor");
+        let words = memory.into_words();
+        words.exchange(12, 7);
+        let mut seen = [0; 8];
+        pread(&theirs, &mut seen, 12 * 8).expect("it is there");
+        assert_eq!((u64::from_ne_bytes(seen), words.load(12), words.load(13)), (7, 7, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "index < self.header.len()")]
+    fn a_word_beyond_the_header_is_not_stored() {
+        SharedMemory::new("test", 4096).expect("a memfd").into_words().exchange(HEADER_WORDS, 1);
     }
 
     #[test]

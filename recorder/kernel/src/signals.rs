@@ -8,19 +8,34 @@
 //!   exists, since threads inherit what is blocked.
 //! - COMMAND must not inherit it: [`Signals::inherited`] is what COMMAND gets
 //!   (see [`crate::child`]).
-//! - A signal that fxtrec was told to ignore (nohup, `&` in a script) stays
-//!   ignored, by fxtrec and by COMMAND.
+//! - SIGINT and SIGTERM always count, also where they were ignored at start: a
+//!   shell ignores SIGINT for what a script starts with `&`, and that is to end
+//!   by `kill -INT`, as other recorders do. COMMAND ignores what it would without
+//!   fxtrec, and any other signal that was ignored (SIGHUP by nohup) stays so.
+//! - A file size limit (SIGXFSZ) is an error of the write instead of the end of
+//!   the process: see [`survive_file_size_limit`].
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use super::stop_token::StopToken;
+
+/// What is read from the signalfd, even if it was ignored at start: a blocked signal is kept all the same.
+const ALWAYS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
 /// What is read from the signalfd, unless it was ignored at start.
-const CAUGHT: [Signal; 5] =
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR2];
+const CAUGHT: [Signal; 3] = [Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR2];
+
+/// What a terminal stops jobs by.
+const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// How fxtrec was started with respect to signals; COMMAND is to start the same way.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +43,8 @@ pub struct Inherited {
     pub(super) mask: SigSet,
     pub(super) child_ignored: bool,
     pub(super) pipe_ignored: bool,
+    /// Whether Ctrl-C means nothing to it.
+    pub interrupt_ignored: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +72,19 @@ impl Signals {
     /// # Errors
     /// What signalfd(2), sigaction(2) or sigprocmask(2) return.
     pub fn catch() -> io::Result<Signals> {
+        Signals::catch_and(&[])
+    }
+
+    /// The same with the signals by which a terminal stops jobs, which then stop nothing here by themselves: see
+    /// [`Signals::stop_here`].
+    ///
+    /// # Errors
+    /// As for [`Signals::catch`].
+    pub fn catch_stops_too() -> io::Result<Signals> {
+        Signals::catch_and(&STOPS)
+    }
+
+    fn catch_and(stops: &[Signal]) -> io::Result<Signals> {
         let child_ignored = is_ignored(Signal::SIGCHLD)?;
         if child_ignored {
             // An ignored SIGCHLD would make the kernel forget how COMMAND ended.
@@ -64,17 +94,20 @@ impl Signals {
         }
         let mut read = SigSet::empty();
         read.add(Signal::SIGCHLD);
-        for signal in CAUGHT {
-            if !is_ignored(signal)? {
-                read.add(signal);
+        ALWAYS.into_iter().for_each(|signal| read.add(signal));
+        for signal in CAUGHT.iter().chain(stops) {
+            if !is_ignored(*signal)? {
+                read.add(*signal);
             }
         }
+        let interrupt_ignored = is_ignored(Signal::SIGINT)?;
         let mut blocked = read;
         blocked.add(Signal::SIGXFSZ);
         let mask = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&read, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let pipe_ignored = PIPE_IGNORED_AT_START.load(Ordering::Relaxed);
-        Ok(Signals { fd, inherited: Inherited { mask, child_ignored, pipe_ignored } })
+        let inherited = Inherited { mask, child_ignored, pipe_ignored, interrupt_ignored };
+        Ok(Signals { fd, inherited })
     }
 
     /// The next signal that arrived, or `None` when there is none now.
@@ -92,6 +125,20 @@ impl Signals {
         }))
     }
 
+    /// Stops this process as `signal` would have if it were not read here; returns when the process was continued.
+    ///
+    /// # Errors
+    /// What sigprocmask(2) and kill(2) return.
+    pub fn stop_here(&self, signal: Signal) -> io::Result<()> {
+        let mut only = SigSet::empty();
+        only.add(signal);
+        let before = only.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+        // The other threads block it, so it is this one's, before the call returns.
+        let sent = nix::sys::signal::kill(nix::unistd::Pid::this(), signal);
+        before.thread_set_mask()?;
+        Ok(sent?)
+    }
+
     /// How signals stood before [`Signals::catch`].
     pub fn inherited(&self) -> Inherited {
         self.inherited
@@ -102,6 +149,103 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Ends the process when a signal that asks for its end is not read for some time: the thread that should read it waits for
+/// something that may never come, such as a pipe that is full or a terminal that was stopped.
+#[derive(Debug)]
+#[must_use = "it watches until it is dropped"]
+pub struct Guard {
+    stop: StopToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How often it is looked whether such a signal was read.
+const GUARD_STEP: Duration = Duration::from_millis(100);
+
+impl Guard {
+    /// Starts the thread that watches. It ends the process with `status` when such a signal has waited for as long as
+    /// `patience`.
+    ///
+    /// # Errors
+    /// When there is no descriptor or no thread to be had.
+    pub fn start(signals: &Signals, patience: Duration, status: u8) -> io::Result<Guard> {
+        let arrived = signals.fd.as_fd().try_clone_to_owned()?;
+        let stop = StopToken::new()?;
+        let token = stop.clone();
+        let thread = std::thread::Builder::new().name("fxtrec-guard".to_owned());
+        let thread = thread.spawn(move || {
+            let mut since = None;
+            while !token.is_stopped() {
+                let waited = match since {
+                    None => token.wait(std::iter::once(arrived.as_fd()), Duration::from_secs(3600)),
+                    Some(_) => token.wait(std::iter::empty(), GUARD_STEP),
+                };
+                // Without a way to wait there is none to watch.
+                let Ok(()) = waited else { return };
+                match since {
+                    _ if !is_readable(&arrived) => since = None,
+                    // Such as the end of a child.
+                    Some(_) if !end_is_pending() => since = Some(Instant::now()),
+                    None => since = Some(Instant::now()),
+                    Some(begun) if begun.elapsed() >= patience => end_process(status),
+                    Some(_) => {}
+                }
+            }
+        })?;
+        Ok(Guard { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // It does nothing that could fail.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+/// Whether one of the signals that ask for the end waits to be read.
+fn end_is_pending() -> bool {
+    let mut pending = SigSet::empty().as_ref().to_owned();
+    // SAFETY: the call fills the set that it is given, which is ours and initialised.
+    let result = unsafe { libc::sigpending(&raw mut pending) };
+    // SAFETY: the set is initialised, by `empty` or by the kernel, and the numbers are those of signals.
+    let has = |signal| unsafe { libc::sigismember(&raw const pending, signal as libc::c_int) == 1 };
+    result == 0 && ALWAYS.into_iter().any(has)
+}
+
+fn end_process(status: u8) -> ! {
+    if super::terminal::stderr_takes_text() {
+        // Not through the standard library: a thread that waits there holds its lock.
+        let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
+        let _ = nix::unistd::write(std::io::stderr(), text);
+    }
+    // SAFETY: the call ends the process without running any of its code; what it holds, the kernel frees. Nothing less ends
+    // a thread that waits in the kernel.
+    unsafe { libc::_exit(status.into()) }
+}
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG instead of ending the process by SIGXFSZ. What
+/// this process runs has the usual action again: a handler does not outlive exec.
+///
+/// # Errors
+/// What sigaction(2) returns.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    if is_ignored(Signal::SIGXFSZ)? {
+        return Ok(());
+    }
+    let handler = SigHandler::Handler(nothing);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing, so it does not matter where it interrupts a thread.
+    unsafe { sigaction(Signal::SIGXFSZ, &action) }?;
+    Ok(())
 }
 
 fn is_ignored(signal: Signal) -> io::Result<bool> {
@@ -147,8 +291,7 @@ mod tests {
     fn a_caught_signal_is_read_with_its_sender() {
         let mut signals = Signals::catch().unwrap();
         assert_eq!(signals.read().unwrap(), None);
-        let signal = CAUGHT.into_iter().find(|signal| !is_ignored(*signal).unwrap());
-        let signal = signal.expect("nobody ignores all of them");
+        let signal = Signal::SIGTERM;
         raise(signal).unwrap();
         let caught = signals.read().unwrap().expect("the signal is pending");
         assert_eq!(caught, Caught { signal, from_user: true, pid: std::process::id() });
@@ -172,5 +315,19 @@ mod tests {
             let wanted = before.contains(signal) || !is_ignored(signal).unwrap();
             assert_eq!(now.contains(signal), wanted, "{signal}");
         }
+        for signal in ALWAYS {
+            assert!(now.contains(signal), "{signal}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_waits_to_be_read_is_seen_and_nothing_else_is() {
+        let mut signals = Signals::catch().unwrap();
+        raise(Signal::SIGUSR2).unwrap();
+        assert!(!end_is_pending());
+        raise(Signal::SIGINT).unwrap();
+        assert!(end_is_pending());
+        while signals.read().unwrap().is_some() {}
+        assert!(!end_is_pending());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use fxtrec_units::look::Look;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// When there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,13 @@ pub enum Colour {
     Always,
     /// Nowhere.
     Never,
+}
+
+/// Whether a line can be written to standard error without waiting for its reader.
+pub fn stderr_takes_text() -> bool {
+    let stderr = stderr();
+    let mut polled = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 /// What the command line says, for the whole process.

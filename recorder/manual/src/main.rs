@@ -5,23 +5,21 @@
 //!   DIR/completions/fxtrec.bash, _fxtrec, fxtrec.fish
 //! ```
 //!
-//! Both follow from the command line's own description, so they cannot name an option that does not exist. [`values`] adds to
-//! the completions what is looked up when it is asked for.
+//! Both follow from the command line's own description, so they cannot name an option that does not exist. The completions are those
+//! that `fxtrec completions` prints.
 
 #![forbid(unsafe_code)]
 
 mod pages;
 mod sections;
-mod values;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-use clap_complete::Shell;
-use fxtrec::cli::Cli;
+use clap::{CommandFactory, Parser};
+use fxtrec::cli::{Cli, Shell};
+use fxtrec::commands::completions::script;
 
 /// Makes everything below `folder`, which need not exist.
 fn write(folder: &Path) -> io::Result<()> {
@@ -32,23 +30,34 @@ fn write(folder: &Path) -> io::Result<()> {
         std::fs::write(man.join(name), page)?;
     }
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let file = clap_complete::generate_to(shell, &mut Cli::command(), "fxtrec", &completions)?;
-        let script = values::add(shell, std::fs::read_to_string(&file)?)?;
-        std::fs::write(file, script)?;
+        std::fs::write(completions.join(shell.file_name()), script(shell)?)?;
     }
     Ok(())
 }
 
+/// Writes man pages to DIR/man, and completions for bash, zsh and fish to DIR/completions
+#[derive(Debug, Parser)]
+#[command(
+    name = "fxtrec-manual",
+    version,
+    after_help = "\
+To use completions without a package:
+  bash  . DIR/completions/fxtrec.bash
+  zsh   put DIR/completions/_fxtrec into a folder of $fpath
+  fish  put DIR/completions/fxtrec.fish into ~/.config/fish/completions"
+)]
+struct Args {
+    /// Folder to write below; it is made if it is missing
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
-    let (Some(folder), None): (Option<OsString>, _) = (words.next(), words.next()) else {
-        eprintln!("usage: fxtrec-manual DIR");
-        return ExitCode::from(2);
-    };
-    match write(&PathBuf::from(folder)) {
+    let Args { folder } = Args::parse();
+    match write(&folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fxtrec-manual: {error}");
+            eprintln!("fxtrec-manual: cannot write below {}: {error}", folder.display());
             ExitCode::FAILURE
         }
     }

@@ -197,14 +197,14 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "Write the tables of many traces below a directory, for DuckDB and others.",
         )],
         Some("query") => vec![(
-            "fxtrec query traces 'SELECT host, count(*) FROM trace GROUP BY host'",
-            "Ask exported tables a question in SQL, by an installed DuckDB.",
+            "fxtrec query app.fxt 'SELECT count(*), max(dur) FROM wait'",
+            "Ask a trace a question in SQL, by an installed DuckDB.",
         )],
         Some("merge") => {
             vec![("fxtrec merge one.fxt two.fxt -o both.fxt", "Merge two traces into one.")]
         }
         Some("cut") => vec![(
-            "fxtrec cut app.fxt late.fxt --from 1.2s --to 1.5s",
+            "fxtrec cut app.fxt -o late.fxt --from 1.2s --to 1.5s",
             "Cut a time window out of a trace.",
         )],
         Some("open") => vec![(
@@ -214,6 +214,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         Some("demo") => vec![(
             "sudo fxtrec demo",
             "Record five seconds in which a thread is late for a known reason, and open the page.",
+        )],
+        Some("completions") => vec![(
+            "fxtrec completions bash",
+            "Print the completions for bash, to be sourced in ~/.bashrc.",
         )],
         Some("daemon") => vec![
             ("fxtrec daemon", "Serve recording sessions, usually started by systemd."),

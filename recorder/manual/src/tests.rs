@@ -180,3 +180,20 @@ fn zsh_and_fish_know_the_same_values() {
         }
     }
 }
+
+#[test]
+fn an_option_is_no_folder() {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    let parse = |word: &str| super::Args::try_parse_from(["fxtrec-manual", word]);
+    for (word, kind) in [
+        ("--help", ErrorKind::DisplayHelp),
+        ("-h", ErrorKind::DisplayHelp),
+        ("--version", ErrorKind::DisplayVersion),
+        ("--folder", ErrorKind::UnknownArgument),
+    ] {
+        assert_eq!(parse(word).map(|args| args.folder).expect_err(word).kind(), kind);
+    }
+    assert_eq!(parse("out").expect("a folder").folder, Path::new("out"));
+}

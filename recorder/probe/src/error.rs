@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::args::ArgError;
 use super::elf::{Arch, BoundsError, ElfError};
 use super::locate::LocateError;
@@ -125,7 +127,7 @@ pub enum Problem {
 }
 
 /// How much a file says about its functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
     Complete,
     /// Only those that others may use.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod any_path;
 pub mod args;
 pub mod elf;
 mod error;
@@ -30,6 +31,8 @@ pub mod spec;
 pub mod usdt;
 
 use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 pub use args::{ArgKind, FetchArg, Moment, Width};
 pub use error::{ProbeError, Problem, Symbols};
@@ -42,12 +45,13 @@ pub use spec::Spec;
 pub const DEFAULT_MOST: usize = 256;
 
 /// One place in one file to put a probe at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// The name that hits have in the trace.
     pub name: String,
     /// The file, by a path that opens it from where fxtrec runs; below `/proc/PID/root` when it
     /// is another mount namespace's.
+    #[serde(with = "any_path")]
     pub binary: PathBuf,
     /// Where in the file the instruction is, in bytes.
     pub offset: u64,
@@ -61,7 +65,7 @@ pub struct Site {
 }
 
 /// What is recorded at a [`Site`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteKind {
     /// Each time the instruction is reached.
     Entry,

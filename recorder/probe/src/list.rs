@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::elf::{self, Arch, Elf, Names};
+use serde::{Deserialize, Serialize};
+
+use super::any_path;
+use super::elf::{self, Arch, Budget, Elf, Names};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, LocateError, Located};
 use super::resolve::{self, File};
@@ -11,9 +14,10 @@ use super::usdt;
 use fxtrec_units::glob;
 
 /// What probes can be put at in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// The file, by a path that opens it from where fxtrec runs.
+    #[serde(with = "any_path")]
     pub binary: PathBuf,
     /// The processor it is for.
     pub arch: Arch,
@@ -22,13 +26,14 @@ pub struct Listing {
     /// How much it says about its functions.
     pub symbols: Symbols,
     /// Where those symbols come from that were stripped off it, if they were found.
+    #[serde(with = "any_path::maybe")]
     pub debug_file: Option<PathBuf>,
     pub functions: Vec<ListedFunction>,
     /// The USDT probes, by name.
     pub usdt: Vec<ListedUsdt>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedFunction {
     pub name: String,
     /// The readable name with the types of its parameters, where that is known.
@@ -45,7 +50,7 @@ pub struct ListedFunction {
 }
 
 /// A USDT probe at one place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedUsdt {
     pub provider: String,
     pub name: String,
@@ -85,6 +90,7 @@ fn in_file(located: &Located, pattern: &str) -> Result<Listing, Problem> {
     let is_meant = |probe: &usdt::Probe| {
         glob.matches(&probe.id()) || (usdt_only.is_none() && glob.matches(&probe.name))
     };
+    let mut budget = Budget::default();
     let listing = Listing {
         binary: path.clone(),
         arch: elf.arch(),
@@ -97,7 +103,7 @@ fn in_file(located: &Located, pattern: &str) -> Result<Listing, Problem> {
                 .into_iter()
                 .map(|selection| {
                     let elf::Function { address, size, chooses, raw, .. } = selection.function;
-                    let names = Names::of(raw);
+                    let names = Names::within(&mut budget, raw);
                     ListedFunction {
                         name: names.short.to_string(),
                         full_name: names.full.to_string(),

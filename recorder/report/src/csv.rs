@@ -37,9 +37,14 @@ fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A field in one line, in quotes where it needs them.
+/// A field in one line, in quotes where it needs them. Threads choose their names, and spreadsheets take some for formulas:
+/// these have a single quote before them, which spreadsheets take for the mark of a text.
 fn field(text: &str) -> Cow<'_, str> {
     let text = escape::line(text);
+    let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
+    if text.starts_with(['=', '+', '-', '@']) && !is_number {
+        return format!("\"'{}\"", text.replace('"', "\"\"")).into();
+    }
     if text.contains(['"', ',']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()
     } else {
@@ -106,6 +111,18 @@ pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_is_a_formula_and_numbers_stay_numbers() {
+        assert_eq!(field("=1+2"), "\"'=1+2\"");
+        assert_eq!(field("@SUM(A1,\"x\")"), "\"'@SUM(A1,\"\"x\"\")\"");
+        assert_eq!(field("+cmd|' /C calc'!A0"), "\"'+cmd|' /C calc'!A0\"");
+        assert_eq!(field("-a"), "\"'-a\"");
+        assert_eq!(field("\t=1"), "\\x09=1", "it begins with a backslash");
+        for plain in ["-5", "+1.5", "audio-io", "a=b", "kworker/0:1"] {
+            assert_eq!(field(plain), plain);
+        }
+    }
     use crate::scene::{Leaves, Scene};
 
     #[test]

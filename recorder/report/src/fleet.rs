@@ -19,7 +19,7 @@ use fxtrec_gates::Metric;
 use crate::distribution::Distribution;
 use crate::facts::{Cause, Causes};
 use crate::groups::Groups;
-use crate::model::{Report, Span, Stats, Wait};
+use crate::model::{ProviderLosses, Report, Span, Stats, Wait};
 
 /// So many reasons for losses are kept.
 const MOST_REASONS: usize = 16;
@@ -100,6 +100,11 @@ impl Fleet {
         sum.idle_wakeups += report.idle_wakeups;
         sum.folded += report.folded;
         sum.has_command |= report.has_command;
+        if let Some(own) = &report.recorder {
+            let all = sum.recorder.get_or_insert_default();
+            all.threads += own.threads;
+            all.stats = Stats::merge([&all.stats, &own.stats]);
+        }
         sum.is_chosen |= report.is_chosen;
         sum.most = sum.most.max(report.most);
         let (all, own) = (&mut sum.losses, report.losses);
@@ -109,6 +114,17 @@ impl Fleet {
         all.unreported += own.unreported;
         all.others += own.others;
         all.others_at_most |= own.others_at_most;
+        for one in own.providers {
+            match all.providers.iter_mut().find(|known| known.name == one.name) {
+                Some(known) => {
+                    known.records = known.records.saturating_add(one.records);
+                    known.gaps += one.gaps;
+                    known.unknown += one.unknown;
+                }
+                // Times of several traces are not those of one.
+                None => all.providers.push(ProviderLosses { list: Vec::new(), ..one }),
+            }
+        }
         all.gaps += own.gaps;
         all.damaged += own.damaged;
         all.truncated |= own.truncated;
@@ -158,6 +174,9 @@ impl Fleet {
         });
         report.total = Stats::merge(threads.iter().map(|thread| &thread.stats));
         forget(&mut report.total);
+        if let Some(own) = &mut report.recorder {
+            forget(&mut own.stats);
+        }
         report.threads = threads;
         report
     }

@@ -54,6 +54,7 @@ impl Groups {
             comm,
             threads: group.threads,
             in_command,
+            is_recorder: false,
             // A run-queue wait was made of its parts already.
             stats: Stats {
                 metrics: group.tallies.map(Tally::freeze),

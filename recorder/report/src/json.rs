@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::calls::Call;
+use super::counters::CounterRow;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts};
 use super::fleet::{self, TraceRow};
@@ -43,6 +44,11 @@ struct Document<'a> {
     quotas: Option<Vec<Quota<'a>>>,
     processes: Vec<Process<'a>>,
     threads: Vec<Thread<'a>>,
+    /// Those that made the recording, where they are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorder: Option<Recorder>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_delay: Option<Delay<'a>>,
     worst: Vec<Worst<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_of_command: Option<Vec<Worst<'a>>>,
@@ -51,9 +57,31 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     spans: Option<Vec<Spans<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<Vec<Counter<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     locks: Option<Vec<LockWaits<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gates: Option<Vec<JsonVerdict>>,
+}
+
+#[derive(Serialize)]
+struct Recorder {
+    threads: u64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Serialize)]
+struct Delay<'a> {
+    #[serde(flatten)]
+    thread: Who<'a>,
+    begin_ns: u64,
+    able_ns: u64,
+    end_ns: u64,
+    length_ns: u64,
+    waker: Option<Who<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syscall_name: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +105,8 @@ struct Blocked<'a> {
 struct Spans<'a> {
     category: &'a str,
     name: &'a str,
+    #[serde(rename = "async", skip_serializing_if = "std::ops::Not::not")]
+    is_async: bool,
     tid: u64,
     pid: Option<u64>,
     comm: &'a str,
@@ -85,6 +115,20 @@ struct Spans<'a> {
     undisturbed: Values,
     blocked_by: BTreeMap<&'static str, u64>,
     unknown_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Counter<'a> {
+    category: &'a str,
+    name: &'a str,
+    process: u64,
+    id: u64,
+    series: &'a str,
+    samples: u64,
+    min: f64,
+    mean: f64,
+    max: f64,
+    last: f64,
 }
 
 #[derive(Serialize)]
@@ -157,11 +201,29 @@ struct Losses {
     unreported: u64,
     others: u64,
     others_at_most: bool,
+    records: u64,
+    providers: Vec<ProviderLosses>,
     gaps: u64,
     damaged: u64,
     truncated: bool,
     causes: Vec<String>,
     list: Vec<Gap>,
+}
+
+#[derive(Serialize)]
+struct ProviderLosses {
+    name: String,
+    records: u64,
+    gaps: u64,
+    unknown: u64,
+    list: Vec<RecordGap>,
+}
+
+#[derive(Serialize)]
+struct RecordGap {
+    begin_ns: u64,
+    end_ns: u64,
+    records: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -534,6 +596,19 @@ pub fn write_json(
                 figures: figures(report, &thread.stats),
             })
             .collect(),
+        recorder: report
+            .recorder
+            .as_ref()
+            .map(|own| Recorder { threads: own.threads, figures: figures(report, &own.stats) }),
+        worst_delay: report.delay.as_ref().map(|delay| Delay {
+            thread: who(&delay.thread),
+            begin_ns: delay.span.begin.0,
+            able_ns: delay.able.0,
+            end_ns: delay.span.end.0,
+            length_ns: ns(delay.span.length()),
+            waker: delay.waker.as_ref().map(who),
+            syscall_name: delay.call.and_then(|number| report.call_name(number)),
+        }),
         worst: report.worst().iter().map(|wait| worst(causes, wait)).collect(),
         worst_of_command: report
             .has_command
@@ -541,6 +616,7 @@ pub fn write_json(
         worst_blocked: (!report.is_fleet())
             .then(|| report.blocked().sleeps.iter().map(|sleep| blocked(report, sleep)).collect()),
         spans: report.spans.as_ref().map(spans),
+        counters: report.counters.as_ref().map(|all| all.rows.iter().map(counter).collect()),
         locks: report.locks.as_ref().map(locks),
         gates: verdicts.map(|all| all.iter().map(JsonVerdict::of).collect()),
     };
@@ -556,6 +632,7 @@ fn spans(of: &SpanReport) -> Vec<Spans<'_>> {
         Spans {
             category: &row.category,
             name: &row.name,
+            is_async: row.is_async,
             tid: row.tid,
             pid: row.pid,
             comm: &row.comm,
@@ -566,6 +643,21 @@ fn spans(of: &SpanReport) -> Vec<Spans<'_>> {
         }
     });
     rows.collect()
+}
+
+fn counter(row: &CounterRow) -> Counter<'_> {
+    Counter {
+        category: &row.category,
+        name: &row.name,
+        process: row.process,
+        id: row.id,
+        series: &row.series,
+        samples: row.samples,
+        min: row.min,
+        mean: row.mean,
+        max: row.max,
+        last: row.last,
+    }
 }
 
 fn parties(all: &[(Option<Party>, Duration)]) -> Vec<LockParty<'_>> {
@@ -602,6 +694,8 @@ fn losses(report: &Report) -> Losses {
         unreported: losses.unreported,
         others: losses.others,
         others_at_most: losses.others_at_most,
+        records: losses.records(),
+        providers: losses.providers.iter().map(provider_losses).collect(),
         gaps: losses.gaps,
         damaged: losses.damaged,
         truncated: losses.truncated,
@@ -616,6 +710,21 @@ fn losses(report: &Report) -> Losses {
                 events: gap.events,
             })
             .collect(),
+    }
+}
+
+fn provider_losses(losses: &super::model::ProviderLosses) -> ProviderLosses {
+    let gap = |gap: &super::model::RecordGap| RecordGap {
+        begin_ns: gap.span.begin.0,
+        end_ns: gap.span.end.0,
+        records: gap.records,
+    };
+    ProviderLosses {
+        name: losses.name.clone(),
+        records: losses.records,
+        gaps: losses.gaps,
+        unknown: losses.unknown,
+        list: losses.list.iter().map(gap).collect(),
     }
 }
 

@@ -34,6 +34,7 @@
 pub mod analysis;
 mod calls;
 pub mod compare;
+pub mod counters;
 mod counts;
 pub mod csv;
 mod distribution;
@@ -61,8 +62,8 @@ pub use facts::{Cause, Causes, Facts, HostSteal, Quota};
 pub use fxtrec_gates::{Metric, NoSuchMetric, SpanPart};
 pub use fxtrec_units::glob::{Pattern, PatternError};
 pub use model::{
-    Antagonist, Blocked, CpuReport, Gap, Losses, Move, Origin, Party, ProcessReport, Report, Sleep,
-    Span, Stats, ThreadReport, Wait,
+    Antagonist, Blocked, CpuReport, Delay, Gap, Losses, Move, Origin, Party, ProcessReport,
+    ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadReport, Wait, WorstSpan,
 };
 pub use selection::{Moment, Selection, ThreadFilter, TimeRange, Who};
 pub use spans::{SpanFigures, SpanReport, SpanRow, SpanTime};

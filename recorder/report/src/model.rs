@@ -7,6 +7,7 @@ use std::time::Duration;
 use fxt_reader::{Cpu, Koid, Nanos};
 
 use super::calls::call_name;
+use super::counters::CounterReport;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
 use super::fleet::TraceRow;
@@ -39,16 +40,32 @@ pub struct Report {
     pub folded: u64,
     /// Whether there may be spans: there are, or the trace was not read to its end.
     pub may_have_spans: bool,
+    /// Whether there are spans, of a program or of the kernel.
+    pub has_spans: bool,
+    /// Whether a program told spans or asynchronous operations of its own.
+    pub has_app_spans: bool,
+    /// The [worst span](super::spans::worst) of a program, if that was looked for.
+    pub worst_span: Option<WorstSpan>,
     /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
     pub spans: Option<SpanReport>,
+    /// Whether programs told counters.
+    pub has_counters: bool,
+    /// The counters, if they were [measured](super::counters::measure).
+    pub counters: Option<CounterReport>,
     /// The locks that threads waited for, if they were [measured](super::locks::measure).
     pub locks: Option<LockReport>,
     pub(super) threads: Vec<ThreadReport>,
     pub(super) total: Stats,
     pub(super) worst: Vec<Wait>,
     pub(super) worst_of_command: Vec<Wait>,
+    /// What the recorder's own threads did, where they are left out of all figures but those of CPUs.
+    pub recorder: Option<Recorder>,
+    /// The [worst delay](fxtrec_blame::worst), if it is about one trace and there is any.
+    pub delay: Option<Delay>,
     /// Whether it is known which threads are COMMAND's.
     pub has_command: bool,
+    /// From when COMMAND was let run until its process ended, or the recording did.
+    pub command: Option<Span>,
     /// Whether it has only threads that were chosen.
     pub(super) is_chosen: bool,
     /// How many of the longest waits and blocked times are wanted.
@@ -106,6 +123,8 @@ pub struct Losses {
     pub others: u64,
     /// Whether these may be fewer.
     pub others_at_most: bool,
+    /// Records that applications dropped of their own, by the application's name. All switches and wake-ups are there.
+    pub providers: Vec<ProviderLosses>,
     /// How often there was a gap; damaged places of the file count.
     pub gaps: u64,
     /// The first of them.
@@ -116,6 +135,40 @@ pub struct Losses {
     pub damaged: u64,
     /// Whether the file was cut off in the middle of a record.
     pub truncated: bool,
+}
+
+impl Losses {
+    /// Records that applications dropped, as far as they were counted.
+    pub fn records(&self) -> u64 {
+        self.providers.iter().fold(0, |sum, one| sum.saturating_add(one.records))
+    }
+
+    /// Stretches of time in which applications dropped records that nobody counted.
+    pub fn unknown_records(&self) -> u64 {
+        self.providers.iter().map(|one| one.unknown).sum()
+    }
+}
+
+/// What an application dropped of its own, since it had no room for it. Several of one name count together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderLosses {
+    pub name: String,
+    /// Records, as far as they were counted.
+    pub records: u64,
+    /// Stretches of time in which there were some.
+    pub gaps: u64,
+    /// Those of them whose records nobody counted.
+    pub unknown: u64,
+    /// The first of them, as far as their times are known.
+    pub list: Vec<RecordGap>,
+}
+
+/// A stretch of time in which an application dropped records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordGap {
+    pub span: Span,
+    /// How many; `None` when nobody knows.
+    pub records: Option<u64>,
 }
 
 /// A stretch of time in which events of a CPU are missing.
@@ -147,6 +200,8 @@ pub struct ThreadReport {
     pub threads: u64,
     /// Whether COMMAND started it.
     pub in_command: bool,
+    /// Whether it made the recording.
+    pub is_recorder: bool,
     pub stats: Stats,
     pub worst: Option<Box<Wait>>,
     /// The longest two times for which it was blocked, the longest first; without that in which COMMAND waited for the
@@ -336,6 +391,42 @@ pub struct Move {
     pub to: Cpu,
 }
 
+/// The threads that made the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    /// How many there are.
+    pub threads: u64,
+    /// Their figures together.
+    pub stats: Stats,
+}
+
+/// The span of a program that is longest beyond the median of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorstSpan {
+    /// Category and name, with a colon between them.
+    pub name: String,
+    /// The thread on which it ended.
+    pub thread: String,
+    pub span: Span,
+    /// How many there are of that name, and their median length.
+    pub count: u64,
+    pub median: Duration,
+}
+
+/// A time in which a thread did not get on, and not by its own choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    pub thread: Party,
+    /// From when it was preempted or blocked, or from when it was woken by no thread, until it had a CPU.
+    pub span: Span,
+    /// When it was woken or preempted; before, it was blocked.
+    pub able: Nanos,
+    /// Who woke it, where the trace says so.
+    pub waker: Option<Party>,
+    /// The number of the system call that it was blocked in, where that is known.
+    pub call: Option<u16>,
+}
+
 /// A thread that has a part in something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
@@ -373,6 +464,32 @@ impl Report {
     /// The figures of all threads together.
     pub fn total(&self) -> &Stats {
         &self.total
+    }
+
+    /// The wait for a CPU with which the worst delay ended, if it is among those that are kept.
+    pub fn wait_of_delay(&self) -> Option<&Wait> {
+        let delay = self.delay.as_ref()?;
+        let of_threads = self.threads.iter().filter_map(|thread| thread.worst.as_deref());
+        self.worst_of_command
+            .iter()
+            .chain(&self.worst)
+            .chain(of_threads)
+            .find(|wait| wait.thread.koid == delay.thread.koid && wait.span.end == delay.span.end)
+    }
+
+    /// Takes the threads out that made the recording.
+    pub(super) fn leave_out_recorder(&mut self) {
+        let mut own = Vec::new();
+        self.threads.retain(|thread| {
+            if thread.is_recorder {
+                own.push(thread.stats.clone());
+            }
+            !thread.is_recorder
+        });
+        if !own.is_empty() {
+            self.recorder = Some(Recorder { threads: own.len() as u64, stats: Stats::merge(&own) });
+            self.total = Stats::merge(self.threads.iter().map(|thread| &thread.stats));
+        }
     }
 
     /// The longest run-queue waits, the longest first.

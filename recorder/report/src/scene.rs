@@ -35,6 +35,8 @@ pub struct Scene {
     bytes: Vec<u8>,
     named: std::collections::BTreeSet<u64>,
     brief_weights: bool,
+    /// The thread that fxtrec's own events are on.
+    recorder: u64,
 }
 
 const PROVIDER: ProviderId = ProviderId(1);
@@ -81,9 +83,18 @@ impl Scene {
         Scene::start(scope, None, None)
     }
 
+    /// The same, of a recording by the process of this thread.
+    pub fn recorded_by(recorder: u64, causes: &str, command: Option<u64>) -> Scene {
+        Scene::start_by(recorder, "all", Some(causes), command)
+    }
+
     fn start(scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
+        Scene::start_by(9, scope, causes, command)
+    }
+
+    fn start_by(recorder: u64, scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
         let mut scene =
-            Scene { bytes: Vec::new(), named: Default::default(), brief_weights: false };
+            Scene { bytes: Vec::new(), named: Default::default(), brief_weights: false, recorder };
         scene.put(&Magic);
         scene.put(&ProviderInfo { id: PROVIDER, name: "fxtrec" });
         scene.put(&Initialization { ticks_per_second: 1_000_000_000 });
@@ -117,7 +128,8 @@ impl Scene {
     }
 
     fn own_event(&mut self, micros: u64, event: &str, args: &[Arg<'_>]) {
-        self.event((micros, EventKind::Instant), 9, ("fxtrec", event), args);
+        let recorder = self.recorder;
+        self.event((micros, EventKind::Instant), recorder, ("fxtrec", event), args);
     }
 
     fn event(
@@ -150,13 +162,13 @@ impl Scene {
         let of = [Arg::new(name("process"), Value::Koid(Koid(process)))];
         let cgroup = cgroup.map(|path| Arg::new(name("cgroup"), Value::Str(name(path))));
         self.put(&KernelObject {
-            kind: ObjectType::Process,
+            object_type: ObjectType::Process,
             koid: Koid(process),
             name: name(&process_name),
             args: cgroup.as_slice(),
         });
         self.put(&KernelObject {
-            kind: ObjectType::Thread,
+            object_type: ObjectType::Thread,
             koid: Koid(koid),
             name: name(comm),
             args: &of,
@@ -263,6 +275,23 @@ impl Scene {
         self
     }
 
+    /// An application tells values.
+    pub fn counter(
+        &mut self,
+        micros: u64,
+        koid: u64,
+        counter: &str,
+        series: &[(&str, Value<'_>)],
+    ) -> &mut Scene {
+        self.know(koid);
+        self.put(&ProviderInfo { id: APPLICATION, name: "app" });
+        let args: Vec<_> =
+            series.iter().map(|(series, value)| Arg::new(name(series), *value)).collect();
+        self.event((micros, EventKind::Counter { id: 0 }), koid, ("app", counter), &args);
+        self.put(&ProviderSection { id: PROVIDER });
+        self
+    }
+
     /// An application says that an operation began on one thread and ended on another.
     pub fn async_span(
         &mut self,
@@ -354,6 +383,26 @@ impl Scene {
             Arg::new(name("cpu"), Value::Uint32(cpu.into())),
         ];
         self.own_event(micros, "lost", &args);
+        self
+    }
+
+    /// The application dropped so many records in so many microseconds before this time; `None` if nobody counted them.
+    pub fn drop_records(&mut self, micros: u64, during: u64, count: Option<u32>) -> &mut Scene {
+        self.fill_up();
+        let mut args = vec![
+            Arg::new(name("provider"), Value::Str(Text::Inline("app"))),
+            Arg::new(name("during_ns"), Value::Uint64(during * 1000)),
+        ];
+        args.extend(count.map(|count| Arg::new(name("count"), Value::Uint32(count))));
+        self.own_event(micros, "lost_records", &args);
+        self
+    }
+
+    /// The application's buffer filled up, and nothing is said of what was dropped.
+    pub fn fill_up(&mut self) -> &mut Scene {
+        self.put(&ProviderInfo { id: APPLICATION, name: "app" });
+        self.put(&ProviderEvent::buffer_filled_up(APPLICATION));
+        self.put(&ProviderSection { id: PROVIDER });
         self
     }
 

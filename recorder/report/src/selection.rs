@@ -1,7 +1,7 @@
 //! Which threads, CPUs and times a report is about.
 
 use fxt_reader::{Cpu, Nanos};
-use fxtrec_units::glob::Pattern;
+use fxtrec_units::glob::{self, Pattern};
 
 use super::model::ThreadReport;
 
@@ -13,9 +13,17 @@ pub struct Selection {
     pub cpus: Vec<Cpu>,
     /// Where the trace is cut.
     pub range: TimeRange,
+    /// Whether the threads that made the recording are a part of it, too. Those that are chosen by name or id are anyway.
+    pub recorder: bool,
 }
 
 impl Selection {
+    /// Whether the threads that made the recording are left out.
+    pub fn leaves_out_recorder(&self) -> bool {
+        let ThreadFilter { comms, pids, tids, .. } = &self.threads;
+        !self.recorder && comms.is_empty() && pids.is_empty() && tids.is_empty()
+    }
+
     /// Whether samples of this CPU count.
     pub fn has_cpu(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)
@@ -89,7 +97,8 @@ impl ThreadFilter {
             globs.is_empty() || text.is_some_and(|text| globs.iter().any(|glob| glob.matches(text)))
         };
         fits(&self.comms, Some(comm))
-            && fits(&self.cgroups, cgroup)
+            && (self.cgroups.is_empty()
+                || cgroup.is_some_and(|path| glob::chooses_cgroup(&self.cgroups, path)))
             && listed(&self.pids, pid)
             && listed(&self.tids, tid)
     }

@@ -25,14 +25,15 @@ use fxtrec_blame::threads::{Index, Roster};
 use fxtrec_blame::track::{Lock, Tenant, Tracker};
 use fxtrec_blame::{Cause, Causes, Class, log};
 use fxtrec_gates::SpanPart;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::calls::call_name;
 use super::distribution::Distribution;
 use super::gates::evidence::time;
-use super::model::{Report, Span};
+use super::model::{Report, Span, WorstSpan};
 use super::selection::{Selection, Who};
 use super::tally::Tally;
+use super::text::thread_name;
 
 /// So many spans of each row are kept with their parts, the longest ones.
 const WORST: usize = 3;
@@ -50,6 +51,8 @@ pub struct SpanReport {
     pub rows: Vec<SpanRow>,
     /// Whether there are more than are looked at.
     pub too_many: bool,
+    /// The worst of those of programs.
+    pub worst: Option<WorstSpan>,
     causes: Causes,
     /// Whether it is known who is COMMAND's, and so who is a stranger.
     has_command: bool,
@@ -65,6 +68,8 @@ pub struct SpanRow {
     pub koid: u64,
     pub tid: u64,
     pub pid: Option<u64>,
+    /// Whether they are asynchronous: of those, only the length is known, and `koid` is the thread that ended them.
+    pub is_async: bool,
     /// The thread's last name.
     pub comm: Box<str>,
     /// The path of its process's cgroup, where that is known.
@@ -233,6 +238,14 @@ fn waker_name(ended: Option<EndedBy>, roster: &Roster) -> Box<str> {
 }
 
 impl SpanFigures {
+    /// Spans of which nothing but their lengths is known.
+    #[cfg(test)]
+    pub(crate) fn of_lengths(lengths: Distribution) -> SpanFigures {
+        let mut figures = SpanFigures::merge(std::iter::empty());
+        figures.parts[SpanPart::Wall.index()] = lengths;
+        figures
+    }
+
     /// The samples of a part: one for each span, censored if anything of it is not known. Those of the length are all known.
     pub fn part(&self, part: SpanPart) -> &Distribution {
         &self.parts[part.index()]
@@ -287,17 +300,27 @@ impl SpanReport {
         }
     }
 
-    /// The rows of all threads together, by category and name.
-    pub fn by_name(&self) -> Vec<((&str, &str), SpanFigures)> {
-        let mut names = BTreeMap::<(&str, &str), Vec<&SpanFigures>>::new();
+    /// The rows of all threads together, by category and name; asynchronous ones by themselves.
+    pub fn by_name(&self) -> Vec<(SpanName<'_>, SpanFigures)> {
+        let mut names = BTreeMap::<SpanName<'_>, Vec<&SpanFigures>>::new();
         for row in &self.rows {
-            names.entry((&row.category, &row.name)).or_default().push(&row.figures);
+            let name =
+                SpanName { category: &row.category, name: &row.name, is_async: row.is_async };
+            names.entry(name).or_default().push(&row.figures);
         }
         let merged = |(name, figures): (_, Vec<&SpanFigures>)| {
             (name, SpanFigures::merge(figures.into_iter()))
         };
         names.into_iter().map(merged).collect()
     }
+}
+
+/// What the spans of one row of a table are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpanName<'a> {
+    pub category: &'a str,
+    pub name: &'a str,
+    pub is_async: bool,
 }
 
 /// A row while the trace is read.
@@ -371,6 +394,24 @@ impl Growing {
     }
 }
 
+/// The span of a program that is longest beyond the median of its name, of those that `fits`: the one that `fxtrec why` explains.
+pub fn worst(
+    spans: &Spans,
+    report: &Report,
+    fits: impl Fn(&spans::Span) -> bool,
+) -> Option<WorstSpan> {
+    let (worst, (count, median)) = spans.worst(fits)?;
+    let name = spans.name_of(worst.name);
+    let thread = report.threads().iter().find(|it| it.koid.is_some_and(|it| it.0 == worst.koid));
+    Some(WorstSpan {
+        name: format!("{}:{}", name.category, name.name),
+        thread: thread.map_or_else(|| format!("[{}]", worst.koid), thread_name),
+        span: Span { begin: Nanos(worst.from), end: Nanos(worst.to) },
+        count,
+        median: Duration::from_nanos(median),
+    })
+}
+
 /// Measures the spans of a trace, which `open` opens twice, of the threads and the part of it that `selection` chooses and
 /// `report` is about.
 ///
@@ -386,8 +427,6 @@ pub fn measure<'r>(
     let is_cut = range.from.is_some() || range.to.is_some();
     let mut spans = spans::collect(open()?)?;
     found.too_many = spans.too_many;
-    // No thread's time has all that became of an asynchronous one.
-    spans.list.retain(|span| span.begun_on.is_none());
     if is_cut {
         let Span { begin, end } = report.span;
         spans.list.retain(|span| span.from >= begin.0 && span.to <= end.0);
@@ -395,11 +434,17 @@ pub fn measure<'r>(
     if spans.list.is_empty() {
         return Ok(found);
     }
-    let intervals: Vec<Interval> = spans
-        .list
-        .iter()
-        .map(|span| Interval { koid: span.koid, from: span.from, to: span.to })
-        .collect();
+    let all = selection.threads.is_everything();
+    let chosen: FxHashSet<u64> = match all {
+        true => FxHashSet::default(),
+        false => report.threads().iter().filter_map(|thread| Some(thread.koid?.0)).collect(),
+    };
+    found.worst = worst(&spans, report, |span| all || chosen.contains(&span.koid));
+    let interval = |span: &spans::Span| Interval { koid: span.koid, from: span.from, to: span.to };
+    // No thread's time has all that became of an asynchronous one.
+    let (sync, of_tasks): (Vec<usize>, Vec<usize>) =
+        (0..spans.list.len()).partition(|&at| spans.list[at].begun_on.is_none());
+    let intervals: Vec<Interval> = sync.iter().map(|&at| interval(&spans.list[at])).collect();
     let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), too_many: false };
     // Without wakers, it is not known who made whom.
     let strangers = report.causes.has(Cause::Waker);
@@ -407,13 +452,16 @@ pub fn measure<'r>(
     let mut tracker = Tracker::new(Roster::default());
     let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
         told[at] = true;
-        rows.add(at, SpanTime::of(&intervals[at], &frame, tracker, strangers));
+        rows.add(sync[at], SpanTime::of(&intervals[at], &frame, tracker, strangers));
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
     // Those of threads of which the trace tells nothing else.
     for at in (0..intervals.len()).filter(|&at| !told[at]) {
-        rows.add(at, SpanTime::unknown(&intervals[at]));
+        rows.add(sync[at], SpanTime::unknown(&intervals[at]));
+    }
+    for at in of_tasks {
+        rows.add(at, SpanTime::unknown(&interval(&spans.list[at])));
     }
     found.too_many |= rows.too_many;
     found.has_command = tracker.family.process.is_some();
@@ -423,15 +471,15 @@ pub fn measure<'r>(
 
 struct Rows<'a> {
     spans: &'a Spans,
-    /// By name and thread.
-    rows: FxHashMap<(u32, u64), Growing>,
+    /// By name and thread, and whether they are asynchronous.
+    rows: FxHashMap<(u32, u64, bool), Growing>,
     too_many: bool,
 }
 
 impl Rows<'_> {
     fn add(&mut self, at: usize, time: SpanTime) {
         let span = &self.spans.list[at];
-        let key = (span.name, span.koid);
+        let key = (span.name, span.koid, span.begun_on.is_some());
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
             self.too_many = true;
             return;
@@ -442,7 +490,7 @@ impl Rows<'_> {
     fn finish(self, roster: &Roster, selection: &Selection) -> Vec<SpanRow> {
         let spans = self.spans;
         let mut rows: Vec<SpanRow> = Vec::new();
-        for ((number, koid), growing) in self.rows {
+        for ((number, koid, is_async), growing) in self.rows {
             let comm = roster.comm(koid).unwrap_or_default();
             let process = roster.process(koid);
             let (pid, tid) = (process.map(|process| roster.tid(process)), roster.tid(koid));
@@ -456,6 +504,7 @@ impl Rows<'_> {
                 category: name.category.clone(),
                 name: name.name.clone(),
                 is_provider: name.is_provider,
+                is_async,
                 koid,
                 tid,
                 pid,
@@ -466,7 +515,8 @@ impl Rows<'_> {
             });
         }
         rows.sort_by(|a, b| {
-            (&a.category, &a.name, a.tid, a.koid).cmp(&(&b.category, &b.name, b.tid, b.koid))
+            let key = |row: &SpanRow| (row.tid, row.koid, row.is_async);
+            (&a.category, &a.name, key(a)).cmp(&(&b.category, &b.name, key(b)))
         });
         rows
     }

@@ -77,6 +77,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod whose;
 
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
 pub use periods::{Held, Periods, Stretch, is_period, period_of};
@@ -84,3 +85,4 @@ pub use said::{Said, UsualArgs, WakeupSaid, cpu_of, unsigned};
 pub use seat::{Edge, Occupant, Seat, Tenure};
 pub use state::State;
 pub use threads::{Thread, Threads};
+pub use whose::{FilledUp, Scheduler};

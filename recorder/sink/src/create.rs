@@ -5,14 +5,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::sys::stat::SFlag;
 
 use super::codec::{Gzip, Zstd};
 use super::compressed::Compressed;
 use super::error::{OsError, SinkError};
 use super::medium::{Medium, RegularFile, Stream};
-use super::outfile::{Hold, OutFileError, Place, Recording, Undo};
+use super::outfile::{Given, Hold, OutFileError, Place, Recording, Undo};
 use super::plain::Plain;
 use super::{Compression, Output, Sink, Target};
+use fxtrec_kernel::directory::Facts;
 use fxtrec_kernel::user::Owner;
 
 /// An output that is open, and what happened on the way.
@@ -25,8 +29,11 @@ pub struct Opened {
     pub owner_error: Option<io::Error>,
     /// What takes a new file back.
     pub undo: Option<Undo>,
-    /// Keeps a new file's name from other recorders when the sink is finished.
-    pub hold: Option<Hold>,
+    /// The file, when the sink is finished: kept from other recorders, and known whatever it is called then. `None` for
+    /// pipes and devices.
+    pub hold: Option<Arc<Hold>>,
+    /// Whether it is a device, which keeps nothing.
+    pub is_device: bool,
 }
 
 /// Opens the output.
@@ -37,7 +44,7 @@ pub struct Opened {
 /// # Errors
 /// When the output cannot be created or opened, or the earlier file not be renamed, or somebody else records to it.
 pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> {
-    open_series(output, owner, None)
+    open_series(output, owner, Given::AtOnce, None)
 }
 
 /// Whether a file of this name is another piece of the same recording.
@@ -50,6 +57,7 @@ pub type IsPiece<'a> = &'a dyn Fn(&OsStr) -> bool;
 pub fn open_series(
     output: &Output,
     owner: Option<Owner>,
+    given: Given,
     is_piece: Option<IsPiece<'_>>,
 ) -> Result<Opened, SinkError> {
     let compression = output.compression;
@@ -72,7 +80,7 @@ pub fn open_series(
     }
     let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
-    let recording = place.clone().record().map_err(because)?;
+    let recording = place.clone().record(given).map_err(because)?;
     let (undo, hold) = (recording.undo(), recording.hold().map_err(|error| because(error.into()))?);
     // Somebody may have begun with another piece meanwhile.
     if let Err(error) = others(&place) {
@@ -81,7 +89,8 @@ pub fn open_series(
     }
     let Recording { file, kept_old, owner_error, .. } = recording;
     let sink = pack(name, RegularFile(file), compression)?;
-    Ok(Opened { sink, kept_old, owner_error, undo: Some(undo), hold: Some(hold) })
+    let hold = Some(Arc::new(hold));
+    Ok(Opened { sink, kept_old, owner_error, undo: Some(undo), hold, is_device: false })
 }
 
 /// A file that was created for a trace that somebody else writes.
@@ -105,7 +114,7 @@ pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFil
     if named && let Some(file) = place.special().map_err(because)? {
         return Ok(NewFile { file, undo: None, kept_old: None });
     }
-    let recording = place.record().map_err(because)?;
+    let recording = place.record(Given::AtOnce).map_err(because)?;
     let undo = Some(recording.undo());
     // A file that stays root's can be written all the same, and be given to whoever called sudo later.
     let Recording { file, kept_old, .. } = recording;
@@ -113,8 +122,11 @@ pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFil
 }
 
 fn stream(name: String, file: File, compression: Compression) -> Result<Opened, SinkError> {
+    let failed = |error: io::Error| refused(&name, error.into());
+    let hold = Hold::given(&file).map_err(failed)?.map(Arc::new);
+    let is_device = Facts::of_file(&file).map_err(failed)?.kind() == SFlag::S_IFCHR;
     let sink = pack(name, Stream(file), compression)?;
-    Ok(Opened { sink, kept_old: None, owner_error: None, undo: None, hold: None })
+    Ok(Opened { sink, kept_old: None, owner_error: None, undo: None, hold, is_device })
 }
 
 fn pack<M: Medium + 'static>(

@@ -96,7 +96,9 @@ impl Unsaved {
 
 impl Display for Unsaved {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} records ({}) are missing", text::count(self.records), text::bytes(self.bytes))
+        let are = text::noun(self.records, "is", "are");
+        let records = text::counted(self.records, "record", "records");
+        write!(f, "{records} ({}) {are} missing", text::bytes(self.bytes))
     }
 }
 

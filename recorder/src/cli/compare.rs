@@ -6,7 +6,6 @@ use std::str::FromStr;
 use clap::Args;
 
 use super::gates::OnTooFew;
-use crate::report::compare::DEFAULT_MEASURES;
 use fxtrec_gates::Measure;
 
 /// The arguments of `fxtrec compare`.
@@ -19,11 +18,11 @@ Examples:
   fxtrec compare --metric 'wakeup.p99 if comm ~ \"audio*\"' a*.fxt -- b*.fxt
   fxtrec compare --fail-if-worse 10% main-*.fxt.zst -- branch-*.fxt.zst
 
-A rank test over whole runs tells change from noise, so it needs several runs a side: five with
-the default metrics, four with a single --metric. A metric for which too few runs have enough
+A rank test over whole runs tells change from noise, so it needs several runs a side: five with \
+the default metrics, four with a single --metric. A metric for which too few runs have enough \
 values is not judged, and does not affect the others.
 
-Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or could judge none;
+Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or could judge none; \
 125 when a file cannot be read."
 )]
 pub struct CompareArgs {
@@ -36,8 +35,15 @@ pub struct CompareArgs {
     pub new: Vec<PathBuf>,
 
     /// What to compare, as in a gate: METRIC.STAT [if CONDITION]; can be given more than once
-    #[arg(long = "metric", value_name = "MEASURE", default_values = DEFAULT_MEASURES)]
+    ///
+    /// By default COMMAND's duration, its CPU time, its time in run queues and blocked (cpu_time, runqueue.sum and blocked_time
+    /// if command), and the waits of its threads for a CPU (runqueue.p99 if command). If not all traces have a COMMAND: wakeup.p50, wakeup.p99, wakeup.max, preempt.p99 and runqueue.p99 of all threads.
+    #[arg(long = "metric", value_name = "MEASURE")]
     pub measures: Vec<Measure>,
+
+    /// Also count fxtrec's own threads, which are left out otherwise
+    #[arg(long)]
+    pub include_recorder: bool,
 
     /// Exit with status 3 if a metric has grown by more than this, and not by chance
     #[arg(long, value_name = "PERCENT")]

@@ -1,6 +1,6 @@
 //! The arguments of `fxtrec convert`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -9,15 +9,16 @@ use crate::convert::{Format, Packed};
 /// The arguments of `fxtrec convert`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The format follows from the file's first bytes, or from the ending of its name (.fxt, .json, each
+The format follows from the file's first bytes, or from the ending of its name (.fxt, .json, .pftrace, each \
 also with .gz or .zst).
 
 Examples:
-  fxtrec convert make.fxt make.json           for chrome://tracing, speedscope and others
-  fxtrec convert make.fxt.zst make.json.gz    decompresses and compresses on the way
-  fxtrec convert chrome.json.gz chrome.fxt    traces of Chrome and others in its format
+  fxtrec convert make.fxt make.json           for chrome://tracing and others
+  fxtrec convert make.fxt.zst make.json.gz    decompresses and compresses
+  fxtrec convert chrome.json.gz chrome.fxt    traces of Chrome and others
   fxtrec convert perf.data perf.fxt           from perf record -a -e 'sched:*'
   fxtrec convert trace.dat trace.fxt          from trace-cmd record -e sched
+  fxtrec convert boot.pftrace boot.fxt        from tracebox, Android and others
   fxtrec -o - -- make | fxtrec convert --to json - - | less
 
 Exit status: 0, or 125 when the conversion fails; OUT is then left as it was.")]
@@ -26,12 +27,15 @@ pub struct ConvertArgs {
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// Trace to write; - for standard output. An existing file is replaced when the new one is complete
-    #[arg(value_name = "OUT")]
-    pub output: PathBuf,
-    /// Format of IN: fxt, json, perf, trace-cmd or ftrace
+    #[arg(value_name = "OUT", required_unless_present = "named_output")]
+    pub output: Option<PathBuf>,
+    /// The same as OUT
+    #[arg(short = 'o', long = "output", value_name = "OUT", conflicts_with = "output")]
+    pub named_output: Option<PathBuf>,
+    /// Format of IN: fxt, json, perf, trace-cmd, ftrace or perfetto
     #[arg(long, value_name = "FORMAT")]
     pub from: Option<Format>,
-    /// Format of OUT: fxt or json, with .gz or .zst for compression, as in json.gz
+    /// Format of OUT: fxt, json or perfetto, with .gz or .zst for compression, as in json.gz
     #[arg(long, value_name = "FORMAT")]
     pub to: Option<Packed>,
     /// How scheduling is written to JSON
@@ -46,6 +50,18 @@ pub struct ConvertArgs {
     /// Print nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+impl ConvertArgs {
+    /// Where to write.
+    pub fn output(&self) -> &Path {
+        output(&self.output, &self.named_output)
+    }
+}
+
+/// The output that a command line names in one of two ways. It names one: clap sees to that.
+pub(super) fn output<'a>(positional: &'a Option<PathBuf>, named: &'a Option<PathBuf>) -> &'a Path {
+    positional.as_deref().or(named.as_deref()).unwrap_or(Path::new("-"))
 }
 
 /// How scheduling is written to JSON.

@@ -15,16 +15,16 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  fxtrec ctl start -o app.fxt --categories 'sched,app*'   record until fxtrec ctl stop
-  fxtrec ctl stop                                         write the rest, print what was recorded
-  fxtrec ctl start -- ./app                               record while ./app runs
-  fxtrec ctl start --mode circular -o last.fxt            keep the last events in memory
-  fxtrec ctl snapshot -o now.fxt                          write what memory holds, as often as you like
-  fxtrec ctl watch --json                                 state changes and alerts, one per line
+  fxtrec ctl start -o app.fxt --categories 'app*'    record until ctl stop
+  fxtrec ctl stop                                    end the recording
+  fxtrec ctl start -- ./app                          record while ./app runs
+  fxtrec ctl start --mode circular -o last.fxt       keep events in memory
+  fxtrec ctl snapshot -o now.fxt                     write what memory holds
+  fxtrec ctl watch --json                            state changes and alerts
 
 `fxtrec daemon` serves the sessions; docs/sessions.md says who may record what.
 
-Exit status: 0, or COMMAND's own; 125 when the daemon refuses or cannot be reached, or when the
+Exit status: 0, or COMMAND's own; 125 when the daemon refuses or cannot be reached, or when the \
 trace is incomplete.")]
 pub struct CtlArgs {
     /// What to do.

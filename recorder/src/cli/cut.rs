@@ -1,30 +1,34 @@
 //! The arguments of `fxtrec cut`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::convert::output;
 use super::values::{TimePoint, number};
 
 /// The arguments of `fxtrec cut`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Times are in seconds, as `fxtrec dump` prints them, or have a unit; with a plus they count from
-the first scheduling record: --from +50ms. OUT can be read on its own: it begins with the names,
-running threads, open operations and counters from before --from. Records added for that have
+Times are seconds as `fxtrec dump` prints them, or have a unit or a plus and count from the first \
+scheduling record: --from 50ms, --from +2. OUT can be read on its own: it begins with the names, \
+running threads, open operations and counters from before --from. Records added for that have \
 the argument `inferred` or `cut`.
 
 Examples:
-  fxtrec cut day.fxt minute.fxt --from 3600 --to 3660
-  fxtrec cut system.fxt app.fxt.zst --comm app --from +2s --to +3s
+  fxtrec cut day.fxt -o minute.fxt --from 60min --to 61min
+  fxtrec cut system.fxt -o app.fxt.zst --comm app --from 2s --to 3s
   fxtrec cut system.fxt cpu0.fxt --cpu 0 --from 12.5")]
 pub struct CutArgs {
     /// FXT trace to read, plain, gzip or zstd; - for standard input
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// Trace to write; - for standard output. An existing file is replaced when the new one is complete
-    #[arg(value_name = "OUT")]
-    pub output: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "named_output")]
+    pub output: Option<PathBuf>,
+    /// The same as OUT
+    #[arg(short = 'o', long = "output", value_name = "OUT", conflicts_with = "output")]
+    pub named_output: Option<PathBuf>,
     /// Start of the window [default: start of the trace]
     #[arg(long, value_name = "TIME")]
     pub from: Option<TimePoint>,
@@ -43,4 +47,11 @@ pub struct CutArgs {
     /// Print nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+impl CutArgs {
+    /// Where to write.
+    pub fn output(&self) -> &Path {
+        output(&self.output, &self.named_output)
+    }
 }

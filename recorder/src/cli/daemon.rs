@@ -12,7 +12,7 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 /// The arguments of `fxtrec daemon`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Applications connect to the socket 'providers' in the runtime directory, clients (fxtrec ctl, and others that speak
+Applications connect to the socket 'providers' in the runtime directory, clients (fxtrec ctl, and others that speak \
 Varlink) to 'control'. If systemd passes sockets, the daemon uses those. docs/sessions.md describes the protocol.
 
 Examples:
@@ -60,7 +60,7 @@ pub struct DaemonArgs {
 
     /// Keep the last seconds in memory, and write them when this happens; can be given more than once
     ///
-    /// A trigger, as of `fxtrec record`: 'wakeup > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel has
+    /// A trigger, as of `fxtrec record`: 'runqueue > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel has
     /// counted since the last look: 'wakeup.p99 > 5ms if cgroup ~ "/kubepods*"', of wakeup, preempt, runqueue, slice, blocked and
     /// blocked_d (count, sum, mean, p50, p90, p99, p99.9, max), steal and throttled (count, sum). The files are DIR/alert-*.fxt.zst.
     #[arg(long = "alert", value_name = "EXPR", requires = "alert_dir")]

@@ -15,7 +15,7 @@ Examples:
   fxtrec dump make.fxt                          print every record, one per line
   fxtrec dump make.fxt --type wakeup --koid 42  wake-ups of one thread
   fxtrec dump make.fxt.zst --stats              count records by type
-  fxtrec dump make.fxt --json | jq .type        one JSON object per line, for programs
+  fxtrec dump make.fxt --json | jq .type        a JSON object per line
   fxtrec dump make.fxt --check                  check the file
 
 Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
@@ -29,7 +29,8 @@ pub struct DumpArgs {
     /// Only records that refer to one of these threads, processes or objects
     #[arg(long = "koid", value_name = "KOID", value_delimiter = ',', help_heading = "Filters")]
     pub koids: Vec<u64>,
-    /// Start of the time range: seconds as printed, or +1.5s after the first scheduling record
+    /// Start of the time range: seconds as printed, or 1.5s or +1.5 after the first
+    /// scheduling record
     #[arg(long, value_name = "TIME", help_heading = "Filters")]
     pub from: Option<TimePoint>,
     /// End of the time range, in the same form

@@ -5,27 +5,34 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::export::Format;
+
 /// The arguments of `fxtrec export`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/trace_id=t8d0.../wait.parquet.
+Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/trace_id=t8d0.../wait.parquet. \
 To add traces, export them to the same DIR; no file is ever rewritten, unless its trace is exported again.
 
-Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, blame, counter, sample, stack, loss, thread, process, label,
+Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, blame, counter, sample, stack, loss, thread, process, label, \
 trace. docs/export.md describes them, and docs/sql.md has queries.
 
 Examples:
-  fxtrec export app.fxt -o fleet                                 all tables
-  fxtrec export run-*.fxt.zst -o fleet --label commit=8f3a2c1    of several runs, with a label
-  fxtrec export app.fxt --table wait -o waits.parquet            one table, in one file
+  fxtrec export app.fxt -o fleet                             all tables
+  fxtrec export run-*.fxt -o fleet --label commit=8f3a2c1    with a label
+  fxtrec export app.fxt --table wait -o waits.csv            one table, one file
+  fxtrec export app.fxt --format csv -o fleet                without Parquet
   duckdb -c \"select max(dur) from 'fleet/wait/*/*/*.parquet'\"")]
 pub struct ExportArgs {
     /// FXT traces to read, plain, gzip or zstd, or directories of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Directory to write below; it is made if only it is missing. With the ending .parquet, a file of one table
-    #[arg(short, long, value_name = "DIR|FILE.parquet")]
+    /// Directory to write below; it is made if only it is missing. With the ending .parquet or .csv, a file of one table
+    #[arg(short, long, value_name = "DIR|FILE")]
     pub output: PathBuf,
+    /// Format of the files: parquet, which a build with default features does not have, or csv [default: that of the
+    /// ending of FILE, else parquet]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
     /// Table to write; repeat for several. All of them by default
     #[arg(long = "table", value_name = "TABLE")]
     pub tables: Vec<String>,
@@ -40,7 +47,7 @@ pub struct ExportArgs {
 impl ExportArgs {
     /// Whether a file is to be written, and not a directory.
     pub fn is_file(&self) -> bool {
-        self.output.extension().is_some_and(|ending| ending == "parquet")
+        Format::of_path(&self.output).is_some()
     }
 }
 

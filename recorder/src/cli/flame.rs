@@ -10,13 +10,14 @@ use crate::report::Pattern;
 /// The arguments of `fxtrec flame`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The trace must have stacks, as that of a COMMAND has by default, and any with --stacks;
+The trace must have stacks, as that of a COMMAND has by default, and any with --stacks; \
 --wake needs --stacks=wake, --cpu needs --stacks=cpu. The ending of the output's name chooses the format:
-  .folded  a line for each stack: the thread's name, the functions from the outermost to the
-           innermost (the kernel's end in _[k]), and nanoseconds; also what is printed without -o
+  .folded  a line for each stack: the thread's name, the functions from the
+           outermost to the innermost (the kernel's end in _[k]), nanoseconds;
+           also what is printed without -o
   .svg     a flame graph for the browser, in one file
   .pb.gz   a profile for pprof
-  .json    a profile for the Firefox Profiler (https://profiler.firefox.com), with all kinds
+  .json    a profile for https://profiler.firefox.com, with all kinds
            that were recorded unless one is chosen
 
 Examples:

@@ -12,10 +12,10 @@ use fxtrec_gates::Trigger;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Flight recording")]
 pub struct FlightArgs {
-    /// In circular mode, write a snapshot when this happens, for example 'wakeup > 5ms'
+    /// In circular mode, write a snapshot when this happens, for example 'runqueue > 5ms'
     ///
-    /// METRIC OP TIME [if CONDITION], as in 'wakeup > 5ms if comm ~ "audio*"', tests each value by itself. Metrics
-    /// are wakeup, preempt, runqueue, slice, blocked and blocked_d, and where the recording has them, steal, throttled, irq
+    /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue is a
+    /// wait for a CPU, wakeup one after a wake-up only, preempt one after a preemption only. Other metrics are slice, blocked and blocked_d, and where the recording has them, steal, throttled, irq
     /// and need_resched; conditions are on comm (=, ~ with a pattern), pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
     /// 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
     /// SIGUSR2 writes a snapshot at any time.

@@ -79,6 +79,12 @@ pub struct GateArgs {
     #[arg(long, value_name = "VERDICT", default_value = "fail", requires = "fail_if")]
     pub on_disturbed: OnDisturbed,
 
+    /// Also count fxtrec's own threads: in gates, triggers, figures and the worst waits
+    ///
+    /// By default they are left out, and one line says what they took.
+    #[arg(long)]
+    pub include_recorder: bool,
+
     /// Also write the verdicts to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "fail_if")]
     pub junit: Option<PathBuf>,

@@ -11,9 +11,9 @@ use crate::units::quantity::{TimeSpan, ValueError};
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec, and its error where the kernel knew one.
-Where the wall clocks of two machines differ by more than matters, give --offset, or --sync if messages went between them
-both ways: flows (FXT's) of one id, or events of two names with the same arguments. It says how wrong the offset can be. Threads and CPUs of the files are kept apart,
+Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec, and its error where the kernel knew one. \
+Where the wall clocks of two machines differ by more than matters, give --offset, or --sync if messages went between them \
+both ways: flows (FXT's) of one id, or events of two names with the same arguments. It says how wrong the offset can be. Threads and CPUs of the files are kept apart, \
 unless --same-machine says that they are the same.
 
 Examples:

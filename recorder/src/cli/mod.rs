@@ -17,6 +17,7 @@
 //! ```
 
 mod compare;
+mod completions;
 mod convert;
 mod ctl;
 mod cut;
@@ -52,6 +53,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use compare::{CompareArgs, NoPercent, Percent};
+pub use completions::{CompletionsArgs, Shell};
 pub use convert::{ConvertArgs, SchedShape};
 pub use ctl::{
     CtlArgs, CtlCommon, CtlSnapshotArgs, CtlStartArgs, CtlStopArgs, CtlVerb, Disposition,
@@ -66,7 +68,7 @@ pub use dump::{DumpArgs, Kinds};
 pub use export::{ExportArgs, Label, NoLabel};
 pub use flame::FlameArgs;
 pub use flight::{FlightArgs, Rotate, RotateError};
-pub use gates::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs};
+pub use gates::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs, OnDisturbed};
 pub use merge::{MergeArgs, Offset};
 pub use open::OpenArgs;
 pub use page::PageArgs;
@@ -88,7 +90,7 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 20] = [
+const RESERVED: [&str; 21] = [
     "record",
     "doctor",
     "dump",
@@ -108,6 +110,7 @@ const RESERVED: [&str; 20] = [
     "export",
     "query",
     "top",
+    "completions",
     "help",
 ];
 
@@ -115,20 +118,20 @@ const EXAMPLES: &str = "\
 Examples:
   sudo fxtrec -- ./app               record while a command runs, to app.fxt
   sudo fxtrec -u @sudo -- ./app      the same, and run ./app as yourself
-  sudo fxtrec -a -d 10s              record the whole machine for ten seconds, to system.fxt
-  sudo fxtrec -p 1234 -o app.fxt.zst record a running process until Ctrl-C, compressed
+  sudo fxtrec -a -d 10s              record the whole machine for ten seconds
+  sudo fxtrec -p 1234 -o app.fxt.zst record a process until Ctrl-C, compressed
   sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests
                                      fail a CI build when latency is too high
-  fxtrec report app.fxt              print who waited, for how long, and for whom
-  fxtrec why app.fxt                 explain the worst delay: who kept whom from what
+  fxtrec report app.fxt              print who waited, for how long, for whom
+  fxtrec why app.fxt                 explain the worst delay: who kept whom
   fxtrec open app.fxt                open the trace in the Perfetto UI
-  fxtrec doctor                      show what this machine allows, and what to change
+  fxtrec doctor                      show what this machine allows
   sudo fxtrec demo                   see what a late thread looks like
 
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
-Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a
-gate failed, 4 with --on-disturbed exit-4; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was
+Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a \
+gate failed, 4 with --on-disturbed exit-4; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
 /// Everything a command line of fxtrec can say.
@@ -219,6 +222,9 @@ pub enum Command {
     Open(OpenArgs),
     /// Record five seconds in which a thread is late for a known reason, and open the page
     Demo(DemoArgs),
+    /// Print the script by which bash, zsh or fish completes the command line
+    #[command(arg_required_else_help = true)]
+    Completions(CompletionsArgs),
     /// Serve recording sessions to other users, on a socket
     Daemon(DaemonArgs),
     /// Start, stop and watch the daemon's sessions
@@ -251,8 +257,20 @@ impl Cli {
         T: Into<OsString>,
     {
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let parsed = Cli::parse_words(&line)?;
+        match &parsed.0 {
+            // Where the other reading is no line of fxtrec, this one says what is wrong.
+            Command::Record(args) => match with_value(&line, &args.command) {
+                Some(line) => Ok(Cli::parse_words(&line).unwrap_or(parsed)),
+                None => Ok(parsed),
+            },
+            _ => Ok(parsed),
+        }
+    }
+
+    fn parse_words(line: &[OsString]) -> Result<(Command, DisplayArgs), clap::Error> {
         refuse_reserved_word(line.get(1))?;
-        let cli = Cli::try_parse_from(&line).map_err(|error| without_colours(error, &line))?;
+        let cli = Cli::try_parse_from(line).map_err(|error| without_colours(error, line))?;
         let mut command = cli.command.unwrap_or(Command::Record(cli.record));
         if let Command::Record(args) = &mut command {
             let before = line.len().checked_sub(args.command.len() + 1).map(|at| &line[at]);
@@ -260,6 +278,36 @@ impl Cli {
         }
         Ok((command, cli.display))
     }
+}
+
+/// Whether a word can be the value of an option.
+type IsValue = fn(&str) -> bool;
+
+/// Options whose value is behind an equals sign, since the next word may be COMMAND; and what such a value can be.
+pub(crate) const OPTIONAL_VALUES: [(&str, IsValue); 2] =
+    [("--syscalls", trace_points::names_syscalls), ("--stacks", stacks::names_kinds)];
+
+/// The option before COMMAND, if COMMAND would do as its value.
+pub(crate) fn takes_as_value(before: &OsString, command: &OsString) -> Option<&'static str> {
+    let is_value = |test: IsValue| command.to_str().is_some_and(test);
+    let found = OPTIONAL_VALUES.iter().find(|(option, test)| before == option && is_value(*test));
+    found.map(|(option, _)| *option)
+}
+
+/// The same line with an equals sign between an option and what was taken for COMMAND, if that is followed by what no program
+/// would begin with: `fxtrec --syscalls write -- ./app`.
+fn with_value(line: &[OsString], command: &[OsString]) -> Option<Vec<OsString>> {
+    let (value, next) = (command.first()?, command.get(1)?.to_str()?);
+    let at = line.len().checked_sub(command.len() + 1)?;
+    let option = takes_as_value(line.get(at)?, value)?;
+    if !next.starts_with('-') {
+        return None;
+    }
+    let mut joined = OsString::from(option);
+    joined.push("=");
+    joined.push(value);
+    let (before, behind) = (&line[..at], &line[at + 2..]);
+    Some(before.iter().chain([&joined]).chain(behind).cloned().collect())
 }
 
 /// The names of all subcommands.

@@ -10,7 +10,7 @@ const PERFETTO_PORT: u16 = 9001;
 /// The arguments of `fxtrec open`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-fxtrec serves the file on this machine only, at an unguessable link, to your own browser and the
+fxtrec serves the file on this machine only, at an unguessable link, to your own browser and the \
 Perfetto UI, and exits when the browser has loaded it. The file is not sent anywhere else.
 
 Examples:

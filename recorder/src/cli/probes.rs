@@ -8,9 +8,9 @@ use super::values::pid;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  fxtrec probes ./app                  every function and USDT probe of a program
+  fxtrec probes ./app                  each function and USDT probe of a program
   fxtrec probes ./app 'render::*'      functions that match a glob
-  fxtrec probes libc malloc            one function of a library, as the loader finds it
+  fxtrec probes libc malloc            one function of a library
   fxtrec probes ./app 'usdt:*:*'       USDT probes only, with their arguments
   fxtrec probes --names libc 'mem*'    names only, for scripts
   fxtrec probes -p 1234 libssl         a library as process 1234 has it loaded

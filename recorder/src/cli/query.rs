@@ -7,9 +7,9 @@ use clap::Args;
 /// The arguments of `fxtrec query`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The SQL is run by DuckDB, which fxtrec does not have: by the program `duckdb` if it is in PATH, else by Python's module
-`duckdb`. Each table is a view of its name. Traces are exported to a temporary directory first; to ask more than one question
-of the same traces, export them once and name the directory.
+DuckDB runs the SQL: its program `duckdb` if that is in PATH, else its module for Python (`pip install duckdb`). \
+Each table is a view of its name. The tables that SQL names are written to a temporary directory first, below TMPDIR or \
+/tmp; to ask more than one question of the same traces, export them once and name the directory.
 
 docs/export.md describes the tables; docs/sql.md has queries.
 

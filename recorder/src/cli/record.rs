@@ -47,10 +47,10 @@ pub struct RecordArgs {
     )]
     pub pids: Vec<u32>,
 
-    /// Record the processes in cgroups whose path matches this glob, until -d has passed or Ctrl-C; can be given more than once
+    /// Record the processes in cgroups whose path matches this glob, and in all below, until -d has passed or Ctrl-C; can be given more than once
     ///
-    /// Who is moved into or out of such a cgroup is recorded from then on, or no more; cgroups made meanwhile count too. `*` stands
-    /// for any characters, also `/`: '/system.slice/docker-*', '/kubepods*'. A process is where its main thread is. With a
+    /// A process is recorded while it is in such a cgroup, also in one that is made meanwhile. A glob that no process matched is
+    /// reported at the end. `*` stands for any characters, also `/`: '/system.slice/docker-*', '/kubepods*'. A process is where its main thread is. With a
     /// COMMAND, until that ends.
     #[arg(
         long = "cgroup",
@@ -68,6 +68,9 @@ pub struct RecordArgs {
     pub duration: Option<TimeSpan>,
 
     /// Whose switches to record: every thread's, or those of COMMAND and its descendants
+    ///
+    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it
+    /// leaves that CPU; whoever has the CPU next is not.
     ///
     /// [default: all; with -p, the processes named there]
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]

@@ -19,17 +19,18 @@ const FOR_PROGRAMS: [&str; 3] = ["timehist", "json", "csv"];
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  fxtrec report make.fxt                             who waited, for how long, and for whom
-  fxtrec report make.fxt --all                       more rows, all metrics, CPUs, a histogram
-  fxtrec report make.fxt --comm 'cc1*' --sort p99    compilers, largest 99th percentile first
-  fxtrec report make.fxt --metric blocked_d          uninterruptible sleeps instead of waits
-  fxtrec report make.fxt --from +2s --to +3s --cpu 1 one second of one CPU
-  fxtrec report make.fxt --timehist --tid 4711       every switch of one thread
-  fxtrec report make.fxt --stacks --worst 3          where threads were blocked, by stack
-  fxtrec report make.fxt --html make.html            one page for the browser
-  fxtrec report runs/ more/*.fxt.zst                 many traces in one report
-  fxtrec report make.fxt.zst --json | jq .total      for programs
-  fxtrec report make.fxt --fail-if 'wakeup.p99 > 2ms'  exit with status 3 when latency is too high
+  fxtrec report a.fxt                             who waited, how long, for whom
+  fxtrec report a.fxt --all                       more rows, all metrics, CPUs
+  fxtrec report a.fxt --comm 'cc1*' --sort p99    compilers, by 99th percentile
+  fxtrec report a.fxt --metric blocked_d          uninterruptible sleeps
+  fxtrec report a.fxt --from 2s --to 3s --cpu 1   one second of one CPU
+  fxtrec report a.fxt --timehist --tid 4711       every switch of one thread
+  fxtrec report a.fxt --stacks --worst 3          where threads were blocked
+  fxtrec report a.fxt --html a.html               one page for the browser
+  fxtrec report runs/ more/*.fxt.zst              many traces in one report
+  fxtrec report a.fxt.zst --json | jq .total      for programs
+  fxtrec report a.fxt --fail-if 'wakeup.p99 > 2ms'
+                                                  exit status 3 when it is
 
 docs/latency.md defines every figure.")]
 pub struct ReportArgs {
@@ -84,13 +85,13 @@ pub struct ReportArgs {
     /// Only these threads
     #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub tids: Vec<u64>,
-    /// Only threads of processes in cgroups whose path matches this glob, for example '/kubepods*'; can be given more than once
+    /// Only threads of processes in cgroups whose path matches this glob, and in all below, for example '/kubepods'; can be given more than once
     #[arg(long = "cgroup", value_name = "GLOB", help_heading = FILTERS)]
     pub cgroups: Vec<Pattern>,
     /// Only samples on these CPUs
     #[arg(long = "cpu", value_name = "CPU,..", value_delimiter = ',', value_parser = number::<u16>, help_heading = FILTERS)]
     pub cpus: Vec<u16>,
-    /// Start of the time range: seconds as printed, or +1.5s, +50ms after the first scheduling record
+    /// Start of the time range: seconds as printed, or 1.5s, 50ms or +1.5 after the first scheduling record
     #[arg(long, value_name = "TIME", help_heading = FILTERS)]
     pub from: Option<TimePoint>,
     /// End of the time range, in the same form
@@ -116,10 +117,11 @@ pub struct ReportArgs {
 }
 
 /// What is printed unless something else is asked for: one screen.
-const SCREEN: [Part; 7] = [
+const SCREEN: [Part; 8] = [
     Part::Head,
     Part::Figures,
     Part::Spans,
+    Part::Counters,
     Part::Threads,
     Part::Worst,
     Part::Blocked,
@@ -127,10 +129,11 @@ const SCREEN: [Part; 7] = [
 ];
 
 /// What `--all` prints.
-const ALL: [Part; 9] = [
+const ALL: [Part; 10] = [
     Part::Head,
     Part::Metrics,
     Part::Spans,
+    Part::Counters,
     Part::Threads,
     Part::Cpus,
     Part::Histogram,
@@ -138,6 +141,11 @@ const ALL: [Part; 9] = [
     Part::Blocked,
     Part::Locks,
 ];
+
+impl Part {
+    /// Those for which the trace is read once more.
+    pub const MEASURED: [Part; 3] = [Part::Spans, Part::Counters, Part::Locks];
+}
 
 impl ReportArgs {
     /// The parts to print.
@@ -185,6 +193,8 @@ pub enum Part {
     Metrics,
     /// One row per name of spans
     Spans,
+    /// One row per counter of a program
+    Counters,
     /// One row per thread or process
     Threads,
     /// One row per CPU

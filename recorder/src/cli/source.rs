@@ -17,7 +17,7 @@ pub struct SourceArgs {
 /// The sources, and the choice to leave it to fxtrec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SourceChoice {
-    /// bpf, which costs least; if it is refused, perf, then ftrace. With probes and tracepoints: perf
+    /// bpf, which costs least; if it is refused, perf, then ftrace. Probes and tracepoints need bpf or perf
     #[default]
     Auto,
     /// perf events, one ring per CPU

@@ -56,6 +56,17 @@ pub struct StackArgs {
     /// Leave the functions of stacks without names; `fxtrec symbolize` finds them later
     #[arg(long, requires = "stacks", help_heading = STACKS)]
     pub no_symbols: bool,
+
+    /// How long functions get names when COMMAND has ended; `fxtrec symbolize` names the rest [default: 5s]
+    ///
+    /// Those that are in most stacks come first. A file of a recording that is divided, and a snapshot, has as much time.
+    #[arg(long, value_name = "TIME", help_heading = STACKS)]
+    pub naming_time: Option<TimeSpan>,
+}
+
+/// Whether `word` would do as a value of `--stacks`.
+pub(super) fn names_kinds(word: &str) -> bool {
+    word.split(',').all(|kind| StackKind::from_str(kind, false).is_ok())
 }
 
 /// How the functions of a program are found.

@@ -7,15 +7,15 @@ use clap::Args;
 /// The arguments of `fxtrec symbolize`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-For traces from another machine, traces recorded with --no-symbols, and functions whose symbols were
-not installed at the time. Names that the trace has stay. Files are known by the build id that was
-recorded: a file at the recorded path with another one is not used, and one without is left out.
-They are looked for at the recorded path, in --debug-dir, and in /usr/lib/debug. The kernel's
+For traces from another machine, traces recorded with --no-symbols, and functions whose symbols were \
+not installed at the time. Names that the trace has stay. Files are known by the build id that was \
+recorded: a file at the recorded path with another one is not used, and one without is left out. \
+They are looked for at the recorded path, in --debug-dir, and in /usr/lib/debug. The kernel's \
 functions have names if the running kernel is the recorded build, or its vmlinux is found.
 
 Examples:
   fxtrec symbolize board.fxt                        to board.symbolized.fxt
-  fxtrec symbolize board.fxt -o named.fxt.zst --debug-dir sysroot --debug-dir symbols
+  fxtrec symbolize board.fxt -o named.fxt.zst --debug-dir sysroot
   fxtrec symbolize board.fxt --vmlinux build/vmlinux")]
 pub struct SymbolizeArgs {
     /// FXT trace to read, plain, gzip or zstd

@@ -1,4 +1,5 @@
 use super::*;
+use crate::units::glob::Pattern;
 
 fn record(line: &[&str]) -> RecordArgs {
     match parse(line).unwrap_or_else(|error| panic!("{line:?}: {error}")) {
@@ -73,6 +74,36 @@ fn every_subcommand_is_among_the_reserved_words() {
     for subcommand in Cli::command().get_subcommands() {
         assert!(RESERVED.contains(&subcommand.get_name()), "{}", subcommand.get_name());
     }
+}
+
+/// Calls `check` with each command and the words before its name.
+fn each_command(command: &clap::Command, check: &mut impl FnMut(&clap::Command)) {
+    check(command);
+    for sub in command.get_subcommands() {
+        each_command(sub, check);
+    }
+}
+
+#[test]
+fn help_breaks_lines_where_a_terminal_would_and_nowhere_else() {
+    let (mut texts, mut lists) = (0, 0);
+    each_command(&Cli::command(), &mut |command| {
+        let Some(text) = command.get_after_help().map(ToString::to_string) else { return };
+        texts += 1;
+        let lines: Vec<&str> = text.lines().collect();
+        for line in lines.iter().filter(|line| line.starts_with(' ')) {
+            lists += 1;
+            // A terminal has 80 columns at least, and would put the rest of it to the left of the list.
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+        for pair in lines.windows(2) {
+            // A paragraph is one line, which is wrapped for the terminal.
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let is_broken = is_prose(pair[0]) && is_prose(pair[1]) && !pair[0].ends_with(':');
+            assert!(!is_broken, "{}: {pair:?}", command.get_name());
+        }
+    });
+    assert!(texts > 15 && lists > 60, "{texts} texts, {lists} lines of lists");
 }
 
 #[test]
@@ -171,6 +202,27 @@ fn times_in_a_trace_are_written_in_one_way() {
 }
 
 #[test]
+fn every_command_that_writes_a_file_takes_o() {
+    for command in ["cut", "convert"] {
+        let output = |line: &[&str]| match parse(&[&[command], line].concat()) {
+            Ok(Command::Cut(args)) => args.output().to_owned(),
+            Ok(Command::Convert(args)) => args.output().to_owned(),
+            other => panic!("{line:?}: {other:?}"),
+        };
+        assert_eq!(output(&["a.fxt", "b.fxt"]), std::path::Path::new("b.fxt"));
+        for line in [&["a.fxt", "-o", "b.fxt"][..], &["--output=b.fxt", "a.fxt"]] {
+            assert_eq!(output(line), std::path::Path::new("b.fxt"), "{line:?}");
+        }
+        let text = refused(&[command, "a.fxt", "b.fxt", "-o", "c.fxt"]);
+        assert!(text.contains("cannot be used with"), "{text}");
+        assert!(refused(&[command, "a.fxt"]).contains("required"));
+    }
+    for line in [&["merge", "a", "b", "-o", "c"][..], &["export", "a", "-o", "c"]] {
+        assert!(parse(line).is_ok(), "{line:?}");
+    }
+}
+
+#[test]
 fn numbers_that_are_none_say_what_is_expected() {
     for line in [
         &["-p", "abc"][..],
@@ -184,6 +236,35 @@ fn numbers_that_are_none_say_what_is_expected() {
         assert!(!text.contains("invalid digit"), "{line:?}: {text}");
         assert!(text.contains("a number"), "{line:?}: {text}");
     }
+}
+
+#[test]
+fn a_value_may_be_a_word_of_its_own_where_it_can_be_nothing_else() {
+    let of = |line: &[&str]| {
+        let args = record(line);
+        let calls: Vec<&str> = args.trace_points.syscalls.iter().map(Pattern::as_str).collect();
+        (calls.join(" "), args.command.clone(), args.all)
+    };
+    let app = vec![OsString::from("./app"), "-x".into()];
+    assert_eq!(of(&["--syscalls", "write", "--", "./app", "-x"]), ("write".into(), app, false));
+    assert_eq!(of(&["--syscalls", "read,epoll_*", "-a"]), ("read epoll_*".into(), vec![], true));
+    assert_eq!(of(&["record", "-q", "--syscalls", "futex", "-a"]).0, "futex");
+    // These are programs, with words of their own.
+    for line in [
+        &["--syscalls", "--", "sync", "--"][..],
+        &["--syscalls", "ls", "-a"],
+        &["--syscalls", "write", "root"],
+        &["strace", "--syscalls", "write", "--", "-x"],
+        &["--syscalls", "sync", "--data", "file"],
+    ] {
+        let (calls, command, all) = of(line);
+        let is_asked = line[0] == "--syscalls";
+        assert_eq!((calls.as_str(), all), (if is_asked { "*" } else { "" }, false), "{line:?}");
+        assert!(command.len() >= 2, "{line:?}");
+    }
+    let stacks = record(&["--stacks", "wake,cpu", "--", "./app"]).stacks.stacks;
+    assert_eq!(stacks, Some(vec![StackKind::Wake, StackKind::Cpu]));
+    assert_eq!(record(&["--stacks", "env", "-i"]).command, ["env", "-i"]);
 }
 
 #[test]
@@ -214,7 +295,7 @@ fn two_sides_are_compared() {
     };
     let args = compare(&["compare", "--fail-if-worse", "10%", "a.fxt", "b.fxt", "--", "c.fxt"]);
     assert_eq!((args.base.len(), args.new.len()), (2, 1));
-    assert_eq!(args.measures.len(), 5);
+    assert!(args.measures.is_empty(), "what is compared by default depends on the traces");
     let args = compare(&["compare", "--metric", "slice.max if cpu = 1", "a", "--", "b"]);
     assert_eq!(args.measures.len(), 1);
     refused(&["compare", "a.fxt", "b.fxt"]);

@@ -37,7 +37,7 @@ pub enum TopSort {
 /// The arguments of `fxtrec top`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Keys: w p m r b s t sort by a column; / filters by name, Enter ends the text; g changes between threads and cgroups;
+Keys: w p m r b s t sort by a column; / filters by name, Enter ends the text; g changes between threads and cgroups; \
 space pauses; d writes a recording of the last seconds, y explains the worst of it (both with --history); q quits.
 
 If standard output is no terminal, it prints a table for each interval.
@@ -45,7 +45,7 @@ If standard output is no terminal, it prints a table for each interval.
 Examples:
   sudo fxtrec top
   sudo fxtrec top --by cgroup --sort p99
-  sudo fxtrec top --history                   keep the last seconds, for the keys d and y
+  sudo fxtrec top --history                   keep seconds, for keys d and y
   sudo fxtrec top --count 1 --interval 5s     print what happens in five seconds
   sudo fxtrec top --filter audio | tee log")]
 pub struct TopArgs {

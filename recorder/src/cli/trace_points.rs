@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::kernel::syscalls;
 use crate::probe::Spec;
 use crate::units::glob::Pattern;
 
@@ -51,6 +52,13 @@ pub struct TracePointArgs {
     /// Record hard and soft interrupts, on a track per CPU
     #[arg(long, help_heading = MORE)]
     pub irq: bool,
+}
+
+/// Whether `word` would do as a value of `--syscalls`.
+pub(super) fn names_syscalls(word: &str) -> bool {
+    let is_one =
+        |name: &str| name.contains('*') || syscalls::native().any(|call| call.name == name);
+    word.split(',').all(is_one)
 }
 
 /// One tracepoint, or several by pattern.

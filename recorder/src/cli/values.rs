@@ -27,7 +27,8 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: absolute, or after its beginning. `--from` and `--to` of report, cut and dump share this syntax.
+/// A time in a trace: seconds of its clock as they are printed, or with a unit or a plus after its beginning. `--from` and
+/// `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimePoint(Moment);
 
@@ -48,8 +49,10 @@ impl FromStr for TimePoint {
             Err(ValueError::Zero) => Ok(0),
             Err(error) => Err(error),
         };
+        let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
         match text.strip_prefix('+') {
             Some(after) => nanos(after).map(Moment::After),
+            None if has_unit => nanos(text).map(Moment::After),
             None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
         }
         .map(TimePoint)
@@ -96,9 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plus_counts_from_the_beginning() {
+    fn a_plus_or_a_unit_counts_from_the_beginning() {
         let parse = |text: &str| text.parse::<TimePoint>().map(TimePoint::moment);
         assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
+        assert_eq!(parse("200ms"), Ok(Moment::After(200_000_000)));
+        assert_eq!((parse("+1.5"), parse("0s")), (parse("1.5s"), parse("+0")));
         assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
         assert_eq!((parse("+0"), parse("0")), (Ok(Moment::After(0)), Ok(Moment::At(Nanos(0)))));
         assert!(parse("+").is_err() && parse("soon").is_err());

@@ -15,19 +15,22 @@ const INTERVAL: &str = "Interval";
 #[command(
     group = ArgGroup::new("pick").multiple(false),
     after_help = "\
-Without options, it explains the worst thing that happened to COMMAND: its longest span beyond the
-median of its name, else the longest time that one of its threads was off the CPU and not asleep
+Without options, it explains the worst thing that happened to COMMAND: its longest span beyond the \
+median of its name, else the longest time that one of its threads was off the CPU and not asleep \
 until a time of its own choice.
 
 Examples:
   fxtrec why app.fxt                              the worst thing in the file
   fxtrec why app.fxt --thread audio               the worst thing of one thread
-  fxtrec why app.fxt --span frame --worst 3       the three longest spans of that name
+  fxtrec why app.fxt --span frame --worst 3       the three longest of that name
   fxtrec why app.fxt --span frame --over 20ms     all that are longer
-  fxtrec why app.fxt --thread 812 --metric blocked  the longest time that it was blocked
-  fxtrec why app.fxt --thread audio --from +2s --to +2.5s
+  fxtrec why app.fxt --thread 812 --metric blocked
+                                                  how long it was blocked
+  fxtrec why app.fxt --thread audio --from 2s --to 2.5s
                                                   half a second of its time
   fxtrec why app.fxt --json | jq .explanations[0].sentence
+  fxtrec why app.fxt --worst 5 --annotate marked.pftrace
+                                                  the trace with these marked
 
 docs/why.md defines every part."
 )]
@@ -53,7 +56,7 @@ pub struct WhyArgs {
     /// All that are longer than this, but no more than 20
     #[arg(long, value_name = "TIME", group = "pick", help_heading = INTERVAL)]
     pub over: Option<TimeSpan>,
-    /// All that contain this time: seconds as printed, or +1.5s after the first scheduling record
+    /// All that contain this time: seconds as printed, or 1.5s or +1.5 after the first scheduling record
     #[arg(long, value_name = "TIME", group = "pick", help_heading = INTERVAL)]
     pub at: Option<TimePoint>,
     /// Start of the time range; without --span and --metric, the interval itself begins there
@@ -62,6 +65,15 @@ pub struct WhyArgs {
     /// End of the time range
     #[arg(long, value_name = "TIME", help_heading = INTERVAL)]
     pub to: Option<TimePoint>,
+
+    /// Also look at fxtrec's own threads where no thread is chosen and the trace has no COMMAND
+    #[arg(long)]
+    pub include_recorder: bool,
+
+    /// Also write the trace once more, as FXT or for Perfetto by the ending of OUT (.fxt, .pftrace), with a track for each
+    /// incident, and one for its chain
+    #[arg(long, value_name = "OUT")]
+    pub annotate: Option<PathBuf>,
 
     /// Print the explanations as JSON (members: docs/why.md)
     #[arg(long)]

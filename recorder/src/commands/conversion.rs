@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::convert::{ConvertError, Report};
 use crate::kernel::terminal;
+use crate::units::text::counted;
 
 /// Refuses to write FXT to a terminal.
 ///
@@ -31,8 +32,8 @@ pub(super) fn tell(
     match (result, messages) {
         (Ok(report), Some(messages)) => {
             // Without standard error there is nobody to tell.
-            let (count, path) = (report.read, output.display());
-            let _ = write!(messages, "fxtrec: {count} records {of}to {path}\n{report}");
+            let (records, path) = (counted(report.read, "record", "records"), output.display());
+            let _ = write!(messages, "fxtrec: {records} {of}to {path}\n{report}");
             Ok(())
         }
         (Ok(_), None) => Ok(()),

@@ -15,9 +15,10 @@ use fxt_reader::check::{MAX_FINDINGS, Promises, check};
 use fxt_reader::{Error, Summary};
 
 use crate::cli::DumpArgs;
-use crate::commands::trace_file::{ReadError, open};
+use crate::commands::trace_file::{ReadError, open, refuse_outside};
 use crate::units::escape;
 use crate::units::look::Look;
+use crate::units::text::noun;
 use filter::Filter;
 use line::Lines;
 use stats::Stats;
@@ -109,6 +110,9 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
             }
         }
     }
+    if written == 0 {
+        refuse_outside(&args.file, args.from, args.to)?;
+    }
     match args.json {
         true => json::write_end(written, &reader.summary(), out)?,
         false => write_remarks(&reader.summary(), out)?,
@@ -116,18 +120,31 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
     Ok(true)
 }
 
+/// A number as programs read it, with its noun.
+fn plain(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", noun(number, one, many))
+}
+
 /// What a reader noticed about the file as a whole.
 fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if summary.damaged_regions > 0 {
         let (places, bytes) = (summary.damaged_regions, summary.damaged_bytes);
-        writeln!(out, "# damaged in {places} places, {bytes} bytes skipped")?;
+        writeln!(
+            out,
+            "# damaged in {}, {} skipped",
+            plain(places, "place", "places"),
+            plain(bytes, "byte", "bytes")
+        )?;
     }
     if summary.container_truncated {
         writeln!(out, "# the {} stream is truncated", summary.container)?;
     }
     if summary.truncated_tail > 0 {
-        let bytes = summary.truncated_tail;
-        writeln!(out, "# truncated: the last {bytes} bytes are an incomplete record")?;
+        let last = match summary.truncated_tail {
+            1 => "byte is".to_owned(),
+            bytes => format!("{bytes} bytes are"),
+        };
+        writeln!(out, "# truncated: the last {last} an incomplete record")?;
     }
     Ok(())
 }
@@ -144,11 +161,12 @@ fn write_report(report: &fxt_reader::check::Report, out: &mut dyn Write) -> io::
         writeln!(out, "# {rule}: {count}")?;
     }
     write_remarks(&report.summary, out)?;
-    let (records, bytes) = (report.summary.records, report.summary.record_bytes);
+    let records = plain(report.summary.records, "record", "records");
+    let bytes = plain(report.summary.record_bytes, "byte", "bytes");
     if report.is_sound() {
-        writeln!(out, "# valid: {records} records, {bytes} bytes")?;
+        writeln!(out, "# valid: {records}, {bytes}")?;
     } else {
-        writeln!(out, "# invalid: {found} findings in {records} records, {bytes} bytes")?;
+        writeln!(out, "# invalid: {} in {records}, {bytes}", plain(found, "finding", "findings"))?;
     }
     Ok(report.is_sound())
 }

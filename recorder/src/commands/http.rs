@@ -18,6 +18,12 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// Whether these are all bytes of a request up to the empty line, or more than are looked at.
+    pub(super) fn is_whole(bytes: &[u8]) -> bool {
+        let ends = |end: &[u8]| bytes.windows(end.len()).any(|it| it == end);
+        bytes.len() as u64 >= MAX_BYTES || ends(b"\n\r\n") || ends(b"\n\n")
+    }
+
     /// Reads a request up to the empty line; `None` for anything else.
     pub(super) fn read(input: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut input = input.take(MAX_BYTES);
@@ -47,6 +53,10 @@ impl Request {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = || Some(value.trim().to_owned());
             if name.eq_ignore_ascii_case("host") {
+                // Of two, others may have looked at the other one.
+                if request.host.is_some() {
+                    return Ok(None);
+                }
                 request.host = value();
             } else if name.eq_ignore_ascii_case("origin") {
                 request.origin = value();
@@ -54,5 +64,32 @@ impl Request {
                 request.accept = value();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Request> {
+        Request::read(&mut text.as_bytes()).expect("memory")
+    }
+
+    #[test]
+    fn a_request_with_two_hosts_is_none() {
+        let host = |text: &str| read(text).map(|request| request.host);
+        assert_eq!(host("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Some("a".to_owned())));
+        for second in ["Host: localhost", "host:", "HOST: a"] {
+            let two = format!("GET / HTTP/1.1\r\nHost: evil.example\r\n{second}\r\n\r\n");
+            assert_eq!(host(&two), None, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_whole_with_its_empty_line() {
+        assert!(!Request::is_whole(b"GET / HTTP/1.1\r\nHost: a\r\n"));
+        assert!(Request::is_whole(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(Request::is_whole(b"GET / HTTP/1.1\n\nmore"));
+        assert!(Request::is_whole(&[b'a'; 16 * 1024]));
     }
 }

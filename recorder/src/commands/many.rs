@@ -8,7 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
 /// The endings of traces in directories. A file that is named itself may have any.
-const ENDINGS: [&str; 3] = [".fxt", ".fxt.gz", ".fxt.zst"];
+const ENDINGS: [&str; 9] = [
+    ".fxt",
+    ".fxt.gz",
+    ".fxt.zst",
+    ".pftrace",
+    ".pftrace.gz",
+    ".pftrace.zst",
+    ".perfetto-trace",
+    ".perfetto-trace.gz",
+    ".perfetto-trace.zst",
+];
 
 /// Directories may lie in each other this deep.
 const DEPTH: usize = 32;
@@ -19,7 +29,7 @@ const DEPTH: usize = 32;
 pub enum ManyError {
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}: no trace in this directory: their names end in .fxt, .fxt.gz or .fxt.zst", .0.display())]
+    #[error("{}: no trace in this directory: their names end in .fxt, .pftrace or .perfetto-trace, or these with .gz or .zst", .0.display())]
     Nothing(PathBuf),
 }
 

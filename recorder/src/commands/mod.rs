@@ -1,6 +1,7 @@
 //! What each subcommand does.
 
 pub mod compare;
+pub mod completions;
 mod conversion;
 pub mod convert;
 pub mod ctl;

@@ -15,13 +15,13 @@ use std::time::Duration;
 use flight::{FlightError, FlightPlan};
 use fxt_writer::engine;
 
+use crate::capture::stacks::NAMING;
 use crate::cli::StackKind;
 use crate::cli::{
     self, EventSpec, Mode, Progress, RecordArgs, Scope, SourceChoice, UserSpec, Weights,
 };
 use crate::kernel::bpf::stacks::Wanted;
 use crate::kernel::child::Launch;
-use crate::kernel::syscalls;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::{Account, UserError};
 use crate::probe::Spec;
@@ -74,12 +74,14 @@ pub struct Plan {
     pub plain: bool,
     /// Whether weights of nice 0 are left out.
     pub brief_weights: bool,
+    /// Whether the recorder's own threads count in triggers.
+    pub include_recorder: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
     /// Which stacks are recorded; `None` when none is.
     pub stacks: Option<Wanted>,
-    /// Whether the functions of stacks get names.
-    pub symbols: bool,
+    /// How long the functions of stacks get names, if they do.
+    pub symbols: Option<Duration>,
     /// How applications record their own events; `None` when they are not to.
     pub providers: Option<Providers>,
     pub source: SourceChoice,
@@ -164,11 +166,11 @@ pub enum PlanError {
         /// What may have been meant.
         near: String,
     },
-    /// A value that `--syscalls` does not take as a word of its own.
+    /// A value that an option does not take as a word of its own.
     #[error(
-        "--syscalls takes its value with an equals sign: --syscalls={0}; to run a program with that name: -- {0}"
+        "{option} takes its value with an equals sign: {option}={value}; to run a program with that name: -- {value}"
     )]
-    SyscallsWithoutEquals(String),
+    WithoutEquals { option: &'static str, value: String },
     /// Neither COMMAND nor `-a` nor `-p`.
     #[error(
         "nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process, or --cgroup for those of a cgroup"
@@ -254,6 +256,7 @@ impl Plan {
         }
         let gates = !args.gates.fail_if.is_empty();
         let stacks = stacks(&args, &scope)?;
+        let naming_time = args.stacks.naming_time.map_or(NAMING, TimeSpan::duration);
         let flight = FlightPlan::new(args.flight, args.mode, &output, gates)?;
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
@@ -268,6 +271,7 @@ impl Plan {
             locks: args.locks,
             plain: args.plain,
             brief_weights: args.weights == Weights::Special,
+            include_recorder: args.gates.include_recorder,
             trace_points: TracePoints {
                 probes: args.trace_points.probes,
                 events: args.trace_points.events,
@@ -276,7 +280,7 @@ impl Plan {
                 in_scope_only: !args.all,
             },
             stacks,
-            symbols: !args.stacks.no_symbols,
+            symbols: (!args.stacks.no_symbols).then_some(naming_time),
             providers: Providers::new(&args.providers, categories, !flight.triggers.is_empty())?,
             source: args.source.choice.unwrap_or_default(),
             output,
@@ -302,8 +306,8 @@ impl Plan {
 fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
     let word = args.command.first().and_then(|word| word.to_str());
     let (Some(before), Some(word)) = (&args.before_command, word) else { return Ok(()) };
-    if before == "--syscalls" && names_syscalls(word) {
-        return Err(PlanError::SyscallsWithoutEquals(word.to_owned()));
+    if let Some(option) = cli::takes_as_value(before, &args.command[0]) {
+        return Err(PlanError::WithoutEquals { option, value: word.to_owned() });
     }
     if word.contains('/') || is_in_path(word) {
         return Ok(());
@@ -312,13 +316,6 @@ fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
         Some(&near) => Err(PlanError::Mistyped { word: word.to_owned(), near: near.to_owned() }),
         None => Ok(()),
     }
-}
-
-/// Whether `word` would do as a value of `--syscalls`.
-fn names_syscalls(word: &str) -> bool {
-    let is_one =
-        |name: &str| name.contains('*') || syscalls::native().any(|call| call.name == name);
-    word.split(',').all(is_one)
 }
 
 fn is_in_path(word: &str) -> bool {

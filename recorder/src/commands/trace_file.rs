@@ -1,12 +1,12 @@
 //! The trace that a command line names: a file, or `-` for standard input.
 
 use std::fs::File;
-use std::io::stdin;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::{Error, Nanos, Reader, Record};
 
 use crate::cli::TimePoint;
+use crate::convert::{ConvertError, traces};
 use crate::kernel::progress;
 use crate::report::Moment;
 use crate::sink::outfile::refuse_inputs;
@@ -19,10 +19,13 @@ pub enum ReadError {
     Open(Error),
     /// Its beginning cannot be looked for before it is read.
     #[error(
-        "{}: times with a plus need input that can be read twice: use a file, or give absolute times",
+        "{}: times with a plus or a unit need input that can be read twice: use a file, or give seconds as `fxtrec dump` prints them",
         .0.display()
     )]
     Once(PathBuf),
+    /// Nothing is in the window that was asked for.
+    #[error("{}: {source}", path.display())]
+    Outside { path: PathBuf, source: ConvertError },
     /// What is printed would be added to it.
     #[error("{}: the output is the same file as the input: name another file", .0.display())]
     IsOutput(PathBuf),
@@ -66,6 +69,44 @@ pub fn resolve(
     Ok((from, to))
 }
 
+/// What is wrong with a window in which nothing was found: the trace may be elsewhere.
+///
+/// # Errors
+/// When it is, or cannot be read.
+pub fn refuse_outside(
+    path: &Path,
+    from: Option<TimePoint>,
+    to: Option<TimePoint>,
+) -> Result<(), ReadError> {
+    if from.is_none() && to.is_none() || !path.is_file() {
+        return Ok(());
+    }
+    let (from, to) = resolve(path, from, to)?;
+    let mut reader = open(path)?;
+    let mut range: Option<(Nanos, Nanos)> = None;
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => {
+                if let Some(time) = item.record.time() {
+                    let (begin, end) = range.unwrap_or((time, time));
+                    range = Some((begin.min(time), end.max(time)));
+                }
+            }
+            Err(Error::Damaged(_)) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    match range {
+        Some((begin, end))
+            if from.is_some_and(|from| from > end) || to.is_some_and(|to| to < begin) =>
+        {
+            let source = ConvertError::Outside { begin, end };
+            Err(ReadError::Outside { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What cannot be read is told when it is read for its content.
 fn beginning(reader: &mut Reader<'_>) -> Nanos {
     let mut first = None;
@@ -90,7 +131,7 @@ fn beginning(reader: &mut Reader<'_>) -> Nanos {
 /// # Errors
 /// When it cannot be opened, or its container cannot be unpacked, or standard output is that very file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
-    open_by(path, |path| Reader::open(path))
+    open_by(path, read)
 }
 
 /// As [`open`], for commands that print only when they have read all of it: a line on standard error says how far that is.
@@ -109,7 +150,9 @@ fn open_by(
         return Err(ReadError::IsOutput(path.to_owned()));
     }
     if path == Path::new("-") {
-        return Ok(Reader::read_ahead(stdin()));
+        let input = traces::from_stdin();
+        let input = input.map_err(|source| Error::Open { path: path.to_owned(), source });
+        return Ok(Reader::read_ahead(input.map_err(ReadError::Open)?));
     }
     open(path).map_err(|source| ReadError::new(path, source))
 }
@@ -119,6 +162,17 @@ fn open_by(
 /// # Errors
 /// When it cannot be opened.
 pub fn watched(path: &Path) -> Result<Reader<'static>, Error> {
-    let file = File::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
-    Ok(Reader::from_file(file, progress::watch))
+    Ok(Reader::from_file(file(path)?, progress::watch))
+}
+
+/// The trace at `path`.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn read(path: &Path) -> Result<Reader<'static>, Error> {
+    Ok(Reader::from_file(file(path)?, |file| file))
+}
+
+fn file(path: &Path) -> Result<File, Error> {
+    traces::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })
 }

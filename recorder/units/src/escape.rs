@@ -3,6 +3,9 @@
 //! Threads choose their names, applications what they log, and files what they are called. A terminal obeys some of
 //! that, and a line break in a name makes a line of its own. [`line()`] makes such a text fit into a line; [`Escaping`]
 //! stands before the terminal, so that nothing gets there that was forgotten elsewhere.
+//!
+//! Services that run tests read their logs too: a line that begins with `::`, or has `##[` in it, is a command to them.
+//! [`Escaping`] changes such lines wherever they go, since a log is not a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -49,17 +52,49 @@ pub struct Escaping<W: Write> {
     own: &'static [&'static str],
     /// The beginning of a character or of a colour whose rest is still to come.
     begun: Vec<u8>,
+    commands: Commands,
+}
+
+/// Finds what services that run tests would take for a command.
+#[derive(Debug, Default)]
+struct Commands {
+    /// Whether the line has more than white space.
+    is_inside: bool,
+    /// What it ends with, in lower case.
+    end: String,
+}
+
+impl Commands {
+    /// Takes the next character of the output. True where it makes a command of the line.
+    fn take(&mut self, c: char) -> bool {
+        if c == '\n' {
+            *self = Commands::default();
+            return false;
+        }
+        let begins = !self.is_inside && c == ':';
+        self.is_inside |= !c.is_whitespace();
+        let is_command =
+            begins || c == '[' && ["##", "##vso"].iter().any(|it| self.end.ends_with(it));
+        if self.end.len() >= 16 {
+            let kept = self.end.split_off(self.end.len() - 5);
+            self.end = kept;
+        }
+        // What is not ASCII is in no command.
+        self.end.push(if c.is_ascii() { c.to_ascii_lowercase() } else { '?' });
+        is_command
+    }
 }
 
 impl<W: Write> Escaping<W> {
     /// Stands before `out`, which gets no colours.
     pub fn new(out: W) -> Escaping<W> {
-        Escaping { out, own: &[], begun: Vec::new() }
+        Escaping { out, own: &[], begun: Vec::new(), commands: Commands::default() }
     }
 
     /// Stands before `out`, which gets fxtrec's own colours if `colour`.
     pub fn coloured(out: W, colour: bool) -> Escaping<W> {
-        Escaping { out, own: if colour { &PALETTE } else { &[] }, begun: Vec::new() }
+        let own: &'static [&'static str] = if colour { &PALETTE } else { &[] };
+        Escaping { out, own, begun: Vec::new(), commands: Commands::default() }
     }
 
     /// Writes what can be told, and keeps what cannot unless it is the end.
@@ -90,7 +125,8 @@ impl<W: Write> Escaping<W> {
                 }
             };
             for c in valid.chars() {
-                if acts(c) && !matches!(c, '\n' | '\t') { push(c, &mut text) } else { text.push(c) }
+                let acts = acts(c) && !matches!(c, '\n' | '\t');
+                if self.commands.take(c) || acts { push(c, &mut text) } else { text.push(c) }
             }
             rest = &rest[valid.len()..];
             match broken {
@@ -184,6 +220,20 @@ mod tests {
     fn without_colours_not_even_fxtrecs_own_pass() {
         let own = b"\x1b[1;31mFAILED\x1b[0m\n";
         assert_eq!(passed_with(false, own), "\\x1b[1;31mFAILED\\x1b[0m\n");
+    }
+
+    #[test]
+    fn no_line_is_a_command_to_a_service_that_runs_tests() {
+        assert_eq!(
+            passed(b"::error::x\n  ::set-env name=a::b\n"),
+            "\\x3a:error::x\n  \\x3a:set-env name=a::b\n"
+        );
+        assert_eq!(
+            passed(b"a ##[group]b ##vso[task]c ##VSO[d\n"),
+            "a ##\\x5bgroup]b ##vso\\x5btask]c ##VSO\\x5bd\n"
+        );
+        let text = "std::vec::Vec #[test] # [a] 12:30\n  a::b\n[x]\n";
+        assert_eq!(passed(text.as_bytes()), text);
     }
 
     #[test]

@@ -26,9 +26,43 @@ pub fn of_name(pattern: &str) -> Pattern {
     Pattern::new(&quoted).unwrap_or_default()
 }
 
+/// Whether one of these globs chooses the cgroup of this path: by its own path, or by that of a cgroup that it is in.
+#[must_use]
+pub fn chooses_cgroup<'a>(globs: impl IntoIterator<Item = &'a Pattern>, path: &str) -> bool {
+    let above = |path: &str| {
+        let up = path.rsplit_once('/').map(|(up, _)| if up.is_empty() { "/" } else { up });
+        up.filter(|up| *up != path).map(str::to_owned)
+    };
+    let matches = |glob: &Pattern| {
+        std::iter::successors(Some(path.to_owned()), |path| above(path))
+            .any(|path| glob.matches(&path))
+    };
+    globs.into_iter().any(matches)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_is_chosen_with_those_in_it() {
+        let chosen =
+            |glob: &str, path: &str| chooses_cgroup([&Pattern::new(glob).expect("a glob")], path);
+        for (glob, path) in [
+            ("/a", "/a"),
+            ("/a", "/a/b"),
+            ("/a", "/a/b/c"),
+            ("/", "/a/b"),
+            ("/", "/"),
+            ("/?", "/a/b"),
+        ] {
+            assert!(chosen(glob, path), "{glob} {path}");
+        }
+        for (glob, path) in [("/a", "/ab"), ("/a/b", "/a"), ("/a", "/"), ("a", "/a/b"), ("/a", "")]
+        {
+            assert!(!chosen(glob, path), "{glob} {path}");
+        }
+    }
 
     fn matches(pattern: &str, text: &str) -> bool {
         of_name(pattern).matches(text)

@@ -47,6 +47,16 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// A count with its noun, in the number that the count asks for: `1 gap`, `2 gaps`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), noun(number, one, many))
+}
+
+/// The noun alone, in the number that a count asks for.
+pub fn noun<'n>(number: u64, one: &'n str, many: &'n str) -> &'n str {
+    if number == 1 { one } else { many }
+}
+
 /// Bytes in a unit that leaves few digits: `512 B`, `1.5 MiB`.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

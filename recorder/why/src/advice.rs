@@ -164,6 +164,10 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             "give {who} a higher priority than {} (nice, chrt -f), or another CPU (taskset)",
             list(&threads)
         ),
+        Some(Tenant::OutOfScope) => format!(
+            "{who} waited for a CPU, and the recording has only the first thread that took it: record the whole \
+             machine (without --scope, -p and --cgroup)"
+        ),
         _ => format!(
             "{who} waited for a CPU, and the file does not say who had it: record the whole machine"
         ),
@@ -232,7 +236,9 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
         Matter::Unknown(Reason::Lost) => {
             "events were lost: record with a larger --ring-size".to_owned()
         }
-        Matter::Unknown(Reason::OutOfScope) => "record with --scope all".to_owned(),
+        Matter::Unknown(Reason::OutOfScope) => {
+            "record the whole machine (without --scope, -p and --cgroup)".to_owned()
+        }
         Matter::Unknown(Reason::NotKept | Reason::NotFollowed) => {
             "choose a shorter interval with --from and --to".to_owned()
         }

@@ -26,6 +26,9 @@ pub struct Trace {
     pub causes: Vec<&'static str>,
     /// How often events were lost.
     pub gaps: u64,
+    /// How long fxtrec's own threads had CPUs, where they are left out of all threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Hash, PartialOrd, Ord)]
@@ -38,11 +41,15 @@ pub struct Who {
 /// Why a thread took so long for something.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `span`, `late`, `runqueue`, `blocked`, `turn`, `life` or `range`.
+    /// `span`, `unit`, `late`, `runqueue`, `blocked`, `turn`, `life` or `range`.
     pub subject: &'static str,
     pub span: Option<String>,
     /// How many spans of that name there are.
     pub spans: Option<u64>,
+    /// How many units of work the thread did, and in which system call it waited between them, if this is one.
+    pub units: Option<u64>,
+    pub idle_in: Option<String>,
+    /// The median length of those spans or units.
     pub median_ns: Option<u64>,
     /// The thread on which it began, if it is an asynchronous span. `thread` is the one on which it ended.
     pub begun_on: Option<Who>,
@@ -51,6 +58,8 @@ pub struct Explanation {
     pub to_ns: u64,
     pub length_ns: u64,
     pub sentence: String,
+    /// Of a unit, the threads that ran longest in it, other than its own.
+    pub meanwhile: Vec<Share>,
     /// The parts of the interval: together they are as long as it is.
     pub blame: Vec<Part>,
     /// The critical path, in order of time: it tiles the interval.

@@ -4,10 +4,13 @@ use fxt_reader::record::Event;
 use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
+use crate::units::{self, Waits};
 use crate::{Metric, Pick, Query, Subject, WhyError};
+use fxtrec_blame::chain::{Frame, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
-use fxtrec_blame::track::{About, Begin, By, Sink, Tracker};
+use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
+use fxtrec_blame::worst::{self, Delay};
 
 /// So many of the longest stretches of each thread are kept at most.
 const MOST_EACH: usize = 1000;
@@ -16,6 +19,8 @@ const MOST_EACH: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: u64,
+    /// When it was woken or preempted, if that is a part of it.
+    able: u64,
     to: u64,
     waker: Option<Index>,
 }
@@ -64,6 +69,8 @@ struct Life {
     last: u64,
     /// When its last slice began, if it has ended in it.
     ended: Option<u64>,
+    /// How long it had a CPU in slices that have ended.
+    ran: u64,
     lists: Option<Box<[Longest; 4]>>,
 }
 
@@ -77,6 +84,8 @@ const TURN: usize = 3;
 pub(crate) struct Finder {
     lives: Vec<Life>,
     pub(crate) spans: Spans,
+    /// What units of work are made of, where the query may be about one.
+    waits: Option<Waits>,
     /// Whether stretches are looked for, and not spans or one interval.
     stretches: bool,
     /// How many are kept of each kind.
@@ -89,10 +98,11 @@ impl Finder {
     pub(crate) fn new(query: &Query) -> Finder {
         // One more, since that for the recorder does not count.
         let most = match query.pick {
-            Pick::Worst(number) => number.clamp(1, MOST_EACH) + 1,
+            Pick::Worst(number) => (number.clamp(1, MOST_EACH) + 1).max(worst::KEPT),
             Pick::Over(_) | Pick::At(_) => MOST_EACH,
         };
         Finder {
+            waits: query.may_be_unit().then(Waits::default),
             stretches: query.span.is_none() && query.interval().is_none(),
             most,
             from: query.from.unwrap_or(0),
@@ -110,6 +120,21 @@ impl Finder {
         lives.filter_map(ended).collect()
     }
 
+    /// How long the recorder's own threads had CPUs, where the query leaves them out of all threads.
+    pub(crate) fn left_out(&self, query: &Query, tracker: &Tracker) -> Option<u64> {
+        let all = query.thread.is_none() && tracker.family.process.is_none() && !query.recorder;
+        if !all || !self.stretches {
+            return None;
+        }
+        let lives = self.lives.iter().enumerate();
+        let is_own = |index: usize| {
+            let koid = tracker.roster.koid(index as Index);
+            tracker.family.is_recorder(&tracker.roster, koid)
+        };
+        let ran = lives.filter(|(index, _)| is_own(*index)).map(|(_, life)| life.ran).sum();
+        Some(ran).filter(|ran| *ran > 0)
+    }
+
     #[inline]
     fn life(&mut self, thread: Index) -> &mut Life {
         let at = thread as usize;
@@ -123,20 +148,26 @@ impl Finder {
 impl Sink for Finder {
     #[inline]
     fn begin(&mut self, thread: Index, begin: Begin) {
+        if let Some(waits) = &mut self.waits {
+            waits.begin(thread, &begin);
+        }
         let (most, window) = (self.most, (self.from, self.to));
         let stretches = self.stretches;
         let life = self.life(thread);
         let Begin { time, state, about, .. } = begin;
-        let add = |life: &mut Life, list: usize, from: u64| {
+        let add = |life: &mut Life, list: usize, from: u64, able: u64| {
             if from < time && from >= window.0 && time <= window.1 {
                 let lists = life.lists.get_or_insert_default();
-                lists[list].add(Stretch { from, to: time, waker: life.waker }, most);
+                lists[list].add(Stretch { from, able, to: time, waker: life.waker }, most);
             }
         };
         if life.first == 0 {
             life.first = time;
         }
         life.last = time;
+        if life.state == State::Running {
+            life.ran += time.saturating_sub(life.since);
+        }
         life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
         if !stretches {
             (life.state, life.since) = (state, time);
@@ -144,11 +175,12 @@ impl Sink for Finder {
         }
         match state {
             State::Running => {
-                if let Some(from) = life.waits.take() {
-                    add(life, RUNQUEUE, from);
+                let able = life.waits.take();
+                if let Some(from) = able {
+                    add(life, RUNQUEUE, from, from);
                 }
                 if let Some(from) = life.off.take() {
-                    add(life, LATE, from);
+                    add(life, LATE, from, able.unwrap_or(from));
                 }
                 life.blocked = None;
             }
@@ -163,7 +195,7 @@ impl Sink for Finder {
                         life.first_woken.get_or_insert((life.waker, from));
                     }
                     if let Some(from) = blocked {
-                        add(life, BLOCKED, from);
+                        add(life, BLOCKED, from, time);
                     }
                     // Who slept until a time is late from then on.
                     let by_thread = matches!(by, By::Thread(_));
@@ -178,7 +210,7 @@ impl Sink for Finder {
             }
             state if state.is_blocked() => {
                 if let Some(from) = life.turn.take() {
-                    add(life, TURN, from);
+                    add(life, TURN, from, from);
                 }
                 (life.blocked, life.waits, life.off) = (Some(time), None, None);
             }
@@ -213,17 +245,12 @@ impl Choice {
     }
 }
 
-/// What a stretch is measured against: what is shorter than half of the recording is an incident.
-const SHARE: u64 = 2;
-
-/// Shorter than this, in nanoseconds, nothing is worth to be preferred to a longer stretch that is no incident.
-const WORTH: u64 = 1_000_000;
-
-/// Chooses what `query` asks for.
+/// Chooses what `query` asks for. Where the first is a unit, only one of them is to be explained: see [`first_of_others`].
 pub(crate) fn choose(
     query: &Query,
     tracker: &Tracker,
     finder: &Finder,
+    known: &units::Known<'_>,
 ) -> Result<Vec<Choice>, WhyError> {
     let first = tracker.first.ok_or(WhyError::Empty)?;
     let end = tracker.now;
@@ -254,7 +281,50 @@ pub(crate) fn choose(
     {
         return Ok(vec![choice]);
     }
-    stretches(query, tracker, finder, &threads, end - first)
+    // Without COMMAND everybody is asked about.
+    let units = match (&finder.waits, &threads.threads) {
+        (Some(waits), Threads::Command | Threads::These(_)) => {
+            waits.incidents(known, |koid| threads.has(koid))
+        }
+        _ => Vec::new(),
+    };
+    let longest = stretches(query, tracker, finder, &threads, end - first);
+    if units.is_empty() {
+        return longest;
+    }
+    let choice = |units::Unit { koid, from, to, count, median, idle_in }: units::Unit| Choice {
+        koid,
+        from,
+        to,
+        subject: Subject::Unit { count, median, idle_in },
+    };
+    Ok(units.into_iter().map(choice).chain(longest.unwrap_or_default()).collect())
+}
+
+/// Which of several choices to explain: the first unit that the recorder did not delay for more than half of its time, else the
+/// longest stretch, which comes after the units.
+pub(crate) fn first_of_others(
+    choices: &[Choice],
+    frames: &[Option<Frame>],
+    is_recorder: impl Fn(Index) -> bool,
+) -> usize {
+    let delayed = |frame: &Frame| -> u64 {
+        let shares = frame.steps.iter().filter_map(|step| match &step.what {
+            What::Waited { shares, .. } => Some(shares),
+            _ => None,
+        });
+        let by_recorder = shares.flatten().filter_map(|&(tenant, nanos)| match tenant {
+            Tenant::Thread(thread) if is_recorder(thread) => Some(nanos),
+            _ => None,
+        });
+        by_recorder.sum()
+    };
+    let is_own = |(choice, frame): (&Choice, &Option<Frame>)| {
+        let most = choice.length() / 2;
+        let is_unit = matches!(choice.subject, Subject::Unit { .. });
+        !is_unit || frame.as_ref().is_some_and(|frame| delayed(frame) <= most)
+    };
+    choices.iter().zip(frames).position(is_own).unwrap_or(0)
 }
 
 /// The koids of the threads that are asked for; all without.
@@ -270,12 +340,16 @@ enum Threads {
 struct Chosen<'a> {
     threads: Threads,
     tracker: &'a Tracker,
+    /// Whether the recorder's own threads are asked for where all are.
+    recorder: bool,
 }
 
 impl Chosen<'_> {
     fn has(&self, koid: u64) -> bool {
         match &self.threads {
-            Threads::All => true,
+            Threads::All => {
+                self.recorder || !self.tracker.family.is_recorder(&self.tracker.roster, koid)
+            }
             Threads::Command => self.tracker.family.has(&self.tracker.roster, koid),
             Threads::These(koids) => koids.contains(&koid),
         }
@@ -288,7 +362,7 @@ fn threads<'a>(query: &Query, tracker: &'a Tracker) -> Result<Chosen<'a>, WhyErr
             Some(_) => Threads::Command,
             None => Threads::All,
         };
-        return Ok(Chosen { threads, tracker });
+        return Ok(Chosen { threads, tracker, recorder: query.recorder });
     };
     let roster = &tracker.roster;
     let fits =
@@ -300,7 +374,7 @@ fn threads<'a>(query: &Query, tracker: &'a Tracker) -> Result<Chosen<'a>, WhyErr
         let near = near.into_iter().map(str::to_owned).collect();
         return Err(WhyError::NoThread { name: wanted.clone(), near });
     }
-    Ok(Chosen { threads: Threads::These(found), tracker })
+    Ok(Chosen { threads: Threads::These(found), tracker, recorder: true })
 }
 
 /// The one thread that an interval is of which no thread tells.
@@ -371,53 +445,13 @@ fn pick(query: &Query, found: &mut Vec<Choice>) {
 /// The span that is longest beyond the median of its name.
 fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Choice> {
     let spans = &finder.spans;
-    let medians = spans.medians();
-    let beyond = |span: &&fxtrec_blame::spans::Span| {
-        let median = medians.get(&span.name).map_or(0, |known| known.1);
-        span.length().saturating_sub(median)
-    };
-    let worst = spans
-        .list
-        .iter()
-        .filter(|span| {
-            spans.name_of(span.name).is_provider
-                && (query.thread.is_none() || threads.has(span.koid))
-        })
-        .filter(|span| span.from >= finder.from && span.to <= finder.to)
-        .max_by_key(|span| (beyond(span), u64::MAX - span.from))?;
-    let (count, median) = medians.get(&worst.name).copied()?;
-    if worst.length() <= median {
-        return None;
-    }
+    let all = query.thread.is_none();
+    let (worst, (count, median)) = spans.worst(|span| {
+        (all || threads.has(span.koid)) && span.from >= finder.from && span.to <= finder.to
+    })?;
     let name = spans.name_of(worst.name).name.to_string();
     let subject = Subject::Span { name, count, median, begun_on: worst.begun_on };
     Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
-}
-
-/// By thread and begin of a stretch, who ended it.
-type Wakers = FxHashMap<(u64, u64), u64>;
-
-/// If a thread was waited for by another that was nearly as late for that reason, the other one is chosen, and so on: it is
-/// the one that was to get something done.
-fn prefer_who_waits_last(found: &mut Vec<Choice>, wakers: &Wakers) {
-    let longest = |of: &mut dyn Iterator<Item = &Choice>| -> Option<Choice> {
-        of.max_by_key(|it| (it.length(), u64::MAX - it.from, it.koid)).cloned()
-    };
-    let Some(mut chosen) = longest(&mut found.iter()) else { return };
-    // Nobody is chosen twice.
-    for _ in 0..found.len() {
-        let waits_for_it = |it: &&Choice| {
-            let both = it.to.min(chosen.to).saturating_sub(it.from.max(chosen.from));
-            wakers.get(&(it.koid, it.from)) == Some(&chosen.koid)
-                && it.to > chosen.to
-                && both >= chosen.length() / 5 * 4
-        };
-        match longest(&mut found.iter().filter(waits_for_it)) {
-            Some(next) => chosen = next,
-            None => break,
-        }
-    }
-    *found = vec![chosen];
 }
 
 /// Since when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
@@ -435,44 +469,65 @@ fn stretches(
     threads: &Chosen<'_>,
     recorded: u64,
 ) -> Result<Vec<Choice>, WhyError> {
-    let of = |list: usize, subject: &Subject| {
-        let (mut found, mut wakers) = (Vec::new(), Wakers::default());
+    let last_slices = finder.last_slices(tracker);
+    let of = |lists: &[usize]| {
+        let mut found = Vec::new();
         for (index, life) in finder.lives.iter().enumerate() {
             let koid = tracker.roster.koid(index as Index);
-            let Some(lists) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
+            let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
             let gate = gate(life, koid, tracker);
-            for &Stretch { from, to, waker } in &lists[list].0 {
+            for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
                 if gate == Some(from) {
                     continue;
                 }
-                found.push(Choice { koid, from, to, subject: subject.clone() });
-                if let Some(waker) = waker {
-                    wakers.insert((koid, from), tracker.roster.koid(waker));
-                }
+                let waker = waker.map(|waker| tracker.roster.koid(waker));
+                let delay = Delay { koid, from, able, to, waker };
+                let process = |koid| tracker.roster.process(koid);
+                let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
+                let of_others = waker.filter(|waker| !is_own(*waker));
+                let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
+                // Who asks for one thread is shown what it waited for, whatever that was.
+                found.push(match query.metric.is_none() && query.thread.is_none() {
+                    true => delay.without_end(ended),
+                    false => delay,
+                });
             }
         }
-        (found, wakers)
+        found
     };
-    let metrics: &[(usize, Metric)] = match query.metric {
-        Some(Metric::Late) => &[(LATE, Metric::Late)],
-        Some(Metric::RunQueue) => &[(RUNQUEUE, Metric::RunQueue)],
-        Some(Metric::Blocked) => &[(BLOCKED, Metric::Blocked)],
-        Some(Metric::Turn) => &[(TURN, Metric::Turn)],
+    let metrics: &[(&[usize], Metric)] = match query.metric {
+        Some(Metric::Late) => &[(&[LATE], Metric::Late)],
+        Some(Metric::RunQueue) => &[(&[RUNQUEUE], Metric::RunQueue)],
+        Some(Metric::Blocked) => &[(&[BLOCKED], Metric::Blocked)],
+        Some(Metric::Turn) => &[(&[TURN], Metric::Turn)],
         // Without COMMAND everybody is asked about, and most sleep since they have nothing to do.
-        None if matches!(threads.threads, Threads::All) => &[(RUNQUEUE, Metric::RunQueue)],
-        None => &[(LATE, Metric::Late), (BLOCKED, Metric::Blocked), (TURN, Metric::Turn)],
+        None if matches!(threads.threads, Threads::All) => &[(&[RUNQUEUE], Metric::RunQueue)],
+        None => &[
+            (&[LATE, RUNQUEUE], Metric::Late),
+            (&[BLOCKED], Metric::Blocked),
+            (&[TURN], Metric::Turn),
+        ],
     };
-    for &(list, metric) in metrics {
-        let (mut found, wakers) = of(list, &Subject::Metric(metric));
+    for &(lists, metric) in metrics {
+        let mut found = of(lists);
+        // What is left of a wait for another's end is a stretch of the other list as well.
+        found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
+        found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));
         if query.metric.is_none() {
-            let incident = |choice: &Choice| choice.length() <= recorded / SHARE;
-            if found.iter().any(|choice| incident(choice) && choice.length() >= WORTH) {
-                found.retain(incident);
+            if query.pick == Pick::Worst(1) && query.thread.is_none() {
+                found = worst::worst(found, recorded).into_iter().collect();
+            } else {
+                worst::leave_incidents(&mut found, recorded);
             }
         }
-        if query.metric.is_none() && query.pick == Pick::Worst(1) && query.thread.is_none() {
-            prefer_who_waits_last(&mut found, &wakers);
-        }
+        let choice = |Delay { koid, from, to, .. }: Delay| Choice {
+            koid,
+            from,
+            to,
+            subject: Subject::Metric(metric),
+        };
+        let mut found: Vec<Choice> =
+            found.into_iter().filter(|it| it.from < it.to).map(choice).collect();
         pick(query, &mut found);
         if !found.is_empty() {
             return Ok(found);

@@ -1,21 +1,25 @@
 //! One pass over a trace, or two: which intervals, and why.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use fxt_reader::{Error, Koid, Reader};
+use fxtrec_blame::Cause;
 use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
 use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{By, Lock, Tenant, Tracker};
+use fxtrec_blame::track::{Begin, By, Lock, Sink, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
+use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
-use crate::choose::{Choice, Finder, choose};
+use crate::choose::{Choice, Finder, choose, first_of_others};
 use crate::places::Places;
 use crate::sentence;
-use crate::{Query, Subject, WhyError, waits};
+use crate::{Query, Subject, WhyError, units, waits};
 
 /// What a trace is explained with: who is called how.
 pub(crate) struct Names<'a> {
@@ -112,17 +116,34 @@ pub(crate) fn explain_keeping<'r>(
         }
         None => (pass::run(open()?, &mut tracker, finder)?, None),
     };
-    let choices = choose(query, &tracker, &finder)?;
-    let spans_left_out = finder.spans.too_many;
-    let last_slices = finder.last_slices(&tracker);
-    drop(finder);
-    let origin = tracker.origin.clone();
-    let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
-    let gaps = tracker.losses;
     let stacks = match tracker.has_stacks {
         true => Some(Recorded::read(&mut open()?)?),
         false => None,
     };
+    let choices = {
+        let (roster, origin) = (&tracker.roster, &tracker.origin);
+        let known = units::Known {
+            koid: &|thread| roster.koid(thread),
+            comm: &|koid| roster.comm(koid),
+            class: &|call| {
+                let name = call.map(|number| syscall(&origin.machine, number));
+                match (origin.causes.has(Cause::Syscall), name) {
+                    (false, _) => Class::Unknown,
+                    (true, None) => Class::NoSyscall,
+                    (true, Some(name)) => name.map_or(Class::Other, Class::of_syscall),
+                }
+            },
+            stacks: stacks.as_ref(),
+        };
+        choose(query, &tracker, &finder, &known)?
+    };
+    let spans_left_out = finder.spans.too_many;
+    let last_slices = finder.last_slices(&tracker);
+    let recorder_ns = finder.left_out(query, &tracker);
+    drop(finder);
+    let origin = tracker.origin.clone();
+    let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
+    let gaps = tracker.losses;
     let intervals: Vec<Interval> = choices
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
@@ -132,11 +153,16 @@ pub(crate) fn explain_keeping<'r>(
         (Some(keeper), &[interval]) => keeper.follow(&tracker, interval),
         _ => None,
     };
+    let is_unit = |choice: &Choice| matches!(choice.subject, Subject::Unit { .. });
     let mut frames = vec![kept; choices.len()];
+    let mut meanwhile = Vec::new();
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
+        // Who belongs to COMMAND and to the recorder is known from the first pass; this one may not see who made a thread.
+        let family = tracker.family;
         tracker = Tracker::new(roster);
+        tracker.family = family;
         // An interval may be over before there is any record of its thread.
         for choice in &choices {
             tracker.roster.index(choice.koid);
@@ -144,8 +170,11 @@ pub(crate) fn explain_keeping<'r>(
         let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
             frames[at] = Some(frame);
         });
-        let follower = pass::run(open()?, &mut tracker, follower)?;
+        let of_units = if choices.iter().any(is_unit) { &intervals[..] } else { &[] };
+        let both = (follower, Ran::new(of_units));
+        let (follower, ran) = pass::run(open()?, &mut tracker, both)?;
         follower.finish(&tracker);
+        meanwhile = ran.finish(&tracker);
         // The pass may have ended before all that the recording says of itself.
         tracker.origin = origin;
     }
@@ -155,16 +184,25 @@ pub(crate) fn explain_keeping<'r>(
         }
     }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
-    let frames = frames.into_iter().zip(&choices);
-    let tell = |(frame, choice): (Option<Frame>, &Choice)| {
-        let mut why = tell(choice, &frame?, &names);
+    meanwhile.resize(choices.len(), Meanwhile::default());
+    let one = choices.first().is_some_and(is_unit).then(|| {
+        let is_recorder = |thread| {
+            let koid = names.tracker.roster.koid(thread);
+            !query.recorder && names.tracker.family.is_recorder(&names.tracker.roster, koid)
+        };
+        first_of_others(&choices, &frames, is_recorder)
+    });
+    let tell = |(at, frame): (usize, Option<Frame>)| {
+        let choice = &choices[at];
+        let mut why = tell(choice, &frame?, &meanwhile[at], &names);
         if spans_left_out && matches!(choice.subject, Subject::Span { .. }) {
             why.missing
                 .push("spans beyond the first two million, which are not looked at".to_owned());
         }
         Some(why)
     };
-    let explanations = frames.filter_map(tell).collect();
+    let wanted = frames.into_iter().enumerate().filter(|(at, _)| one.is_none_or(|one| one == *at));
+    let explanations = wanted.filter_map(tell).collect();
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
     let trace = Trace {
@@ -175,22 +213,142 @@ pub(crate) fn explain_keeping<'r>(
         scope: text(&origin.scope),
         causes: origin.causes.names().collect(),
         gaps,
+        recorder_ns,
     };
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations })
+}
+
+/// So many threads are listed that ran meanwhile.
+const MOST_MEANWHILE: usize = 3;
+
+/// The most slices that are kept of an interval: the last ones.
+const MOST_SLICES: usize = 4096;
+
+/// What other threads did in an interval.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meanwhile {
+    /// Those that ran longest, and for how long.
+    pub(crate) longest: Vec<(Index, u64)>,
+    /// The last slices, in order of their ends.
+    slices: VecDeque<(Index, u64, u64)>,
+    /// Whether there were more.
+    cut: bool,
+}
+
+impl Meanwhile {
+    /// Whether slices since `from` may lack.
+    pub(crate) fn is_cut(&self, from: u64) -> bool {
+        self.cut && self.slices.front().is_none_or(|slice| slice.2 > from)
+    }
+
+    /// Who ran between two times, and for how long.
+    pub(crate) fn within(&self, from: u64, to: u64) -> Vec<(Index, u64)> {
+        let mut sums: BTreeMap<Index, u64> = BTreeMap::new();
+        for &(thread, begin, end) in &self.slices {
+            let length = end.min(to).saturating_sub(begin.max(from));
+            if length > 0 {
+                *sums.entry(thread).or_default() += length;
+            }
+        }
+        sums.into_iter().collect()
+    }
+}
+
+/// How long each thread ran in some intervals.
+struct Ran<'a> {
+    intervals: &'a [Interval],
+    /// Since when each thread runs.
+    since: FxHashMap<Index, u64>,
+    /// By interval.
+    sums: Vec<FxHashMap<Index, u64>>,
+    slices: Vec<Meanwhile>,
+}
+
+impl<'a> Ran<'a> {
+    fn new(intervals: &'a [Interval]) -> Ran<'a> {
+        let sums = vec![FxHashMap::default(); intervals.len()];
+        let slices = vec![Meanwhile::default(); intervals.len()];
+        Ran { intervals, since: FxHashMap::default(), sums, slices }
+    }
+
+    fn add(&mut self, thread: Index, from: u64, to: u64) {
+        let kept = self.sums.iter_mut().zip(&mut self.slices);
+        for (interval, (sums, kept)) in self.intervals.iter().zip(kept) {
+            let length = to.min(interval.to).saturating_sub(from.max(interval.from));
+            if length > 0 {
+                *sums.entry(thread).or_default() += length;
+                if kept.slices.len() == MOST_SLICES {
+                    kept.slices.pop_front();
+                    kept.cut = true;
+                }
+                kept.slices.push_back((thread, from, to));
+            }
+        }
+    }
+
+    /// By interval, what other threads than its own did: those of COMMAND, or all but the recorder's where there is none.
+    fn finish(mut self, tracker: &Tracker) -> Vec<Meanwhile> {
+        for (thread, from) in std::mem::take(&mut self.since) {
+            self.add(thread, from, tracker.now);
+        }
+        let roster = &tracker.roster;
+        let list = |((interval, sums), kept): ((&Interval, FxHashMap<Index, u64>), Meanwhile)| {
+            let counts = |thread: Index| {
+                let koid = roster.koid(thread);
+                let family = &tracker.family;
+                koid != interval.koid
+                    && match family.process {
+                        Some(_) => family.has(roster, koid),
+                        None => !family.is_recorder(roster, koid),
+                    }
+            };
+            let mut longest: Vec<(Index, u64)> =
+                sums.into_iter().filter(|(thread, _)| counts(*thread)).collect();
+            longest.sort_unstable_by_key(|&(thread, ns)| (u64::MAX - ns, thread));
+            longest.truncate(MOST_MEANWHILE);
+            let slices = kept.slices.into_iter().filter(|slice| counts(slice.0)).collect();
+            Meanwhile { longest, slices, ..kept }
+        };
+        self.intervals.iter().zip(self.sums).zip(self.slices).map(list).collect()
+    }
+}
+
+impl Sink for Ran<'_> {
+    #[inline]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        if self.intervals.is_empty() {
+            return;
+        }
+        if let Some(from) = self.since.remove(&thread) {
+            self.add(thread, from, begin.time);
+        }
+        if begin.state == State::Running {
+            self.since.insert(thread, begin.time);
+        }
+    }
+
+    fn advance(&mut self, _: &Tracker, _: u64) -> bool {
+        true
+    }
 }
 
 /// What nobody says of an asynchronous span.
 const UNLINKED: &str = "which threads worked on an asynchronous span between its beginning and its end: the time is that of \
                         the thread that ended it";
 
-fn tell(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Explanation {
+fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Explanation {
     let (subject, span) = match &choice.subject {
         Subject::Span { name, count, median, .. } => {
             ("span", Some((name.clone(), *count, *median)))
         }
         Subject::Metric(metric) => (metric.name(), None),
+        Subject::Unit { .. } => ("unit", None),
         Subject::Life => ("life", None),
         Subject::Range => ("range", None),
+    };
+    let unit = match &choice.subject {
+        Subject::Unit { count, median, idle_in } => Some((*count, *median, *idle_in)),
+        _ => None,
     };
     let begun_on = match &choice.subject {
         Subject::Span { begun_on, .. } => begun_on.map(|koid| names.who_of(koid)),
@@ -204,13 +362,20 @@ fn tell(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Explanation {
         subject,
         begun_on,
         spans: span.as_ref().map(|span| span.1),
-        median_ns: span.as_ref().map(|span| span.2),
+        units: unit.map(|unit| unit.0),
+        idle_in: unit.and_then(|unit| unit.2).map(|call| names.syscall(call)),
+        median_ns: span.as_ref().map(|span| span.2).or(unit.map(|unit| unit.1)),
         span: span.map(|span| span.0),
         thread: names.who_of(choice.koid),
         from_ns: choice.from,
         to_ns: choice.to,
         length_ns: choice.to - choice.from,
-        sentence: sentence::sentence(choice, frame, names),
+        sentence: sentence::sentence(choice, frame, meanwhile, names),
+        meanwhile: meanwhile
+            .longest
+            .iter()
+            .map(|&(thread, ns)| Share { tenant: "thread", thread: Some(names.who(thread)), ns })
+            .collect(),
         blame: blame(frame, names),
         chain: links(frame, names),
         waits: waits::waits(frame, names),

@@ -44,6 +44,7 @@ mod explain;
 mod places;
 mod sentence;
 mod text;
+mod units;
 mod waits;
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ pub use answer::{Answer, Explanation, Link, Part, Share, Wait, Who};
 pub use explain::explain;
 pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};
-pub use text::{write_json, write_text};
+pub use text::{describe_link, write_json, write_text};
 
 /// So many intervals are explained at once.
 pub const MOST_EXPLAINED: usize = 20;
@@ -76,6 +77,8 @@ pub struct Query {
     pub from: Option<u64>,
     /// Nothing that ends after.
     pub to: Option<u64>,
+    /// Whether the threads that made the recording count as well, where all threads do.
+    pub recorder: bool,
 }
 
 impl Query {
@@ -84,6 +87,16 @@ impl Query {
         let within = self.from.is_some() || self.to.is_some();
         let is_given = self.span.is_none() && (self.life || self.metric.is_none() && within);
         is_given.then(|| (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX)))
+    }
+}
+
+impl Query {
+    /// Whether the query leaves it open what is explained, so that it may be a unit of work.
+    pub(crate) fn may_be_unit(&self) -> bool {
+        self.span.is_none()
+            && self.metric.is_none()
+            && self.interval().is_none()
+            && self.pick == Pick::Worst(1)
     }
 }
 
@@ -141,6 +154,13 @@ pub enum Subject {
         begun_on: Option<u64>,
     },
     Metric(Metric),
+    /// It is a piece of work, from one idle wait of the thread to the next, of which there are so many with that median length.
+    Unit {
+        count: u64,
+        median: u64,
+        /// The system call of the idle waits.
+        idle_in: Option<u64>,
+    },
     /// It is the whole life of the thread.
     Life,
     /// It was asked for.

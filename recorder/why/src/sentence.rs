@@ -5,16 +5,18 @@
 
 use std::time::Duration;
 
+use fxt_reader::Koid;
+use fxtrec_report::stacks::Frame as StackFrame;
 use fxtrec_sched::State;
 use fxtrec_units::text::short;
 use rustc_hash::FxHashMap;
 
 use crate::answer::Who;
 use crate::choose::Choice;
-use crate::explain::Names;
+use crate::explain::{Meanwhile, Names};
 use crate::{Metric, Subject};
 use fxtrec_blame::Class;
-use fxtrec_blame::chain::{Blocked, Ended, Frame, What};
+use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, Lock, Reason, Tenant};
@@ -27,6 +29,12 @@ const MOST_NAMED: usize = 2;
 
 /// Where a thread is blocked that is in no system call.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
+
+/// From this number of waits on that timers ended, the sentence counts them: the program tries something again and again.
+const RETRIED: usize = 3;
+
+/// Beginnings of the names of the C library's files.
+const C_LIBRARY: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
 
 /// What is less than this share of the longest is not told.
 const SHARE: u64 = 4;
@@ -46,6 +54,9 @@ pub(crate) fn party(who: &Who) -> String {
 #[derive(Debug, Default)]
 struct Group<'a> {
     nanos: u64,
+    count: usize,
+    /// The longest of them, and whose that is.
+    longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
     /// What the owner of the lock did, where it did not end the wait.
     holders: Vec<&'a Frame>,
@@ -91,7 +102,8 @@ struct Sums<'a> {
 impl<'a> Sums<'a> {
     fn of(frames: &[&'a Frame], names: &Names<'_>) -> Sums<'a> {
         let mut sums = Sums::default();
-        for step in frames.iter().flat_map(|frame| &frame.steps) {
+        let steps = frames.iter().flat_map(|frame| frame.steps.iter().map(|it| (frame.thread, it)));
+        for (thread, step) in steps {
             let length = step.length();
             match &step.what {
                 What::Ran { taken, .. } => {
@@ -126,6 +138,10 @@ impl<'a> Sums<'a> {
                     let why = Why { class, uninterruptible, syscall, lock, by_stack, by };
                     let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
+                    group.count += 1;
+                    if group.longest.is_none_or(|(_, longest)| longest.length() < length) {
+                        group.longest = Some((thread, step));
+                    }
                     group.frames.extend(blocked.inside.as_deref());
                     group.holders.extend(blocked.holder.as_deref());
                     group.stopped = blocked.stopped.or(group.stopped);
@@ -207,11 +223,21 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
+            // Of each wait, a recording of some threads has the first that took the CPU, until it left.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
-                text: format!(
-                    "waited {length} for {cpu}; who had it is outside the scope of the recording"
-                ),
+                text: match threads {
+                    0 => format!(
+                        "waited {length} for {cpu}; who had it is outside the scope of the recording"
+                    ),
+                    _ => format!(
+                        "waited {length} for {cpu}: {} had it for {}, and who had it for {} is outside the \
+                         scope of the recording",
+                        antagonists(&tenants, threads, names),
+                        nanos(threads),
+                        nanos(tenants[0].1)
+                    ),
+                },
             },
             Some(Tenant::Unknown) | None => Clause {
                 passive: false,
@@ -287,21 +313,34 @@ fn blocked_clause(
         }
         (None, _) => call.unwrap_or_default(),
     };
-    let begin = match why.class {
-        Class::Sleep => format!("slept {length}{call}"),
-        Class::Stopped => format!("stopped for {length}"),
-        Class::Ended => format!("ended since {length}"),
+    let is_retried = why.by == Some(Waker::Interrupt) && group.count >= RETRIED;
+    let how = match is_retried {
+        true => {
+            let place = group.longest.and_then(|(thread, step)| place(thread, step, names));
+            let within = place.map(|function| format!(", called by {function}"));
+            let count = group.count;
+            format!(" {count} times{call}{}, {length} in all,", within.unwrap_or_default())
+        }
+        false => format!(" {length}{call}"),
+    };
+    let (begin, is_counted) = match why.class {
+        Class::Sleep => (format!("slept{how}"), is_retried),
+        Class::Stopped => (format!("stopped for {length}"), false),
+        Class::Ended => (format!("ended since {length}"), false),
         // Which is how the kernel waits for its locks.
         _ if why.uninterruptible && kernel.is_none() => {
-            format!("blocked {length} uninterruptibly{call}")
+            (format!("blocked {length} uninterruptibly{call}"), false)
         }
-        _ => format!("blocked {length}{call}"),
+        _ => (format!("blocked{how}"), is_retried),
     };
     let passive = !matches!(why.class, Class::Sleep | Class::Ended);
     let mut text = begin;
     match why.by {
         None => text += ", and still so at the end",
-        Some(Waker::Interrupt) => text += " until an interrupt or a timer woke it",
+        Some(Waker::Interrupt) => {
+            let each = if is_counted { " each" } else { "" };
+            text += &format!("{each} until an interrupt or a timer woke it");
+        }
         Some(Waker::Unknown) => text += "; who woke it is unknown",
         Some(Waker::Thread(waker)) => {
             if owner != Some(waker) {
@@ -326,6 +365,20 @@ fn blocked_clause(
         }
     }
     Clause { passive, text }
+}
+
+/// The function of the program in which a thread waited, other than those of the C library.
+fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
+    let What::Blocked(blocked) = &step.what else { return None };
+    let recorded = names.stacks.as_ref()?;
+    let koid = Koid(names.tracker.roster.koid(thread));
+    let (stack, _) = recorded.of_wait(koid, (blocked.since, step.to))?;
+    let is_library = |frame: &StackFrame<'_>| {
+        let file = frame.file().map_or("", |(name, _)| name);
+        C_LIBRARY.iter().any(|prefix| file.starts_with(prefix))
+    };
+    let mut own = recorded.frames(stack).filter(|frame| !frame.in_kernel && !is_library(frame));
+    own.find_map(|frame| Some(fxtrec_units::escape::line(frame.function?).into_owned()))
 }
 
 /// That a thread is blocked on a lock.
@@ -373,7 +426,12 @@ fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
 }
 
 /// Why it took so long, in a sentence.
-pub(crate) fn sentence(choice: &Choice, frame: &Frame, names: &Names<'_>) -> String {
+pub(crate) fn sentence(
+    choice: &Choice,
+    frame: &Frame,
+    meanwhile: &Meanwhile,
+    names: &Names<'_>,
+) -> String {
     let who = party(&names.who_of(choice.koid));
     let length = nanos(choice.to - choice.from);
     let begin = match &choice.subject {
@@ -396,10 +454,59 @@ pub(crate) fn sentence(choice: &Choice, frame: &Frame, names: &Names<'_>) -> Str
         Subject::Metric(Metric::Turn) => {
             format!("{who} needed {length} from its wake-up to its next sleep")
         }
+        Subject::Unit { count, median, idle_in } => {
+            let idle = idle_in.map(|call| format!(" in {}", names.syscall(call)));
+            let more = (choice.to - choice.from).saturating_sub(*median);
+            format!(
+                "{who} took {length} from one idle wait{} to the next, {} more than the median of {count}",
+                idle.unwrap_or_default(),
+                nanos(more)
+            )
+        }
         Subject::Life => format!("{who} lived {length}"),
         Subject::Range => format!("{who}, in {length}"),
     };
     let told = phrase(&[frame], names, 0);
     let told = if told.is_empty() { "nothing is known of that time".to_owned() } else { told };
-    format!("{begin}: {told}.")
+    format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
+}
+
+/// Who ran while this thread was blocked, where it is not known who ended that: no cause, but a fact next to it. A thread that ran most of
+/// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
+fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
+    let unexplained = |step: &&Step| match &step.what {
+        What::Blocked(blocked) => !matches!(blocked.ended, Ended::Woken(By::Thread(_))),
+        _ => false,
+    };
+    let blocked: u64 = frame.steps.iter().filter(unexplained).map(Step::length).sum();
+    if blocked <= (frame.to - frame.from) / 2 {
+        return String::new();
+    }
+    if let Some(&(thread, ran)) = meanwhile.longest.first()
+        && ran > blocked / 2
+    {
+        return format!("; meanwhile {} ran for {}", party(&names.who(thread)), nanos(ran));
+    }
+    let call = |step: &Step| match &step.what {
+        What::Blocked(blocked) => blocked.syscall,
+        _ => None,
+    };
+    let longest = frame.steps.iter().filter(unexplained).max_by_key(|step| step.length());
+    let mut tries =
+        frame.steps.iter().filter(unexplained).filter(|it| call(it) == longest.and_then(call));
+    let Some(last) = tries.clone().nth(RETRIED - 1).and(tries.next_back()) else {
+        return String::new();
+    };
+    let process = |thread: Index| names.tracker.roster.process(names.tracker.roster.koid(thread));
+    let own = process(frame.thread).filter(|_| !meanwhile.is_cut(last.from));
+    let mut others = meanwhile.within(last.from, last.to);
+    others.retain(|(thread, _)| own.is_some() && process(*thread) == own);
+    match others[..] {
+        [(thread, ran)] => format!(
+            "; of its process only {} ran during the last of these, for {}",
+            party(&names.who(thread)),
+            nanos(ran)
+        ),
+        _ => String::new(),
+    }
 }

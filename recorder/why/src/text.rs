@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
-use fxtrec_units::text::percent;
+use fxtrec_units::text::{counted, percent};
 
 use crate::answer::{Answer, Explanation, Link, Part, Share, Wait};
 use crate::sentence::{OUTSIDE, nanos, party};
@@ -41,6 +41,10 @@ pub fn write_text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
         }
         write_explanation(why, out)?;
     }
+    if let Some(ran) = answer.trace.recorder_ns {
+        let ran = nanos(ran);
+        writeln!(out, "\nLeft out: threads of fxtrec, CPU time {ran} (--include-recorder).")?;
+    }
     Ok(())
 }
 
@@ -58,7 +62,12 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     if !rest.is_empty() {
         let sum: u64 = rest.iter().map(|part| part.ns).sum();
         let share = share(sum, why.length_ns);
-        writeln!(out, "{:>10}  {share:>7}  {} more parts", nanos(sum), rest.len())?;
+        writeln!(
+            out,
+            "{:>10}  {share:>7}  {}",
+            nanos(sum),
+            counted(rest.len() as u64, "more part", "more parts")
+        )?;
     }
     writeln!(out)?;
     write_chain(why, out)?;
@@ -291,7 +300,8 @@ fn shares(tenants: &[Share]) -> String {
     words.join(", ")
 }
 
-fn describe_link(link: &Link) -> String {
+/// A link of a chain in words: whose it is, what it did, and what that waited for.
+pub fn describe_link(link: &Link) -> String {
     let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {
         "on_cpu" => {

@@ -55,7 +55,8 @@ fn tables_of_a_recording_have_the_sums_of_its_report() {
     folder.fxtrec(words).expect(0);
     let told = folder.fxtrec(["export", "t.fxt", "-o", "tables", "--label", "commit=8f3a"]);
     let told = told.expect(0).stderr;
-    let report = folder.fxtrec(["report", "t.fxt", "--json"]).expect(0).stdout;
+    let report =
+        folder.fxtrec(["report", "t.fxt", "--json", "--include-recorder"]).expect(0).stdout;
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let tables = folder.path("tables");
 

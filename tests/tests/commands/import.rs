@@ -2,8 +2,12 @@
 
 mod other;
 
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use flate2::write::ZlibEncoder;
+use fxtrec_tests::binary;
 use fxtrec_tests::event::Event;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::recording::record_in;
@@ -11,6 +15,7 @@ use fxtrec_tests::root::may_record;
 use fxtrec_tests::tools;
 use fxtrec_tests::trace::{Switch, Trace};
 
+use crate::page::scene::Scene;
 use other::{Instance, PINGPONG, hide_function_filters};
 
 /// Two recorders stamp the same event a little apart, and the host of a virtual machine may take the CPU away between.
@@ -201,5 +206,96 @@ fn what_is_no_trace_is_refused_and_leaves_no_file() {
         let done = folder.fxtrec(["convert", "perf.data", "out.fxt"]).expect(125);
         assert!(done.stderr.contains(said), "{}", done.stderr);
         assert!(!folder.path("out.fxt").exists(), "half a file would be taken for a whole one");
+    }
+}
+
+/// What a command says of the trace `t`, which is also its standard input, and how it ends.
+fn answer(folder: &Folder, command: &str) -> (i32, String) {
+    let line = format!("cat t | \"$0\" {command}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).arg(binary::fxtrec());
+    shell.env("PATH", format!("{}:/usr/bin:/bin", folder.text("")));
+    shell.env("TMPDIR", folder.path("tmp"));
+    let done = folder.run(&mut shell);
+    (done.code, done.stdout)
+}
+
+#[test]
+fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
+    let made = Folder::new();
+    let scene = Scene { cpus: 2, threads: 6, events: 500, spans: true, gap: true };
+    made.write("scene.fxt", scene.trace());
+    for name in ["t.pftrace", "t.pftrace.gz", "t.pftrace.zst"] {
+        made.fxtrec(["convert", "-q", "scene.fxt", name]).expect(0);
+    }
+    made.fxtrec(["convert", "-q", "t.pftrace", "t.fxt"]).expect(0);
+    let folder = |trace: &str| {
+        let folder = Folder::new();
+        std::fs::copy(made.path(trace), folder.path("t")).expect("there is room");
+        folder.write("duckdb", "#!/bin/sh\ncat \"$TMPDIR\"/*/wait/*/*/*.csv\n");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path("duckdb"), mode).expect("its own file");
+        std::fs::create_dir(folder.path("tmp")).expect("there is room");
+        folder
+    };
+    let converted = folder("t.fxt");
+    let direct = ["t.pftrace", "t.pftrace.gz", "t.pftrace.zst"].map(folder);
+    for (command, code) in [
+        ("report t", 0),
+        ("report t --json --from +1ms", 0),
+        ("report t --fail-if 'wakeup.max > 1ns'", 3),
+        ("why t", 0),
+        ("why t --json", 0),
+        ("why t --annotate marked.fxt && \"$0\" dump marked.fxt", 0),
+        ("dump t", 0),
+        ("dump t --check", 0),
+        ("dump t --json", 0),
+        ("query t 'SELECT * FROM wait'", 0),
+        ("cut t piece.fxt --from +1ms && \"$0\" dump piece.fxt", 0),
+        ("merge t t -o both.fxt && \"$0\" dump both.fxt", 0),
+        ("compare t -- t", 0),
+        ("report -", 0),
+        ("dump -", 0),
+        ("cut - piece.fxt --cpu 1 && \"$0\" dump piece.fxt", 0),
+    ] {
+        let expected = answer(&converted, command);
+        assert_eq!(expected.0, code, "{command}: {}", expected.1);
+        assert!(!expected.1.is_empty(), "{command}");
+        for folder in &direct {
+            assert_eq!(answer(folder, command), expected, "{command}");
+        }
+    }
+}
+
+/// A field of a message in Protocol Buffers that has bytes.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length > 0x7f {
+        field.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend(content);
+    field
+}
+
+#[test]
+fn a_small_perfetto_trace_that_unpacks_into_much_takes_bounded_memory() {
+    const MOST: usize = (64 << 20) - 100;
+    let folder = Folder::new();
+    // A column of a compact bundle with a number in each byte; a snapshot of clocks that have no fields.
+    let column = field(1, &field(4, &field(1, &vec![0; MOST])));
+    let clocks = field(6, &[10, 0].repeat(MOST / 2));
+    for packet in [column, clocks] {
+        let mut packer = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&field(1, &packet)).expect("memory");
+        let packed = packer.finish().expect("memory");
+        let mut compressed = vec![0x92, 0x03];
+        compressed.extend(&field(1, &packed)[1..]);
+        // A packet that is as recorders write them comes first.
+        folder.write("bomb.pftrace", [field(1, &[10 << 3, 1]), field(1, &compressed)].concat());
+        let line = "ulimit -v 400000 && exec \"$0\" convert -q bomb.pftrace out.fxt";
+        folder.run(Command::new("sh").args(["-c", line]).arg(binary::fxtrec())).expect(0);
     }
 }

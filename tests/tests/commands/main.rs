@@ -7,4 +7,5 @@ mod flight;
 mod import;
 mod outputs;
 mod page;
+mod query;
 mod terminal;

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use fxtrec_tests::binary::{copy_program, fxtrec};
 use fxtrec_tests::folder::{Done, Folder};
-use fxtrec_tests::machine;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 use saphyr::{LoadableYamlNode, Yaml};
@@ -79,7 +78,6 @@ fn a_command_that_fails_ends_the_measurement_with_its_status() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     // 3 would be that of a gate as well.
     for status in [7, 3] {
@@ -95,7 +93,6 @@ fn gates_fail_when_enough_runs_do() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let failing = measure(&folder, "true", &[("GATES", "# always\n  switches > 0\n")]).expect(3);
     assert!(failing.stdout.contains("Gates failed in 2 of 2 runs (1 2): failed."));
@@ -128,9 +125,8 @@ fn a_disturbed_run_is_neither_failed_nor_passed() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
-    // The verdicts themselves are tested elsewhere: this program stands for fxtrec on a disturbed machine, in its second run.
+    // The verdicts themselves are tested elsewhere: this program stands for fxtrec on a disturbed in its second run.
     let stub = "#!/bin/sh\ncase \"$*\" in *run-2*) exit 4 ;; esac\n";
     folder.write("stub", stub);
     folder.run(Command::new("chmod").args(["+x", "stub"])).expect(0);
@@ -147,7 +143,6 @@ fn recordings_are_compared_with_those_of_the_base() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     // Sleeps of 5 and 50 ms: nothing else that the machine does comes near the difference.
     let settings =
@@ -213,7 +208,6 @@ fn the_template_measures_by_the_scripts_of_the_action_and_keeps_recordings_of_th
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let sum = release(&folder);
     let repository = folder.path("repository");

@@ -13,6 +13,7 @@ use fxtrec_tests::programs::build;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::tools;
 use fxtrec_tests::trace::Trace;
+use fxtrec_tests::wait::SetOnDrop;
 use serde_json::Value;
 
 /// How many functions the program has that is to be read for long: several times those of a debug build of fxtrec.
@@ -31,8 +32,8 @@ fn beside(run: impl FnOnce()) -> u64 {
                 *count += 1;
             }
         });
+        let _over = SetOnDrop(&is_over);
         run();
-        is_over.store(true, Ordering::Relaxed);
     });
     waits
 }

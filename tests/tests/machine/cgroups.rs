@@ -101,6 +101,33 @@ fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
     assert_eq!(found, [Some("broken"), Some("too_few")], "{}", report["gates"]);
 }
 
+/// A parent whose processes are in its children only, as those of slices and pods are.
+#[test]
+fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_said() {
+    if !may_record() {
+        return;
+    }
+    let Some(parent) = Group::new("parent") else { return skip("no cgroup can be made here") };
+    let child =
+        Group { folder: parent.folder.join("child"), path: format!("{}/child", parent.path) };
+    fs::create_dir(&child.folder).expect("room");
+    for source in ["bpf", "perf", "ftrace"] {
+        let script = format!("echo $$ >{}; sleep 0.01; echo $$", child.procs());
+        let none = format!("{}-none", parent.path);
+        let options = ["--source", source, "--cgroup", &parent.path, "--cgroup", &none];
+        let recording = record(&options, &["sh", "-c", &script]);
+        let shell: u64 = recording.printed.trim().parse().expect("its id");
+        let outs = recording.trace.outs(shell).count();
+        assert!(outs > 0, "{source}: {}", recording.said);
+        let said = |glob: &str| {
+            recording
+                .said
+                .contains(&format!("no process was in a cgroup that matches --cgroup '{glob}'"))
+        };
+        assert!(said(&none) && !said(&parent.path), "{source}: {}", recording.said);
+    }
+}
+
 /// As service managers and container runtimes do it, by clone3(2): no move is reported.
 #[test]
 fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {

@@ -5,6 +5,8 @@
 
 mod demo;
 mod files;
+mod jobs;
+mod kept;
 mod mistakes;
 mod pipes;
 mod run;

@@ -6,7 +6,6 @@
 use std::process::{Command, Output};
 
 use fxtrec_tests::binary::PublicCopy;
-use fxtrec_tests::machine;
 use fxtrec_tests::root;
 
 /// What doctor printed, and whether it found that the main uses work.
@@ -56,7 +55,6 @@ fn doctor_behind(copy: &PublicCopy, wrapper: &[&str]) -> Diagnosis {
         }
         [] => Command::new(&path),
     };
-    let _machine = machine::shared();
     let Output { status, stdout, stderr } =
         command.arg("doctor").current_dir("/").output().expect("the wrapper is installed");
     let text = String::from_utf8(stdout).expect("doctor prints text");
@@ -111,7 +109,6 @@ fn a_user_made_by_su_is_told_the_same() {
     let copy = PublicCopy::new();
     let path = copy.path();
     let line = format!("{} doctor", path.display());
-    let _machine = machine::shared();
     let output = Command::new("su")
         .args(["-s", "/bin/sh", "-c", &line, "nobody"])
         .current_dir("/")
@@ -269,7 +266,6 @@ fn a_tracefs_that_is_not_mounted_is_mounted_by_root() {
 
 #[test]
 fn json_says_what_the_table_says() {
-    let _machine = machine::shared();
     let run = |arguments: &[&str]| {
         let mut command = fxtrec_tests::binary::command();
         command.args(arguments).output().expect("doctor runs")

@@ -76,7 +76,6 @@ fn when_quiet_only_failures_are_printed() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let gates = ["-q", "--fail-if", "switches > 0", "--fail-if", "lost > 1000000"];
     let done = record(&folder, &gates, &["true"]);
@@ -90,7 +89,6 @@ fn the_failure_of_command_goes_before_that_of_a_gate() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let done = record(&folder, &["--fail-if", "switches > 0"], &["sh", "-c", "exit 7"]);
     assert_eq!(done.code, 7);
@@ -142,7 +140,6 @@ fn a_recording_that_never_began_leaves_no_junit_file() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let options = ["--fail-if", "lost > 0", "--junit", "j.xml"];
     let done = record(&folder, &options, &["no-such-command-anywhere"]);

@@ -9,7 +9,6 @@ use fxt_reader::{Reader, Record};
 use fxtrec::units::protobuf::{FieldValue, fields};
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::{Built, build};
 use fxtrec_tests::recording::record_in;
 use fxtrec_tests::trace::Trace;
@@ -118,7 +117,6 @@ fn no_stack_of_a_thundering_herd_is_lost_or_another_threads() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     const ROUNDS: usize = 5;
     let (folder, herd) = (Folder::new(), herd());
     let options = ["--source", "bpf", "--stacks", "--scope", "app"];
@@ -158,7 +156,6 @@ fn each_file_of_a_divided_recording_explains_its_own_stacks() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let (folder, herd) = (Folder::new(), herd());
     let options = ["-o", "t.fxt", "--stacks", "--scope", "app", "--rotate", "400ms"];
     let mut fxtrec = binary::command();
@@ -188,7 +185,6 @@ fn the_newest_part_of_a_recording_explains_its_stacks() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let (folder, herd) = (Folder::new(), herd());
     // The one asked for in the middle, and that of the end.
     let script = format!("{} 20 100 & sleep 1; kill -USR2 $PPID; wait", herd.text());

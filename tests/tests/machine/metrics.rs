@@ -218,7 +218,6 @@ fn names_of_threads_are_told_only_if_they_are_asked_for() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     for (options, told) in [(&[][..], false), (&["--metrics-comm"][..], true)] {
         let scraped = Scraped::start(options);
         let done = Command::new(WORKLOAD).args(["slices", "1", "2"]).output().expect("it runs");
@@ -234,7 +233,6 @@ fn other_requests_are_refused_and_slow_ones_end() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     let scraped = Scraped::start(&["--metrics-series", "1"]);
     let host = &scraped.address;
     for (request, status) in [
@@ -286,7 +284,6 @@ fn the_parsers_of_prometheus_s_client_library_read_both_forms() {
     let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_library) else {
         return skip("needs prometheus_client (apt install python3-prometheus-client)");
     };
-    let _turn = machine::shared();
     let scraped = Scraped::start(&["--metrics-comm"]);
     let folder = Folder::new();
     folder.write("plain", scraped.scrape("text/plain"));

@@ -15,7 +15,7 @@ const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
 /// The report on a trace in the folder.
 fn report(folder: &Folder, trace: &str, option: &str) -> String {
-    folder.fxtrec(["report", trace, option]).expect(0).stdout
+    folder.fxtrec(["report", trace, option, "--include-recorder"]).expect(0).stdout
 }
 
 /// What a tool says about a thread.
@@ -165,9 +165,7 @@ fn a_recording_ends_with_a_short_form_wherever_the_trace_goes() {
     };
     for output in ["trace.fxt", "trace.fxt.zst", "trace.fxt.gz", "-"] {
         let said = said(&["-o", output]);
-        for line in
-            ["  wakeup     p50 ", "  slice      p50 ", "  worst wait ", "  busy       CPU 0 "]
-        {
+        for line in ["  wakeup     p50 ", "  slice      p50 ", "  worst ", "  busy       CPU 0 "] {
             assert!(said.contains(line), "{line} with -o {output}: {said}");
         }
     }
@@ -194,7 +192,7 @@ fn the_report_is_the_same_from_a_file_from_a_pipe_and_packed() {
     assert_eq!(report(&folder, "t.fxt.zst", "--json"), json);
     let trace = std::fs::File::open(folder.path("t.fxt")).expect("it was recorded");
     let mut piped = binary::command();
-    piped.args(["report", "-", "--json"]).stdin(Stdio::from(trace));
+    piped.args(["report", "-", "--json", "--include-recorder"]).stdin(Stdio::from(trace));
     assert_eq!(succeed(&mut piped), json);
     // And it has what the trace has.
     let document: Value = serde_json::from_str(&json).expect("JSON");

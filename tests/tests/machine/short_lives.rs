@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::build;
 use fxtrec_tests::recording::record_in;
 use fxtrec_tests::unwinding::may_unwind;
@@ -68,7 +67,6 @@ fn a_program_of_a_few_milliseconds_has_names_in_each_of_ten_runs() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("soon.c", &["-O2", "-ldl"]);
     let runs = (0..RUNS).map(|_| record(&[program.text()], &["waits_here"], 1));
     let (found, missing) = runs.fold((0, 0), |sum, run| (sum.0 + run.0[0], sum.1 + run.1));
@@ -80,7 +78,6 @@ fn short_programs_have_names_however_they_began() {
     if !may_unwind(&["gcc", "unshare"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("soon.c", &["-O2", "-ldl"]);
     let soon = program.text();
     record_many(soon, &["waits_here"]);

@@ -14,10 +14,13 @@ use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
+use fxtrec_tests::programs::build;
 use fxtrec_tests::recording::{Recording, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
+use fxtrec_tests::unwinding::may_unwind;
+use fxtrec_tests::wait::{self, SetOnDrop};
 
 /// Compiles the workload with frame pointers; `None` without a compiler.
 fn blocker(folder: &Folder) -> Option<String> {
@@ -352,7 +355,6 @@ fn nothing_else_has_stacks_unless_somebody_asks() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     let cases: [&[&str]; 5] =
         [&["--plain"], &["--stacks=none"], &["--source", "perf"], &["--source", "ftrace"], &["-a"]];
     for options in cases {
@@ -406,10 +408,10 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     let is_over = AtomicBool::new(false);
     let folder = Folder::new();
     thread::scope(|scope| {
+        let _over = SetOnDrop(&is_over);
         // There are long waits from the first moment on.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -418,12 +420,16 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
         });
         let wanted = ["--stacks=wake", "--stacks-over", "200us", "-a"];
         for (how, files) in [
-            (&["-o", "whole.fxt"][..], &["whole.fxt"][..]),
-            (&["-o", "last.fxt", "--mode", "circular"], &["last.fxt"]),
-            (&["-o", "part.fxt", "--rotate", "200ms"], &["part.0001.fxt", "part.0002.fxt"]),
+            (&["-d", "500ms", "-o", "whole.fxt"][..], &["whole.fxt"][..]),
+            (&["-d", "500ms", "-o", "last.fxt", "--mode", "circular"], &["last.fxt"]),
+            // The first file ends when its functions have names, which takes a while where other programs are busy.
+            (
+                &["-d", "3s", "-o", "part.fxt", "--rotate", "200ms"],
+                &["part.0001.fxt", "part.0002.fxt"],
+            ),
         ] {
             let mut fxtrec = binary::command();
-            folder.run(fxtrec.args(how).args(wanted).args(["-d", "500ms"])).expect(0);
+            folder.run(fxtrec.args(how).args(wanted)).expect(0);
             for file in files {
                 let path = folder.path(file);
                 assert_eq!(too_early(&path), None, "{file}");
@@ -437,6 +443,35 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
                 assert!(found.of.values().flatten().count() > 20, "{file}: {:?}", found.counts);
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// A process is shown by a thread that lives when its main thread has ended: `/proc/PID/maps` is empty then.
+#[test]
+fn a_process_whose_main_thread_has_ended_has_names_and_probes() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let program = build("leader.c", &["-fno-omit-frame-pointer"]);
+    let mut leader = Process::start(Command::new(program.path()).stdout(Stdio::null()));
+    let status = format!("/proc/{}/status", leader.id());
+    wait::until("the end of the main thread", || {
+        std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tZ"))
+    });
+    let pid = leader.id().to_string();
+    let folder = Folder::new();
+    let probe = format!("{}:waits_in_worker", program.text());
+    let options = ["--stacks", "-p", &pid, "-P", &probe, "-d", "500ms"];
+    let recording = record_in(&folder, &options, &[]);
+    let hits = recording.named("waits_in_worker").count();
+    assert!(hits > 0, "{}", recording.said);
+    let stacks = Stacks::read(&folder.path("t.fxt"));
+    let functions: BTreeSet<&str> = stacks
+        .of
+        .values()
+        .flatten()
+        .flat_map(|stack| stack.functions.iter().map(String::as_str))
+        .collect();
+    assert!(functions.contains("waits_in_worker"), "{functions:?} {}", recording.said);
+    assert!(leader.finish().success());
 }

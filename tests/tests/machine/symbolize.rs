@@ -9,7 +9,6 @@ use fxt_reader::{Reader, Record};
 use fxtrec::units::protobuf::{FieldValue, fields};
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::{build, source, succeed};
 use fxtrec_tests::recording::record_in;
 use fxtrec_tests::unwinding::may_unwind;
@@ -68,7 +67,6 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     if !may_unwind(&["gcc", "objcopy"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("waits.c", &["-O2", "-Wl,--build-id=0x0123456789abcdef"]);
     let folder = Folder::new();
     let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
@@ -110,7 +108,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     gcc.args(["-O1", "-pthread", "-Wl,--build-id=0x9999"]).arg(source("waits.c"));
     succeed(gcc.arg("-o").arg(program.path()));
     let said = folder.fxtrec(["symbolize", "t.fxt", "-o", "other.fxt"]).expect(0).stderr;
-    assert!(said.contains("1 files with another build id, not used"), "{said}");
+    assert!(said.contains("1 file with another build id, not used"), "{said}");
     assert!(said.contains("not found: ") && said.contains("0123456789abcdef"), "{said}");
     let other = stacks(&folder, "other.fxt");
     assert_eq!(other.iter().flatten().filter(|name| is_ours(name)).count(), 0, "{other:?}");
@@ -124,7 +122,6 @@ fn a_kernel_is_named_by_its_vmlinux_if_that_is_the_recorded_build() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let folder = Folder::new();
     let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
     record_in(&folder, &options, &["sleep", "0.05"]);
@@ -187,7 +184,6 @@ fn code_that_a_program_compiled_itself_is_called_as_its_runtime_tells_perf() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     // Long enough to be looked at before it ends, however slow a debug build reads what else there is.
     let rounds = 5 * ROUNDS;
     let program = build("made.c", &["-fno-omit-frame-pointer"]);
@@ -219,7 +215,6 @@ fn samples_in_the_vdso_name_its_functions_and_their_callers() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("clock.c", &["-O1"]);
     let folder = Folder::new();
     let options = ["--source", "bpf", "--stacks=cpu", "-F", "499", "--scope", "app"];
@@ -246,7 +241,6 @@ fn files_of_a_process_that_executes_another_program_are_told_apart_without_names
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("waits.c", &["-O2"]);
     let folder = Folder::new();
     let script = format!("sleep 0.05; exec {} {ROUNDS}", program.text());
@@ -304,7 +298,6 @@ fn two_programs_of_one_process_have_their_own_names_at_the_same_addresses() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let heir = |name: &str, id: &str| {
         let flags = [&format!("-DWAITS={name}"), "-O2", "-static", "-no-pie", id];
         build("heir.c", &flags)

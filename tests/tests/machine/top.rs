@@ -26,7 +26,6 @@ fn in_a_pipe_it_prints_a_table_for_each_interval() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     let _busy = pingpong();
     let folder = Folder::new();
     let done = folder.fxtrec(["top", "-n", "2", "-i", "400ms", "--filter", "pingpong"]).expect(0);
@@ -113,7 +112,6 @@ fn on_a_terminal_keys_sort_filter_pause_and_end_it() {
     if !may_record() {
         return;
     }
-    let _turn = machine::shared();
     let _busy = pingpong();
     let folder = Folder::new();
     let mut terminal = Terminal::start(&folder, &[]);

@@ -325,6 +325,13 @@ fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     record_with(command, options, &["names"])
 }
 
+/// A recording of a workload, made inside another namespace.
+fn record_threads_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
+    let mut command = Command::new("unshare");
+    command.args(unshare).arg(fxtrec());
+    record_with(command, options, &["threads", "1", "100"])
+}
+
 /// What must be right whatever the ids are: the workload prints those of its namespace.
 fn assert_names_of_workload(recording: &Recording) {
     let trace = &recording.trace;
@@ -371,6 +378,26 @@ fn names_are_right_inside_a_pid_namespace_that_sees_the_hosts_proc() {
         return;
     }
     assert_names_of_workload(&record_in_namespace(&["-pf"], &[]));
+}
+
+/// Events have the times of the kernel's own clock, which differs from the one that is read in a time namespace.
+#[test]
+fn a_recorder_in_a_time_namespace_records_as_usual() {
+    if !may_record() {
+        return;
+    }
+    for source in ["bpf", "perf", "ftrace"] {
+        let begin = trace::now();
+        let unshare = ["-T", "--monotonic", "86400", "--boottime", "3600", "--fork"];
+        let recording = record_threads_in_namespace(&unshare, &["--source", source]);
+        let times: Vec<u64> = recording.trace.switches.iter().map(|switch| switch.time).collect();
+        let ours = recording.trace.threads.iter().find(|(_, (name, _))| name == "workload");
+        let (workload, _) = ours.expect("COMMAND has a name");
+        assert!(recording.trace.outs(*workload).count() > 0, "{source}: {}", recording.said);
+        let end = trace::now();
+        let outside = times.iter().filter(|time| !(begin..end).contains(*time)).count();
+        assert_eq!(outside, 0, "{source}: {begin} to {end}, of {} switches", times.len());
+    }
 }
 
 /// Far more than a small ring holds happens while fxtrec stands still: what is missing then is as many events as the

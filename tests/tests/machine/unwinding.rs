@@ -5,7 +5,6 @@ use std::process::Command;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::recording::{Recording, record_in};
 use fxtrec_tests::root::may_record;
@@ -147,7 +146,6 @@ fn an_application_with_frame_pointers_keeps_its_callers_in_a_libc_without_them()
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("waits.c", &["-O2", "-fno-omit-frame-pointer"]);
     check(&[program.text(), &rounds()]);
     // The shell becomes the program.
@@ -160,7 +158,6 @@ fn programs_without_frame_pointers_static_ones_and_cpp_name_their_functions() {
     if !may_unwind(&["gcc", "g++"]) {
         return;
     }
-    let _turn = machine::shared();
     let without = build("waits.c", &["-O2", "-fomit-frame-pointer"]);
     check(&[without.text(), &rounds()]);
     let fixed = build("waits.c", &["-O2", "-static", "-no-pie"]);
@@ -174,7 +171,6 @@ fn a_stripped_program_is_named_by_its_separate_file_and_a_loaded_library_by_its_
     if !may_unwind(&["gcc", "objcopy"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("waits.c", &["-O2", "-Wl,--build-id"]);
     let symbols = program.folder().join("waits.debug");
     let objcopy = |args: &[&str], at: &Built| {
@@ -194,7 +190,6 @@ fn a_rust_program_without_frame_pointers_names_its_functions() {
     if !may_unwind(&["rustc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("blocker.rs", &[]);
     record(&[program.text(), &rounds()]).assert_has("wait_for_time");
 }
@@ -204,7 +199,6 @@ fn the_stack_of_who_ends_a_wait_is_told_with_it() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("waits.c", &["-O2"]);
     let folder = Folder::new();
     let options = ["--source", "bpf", "--stacks=offcpu,wake"];
@@ -249,7 +243,6 @@ fn a_table_to_unwind_by_that_jumps_in_circles_does_not_keep_the_recorder() {
     if !may_unwind(&["gcc", "timeout"]) || cfg!(not(target_arch = "x86_64")) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("endless.c", &["-O2"]);
     let folder = Folder::new();
     let mut recorder = Command::new("timeout");
@@ -265,7 +258,6 @@ fn samples_of_running_threads_name_where_they_ran() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("burn.c", &["-O1"]);
     let folder = Folder::new();
     let options = ["--source", "bpf", "--stacks=cpu", "-F", "499", "--scope", "app"];
@@ -288,7 +280,6 @@ fn deep_stacks_without_frame_pointers_are_whole_if_more_of_them_is_copied() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("deep.c", &["-O2", "-fomit-frame-pointer"]);
     let stacks_of = |unwind: &str| -> Vec<(usize, bool, Vec<String>)> {
         let folder = Folder::new();
@@ -364,7 +355,6 @@ fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_l
     if !may_record() || !tools::or_skip(&["gcc", "taskset"]) {
         return;
     }
-    let _turn = machine::shared();
     let program = build("deep.c", &["-O2", "-fno-omit-frame-pointer"]);
     // The clock may interrupt anybody.
     let options = ["--source", "perf", "--stacks=wake,cpu", "-F", "499"];
@@ -397,7 +387,6 @@ fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_said() {
     if !may_record() || !tools::or_skip(&["setpriv", "taskset"]) {
         return;
     }
-    let _turn = machine::shared();
     let folder = Folder::new();
     // Of a sleep that ends in a silent idle task nothing is written, which is told; that of all CPUs is not silent at once.
     let cpus = std::thread::available_parallelism().expect("CPUs").get();

@@ -100,7 +100,6 @@ fn the_recording_step_keeps_the_status_of_the_tests_and_leaves_trace_and_verdict
     if !can_run() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let script = script("gates", "Record the tests and judge the recording");
     let done = run_step(&folder, &script, "exit 7");
@@ -126,8 +125,9 @@ fn the_comparing_steps_record_five_runs_a_side_and_compare_them() {
     assert_eq!(done.code, 0, "{}", done.stderr);
     let done = run_step(&folder, &script("compare", "Compare"), "");
     assert!(done.stdout.starts_with("5 base runs, 5 new runs\n"), "{}{}", done.stdout, done.stderr);
-    assert!(done.stdout.contains("wakeup.p99: 5 base runs and 5 new runs have too few values"));
-    // Two wake-ups have no 99th percentile, which fails nothing; the two sides are the same, as one sees nearly always.
+    let too_few = "runqueue.p99 if command: 5 base runs and 5 new runs have too few values";
+    assert!(done.stdout.contains(too_few), "{}", done.stdout);
+    // So few waits have no 99th percentile, which fails nothing; the two sides are the same, as one sees nearly always.
     let larger = done.stdout.lines().any(|line| line.ends_with("  larger"));
     let passed = done.stdout.contains("\npassed: nothing is larger by more than 10 %");
     assert!(passed || larger, "only what is larger fails it: {}", done.stdout);

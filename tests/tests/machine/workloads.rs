@@ -5,14 +5,13 @@ use std::process::Stdio;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::{binary, machine, wait};
+use fxtrec_tests::{binary, wait};
 
 #[test]
 fn a_workload_ends_with_the_recorder_that_is_killed() {
     if !may_record() {
         return;
     }
-    let _machine = machine::shared();
     let folder = Folder::new();
     let mut command = binary::command();
     command.arg("-o").arg(folder.path("t.fxt")).args(["--", env!("CARGO_BIN_EXE_pingpong")]);

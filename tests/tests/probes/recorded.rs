@@ -3,6 +3,7 @@
 mod events;
 mod interrupts;
 mod leftovers;
+mod many;
 mod plain;
 mod spans;
 mod syscalls;

@@ -14,17 +14,6 @@ use crate::{ProviderId, StringRef};
 
 const BYTES: usize = 1024;
 
-/// The engine's own memory, as another process maps it.
-impl SharedWords for Arc<Engine> {
-    fn words(&self) -> usize {
-        self.division.total
-    }
-
-    fn load(&self, index: usize) -> u64 {
-        self.memory.cell(index).load(super::super::sync::Ordering::Acquire)
-    }
-}
-
 /// Memory that stays as it is.
 impl SharedWords for Vec<u64> {
     fn words(&self) -> usize {

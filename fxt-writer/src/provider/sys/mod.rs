@@ -7,7 +7,7 @@ mod mapping;
 mod socket;
 mod thread;
 
-pub(in crate::provider) use clock::now;
+pub(in crate::provider) use clock::{find_namespace, now};
 pub use fork::GENERATION;
 pub(in crate::provider) use fork::{
     Generation, OVERDUE, OwnSocket, at_exit, begin_overdue, claim_process, client, end_overdue,

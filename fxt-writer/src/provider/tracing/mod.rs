@@ -1,7 +1,7 @@
 //! A layer of `tracing-subscriber`: every application that uses the crate
 //! `tracing` becomes a trace provider by one line.
 //!
-//! ```
+//! ```standalone_crate
 //! # fn main() -> Result<(), fxt_writer::provider::tracing::InitError> {
 //! let _provider = fxt_writer::provider::tracing::init("app")?;
 //! # Ok(())

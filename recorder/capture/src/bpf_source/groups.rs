@@ -1,4 +1,4 @@
-//! Which cgroups are in scope: those whose paths match a glob, whenever they are made.
+//! Which cgroups are in scope: those whose paths match a glob, and all below them, whenever they are made.
 //!
 //! The programs in the kernel know cgroups by number ([`fxtrec_kernel::bpf::groups`]). Here their paths are looked at: of all
 //! there are at the beginning, and whenever the programs tell that another was made of which they did not know. A cgroup is
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fxtrec_kernel::bpf::groups::GroupScope;
 use fxtrec_kernel::cgroups;
-use fxtrec_units::glob::Pattern;
+use fxtrec_units::glob::{self, Pattern};
 use rustc_hash::FxHashSet;
 
 /// The part of the time that looking may take, as a divisor.
@@ -30,13 +30,14 @@ pub(super) struct Groups {
 
 /// Whether a cgroup of this path is wanted.
 fn is_wanted(globs: &[Pattern], path: &str) -> bool {
-    globs.iter().any(|glob| glob.matches(path))
+    glob::chooses_cgroup(globs, path)
 }
 
 /// Whether every cgroup is that will be made below it.
 fn wants_children(globs: &[Pattern], path: &str) -> bool {
     let prefix = format!("{}/", path.trim_end_matches('/'));
-    globs.iter().any(|glob| glob.as_str().ends_with('*') && glob.matches(&prefix))
+    is_wanted(globs, path)
+        || globs.iter().any(|glob| glob.as_str().ends_with('*') && glob.matches(&prefix))
 }
 
 impl Groups {
@@ -98,8 +99,9 @@ mod tests {
             ("/jobs/a", true, true),
             ("/kubepods", true, true),
             ("/kubepods/x", true, true),
-            ("/one", true, false),
-            ("/one/more", false, false),
+            ("/one", true, true),
+            ("/one/more", true, true),
+            ("/onerous", false, false),
         ];
         for (path, wanted, children) in cases {
             let found = (is_wanted(&globs, path), wants_children(&globs, path));

@@ -5,15 +5,18 @@ use std::os::fd::OwnedFd;
 use super::super::event::Loss;
 use super::super::sched::tests::layout;
 use super::*;
-use fxtrec_kernel::extra::ExtraIndex;
+use fxtrec_kernel::extra::{Extra, ExtraIndex, What};
 use fxtrec_units::Tid;
 
-/// The ids that the kernel gave: 901 without registers, 902 with.
+/// The ids that the kernel gave: 901 without registers, 902 with, 903 of an event that stands for several.
 fn extras() -> OpenExtras {
     let mut extras = OpenExtras::default();
     let event = || OwnedFd::from(std::fs::File::open("/dev/null").expect("there is one"));
-    extras.add(event(), 901, ExtraIndex(0), false);
-    extras.add(event(), 902, ExtraIndex(1), true);
+    let extra = |what, user_stack| Extra { label: String::new(), what, user_stack, filter: None };
+    let shared = What::Shared { tracepoint: 12, number_at: 8 };
+    extras.add(event(), 901, ExtraIndex(0), &extra(What::Tracepoint(12), false));
+    extras.add(event(), 902, ExtraIndex(1), &extra(What::Tracepoint(12), true));
+    extras.add(event(), 903, ExtraIndex(2), &extra(shared, false));
     extras
 }
 
@@ -79,4 +82,15 @@ fn other_records_end_with_the_id_behind_their_time() {
     let words = [5u64, 12, 99, 901].map(u64::to_ne_bytes).concat();
     let found = decoded(b::PERF_RECORD_LOST, &words, &extras).expect("whole");
     assert_eq!(found.event, Event { time: Nanos(99), kind: Kind::Lost(Loss::exactly(12)) });
+}
+
+#[test]
+fn a_sample_of_an_event_that_stands_for_several_says_which_it_is_of() {
+    let extras = extras();
+    let body = sample(903, &7_u16.to_ne_bytes());
+    let found = decoded(b::PERF_RECORD_SAMPLE, &body, &extras).expect("a sample");
+    let Kind::Sample(Sample { extra, .. }) = found.event.kind else { panic!("{found:?}") };
+    assert_eq!(extra, ExtraIndex(7));
+    let short = sample(903, &[]);
+    assert!(decoded(b::PERF_RECORD_SAMPLE, &short, &extras).is_none());
 }

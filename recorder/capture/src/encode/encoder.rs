@@ -225,6 +225,11 @@ impl<L: Lanes> Encoder<L> {
         self.lanes
     }
 
+    /// The globs of cgroups that were looked for, and by which no process was chosen.
+    pub fn unseen_globs(&self) -> impl Iterator<Item = &str> {
+        self.threads.unseen_globs().iter().map(|glob| glob.as_str())
+    }
+
     /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
     pub fn take_silent(&mut self) -> Vec<Cpu> {
         std::mem::take(&mut self.silent)

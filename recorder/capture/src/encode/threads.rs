@@ -26,7 +26,7 @@ use super::ids::Ids;
 use super::throttles::Throttled;
 use crate::event::{Comm, LocalId};
 use fxtrec_kernel::prev_state::PrevState;
-use fxtrec_units::glob::Pattern;
+use fxtrec_units::glob::{self, Pattern};
 use fxtrec_units::{Nanos, Tid};
 
 use processes::Processes;
@@ -168,6 +168,8 @@ pub struct Threads {
     snapshot_end: Nanos,
     /// The cgroups whose processes are in scope, if these are the scope and the source leaves it to this to choose.
     globs: Option<Vec<Pattern>>,
+    /// The globs of the scope by which no process was chosen so far.
+    unseen_globs: Vec<Pattern>,
     /// The processes that were put in scope by their ids.
     included: Vec<LocalId>,
     /// Threads that have executed a program and go by their main thread's id since, which nobody has seen on a CPU yet.
@@ -213,6 +215,7 @@ impl Threads {
             lookup,
             snapshot_end: Nanos(0),
             globs: None,
+            unseen_globs: Vec::new(),
             included: Vec::new(),
             takeovers: Vec::new(),
             losses: 0,
@@ -270,10 +273,27 @@ impl Threads {
         self.globs = Some(globs);
     }
 
+    /// Looks whether there are processes in cgroups that these globs choose. To be called before any process is known.
+    pub fn look_for_cgroups(&mut self, globs: &[Pattern]) {
+        self.unseen_globs = globs.to_vec();
+    }
+
+    /// The globs among them by which no process was chosen so far.
+    pub fn unseen_globs(&self) -> &[Pattern] {
+        &self.unseen_globs
+    }
+
+    /// There is a process in this cgroup.
+    fn see_cgroup(&mut self, path: Option<&str>) {
+        if let Some(path) = path.filter(|_| !self.unseen_globs.is_empty()) {
+            self.unseen_globs.retain(|glob| !glob::chooses_cgroup([glob], path));
+        }
+    }
+
     /// Whether a process in this cgroup is in scope, if cgroups are what tells.
     fn wants_cgroup(&self, path: Option<&str>) -> Option<bool> {
         let globs = self.globs.as_ref()?;
-        Some(path.is_some_and(|path| globs.iter().any(|glob| glob.matches(path))))
+        Some(path.is_some_and(|path| glob::chooses_cgroup(globs, path)))
     }
 
     /// The kernel says whether the thread is in scope from now on.
@@ -484,6 +504,7 @@ impl Threads {
             let name = self.lookup.process_name(pid).unwrap_or_else(|| comm.as_bytes().to_vec());
             let cgroup = self.lookup.cgroup_of(pid);
             let wanted = self.wants_cgroup(cgroup.as_deref());
+            self.see_cgroup(cgroup.as_deref());
             let process = self.process_mut(process);
             process.name = name;
             process.cgroup = cgroup.map(Arc::from);

@@ -33,9 +33,14 @@ pub fn thread_of(cpu: Cpu) -> Koid {
 /// [`Closed`] when the trace takes no more records.
 pub fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
     let name = Text::Inline(NAME);
-    lanes.durable(&KernelObject { kind: ObjectType::Process, koid: PROCESS, name, args: &[] })?;
     lanes.durable(&KernelObject {
-        kind: ObjectType::Thread,
+        object_type: ObjectType::Process,
+        koid: PROCESS,
+        name,
+        args: &[],
+    })?;
+    lanes.durable(&KernelObject {
+        object_type: ObjectType::Thread,
         koid: thread_of(cpu),
         name,
         args: &[Arg::new(strings::PROCESS, Value::Koid(PROCESS))],

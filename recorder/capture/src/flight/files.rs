@@ -1,10 +1,14 @@
 //! The files that one run has written, kept within a number and a budget of bytes.
 //!
-//! Only files of this run are ever removed, the oldest first, and never the youngest.
+//! Only files of this run are ever removed, the oldest first, and never the youngest. A name under which another file is
+//! by then stays.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted, WalkError};
+use fxtrec_kernel::user::Owner;
 
 /// How much of what a run has written may stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +23,7 @@ pub struct Bounds {
 pub struct Files {
     bounds: Bounds,
     /// The oldest first.
-    there: VecDeque<(PathBuf, u64)>,
+    there: VecDeque<(PathBuf, FileId, u64)>,
     bytes: u64,
     written: u64,
     removed: u64,
@@ -44,15 +48,21 @@ impl Files {
     ///
     /// # Errors
     /// [`NotRemoved`] for the first that could not be removed; the others were.
-    pub fn add(&mut self, path: &Path, bytes: u64, room: u64) -> Result<(), NotRemoved> {
-        self.there.push_back((path.to_owned(), bytes));
+    pub fn add(
+        &mut self,
+        path: &Path,
+        id: FileId,
+        bytes: u64,
+        room: u64,
+    ) -> Result<(), NotRemoved> {
+        self.there.push_back((path.to_owned(), id, bytes));
         self.bytes += bytes;
         self.written += 1;
         let mut result = Ok(());
         while self.there.len() > 1 && self.is_over(room) {
-            let Some((path, bytes)) = self.there.pop_front() else { break };
+            let Some((path, id, bytes)) = self.there.pop_front() else { break };
             self.bytes -= bytes;
-            match std::fs::remove_file(&path) {
+            match remove(&path, id) {
                 Ok(()) => self.removed += 1,
                 // Somebody else has removed it already.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -78,6 +88,38 @@ impl Files {
     }
 }
 
+/// Which file is at `path` now, which is not a link.
+///
+/// # Errors
+/// When nothing is there, or its directory cannot be trusted.
+pub fn file_at(path: &Path) -> io::Result<FileId> {
+    let (directory, name) = walk(path)?;
+    let there: Option<Facts> = directory.look(name)?;
+    Ok(there.ok_or(io::ErrorKind::NotFound)?.id)
+}
+
+/// Removes this very file: others may have put another one under its name.
+fn remove(path: &Path, id: FileId) -> io::Result<()> {
+    let (directory, name) = walk(path)?;
+    match directory.remove_file(name, id) {
+        Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+            Err(io::Error::other("another file has its name now"))
+        }
+        result => result,
+    }
+}
+
+fn walk(path: &Path) -> io::Result<(Directory, &std::ffi::OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let trusted = Trusted::with(Owner::sudo_caller());
+    let directory = Directory::open(parent, trusted).map_err(|error| match error {
+        WalkError::System(error) => error,
+        link @ WalkError::UnsafeLink(_) => io::Error::other(link.to_string()),
+    })?;
+    Ok((directory, name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +132,8 @@ mod tests {
         for (number, size) in sizes.iter().enumerate() {
             let path = folder.path().join(number.to_string());
             std::fs::write(&path, "").expect("room");
-            files.add(&path, *size, room).expect("it can be removed");
+            let id = file_at(&path).expect("it is there");
+            files.add(&path, id, *size, room).expect("it can be removed");
         }
         let there = std::fs::read_dir(folder.path()).expect("it is there");
         let name = |entry: io::Result<std::fs::DirEntry>| {
@@ -128,11 +171,29 @@ mod tests {
     fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_told() {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
-        files.add(&folder.path().join("never"), 1, 0).expect("nothing to remove");
+        let id = file_at(folder.path()).expect("a folder");
+        files.add(&folder.path().join("never"), id, 1, 0).expect("nothing to remove");
         // A folder is no file.
-        files.add(folder.path(), 1, 0).expect("the first is gone");
-        let error = files.add(&folder.path().join("last"), 1, 0).expect_err("not a file");
+        files.add(folder.path(), id, 1, 0).expect("the first is gone");
+        let error = files.add(&folder.path().join("last"), id, 1, 0).expect_err("not a file");
         assert_eq!(error.path, folder.path());
         assert_eq!((files.written(), files.removed()), (3, 0));
+    }
+
+    #[test]
+    fn another_file_under_the_name_of_an_old_one_stays() {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
+        for path in [&old, &new] {
+            std::fs::write(path, "").expect("room");
+        }
+        files.add(&old, file_at(&old).expect("there"), 1, 0).expect("the first");
+        std::fs::write(folder.path().join("precious"), "keep me").expect("room");
+        std::fs::rename(folder.path().join("precious"), &old).expect("the same folder");
+        let error = files.add(&new, file_at(&new).expect("there"), 1, 0).expect_err("another's");
+        assert_eq!(error.source.to_string(), "another file has its name now");
+        assert_eq!(std::fs::read_to_string(&old).expect("it stays"), "keep me");
+        assert_eq!(files.removed(), 0);
     }
 }

@@ -67,6 +67,10 @@ pub struct Counts {
     pub too_soon: u64,
     /// How often one would have, after as many as are wanted.
     pub too_many: u64,
+    /// Waits for a CPU after a preemption that only lack the metric to meet a trigger on `wakeup`.
+    pub preempted: u64,
+    /// Waits after a wake-up that only lack the metric to meet a trigger on `preempt`.
+    pub woken: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +125,8 @@ pub struct Watch {
     /// The trigger of each event beside the scheduler's.
     probes: Vec<Option<usize>>,
     limits: Limits,
+    /// Whether the recorder's own threads fire.
+    recorder: bool,
     quiet_until: Nanos,
     /// Whether there is no room for what would come of another.
     busy: bool,
@@ -145,16 +151,22 @@ impl Watch {
                 What::Probe(_) | What::Alert(_) => {}
             }
         }
+        let mut reach = lengths
+            .each_ref()
+            .map(|limits| limits.iter().map(Limit::reach).fold(Reach::NOTHING, Reach::with));
+        // Those of the other kind are counted.
+        let either = reach[Metric::Wakeup as usize].with(reach[Metric::Preemption as usize]);
+        reach[Metric::Wakeup as usize] = either;
+        reach[Metric::Preemption as usize] = either;
         Watch {
             ledger: Ledger::default(),
             triggers,
-            reach: lengths
-                .each_ref()
-                .map(|limits| limits.iter().map(Limit::reach).fold(Reach::NOTHING, Reach::with)),
+            reach,
             lengths,
             losses,
             probes: Vec::new(),
             limits,
+            recorder: false,
             quiet_until: Nanos(0),
             busy: false,
             fired: Vec::with_capacity(MOST_WAITING),
@@ -165,6 +177,15 @@ impl Watch {
     /// Watches nothing, and only remembers what threads are in the middle of.
     pub fn only_ledger() -> Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
+    }
+
+    /// Lets the recorder's own threads fire as well.
+    pub fn include_recorder(&mut self) {
+        self.recorder = true;
+    }
+
+    pub fn includes_recorder(&self) -> bool {
+        self.recorder
     }
 
     pub fn triggers(&self) -> &[Trigger] {
@@ -197,6 +218,29 @@ impl Watch {
         let limits = &self.lengths[metric as usize];
         let met = limits.iter().filter(|limit| limit.is_met(nanos.0 as f64));
         met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// Counts a wait for a CPU that met no trigger, if it would have met one on waits of the other kind.
+    #[cold]
+    pub fn count_other(
+        &mut self,
+        metric: Metric,
+        nanos: Nanos,
+        is_true: impl Fn(&Condition) -> bool,
+    ) {
+        let other = match metric {
+            Metric::Preemption => Metric::Wakeup,
+            Metric::Wakeup => Metric::Preemption,
+            _ => return,
+        };
+        // One on both kinds fires.
+        let meets = |of: Metric| self.length(of, nanos, &is_true).is_some();
+        if meets(other) && !meets(Metric::RunQueue) {
+            match metric {
+                Metric::Preemption => self.counts.preempted += 1,
+                _ => self.counts.woken += 1,
+            }
+        }
     }
 
     /// The trigger that a loss of so many events meets, if one does. One of unknown size may be of any.
@@ -278,7 +322,8 @@ mod tests {
     fn holds(comm: &str) -> impl Fn(&Condition) -> bool {
         move |condition| {
             let (pid, tid, cpu) = (Some(1), Some(2), Some(0));
-            condition.holds(&Subject { comm, pid, tid, cgroup: None, cpu, stack: &[] })
+            let in_command = false;
+            condition.holds(&Subject { comm, pid, tid, cgroup: None, cpu, stack: &[], in_command })
         }
     }
 
@@ -324,6 +369,25 @@ mod tests {
     }
 
     #[test]
+    fn long_waits_of_the_other_kind_are_counted_unless_they_fire() {
+        let counted = |triggers: &[&str], metric, millis: u64, comm| {
+            let mut watch = watch(triggers, 0, None);
+            let nanos = Nanos(millis * 1_000_000);
+            assert!(watch.may_meet(metric, nanos) || millis <= 5, "{triggers:?}");
+            watch.count_other(metric, nanos, holds(comm));
+            (watch.counts().preempted, watch.counts().woken)
+        };
+        let of_audio = r#"wakeup > 5ms if comm ~ "audio*""#;
+        assert_eq!(counted(&["wakeup > 5ms"], Metric::Preemption, 6, "any"), (1, 0));
+        assert_eq!(counted(&["wakeup > 5ms"], Metric::Preemption, 5, "any"), (0, 0));
+        assert_eq!(counted(&["preempt > 5ms"], Metric::Wakeup, 6, "any"), (0, 1));
+        assert_eq!(counted(&[of_audio], Metric::Preemption, 6, "audio-io"), (1, 0));
+        assert_eq!(counted(&[of_audio], Metric::Preemption, 6, "any"), (0, 0));
+        let both = ["wakeup > 5ms", "runqueue > 2ms"];
+        assert_eq!(counted(&both, Metric::Preemption, 6, "any"), (0, 0), "that one fires");
+    }
+
+    #[test]
     fn a_probe_is_known_by_its_event() {
         let mut watch = watch(&[r#"probe work if comm = "app""#], 0, None);
         watch.expect(ExtraIndex(2), 0);
@@ -344,6 +408,7 @@ mod tests {
             .filter(|t| watch.admit(Nanos(*t)))
             .collect();
         assert_eq!(fired, [10, 33]);
-        assert_eq!(watch.counts(), Counts { fired: 2, too_soon: 2, too_many: 4 });
+        let counts = Counts { fired: 2, too_soon: 2, too_many: 4, ..Counts::default() };
+        assert_eq!(watch.counts(), counts);
     }
 }

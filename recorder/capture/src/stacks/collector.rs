@@ -1,7 +1,6 @@
 //! The thread that reads samples and finds out which code they are in.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,26 +8,57 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Counts;
+use super::frames::Frames;
 use super::images::Images;
-use super::lives::{Life, Lives, is_user};
+use super::lives::{Life, Lives, find, is_user};
 use super::made::{Made, is_made};
-use super::rings::Rings;
+use super::naming::DELETED;
+use super::places::Places;
+use super::rings::{Rings, bytes_of};
 use super::unwind::{Cache, Code, Stack, Unwinder};
+use super::{Counts, Named};
 use fxtrec_kernel::bpf::stacks::{
     KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
+use fxtrec_kernel::memory;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
 /// How often the ring is looked at. It has room for what some thousand long waits leave.
-const LOOK: Duration = Duration::from_millis(10);
+pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// The same while there is nothing, neither samples nor code, and nobody asked for stacks.
 const QUIET: Duration = Duration::from_millis(80);
+
+/// How many programs are known at once. When there are more, all that is known is named, and those that had no stack lately are forgotten.
+pub(super) const MOST_PROGRAMS: usize = 8192;
+
+/// When a program has had no stack lately.
+const LATELY: Nanos = Nanos(3_000_000_000);
+
+/// How long programs are not forgotten again since too many frames have no names.
+const FULL: Nanos = Nanos(10_000_000_000);
+
+/// How many mappings are known, of all programs together: what is in others is in no file.
+pub(super) const MOST_PLACED: usize = 96 * 1024;
+
+/// What is known of all mappings of programs that have stacks, in bytes, before others than those of the last one are asked for again.
+pub(super) const MOST_FOUND: usize = 12 << 20;
+
+/// How many addresses are known to be in no file before all are asked for again.
+pub(super) const MOST_NOWHERE: usize = 64 * 1024;
+
+/// How many processes are known by the modules that they had before those are forgotten that are over.
+pub(super) const MOST_PROCESSES: usize = 224 * 1024;
+
+/// How many mappings of a program are unwound by tables; others are by frame pointers.
+const MOST_UNWOUND: usize = 2048;
+
+/// How many stacks of threads that woke others wait for the stacks of these.
+const MOST_WAKES: usize = 16 * 1024;
 
 /// For how long a program of a recording that is kept in parts is known that has no stack.
 const FORGET: Nanos = Nanos(300_000_000_000);
@@ -40,8 +70,8 @@ pub(super) const KERNEL: usize = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) id: u16,
-    pub(super) name: String,
-    pub(super) build_id: Vec<u8>,
+    pub(super) name: Arc<str>,
+    pub(super) build_id: Arc<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +108,7 @@ pub(super) enum Told {
     Symbol {
         program: usize,
         address: u64,
-        name: String,
+        name: Arc<str>,
     },
     /// The program had no stack for a long time, and if it has one again it is another program.
     Over {
@@ -98,35 +128,45 @@ impl Told {
     }
 }
 
+/// A mapping that was told, since a frame is in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    pub(super) mapping: Mapping,
+    /// Where its file is kept.
+    pub(super) image: Option<usize>,
+    /// Whether the program's unwinder has its tables.
+    has_tables: bool,
+}
+
 /// What is known of a program.
 #[derive(Debug, Default)]
-struct Program {
-    pid: u32,
-    /// Those that were told: a frame is in them.
-    mappings: Vec<Mapping>,
-    /// For each module, by its number: where its file is kept.
-    images: FxHashMap<u16, Option<usize>>,
+pub(super) struct Program {
+    pub(super) pid: u32,
+    pub(super) places: Places<Placed>,
     unwinder: Unwinder,
+    /// How many mappings the unwinder has tables of.
+    unwound: usize,
     /// All that there were when its mappings were read last.
     found: Arc<Vec<ExecutableMapping>>,
-    /// Frames that are in no mapping.
-    nowhere: FxHashSet<u64>,
+    /// What they take, in bytes.
+    found_bytes: usize,
     /// What it has compiled itself.
-    made: Made,
+    pub(super) made: Made,
     /// The look at the ring in which its mappings were read last.
     read_in: Option<u64>,
     /// Whether its mappings could not be read once.
     failed: bool,
     /// Whether the capture thread knows whose it is.
     told: bool,
+    /// Whether it had no stack for a while: what only new stacks need is not there.
+    rests: bool,
     /// When its last sample was.
     last: Nanos,
 }
 
 impl Program {
     fn mapping(&self, frame: u64) -> Option<&Mapping> {
-        // Later ones first: they may have taken the place of earlier ones.
-        self.mappings.iter().rev().find(|mapping| (mapping.start..mapping.end).contains(&frame))
+        self.places.at(frame).map(|placed| &placed.mapping)
     }
 
     /// How many frames there are before the first that is no code. Behind a function without a frame pointer, whatever a
@@ -140,55 +180,31 @@ impl Program {
 
     /// Whether a frame is in what was read last.
     fn finds(&self, frame: u64) -> bool {
-        self.found.iter().any(|mapping| mapping.has(frame))
+        find(&self.found, frame).is_some()
     }
-}
 
-/// A frame of a program, and whether it is where a call returns to.
-type Frame = (usize, u64, bool);
+    /// Lets go of what only new stacks need.
+    fn rest(&mut self) {
+        self.rests = true;
+        self.forget_found();
+        (self.unwinder, self.unwound) = Default::default();
+    }
 
-/// The frames of all stacks, each once.
-#[derive(Debug, Default)]
-struct Frames {
-    /// One that is both is the same function, but where a call is the last of what a function does.
-    all: FxHashMap<(usize, u64), bool>,
-    /// Those whose functions were not asked for yet.
-    new: Vec<(usize, u64)>,
-    /// Those that will have a name when a file ends, if at all.
-    later: Vec<(usize, u64)>,
-}
+    fn forget_found(&mut self) {
+        (self.found, self.found_bytes) = Default::default();
+    }
 
-impl Frames {
-    fn note(&mut self, (program, frame, returned_to): Frame) {
-        match self.all.entry((program, frame)) {
-            Entry::Occupied(mut known) => *known.get_mut() &= returned_to,
-            Entry::Vacant(place) => {
-                place.insert(returned_to);
-                self.new.push((program, frame));
+    /// Has it again.
+    fn wake(&mut self, images: &Images) {
+        self.rests = false;
+        for placed in self.places.all() {
+            let tables = placed.image.filter(|_| placed.has_tables);
+            if let Some(tables) = tables.and_then(|image| images.tables(image)) {
+                let Mapping { start, end, module_address, .. } = placed.mapping;
+                self.unwinder.add((start, end), module_address, tables);
+                self.unwound += 1;
             }
         }
-    }
-
-    /// The new ones, to be taken from the end; with those for the end of a file if this is one.
-    fn take_new(&mut self, is_end: bool) -> Vec<Frame> {
-        let mut new = std::mem::take(&mut self.new);
-        if is_end {
-            new.append(&mut self.later);
-        }
-        // One file after the other.
-        new.sort_unstable_by(|one, other| other.cmp(one));
-        let frame = |key: (usize, u64)| Some((key.0, key.1, *self.all.get(&key)?));
-        new.into_iter().filter_map(frame).collect()
-    }
-
-    fn put_back(&mut self, frames: Vec<Frame>) {
-        self.new.extend(frames.into_iter().map(|(program, frame, _)| (program, frame)));
-    }
-
-    fn forget(&mut self, programs: &FxHashSet<usize>) {
-        self.all.retain(|(program, _), _| !programs.contains(program));
-        self.new.retain(|(program, _)| !programs.contains(program));
-        self.later.retain(|(program, _)| !programs.contains(program));
     }
 }
 
@@ -200,15 +216,19 @@ pub(super) struct Collector {
     asked: Receiver<()>,
     /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
     in_parts: bool,
-    /// Whether functions get names at all.
-    symbols: bool,
+    /// For how long functions get names when a file ends; `None` if they get none at all.
+    pub(super) symbols: Option<Duration>,
     /// What a sample of a running thread stands for, in nanoseconds.
     period: u64,
     /// Whether stacks are those of chosen processes: see [`Wanted`].
     chosen: bool,
     /// Which samples have been told, by when they were over.
     handled: Arc<AtomicU64>,
-    programs: FxHashMap<usize, Program>,
+    pub(super) programs: FxHashMap<usize, Program>,
+    /// How many mappings programs have.
+    placed: usize,
+    /// Frames of programs that are in no mapping.
+    nowhere: FxHashSet<(usize, u64)>,
     /// The number of the next new one.
     next_program: usize,
     /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
@@ -216,25 +236,38 @@ pub(super) struct Collector {
     /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
     lives: Lives,
-    kernel: Option<KernelCode>,
-    images: Images,
+    pub(super) kernel: Option<KernelCode>,
+    pub(super) images: Images,
     cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
-    frames: Frames,
+    pub(super) frames: Frames,
     /// For each thread that was woken from a long wait: since when it waited, and the stack of who woke it.
     wakes: FxHashMap<Tid, (Nanos, Told)>,
+    pub(super) named: Named,
     /// How many waits have the stack of their end.
     links: u64,
-    counts: Counts,
+    pub(super) counts: Counts,
     looks: u64,
     /// When the ring was looked at last.
-    fetched: Instant,
+    pub(super) fetched: Instant,
     /// What was in it and is to be told.
     samples: VecDeque<Sample>,
+    /// Bytes of that.
+    waiting: usize,
+    /// Whether more is in the rings.
+    is_full: bool,
     /// When the last wait ended.
     last: Nanos,
     /// When programs were forgotten last.
     forgotten: Nanos,
+    /// Frames that stay unnamed, of programs that were forgotten.
+    pub(super) lost_names: u64,
+    /// How many programs are too many.
+    many: usize,
+    /// When those that had no stack lately were looked for.
+    rested: Nanos,
+    /// When it is looked again whether files were deleted.
+    pub(super) deleted: Instant,
 }
 
 impl Counts {
@@ -258,7 +291,7 @@ impl Collector {
     /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
     pub(super) fn new(
         rings: Rings,
-        (wanted, symbols): (Wanted, bool),
+        (wanted, symbols): (Wanted, Option<Duration>),
         to: Sender<Told>,
         (asked, in_parts): (Receiver<()>, bool),
         handled: Arc<AtomicU64>,
@@ -273,6 +306,8 @@ impl Collector {
             chosen: wanted.chosen,
             period: 1_000_000_000 / u64::from(wanted.frequency.unwrap_or(1).max(1)),
             programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
+            placed: 0,
+            nowhere: FxHashSet::default(),
             next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
             modules: FxHashMap::default(),
@@ -283,14 +318,25 @@ impl Collector {
             user_stacks: FxHashMap::default(),
             frames: Frames::default(),
             wakes: FxHashMap::default(),
+            named: Named::default(),
             links: 0,
             counts: Counts::default(),
             looks: 0,
             fetched: Instant::now(),
             samples: VecDeque::new(),
+            waiting: 0,
+            is_full: false,
+            lost_names: 0,
+            many: MOST_PROGRAMS,
+            rested: Nanos(0),
+            deleted: Instant::now() + DELETED,
             last: Nanos(0),
             forgotten: Nanos(0),
         }
+    }
+
+    pub(super) fn named(&self) -> Named {
+        self.named.clone()
     }
 
     /// Reads until `stop` says so, and then what is left; names functions last.
@@ -312,8 +358,9 @@ impl Collector {
                 self.tell(Told::Settled(self.counts()));
             } else if self.in_parts {
                 self.name_functions(Some(LOOK / 4));
-                self.forget_old();
             }
+            self.forget_old();
+            self.let_deleted_go();
             // Who asks does so first, and then has it hurry.
             if self.asked.is_empty() {
                 self.rings.let_others_go();
@@ -324,17 +371,23 @@ impl Collector {
         }
         self.rings.detach();
         self.look();
+        while self.is_full {
+            self.look();
+        }
         self.name_rest();
         self.counts()
     }
 
     fn counts(&self) -> Counts {
         let missing = self.rings.missing();
+        let (unanswered_files, addresses) = self.images.unanswered();
         Counts {
             lost: self.counts.lost + missing.no_room,
             unseen: missing.unseen,
             given_up: missing.given_up,
             lost_mappings: self.lives.lost(),
+            unanswered_files,
+            unanswered_addresses: self.counts.unanswered_addresses + addresses,
             ..self.counts
         }
     }
@@ -343,6 +396,7 @@ impl Collector {
     fn look(&mut self) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
+            self.waiting = self.waiting.saturating_sub(bytes_of(&sample));
             self.take(&sample);
             // A large file may take a while, and in the meantime processes begin and end.
             if self.fetched.elapsed() >= LOOK {
@@ -353,13 +407,15 @@ impl Collector {
     }
 
     /// Takes over what is in the ring, and looks at once into the processes that are new: they may end soon.
-    fn fetch(&mut self) -> bool {
+    pub(super) fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
-        let read = self.rings.take();
+        let read = self.rings.take(self.waiting);
         self.counts.lost += read.garbled;
+        self.is_full = read.is_full;
         let now = read.until;
         let found = !read.is_empty();
+        self.lives.lose(read.lost_code);
         read.code().for_each(|record| self.lives.note(record));
         let new = read.samples;
         // Finding files and names may have taken longer than what has ended is remembered.
@@ -380,6 +436,7 @@ impl Collector {
                 self.read_mappings(number, &frames, sample);
             }
         }
+        self.waiting += new.iter().map(bytes_of).sum::<usize>();
         self.samples.extend(new);
         if !read.is_late {
             self.rings.let_others_go();
@@ -445,7 +502,11 @@ impl Collector {
                 let flags = problems | Kind::Wake.flags();
                 let (weight, at) = (length, until);
                 let told = Told::Stack { program, tid, since: at, until, weight, flags, frames };
-                self.wakes.insert(woken, (since, told));
+                if self.wakes.len() < MOST_WAKES || self.wakes.contains_key(&woken) {
+                    self.wakes.insert(woken, (since, told));
+                } else {
+                    self.counts.lost += 1;
+                }
             }
             SampleKind::Cpu => {
                 let flags = problems | Kind::Cpu.flags();
@@ -500,14 +561,9 @@ impl Collector {
         while let Some(address) = stack.next() {
             self.locate(number, address, &walked.frames, sample);
             let program = &self.programs[&number];
-            let code = match program.mapping(address) {
-                Some(mapping) => {
-                    let image = program.images.get(&mapping.module).copied().flatten();
-                    match image.and_then(|image| self.images.tables(image)) {
-                        Some(_) => Code::Tables,
-                        None => Code::NoTables,
-                    }
-                }
+            let code = match program.places.at(address) {
+                Some(placed) if placed.has_tables => Code::Tables,
+                Some(_) => Code::NoTables,
                 None if program.finds(address) || program.found.is_empty() => Code::NoTables,
                 None => Code::None,
             };
@@ -525,7 +581,7 @@ impl Collector {
         (frames, problems | cut)
     }
 
-    fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, told: Told) {
         // The capture thread may be far behind; a stack that it has no room for is lost, and the rest may be needed later.
         match told {
             Told::Stack { .. } => {
@@ -536,7 +592,7 @@ impl Collector {
     }
 
     /// Tells which part of the kernel a frame is in, as far as that is new.
-    fn kernel_frame(&mut self, frame: u64) {
+    pub(super) fn kernel_frame(&mut self, frame: u64) {
         let program = self.programs.entry(KERNEL).or_default();
         if program.mapping(frame).is_some() {
             return;
@@ -545,11 +601,10 @@ impl Collector {
         let module = code.modules.iter().find(|it| (it.start..it.end).contains(&frame));
         let Some(module) = module else { return };
         let Some(id) = next_module(&mut self.modules, KERNEL_PROCESS) else { return };
-        program.images.insert(id, None);
         let (start, end) = (module.start, module.end);
         let mapping = Mapping { module: id, flags: 0b101, start, end, module_address: 0 };
-        program.mappings.push(mapping);
-        let (name, build_id) = (module.name.clone(), module.build_id.clone());
+        program.places.put(start, end, Placed { mapping, image: None, has_tables: false });
+        let (name, build_id) = (module.name.as_str().into(), module.build_id.as_slice().into());
         let modules = vec![Module { id, name, build_id }];
         let (tid, until) = (Tid::default(), self.last);
         self.tell(Told::Code { program: KERNEL, tid, until, modules, mappings: vec![mapping] });
@@ -564,6 +619,9 @@ impl Collector {
         let program = self.programs.entry(number).or_default();
         program.pid = sample.pid.0;
         program.last = program.last.max(sample.until);
+        if program.rests {
+            program.wake(&self.images);
+        }
         if !std::mem::replace(&mut program.told, true) {
             // Names of functions need the process, also where nothing explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
@@ -586,7 +644,7 @@ impl Collector {
     /// Tells which file a frame is in, as far as that is new. `frames` are of the same program.
     fn locate(&mut self, number: usize, frame: u64, frames: &[u64], sample: &Sample) {
         let program = &self.programs[&number];
-        if program.mapping(frame).is_some() || program.nowhere.contains(&frame) {
+        if program.mapping(frame).is_some() || self.nowhere.contains(&(number, frame)) {
             return;
         }
         if !program.finds(frame) && program.read_in != Some(self.looks) {
@@ -600,7 +658,7 @@ impl Collector {
         // Whatever comes of it: a process that has ended is not asked for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
-            found.iter().any(|mapping| frames.iter().any(|frame| mapping.has(*frame)))
+            frames.iter().any(|frame| find(found, *frame).is_some())
         };
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let told = life.map(|life| life.mappings().clone());
@@ -611,178 +669,115 @@ impl Collector {
         };
         // By now the process may run another program, or a child of the one that blocked.
         if let Some(found) = told.filter(is_its).or_else(|| Some(ask()).filter(is_its)) {
+            program.found_bytes = found.iter().map(ExecutableMapping::bytes).sum();
             program.found = found;
+            let all: usize = self.programs.values().map(|program| program.found_bytes).sum();
+            if all > MOST_FOUND {
+                let others = self.programs.iter_mut().filter(|(other, _)| **other != number);
+                others.for_each(|(_, program)| program.forget_found());
+            }
         } else {
             let is_first = !std::mem::replace(&mut program.failed, true);
-            self.counts.unknown_processes += u64::from(is_first && program.found.is_empty());
+            let is_unknown = program.found.is_empty() && program.places.len() == 0;
+            self.counts.unknown_processes += u64::from(is_first && is_unknown);
         }
     }
 
     /// Tells which file a frame is in.
     fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
         let program = self.programs.entry(number).or_default();
-        let mapped = program.found.iter().find(|it| it.has(frame));
-        if mapped.is_some_and(|mapping| is_made(&mapping.path)) {
-            program.made.want(program.pid, frame);
+        let found = program.found.clone();
+        let mapped = find(&found, frame);
+        if mapped.is_some_and(|mapping| is_made(&mapping.path)) && self.frames.has_room() {
+            program.made.want(self.images.files(), program.pid, frame);
         }
         // What a program has compiled itself is in no file.
         let is_named = |mapping: &&ExecutableMapping| !mapping.path.as_os_str().is_empty();
-        let mapped = mapped.filter(is_named);
+        let mapped = mapped.filter(is_named).filter(|_| self.placed < MOST_PLACED);
         let number_of = |_| next_module(&mut self.modules, program.pid);
         let (Some(mapped), Some(id)) = (mapped, mapped.and_then(number_of)) else {
             // Of a process that could not be looked into, another look may tell.
             if !program.found.is_empty() {
-                program.nowhere.insert(frame);
+                if self.nowhere.len() >= MOST_NOWHERE {
+                    self.nowhere.clear();
+                }
+                self.nowhere.insert((number, frame));
             }
             return;
         };
         let image = self.images.of(sample.pid.0, mapped);
         let (build_id, module_address) = match image {
             Some(image) => (self.images.build_id(image), self.images.address(image, mapped)),
-            None => (Vec::new(), mapped.offset),
+            None => (Arc::default(), mapped.offset),
         };
-        let name = name_of(&mapped.path.to_string_lossy());
+        let name = match image.map(|image| self.images.name(image)) {
+            Some((path, name)) if *path == mapped.path => name.clone(),
+            _ => name_of(&mapped.path.to_string_lossy()).into(),
+        };
         let (start, end, flags) = (mapped.start, mapped.end, mapped.flags);
         let mapping = Mapping { module: id, flags, start, end, module_address };
-        program.images.insert(id, image);
-        program.mappings.push(mapping);
-        if let Some(tables) = image.and_then(|image| self.images.tables(image)) {
+        let tables = image.and_then(|image| self.images.tables(image));
+        let tables = tables.filter(|_| program.unwound < MOST_UNWOUND);
+        if let Some(tables) = tables {
             program.unwinder.add((start, end), module_address, tables);
+            program.unwound += 1;
         }
+        self.placed -= program.places.len();
+        program.places.put(start, end, Placed { mapping, image, has_tables: tables.is_some() });
+        self.placed += program.places.len();
         let modules = vec![Module { id, name, build_id }];
         let Sample { tid, until, .. } = *sample;
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Tells the names of the functions that frames are in, of those that were not asked for before: until all are told, or
-    /// the time is over.
-    fn name_functions(&mut self, time: Option<Duration>) {
-        let begun = Instant::now();
-        let mut frames = self.frames.take_new(time.is_none());
-        while let Some((number, address, returned_to)) = frames.pop() {
-            // The call is before the place that it returns to, which may be another function's.
-            let within = address.saturating_sub(u64::from(returned_to));
-            let name = match number {
-                KERNEL => {
-                    self.kernel_frame(address);
-                    if !self.symbols {
-                        continue;
-                    }
-                    let code = self.kernel.get_or_insert_with(KernelCode::read);
-                    code.symbol(within).map(|(name, _)| name.to_owned())
-                }
-                number if self.is_made(number, address) => {
-                    // The map is not whole yet, and long.
-                    if time.is_some() {
-                        self.frames.later.push((number, address));
-                        continue;
-                    }
-                    let program = self.programs.get_mut(&number);
-                    let made = program.and_then(|it| it.made.function(it.pid, within));
-                    made.map(str::to_owned)
-                }
-                // Its symbols are read in pieces then.
-                number if self.symbols && self.has_many_symbols(number, within) => {
-                    self.frames.later.push((number, address));
-                    continue;
-                }
-                number if self.symbols => self.user_function(number, within),
-                _ => None,
-            };
-            if let Some(name) = name {
-                self.counts.symbols += 1;
-                self.tell(Told::Symbol { program: number, address, name });
-            }
-            if time.is_some_and(|time| begun.elapsed() >= time) {
-                break;
-            }
-            if self.fetched.elapsed() >= LOOK {
-                self.fetch();
-            }
-        }
-        self.frames.put_back(frames);
-    }
-
-    /// Tells all names that are left when a file of the recording ends: those of a file of code together, whichever programs it is of,
-    /// so that its symbols are read in pieces and not kept.
-    fn name_rest(&mut self) {
-        let mut of_files: FxHashMap<usize, Vec<(u64, usize, u64)>> = FxHashMap::default();
-        let mut others = Vec::new();
-        for (number, address, returned_to) in self.frames.take_new(true) {
-            let within = address.saturating_sub(u64::from(returned_to));
-            let is_of_file = self.symbols && number != KERNEL && !self.is_made(number, address);
-            match self.in_file(number, within).filter(|_| is_of_file) {
-                Some((image, at)) => of_files.entry(image).or_default().push((at, number, address)),
-                None => others.push((number, address, returned_to)),
-            }
-        }
-        self.frames.put_back(others);
-        self.name_functions(None);
-        let mut of_files: Vec<_> = of_files.into_iter().collect();
-        of_files.sort_unstable_by_key(|(image, _)| *image);
-        for (image, mut frames) in of_files {
-            frames.sort_unstable();
-            let mut addresses: Vec<u64> = frames.iter().map(|(at, ..)| *at).collect();
-            addresses.dedup();
-            let mut names = FxHashMap::default();
-            self.images.name_all(image, &addresses, |at, name| drop(names.insert(at, name)));
-            for (at, program, address) in frames {
-                if let Some(name) = names.get(&at).cloned() {
-                    self.counts.symbols += 1;
-                    self.tell(Told::Symbol { program, address, name });
-                }
-            }
-            if self.fetched.elapsed() >= LOOK {
-                self.fetch();
-            }
-        }
-    }
-
-    /// Forgets programs that had no stack for a long time: most have ended.
+    /// Forgets programs that had no stack for a long time: most have ended. Where they are many, those that had none lately.
     fn forget_old(&mut self) {
         let now = clock::now();
-        if now.0 < self.forgotten.0 + FORGET.0 / 4 {
+        if now.0 >= self.rested.0 + LATELY.0 / 2 {
+            self.rested = now;
+            let lately = now.0.saturating_sub(LATELY.0);
+            let programs = self.programs.values_mut();
+            programs.filter(|it| !it.rests && it.last.0 < lately).for_each(Program::rest);
+        }
+        let is_full = self.frames.is_nearly_full() || self.placed >= MOST_PLACED / 4 * 3;
+        let are_many =
+            self.programs.len() > self.many || (is_full && now.0 >= self.forgotten.0 + FULL.0);
+        let is_time = self.in_parts && now.0 >= self.forgotten.0 + FORGET.0 / 4;
+        if !are_many && !is_time {
             return;
         }
         self.forgotten = now;
-        let since = now.0.saturating_sub(FORGET.0);
+        let mut since = now.0.saturating_sub(FORGET.0);
+        if are_many {
+            self.name_rest();
+            self.lost_names = self.counts.unnamed - self.frames.left_out;
+            self.frames.later.clear();
+            since = now.0.saturating_sub(LATELY.0);
+        }
         let is_old = |(&number, program): (&usize, &Program)| {
             (number != KERNEL && program.last.0 < since).then_some(number)
         };
         let over: FxHashSet<usize> = self.programs.iter().filter_map(is_old).collect();
+        // No more than every few thousand.
+        self.many = MOST_PROGRAMS.max(self.programs.len() - over.len() + MOST_PROGRAMS / 2);
         if over.is_empty() {
             return;
         }
         self.programs.retain(|number, _| !over.contains(number));
+        self.placed = self.programs.values().map(|program| program.places.len()).sum();
+        self.nowhere.retain(|(number, _)| !over.contains(number));
         self.by_process.retain(|_, number| !over.contains(number));
         self.frames.forget(&over);
-        let alive: FxHashSet<u32> = self.programs.values().map(|program| program.pid).collect();
-        self.modules.retain(|pid, _| alive.contains(pid));
+        // A process that lives on must not have two modules of one number in a file.
+        if !are_many || self.modules.len() > MOST_PROCESSES {
+            let alive: FxHashSet<u32> = self.programs.values().map(|program| program.pid).collect();
+            self.modules.retain(|pid, _| alive.contains(pid));
+        }
         self.wakes.retain(|_, (waits_since, _)| waits_since.0 >= since);
         for program in over {
             self.tell(Told::Over { program });
         }
-    }
-
-    fn is_made(&self, number: usize, address: u64) -> bool {
-        self.programs.get(&number).is_some_and(|program| program.made.has(address))
-    }
-
-    fn user_function(&mut self, number: usize, address: u64) -> Option<String> {
-        let (image, within) = self.in_file(number, address)?;
-        self.images.function(image, within)
-    }
-
-    fn has_many_symbols(&self, number: usize, address: u64) -> bool {
-        self.in_file(number, address).is_some_and(|(image, _)| self.images.has_many_symbols(image))
-    }
-
-    /// The file that has a program's address, and the address in it.
-    fn in_file(&self, number: usize, address: u64) -> Option<(usize, u64)> {
-        let program = self.programs.get(&number)?;
-        let mapping = program.mapping(address)?;
-        let image = (*program.images.get(&mapping.module)?)?;
-        Some((image, (address - mapping.start).wrapping_add(mapping.module_address)))
+        memory::trim();
     }
 }
 
@@ -809,7 +804,7 @@ fn when(sample: &Sample) -> Nanos {
 const MOST: usize = 255;
 
 /// A path as the name of a module: the end of it, where it is too long.
-fn name_of(path: &str) -> String {
+pub(super) fn name_of(path: &str) -> String {
     let clean = path.replace('\0', "");
     let mut from = clean.len().saturating_sub(MOST);
     while !clean.is_char_boundary(from) {

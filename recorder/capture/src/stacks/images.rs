@@ -1,59 +1,78 @@
 //! The files that code was loaded from.
 //!
-//! A file is kept open from the moment that a process was seen with it: its name may mean another file later, or none.
+//! A file is held from the moment that a process was seen with it: its name may mean another file later. Another process reads it: see
+//! [`super::files`]. A file that was deleted is let go, so that its room is free: its functions are named first, as far as they were met.
 
-use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use fxtrec_kernel::code::{ExecutableMapping, open_mapped};
-use fxtrec_kernel::made_code::{self, VDSO};
+use fxtrec_kernel::code::ExecutableMapping;
+use fxtrec_kernel::made_code::VDSO;
 use fxtrec_kernel::regular;
-use fxtrec_probe::elf::{
-    self, Arch, Elf, FileData, Functions, Names, ReadRef, Segment, Usable, data_of, functions_at,
-    separate_debug_file, usable_frames,
-};
-use nix::sys::stat;
+use fxtrec_kernel::rights::Rights;
+use fxtrec_probe::elf::Segment;
 use rustc_hash::FxHashMap;
 
-use super::unwind::{Section, Tables};
+use super::files::{Files, Silent};
+use super::reader::{Described, Names};
+use super::unwind::Tables;
 
-/// How many files are kept open at most; of others only the build id is known.
+/// How many files are held at a time; of others only the build id is known.
 const MOST_FILES: usize = 256;
 
-/// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
-const MOST_TABLES: usize = 64 << 20;
+/// How many files are known at most. What is in others is in a module without a build id.
+pub(super) const MOST_IMAGES: usize = 8 * 1024;
 
-/// How much of functions is kept of files while recording, in bytes; what is beyond that is read again.
-const MOST_FUNCTIONS: usize = 16 << 20;
+/// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
+pub(super) const MOST_TABLES: usize = 20 << 20;
 
 /// Of a file with larger symbol tables, functions are named all at once, and not kept. In bytes.
 const MANY_SYMBOLS: u64 = 4 << 20;
 
-/// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
-const MOST_SYMBOLS: u64 = 256 << 20;
-
 /// A page, as far as file offsets of mappings are multiples of it. Larger pages are multiples of this.
 const PAGE: u64 = 4096;
 
+/// The device and the inode of a file.
+type Key = (String, u64);
+
+#[derive(Debug)]
 struct Image {
+    /// `None` for the vDSO, which is no file.
+    key: Option<Key>,
     path: PathBuf,
-    build_id: Vec<u8>,
+    /// What its modules are called.
+    name: Arc<str>,
+    build_id: Arc<[u8]>,
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// Read anew each time: what has been read of one stays in memory with it.
-    file: Option<File>,
+    /// `None` when there are too many, it did not answer, or it was deleted.
+    file: Option<OwnedFd>,
+    rights: Rights,
     /// What its functions are unwound by.
     tables: Option<Tables>,
-    /// Its functions, once they have been asked for.
-    functions: Option<Functions>,
+    /// Whether it did not answer.
+    is_silent: bool,
 }
 
-impl fmt::Debug for Image {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("path", &self.path).finish_non_exhaustive()
+impl Image {
+    /// A file that does not answer when it is asked what it is.
+    fn silent(mapping: &ExecutableMapping) -> Image {
+        let path = &mapping.path;
+        Image {
+            key: mapping.file.clone(),
+            path: path.clone(),
+            name: name_of(path),
+            build_id: Arc::default(),
+            segments: Vec::new(),
+            symbols: 0,
+            file: None,
+            rights: Rights::nobody(),
+            tables: None,
+            is_silent: true,
+        }
     }
 }
 
@@ -61,16 +80,29 @@ impl fmt::Debug for Image {
 #[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
-    known: FxHashMap<(String, u64), Option<usize>>,
+    /// Those that are held or silent, and what is no ELF file.
+    known: FxHashMap<Key, Option<usize>>,
+    /// Those that are not held: something else may have their inodes.
+    loose: FxHashMap<Key, usize>,
+    held: usize,
     /// How much more tables may take, in bytes.
     room: usize,
-    /// What the functions of files take, in bytes.
-    functions: usize,
+    files: Files,
+    /// Addresses without a name, since their files did not answer.
+    unanswered: u64,
 }
 
 impl Default for Images {
     fn default() -> Images {
-        Images { all: Vec::new(), known: FxHashMap::default(), room: MOST_TABLES, functions: 0 }
+        Images {
+            all: Vec::new(),
+            known: FxHashMap::default(),
+            loose: FxHashMap::default(),
+            held: 0,
+            room: MOST_TABLES,
+            files: Files::default(),
+            unanswered: 0,
+        }
     }
 }
 
@@ -83,54 +115,115 @@ impl Images {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let image = self.open(pid, mapping);
-        let number = image.map(|image| {
-            self.all.push(image);
-            self.all.len() - 1
-        });
-        self.known.insert(key, number);
+        if self.known.len().max(self.all.len()) >= MOST_IMAGES {
+            return None;
+        }
+        let number = match self.files.describe(pid, mapping, self.room) {
+            Ok(Some(found)) => Some(self.add(mapping, found)),
+            Ok(None) => None,
+            Err(Silent) => {
+                self.all.push(Image::silent(mapping));
+                Some(self.all.len() - 1)
+            }
+        };
+        match number.filter(|number| self.all[*number].file.is_none()) {
+            Some(number) if !self.all[number].is_silent => drop(self.loose.insert(key, number)),
+            _ => drop(self.known.insert(key, number)),
+        }
         number
     }
 
     /// The image of a vDSO, one for all programs that have the same.
     fn vdso(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<usize> {
-        let bytes = made_code::vdso(pid, mapping)?;
-        let elf = Elf::parse(&*bytes).ok()?;
-        let build_id = elf.build_id()?.to_vec();
-        let is_it = |image: &Image| image.path == mapping.path && image.build_id == build_id;
-        if let Some(known) = self.all.iter().position(is_it) {
-            return Some(known);
+        let (described, file) = self.files.describe(pid, mapping, self.room).ok()??;
+        let is_it =
+            |image: &Image| image.path == mapping.path && *image.build_id == *described.build_id;
+        if described.build_id.is_empty() {
+            return None;
         }
-        let tables = tables(&*bytes, self.room);
-        self.room -= tables.as_ref().map_or(0, bytes_of);
-        self.all.push(Image {
-            path: mapping.path.clone(),
-            build_id,
-            segments: elf.segments().to_vec(),
-            symbols: elf.symbol_bytes(),
-            file: None,
-            tables,
-            functions: elf.functions().ok(),
-        });
-        Some(self.all.len() - 1)
+        let known = self.all.iter().position(is_it);
+        Some(known.unwrap_or_else(|| self.add(mapping, (described, file))))
     }
 
-    fn open(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<Image> {
-        // By its path as long as links to mapped files are not permitted.
-        let by_path = || elf::open(&in_root(pid, &mapping.path)).ok();
-        let mapped = || open_mapped(pid, mapping).ok().map(data_of);
-        let file = mapped().or_else(by_path).or_else(|| open_same(mapping))?;
-        let (build_id, segments, symbols) = {
-            let elf = Elf::parse(&file).ok()?;
-            let build_id = elf.build_id().unwrap_or_default().to_vec();
-            (build_id, elf.segments().to_vec(), elf.symbol_bytes())
+    fn add(
+        &mut self,
+        mapping: &ExecutableMapping,
+        (described, file): (Described, OwnedFd),
+    ) -> usize {
+        let Described { build_id, segments, symbols, rights, tables } = described;
+        let file = (self.held < MOST_FILES).then_some(file);
+        self.held += usize::from(file.is_some());
+        let loose = mapping.file.as_ref().and_then(|key| self.loose.remove(key));
+        if let Some(number) = loose {
+            let image = &mut self.all[number];
+            let is_it = image.path == mapping.path
+                && *image.build_id == *build_id
+                && (&image.segments, image.symbols) == (&segments, symbols);
+            if is_it {
+                image.file = file;
+                return number;
+            }
+        }
+        self.room = self.room.saturating_sub(tables.as_ref().map_or(0, bytes_of));
+        let (path, name) = (mapping.path.clone(), name_of(&mapping.path));
+        let (build_id, is_silent, key) = (build_id.into(), false, mapping.file.clone());
+        self.all.push(Image {
+            key,
+            path,
+            name,
+            build_id,
+            segments,
+            symbols,
+            file,
+            rights,
+            tables,
+            is_silent,
+        });
+        self.all.len() - 1
+    }
+
+    /// The files that are held and have been deleted.
+    pub(super) fn deleted(&self) -> Vec<usize> {
+        let is_deleted = |image: &Image| {
+            let file = image.file.as_ref().filter(|_| image.key.is_some());
+            file.is_some_and(|file| regular::is_deleted(file.as_fd()))
         };
-        let tables = tables(&file, self.room);
-        let file = (self.all.len() < MOST_FILES).then(|| file.into_inner());
-        let used = tables.as_ref().map_or(0, bytes_of);
-        self.room -= used;
-        let path = mapping.path.clone();
-        Some(Image { path, build_id, segments, symbols, file, tables, functions: None })
+        (0..self.all.len()).filter(|&number| is_deleted(&self.all[number])).collect()
+    }
+
+    /// Lets go of tables of files that were let go, as far as no program has them, if others may need the room.
+    pub(super) fn free_tables(&mut self) {
+        if self.room >= MOST_TABLES / 2 {
+            return;
+        }
+        for image in &mut self.all {
+            let is_let_go = image.key.is_some() && image.file.is_none();
+            let is_free = |tables: &&mut Tables| Arc::strong_count(&tables.frames.bytes) == 1;
+            if let Some(tables) = image.tables.as_mut().filter(|_| is_let_go).filter(is_free) {
+                self.room += bytes_of(tables);
+                image.tables = None;
+            }
+        }
+    }
+
+    /// Lets go of a file, whose functions have no names from now on.
+    pub(super) fn let_go(&mut self, number: usize) {
+        let image = &mut self.all[number];
+        self.held -= usize::from(image.file.take().is_some());
+        if let Some(key) = image.key.clone() {
+            self.known.remove(&key);
+            self.loose.insert(key, number);
+        }
+    }
+
+    /// The way to files, for those of what programs have compiled.
+    pub(super) fn files(&mut self) -> &mut Files {
+        &mut self.files
+    }
+
+    /// How many files did not answer, and how many addresses have no name for that.
+    pub(super) fn unanswered(&self) -> (u64, u64) {
+        (self.files.silent(), self.unanswered)
     }
 
     /// What the functions of a file are unwound by, if it has that.
@@ -143,7 +236,17 @@ impl Images {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
 
-    pub(super) fn build_id(&self, image: usize) -> Vec<u8> {
+    /// Whether there is anything to name its functions by: there is not if it was deleted, or too many are held.
+    pub(super) fn has_symbols(&self, image: usize) -> bool {
+        self.all[image].file.is_some() || self.all[image].is_silent
+    }
+
+    /// The path, and what a module of it is called.
+    pub(super) fn name(&self, image: usize) -> (&PathBuf, &Arc<str>) {
+        (&self.all[image].path, &self.all[image].name)
+    }
+
+    pub(super) fn build_id(&self, image: usize) -> Arc<[u8]> {
         self.all[image].build_id.clone()
     }
 
@@ -164,122 +267,54 @@ impl Images {
 
     /// The function that has an address, as people call it.
     pub(super) fn function(&mut self, image: usize, address: u64) -> Option<String> {
-        if self.all.get(image)?.functions.is_none() {
-            let functions = {
-                let file = self.all[image].file.as_ref()?.try_clone().ok()?;
-                functions(&data_of(file), &self.all[image].path)
-            };
-            self.functions += bytes_of_functions(&functions);
-            if self.functions > MOST_FUNCTIONS {
-                let read_again = self.all.iter_mut().filter(|image| image.file.is_some());
-                read_again.for_each(|image| image.functions = None);
-                self.functions = bytes_of_functions(&functions);
-            }
-            self.all[image].functions = Some(functions);
-        }
-        let (function, _) = self.all[image].functions.as_ref()?.at(address)?;
-        Some(Names::of(&function.raw).short.into_owned())
+        let mut found = None;
+        self.named(image, &[address], (true, super::NAMING), |_, name| found = Some(name));
+        found
     }
 
-    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them.
+    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them, for some time: whether that was
+    /// to the end.
     pub(super) fn name_all(
-        &self,
+        &mut self,
         image: usize,
         addresses: &[u64],
-        mut take: impl FnMut(u64, String),
-    ) {
-        let Some(image) = self.all.get(image) else { return };
-        if let Some(functions) = &image.functions {
-            for &address in addresses {
-                if let Some((function, _)) = functions.at(address) {
-                    take(address, Names::of(&function.raw).short.into_owned());
+        go_on_for: Duration,
+        take: impl FnMut(u64, String),
+    ) -> bool {
+        self.named(image, addresses, (false, go_on_for), take)
+    }
+
+    fn named(
+        &mut self,
+        number: usize,
+        addresses: &[u64],
+        (keep, time): (bool, Duration),
+        take: impl FnMut(u64, String),
+    ) -> bool {
+        let Some(image) = self.all.get_mut(number) else { return true };
+        let mut is_done = true;
+        if let Some(file) = &image.file {
+            let (path, rights) = (&image.path, &image.rights);
+            let names = Names { image: number, path, rights, keep, time, addresses };
+            match self.files.names(file, &names, take) {
+                Ok(is_whole) => is_done = is_whole,
+                Err(Silent) => {
+                    self.held -= 1;
+                    (image.file, image.is_silent) = (None, true);
                 }
             }
-            return;
         }
-        let file = image.file.as_ref().and_then(|file| file.try_clone().ok());
-        let files = file.map(|file| with_symbols(data_of(file), &image.path));
-        let take = |at, raw: &str| take(at, Names::of(raw).short.into_owned());
-        // A file that cannot be read has no names.
-        let _ = functions_at(&files.unwrap_or_default(), addresses, take);
+        if image.is_silent {
+            self.unanswered += addresses.len() as u64;
+        }
+        is_done
     }
 }
 
-/// The file that is at the path of a mapping for us, if it is the very same: its process may have ended.
-fn open_same(mapping: &ExecutableMapping) -> Option<FileData> {
-    let file = regular::open(&mapping.path).ok()?;
-    let metadata = file.metadata().ok()?;
-    let (device, inode) = mapping.file.as_ref()?;
-    let (major, minor) = (stat::major(metadata.dev()), stat::minor(metadata.dev()));
-    (*device == format!("{major:02x}:{minor:02x}") && *inode == metadata.ino())
-        .then(|| data_of(file))
+fn name_of(path: &Path) -> Arc<str> {
+    super::collector::name_of(&path.to_string_lossy()).into()
 }
 
 fn bytes_of(tables: &Tables) -> usize {
     tables.frames.bytes.len() + tables.index.as_ref().map_or(0, |index| index.bytes.len())
-}
-
-/// The tables of a file, if they take at most `room` bytes.
-fn tables<'d, R: ReadRef<'d>>(file: R, room: usize) -> Option<Tables> {
-    let elf = Elf::parse(file).ok().filter(|elf| elf.arch() == Arch::HOST)?;
-    let section = |name: &str, room: usize| {
-        let (bytes, address) = elf.section_within(name, room as u64)?;
-        (!bytes.is_empty()).then(|| Section { bytes: bytes.into(), address })
-    };
-    let frames = section(".eh_frame", room)?;
-    let index = section(".eh_frame_hdr", room - frames.bytes.len());
-    fn parts(section: &Section) -> (&[u8], u64) {
-        (&section.bytes, section.address)
-    }
-    match usable_frames(parts(&frames), index.as_ref().map(parts)) {
-        Usable::All => Some(Tables { frames, index }),
-        Usable::Tables => Some(Tables { frames, index: None }),
-        Usable::Nothing => None,
-    }
-}
-
-/// A path as a process knows it, from here.
-fn in_root(pid: u32, path: &Path) -> PathBuf {
-    let inside = path.strip_prefix("/").unwrap_or(path);
-    PathBuf::from(format!("/proc/{pid}/root")).join(inside)
-}
-
-/// About.
-fn bytes_of_functions(functions: &Functions) -> usize {
-    let names = functions.all.iter().map(|function| function.raw.len()).sum::<usize>();
-    names + size_of_val(&functions.all[..])
-}
-
-/// The file, and a separate file of its symbols where one is installed; none of those whose symbols are too large.
-fn with_symbols(file: FileData, path: &Path) -> Vec<File> {
-    let separate = {
-        let Ok(elf) = Elf::parse(&file) else { return Vec::new() };
-        if elf.symbol_bytes() > MOST_SYMBOLS {
-            return Vec::new();
-        }
-        let separate = || separate_debug_file(&elf, path, Path::new("/")).map(|(_, data)| data);
-        let is_small = |data: &FileData| {
-            Elf::parse(data).is_ok_and(|debug| debug.symbol_bytes() <= MOST_SYMBOLS)
-        };
-        if elf.has_all_symbols() { None } else { separate().filter(is_small) }
-    };
-    [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
-}
-
-/// The functions of a file, with those of a separate file of symbols where one is installed.
-fn functions(file: &FileData, path: &Path) -> Functions {
-    let Ok(elf) = Elf::parse(file) else { return Functions::default() };
-    if elf.symbol_bytes() > MOST_SYMBOLS {
-        return Functions::default();
-    }
-    let mut functions = elf.functions().unwrap_or_default();
-    if !functions.complete
-        && let Some((_, data)) = separate_debug_file(&elf, path, Path::new("/"))
-        && let Ok(debug) = Elf::parse(&data)
-        && debug.symbol_bytes() <= MOST_SYMBOLS
-        && let Ok(more) = debug.functions_of(&elf)
-    {
-        functions.merge(more);
-    }
-    functions
 }

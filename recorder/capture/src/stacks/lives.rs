@@ -31,8 +31,17 @@ use fxtrec_units::{Nanos, Pid};
 /// How long what has ended is remembered: for stacks that are looked at later.
 const MEMORY: u64 = 2_000_000_000;
 
-/// How many mappings are kept, of all processes together. Beyond that all are forgotten; who lives on can be asked.
-const MOST: usize = 64 * 1024;
+/// How many mappings are kept, of all processes together. Beyond that all are forgotten; who lives on can be asked. What takes more than
+/// usual counts as several.
+pub(super) const MOST: usize = 48 * 1024;
+
+/// What counts as one, in bytes.
+pub(super) const UNIT: usize = 256;
+
+/// What mappings count as.
+fn units_of(mappings: &[ExecutableMapping]) -> usize {
+    mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
+}
 
 /// How many one process may have. A compiler in a program may make new ones all the time.
 const MOST_OF_ONE: usize = 4096;
@@ -106,9 +115,7 @@ impl Lives {
         let (pid, what) = match kind {
             Kind::Lost(loss) => {
                 // Whether these processes run what they ran is not known any more.
-                self.lost += loss.events.unwrap_or(1);
-                self.forget_all();
-                self.waiting.clear();
+                self.lose(loss.events.unwrap_or(1).max(1));
                 return;
             }
             Kind::Fork { pid, parent_pid, .. } if pid != parent_pid => {
@@ -150,7 +157,7 @@ impl Lives {
                         if found.is_empty() {
                             continue;
                         }
-                        self.added += found.len();
+                        self.added += units_of(&found);
                         let lives = self.of.entry(parent).or_default();
                         let life = Life { since: Nanos(0), space: None, mappings: Arc::new(found) };
                         lives.insert(0, life);
@@ -178,6 +185,15 @@ impl Lives {
         (*life.space.get_or_insert(space) == space).then_some(life)
     }
 
+    /// Records were lost before they got here.
+    pub(super) fn lose(&mut self, records: u64) {
+        if records > 0 {
+            self.lost += records;
+            self.forget_all();
+            self.waiting.clear();
+        }
+    }
+
     /// How many records were lost.
     pub(super) fn lost(&self) -> u64 {
         self.lost
@@ -194,14 +210,15 @@ impl Lives {
     fn map(&mut self, pid: Pid, time: Nanos, new: ExecutableMapping) {
         let lives = self.of.get_mut(&pid).map_or(&mut [][..], Vec::as_mut_slice);
         let Some(life) = lives.iter_mut().rev().find(|life| life.since <= time) else { return };
-        if !is_user(&new) || life.mappings.contains(&new) {
+        if !is_user(&new) || find(&life.mappings, new.start) == Some(&new) {
             return;
         }
         if life.mappings.len() >= MOST_OF_ONE {
             self.of.remove(&pid);
             return;
         }
-        self.added += if Arc::strong_count(&life.mappings) > 1 { life.mappings.len() } else { 1 };
+        let is_shared = Arc::strong_count(&life.mappings) > 1;
+        self.added += units_of(if is_shared { &life.mappings } else { std::slice::from_ref(&new) });
         let mappings = Arc::make_mut(&mut life.mappings);
         let mut ends = Vec::new();
         mappings.retain_mut(|old| {
@@ -218,6 +235,8 @@ impl Lives {
         });
         mappings.extend(ends);
         mappings.push(new);
+        // For `find`.
+        mappings.sort_unstable_by_key(|mapping| mapping.start);
     }
 
     /// Forgets what was over long ago, and all if it is too much.
@@ -238,7 +257,7 @@ impl Lives {
             self.added = 0;
             let lives = self.of.values().flatten();
             // Where several share them, they are counted for each, which is too many.
-            if lives.map(|life| 1 + life.mappings.len()).sum::<usize>() > MOST {
+            if lives.map(|life| 1 + units_of(&life.mappings)).sum::<usize>() > MOST {
                 self.forget_all();
             }
         }
@@ -249,6 +268,12 @@ impl Lives {
         self.over.clear();
         self.added = 0;
     }
+}
+
+/// The mapping that has an address, of those of a process, which are in the order of their addresses.
+pub(super) fn find(mappings: &[ExecutableMapping], address: u64) -> Option<&ExecutableMapping> {
+    let behind = mappings.partition_point(|mapping| mapping.start <= address);
+    mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.has(address))
 }
 
 /// What looks like the kernel's would be taken for it.

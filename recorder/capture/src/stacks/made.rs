@@ -1,15 +1,16 @@
 //! Names of functions that a program has compiled itself, from the map that its runtime writes for perf.
 //!
-//! The map grows while the program runs, and so it is read when names are needed, at the end of a file. Until then it is held open: the
+//! The map grows while the program runs, and so it is read when names are needed, at the end of a file. Until then it is held: the
 //! process may have ended, and its `/tmp` be out of reach. Only lines about addresses that stacks have are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fxtrec_kernel::made_code::open_map;
+use super::files::Files;
 
 /// How often a process is asked for its map until it has one.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -19,6 +20,13 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Bytes of a line that are looked at.
 const LINE_BYTES: usize = 4096;
+
+/// How much names of all programs take, in bytes, what a function itself takes counted.
+pub(super) const MOST_MADE: usize = 8 << 20;
+const FUNCTION_BYTES: usize = 64;
+
+/// How many maps are held at a time. Of other programs, nothing has a name.
+const MOST_MAPS: usize = 256;
 
 /// So many addresses of a program get names.
 const MOST_ADDRESSES: usize = 64 * 1024;
@@ -35,25 +43,30 @@ pub(super) fn is_made(path: &Path) -> bool {
 /// What a program has compiled, as far as stacks are in it.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    map: Option<File>,
+    /// With what counts it.
+    map: Option<(OwnedFd, Arc<()>)>,
+    /// Whether its file did not answer.
+    is_silent: bool,
     /// When the process was asked for its map last.
     asked: Option<Instant>,
     addresses: BTreeSet<u64>,
     /// Whether there is an address that the map was not read for.
     is_new: bool,
     /// Where functions end and what they are called, by where they begin. None begins in another.
-    functions: BTreeMap<u64, (u64, String)>,
+    functions: Functions,
+    /// What they take.
+    bytes: usize,
 }
 
 impl Made {
     /// Notes that a stack of the process has this address.
-    pub(super) fn want(&mut self, pid: u32, address: u64) {
+    pub(super) fn want(&mut self, files: &mut Files, pid: u32, address: u64) {
         if self.addresses.len() >= MOST_ADDRESSES || !self.addresses.insert(address) {
             return;
         }
         self.is_new = true;
         if self.map.is_none() && self.asked.is_none_or(|asked| asked.elapsed() >= PATIENCE) {
-            self.open(pid);
+            self.hold(files, pid);
         }
     }
 
@@ -61,62 +74,108 @@ impl Made {
         self.addresses.contains(&address)
     }
 
-    fn open(&mut self, pid: u32) {
+    /// Whether its file did not answer.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    fn hold(&mut self, files: &mut Files, pid: u32) {
+        if self.is_silent {
+            return;
+        }
         self.asked = Some(Instant::now());
-        self.map = open_map(pid).ok();
+        let counted = files.maps.clone();
+        // One is here, one in `files`.
+        if Arc::strong_count(&counted) > MOST_MAPS + 1 {
+            return;
+        }
+        match files.map(pid) {
+            Ok(map) => self.map = map.map(|map| (map, counted)),
+            Err(_) => self.is_silent = true,
+        }
+    }
+
+    /// What names take, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the map is read when a function is asked for.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The function that an address is in, by what the map of the process says now. `within` is the address or that of the call before it.
-    pub(super) fn function(&mut self, pid: u32, within: u64) -> Option<&str> {
+    /// If the map is read, names may take so much more `room`, in bytes.
+    pub(super) fn function(
+        &mut self,
+        files: &mut Files,
+        (pid, room): (u32, usize),
+        within: u64,
+    ) -> Option<&str> {
         if std::mem::take(&mut self.is_new) {
             if self.map.is_none() {
-                self.open(pid);
+                self.hold(files, pid);
             }
-            let read = |map: &mut File| {
-                map.rewind().ok()?;
-                map.try_clone().ok()
-            };
-            if let Some(map) = self.map.as_mut().and_then(read) {
-                self.read(map.take(MOST_BYTES));
+            if let Some((map, _)) = &self.map {
+                let addresses: Vec<u64> = self.addresses.iter().copied().collect();
+                let mut functions = BTreeMap::new();
+                let most = self.bytes + room;
+                self.bytes = 0;
+                let take = |start, end, name: String| {
+                    let bytes = FUNCTION_BYTES + name.len();
+                    if self.bytes + bytes <= most {
+                        self.bytes += bytes;
+                        functions.insert(start, (end, name));
+                    }
+                };
+                if files.compiled(map, &addresses, take).is_err() {
+                    (self.map, self.is_silent) = (None, true);
+                }
+                self.functions = functions;
             }
         }
         let (_, (end, name)) = self.functions.range(..=within).next_back()?;
         (within < *end).then_some(name)
     }
+}
 
-    fn read(&mut self, map: impl Read) {
-        self.functions.clear();
-        let mut map = BufReader::new(map);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            match (&mut map).take(LINE_BYTES as u64).read_until(b'\n', &mut line) {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
-            let is_whole = line.ends_with(b"\n");
-            if let Some((start, end, name)) = function(&line)
-                // A call may be the last of a function: then its address is behind it.
-                && self.addresses.range(start..=end).next().is_some()
-            {
-                self.add(start, end, name);
-            }
-            if !is_whole && map.skip_until(b'\n').is_err() {
-                return;
-            }
+/// Where functions end and what they are called, by where they begin.
+type Functions = BTreeMap<u64, (u64, String)>;
+
+/// The functions of a map that addresses are in.
+pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functions {
+    let mut functions = Functions::new();
+    let mut map = BufReader::new(map.take(MOST_BYTES));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut map).take(LINE_BYTES as u64).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return functions,
+            Ok(_) => {}
+        }
+        let is_whole = line.ends_with(b"\n");
+        if let Some((start, end, name)) = function(&line)
+            // A call may be the last of a function: then its address is behind it.
+            && addresses.range(start..=end).next().is_some()
+        {
+            add(&mut functions, start, end, name);
+        }
+        if !is_whole && map.skip_until(b'\n').is_err() {
+            return functions;
         }
     }
+}
 
-    /// Adds a function in place of those that were there before.
-    fn add(&mut self, start: u64, end: u64, name: String) {
-        let is_over =
-            |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);
-        let over: Vec<u64> = self.functions.range(..end).rev().map_while(is_over).collect();
-        for begin in over {
-            self.functions.remove(&begin);
-        }
-        self.functions.insert(start, (end, name));
+/// Adds a function in place of those that were there before.
+fn add(functions: &mut Functions, start: u64, end: u64, name: String) {
+    let is_over =
+        |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);
+    let over: Vec<u64> = functions.range(..end).rev().map_while(is_over).collect();
+    for begin in over {
+        functions.remove(&begin);
     }
+    functions.insert(start, (end, name));
 }
 
 /// What a line says: where a function begins and ends, and what it is called.
@@ -132,13 +191,17 @@ fn function(line: &[u8]) -> Option<(u64, u64, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::tests::in_this_process;
     use super::*;
 
     fn made(addresses: &[u64], map: &str) -> Made {
         let addresses = addresses.iter().copied().collect();
-        let mut made = Made { addresses, ..Made::default() };
-        made.read(map.as_bytes());
-        made
+        let functions = functions_in(map.as_bytes(), &addresses);
+        Made { addresses, functions, ..Made::default() }
+    }
+
+    fn name(made: &mut Made, within: u64) -> Option<&str> {
+        made.function(&mut in_this_process(), (u32::MAX >> 1, MOST_MADE), within)
     }
 
     #[test]
@@ -147,20 +210,20 @@ mod tests {
                    1000 80 again\n1180 0 empty\n2000 10 unwanted\n10 zz bad\nffffffffffffffff 2 lie\n";
         let mut made = made(&[0x1010, 0x10c0, 0x1110], map);
         assert_eq!(made.functions.len(), 2, "{made:?}");
-        assert_eq!(made.function(1, 0x1010), Some("again"));
-        assert_eq!(made.function(1, 0x10c0), None, "the first is gone");
-        assert_eq!(made.function(1, 0x110f), Some("LazyCompile:*f /app.js:1:2"));
-        assert_eq!(made.function(1, 0x2000), None);
-        assert_eq!(made.function(1, 0), None);
+        assert_eq!(name(&mut made, 0x1010), Some("again"));
+        assert_eq!(name(&mut made, 0x10c0), None, "the first is gone");
+        assert_eq!(name(&mut made, 0x110f), Some("LazyCompile:*f /app.js:1:2"));
+        assert_eq!(name(&mut made, 0x2000), None);
+        assert_eq!(name(&mut made, 0), None);
     }
 
     #[test]
     fn long_lines_are_cut_and_the_next_line_is_whole() {
         let long = "n".repeat(3 * LINE_BYTES);
         let mut made = made(&[0x1000, 0x2000], &format!("1000 10 {long}\n2000 10 next"));
-        let name = made.function(1, 0x1000).expect("a name");
-        assert!(name.len() < LINE_BYTES && name.starts_with("nnn"));
-        assert_eq!(made.function(1, 0x2000), Some("next"));
+        let long = name(&mut made, 0x1000).expect("a name");
+        assert!(long.len() < LINE_BYTES && long.starts_with("nnn"));
+        assert_eq!(name(&mut made, 0x2000), Some("next"));
     }
 
     #[test]
@@ -168,9 +231,10 @@ mod tests {
         let map: String = (0..100_000_u64).map(|at| format!("{:x} 10 f{at}\n", at * 16)).collect();
         let mut made = made(&[0x1000, 0x5008], &map);
         assert_eq!(made.functions.len(), 3, "one ends where the other begins");
-        assert_eq!(made.function(1, 0x5008), Some("f1280"));
+        assert_eq!(name(&mut made, 0x5008), Some("f1280"));
+        let mut files = in_this_process();
         for address in 0..MOST_ADDRESSES as u64 + 10 {
-            made.want(u32::MAX >> 1, address);
+            made.want(&mut files, u32::MAX >> 1, address);
         }
         assert!(made.addresses.len() <= MOST_ADDRESSES + 2);
     }

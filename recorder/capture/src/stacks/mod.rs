@@ -8,16 +8,22 @@
 //!
 //! In recordings that are kept in parts, functions are named as they are met, since a part may have to be written at any time.
 //!
-//! The thread that looks processes up may wait for the file system, so it is a thread of its own. The capture thread only
-//! takes what is ready, once in a round.
+//! The thread that looks processes up may wait, so it is a thread of its own. The capture thread only takes what is ready, once in a
+//! round. Files are read by another process (`fxtrec-files`), which is abandoned when one never answers: see [`files`].
 
 mod collector;
+mod files;
+mod frames;
 mod images;
 mod lives;
 mod made;
+mod naming;
 pub mod perfetto;
+mod places;
+mod reader;
 mod rings;
 mod unwind;
+mod wire;
 mod write;
 
 use std::collections::VecDeque;
@@ -25,6 +31,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use fxt_writer::lanes::Lanes;
@@ -33,14 +40,19 @@ use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use collector::{Collector, Told};
 use fxtrec_kernel::bpf::stacks::Wanted;
+use fxtrec_kernel::memory;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::Nanos;
+pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
 use rings::{Hurry, Rings};
 use write::Records;
 
+/// For how long functions get names when a file ends, unless somebody says so.
+pub const NAMING: Duration = Duration::from_secs(5);
+
 /// How much may wait for the capture thread. What comes then is counted as lost.
-const WAITING: usize = 16 * 1024;
+const WAITING: usize = 4 * 1024;
 
 /// What became of the stacks, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +78,14 @@ pub struct Counts {
     pub unknown_processes: u64,
     /// Records of code as it was loaded, or of processes, that were lost.
     pub lost_mappings: u64,
+    /// Files that were not read, since their file systems did not answer or reading them took too much, and addresses that have no name
+    /// for that.
+    pub unanswered_files: u64,
+    pub unanswered_addresses: u64,
     /// Functions that were given a name.
     pub symbols: u64,
+    /// Frames that have no name since there was no time to look for it, or no room.
+    pub unnamed: u64,
     /// Samples that Perfetto is not told of: there was no room to keep them.
     pub not_in_perfetto: u64,
 }
@@ -81,6 +99,27 @@ pub enum Kept {
     InPieces,
     /// The newest part of it is kept, and written when somebody asks.
     Newest,
+}
+
+/// How many of the frames that a file's end waits for were looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Named(Arc<(AtomicU64, AtomicU64)>);
+
+impl Named {
+    /// How many were, and of how many.
+    pub fn done(&self) -> (u64, u64) {
+        let (done, all) = &*self.0;
+        (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed))
+    }
+
+    fn begin(&self, all: usize) {
+        self.0.0.store(0, Ordering::Relaxed);
+        self.0.1.store(all as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, frames: usize) {
+        self.0.0.fetch_add(frames as u64, Ordering::Relaxed);
+    }
 }
 
 /// The stacks of a recording.
@@ -97,20 +136,22 @@ pub struct Stacks {
     thread: Option<JoinHandle<Counts>>,
     /// Whether [`Stacks::look_ahead`] was asked, and is not answered.
     looks_ahead: bool,
+    named: Named,
     /// As they were told last.
     counts: Counts,
     records: Records,
 }
 
 impl Stacks {
-    /// Starts the thread that reads `source`, whose program runs, for a recording that begins at `begin`, and names functions if `symbols` says so.
+    /// Starts the thread that reads `source`, whose program runs, for a recording that begins at `begin`, and names functions when
+    /// a file ends, for as long as `symbols` says.
     ///
     /// # Errors
     /// When a thread or an eventfd cannot be had.
     pub fn start(
         source: StackSource,
         wanted: Wanted,
-        symbols: bool,
+        symbols: Option<Duration>,
         (kept, begin): (Kept, Nanos),
     ) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
@@ -121,6 +162,7 @@ impl Stacks {
         let rings = Rings::new(source)?;
         let hurry = rings.hurry();
         let collector = Collector::new(rings, (wanted, symbols), to, in_parts, handled.clone());
+        let named = collector.named();
         let token = stop.clone();
         let thread = std::thread::Builder::new()
             .name("fxtrec-stacks".to_owned())
@@ -134,9 +176,15 @@ impl Stacks {
             stop,
             thread: Some(thread),
             looks_ahead: false,
+            named,
             counts: Counts::default(),
             records: Records::new(kept, begin),
         })
+    }
+
+    /// How far names are, when a file ends.
+    pub fn named(&self) -> Named {
+        self.named.clone()
     }
 
     /// Writes what is known by now of waits that ended until `ended`.
@@ -264,6 +312,8 @@ impl Stacks {
             self.records.write(encoder, &told)?;
         }
         self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        // What it has let go of is kept for later otherwise, next to what is made for Perfetto now.
+        memory::trim();
         let counts = self.records.counted(self.counts);
         if !self.records.keeps_newest() {
             self.records.end_file(encoder, ended, &counts)?;
@@ -275,5 +325,53 @@ impl Stacks {
 impl Drop for Stacks {
     fn drop(&mut self) {
         self.stop.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxtrec_kernel::bpf::stacks::{KERNEL_FRAMES, USER_FRAMES};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// What hash tables take for as many entries: they have a byte for each more, are never quite full, and twice there while they grow.
+    fn hashed<T>(entries: usize) -> usize {
+        (entries * 8 / 7).next_power_of_two() * (size_of::<T>() + 1) * 3 / 2
+    }
+
+    #[test]
+    fn all_bounds_together_are_below_what_is_promised() {
+        let frame = size_of::<(usize, u64, bool)>();
+        let parts = [
+            // They are mapped twice in a row, and resident twice.
+            ("ring of samples", 2 * 16 * MIB),
+            ("rings and queues of the scheduler's events, four CPUs", 4 * (7 * MIB - MIB / 2)),
+            ("program, its stacks, buffer of the trace", 16 * MIB),
+            ("samples that wait", rings::MOST_BYTES),
+            ("stacks for the capture thread", WAITING * 8 * (KERNEL_FRAMES + USER_FRAMES + 8)),
+            ("records of code that wait", rings::MOST_CODE),
+            ("mappings", lives::MOST * lives::UNIT),
+            ("mappings of programs with stacks", collector::MOST_FOUND),
+            ("tables", images::MOST_TABLES),
+            ("files", images::MOST_IMAGES * 512),
+            ("frames", hashed::<((usize, u64), [u32; 2])>(frames::MOST_FRAMES)),
+            // The lists of those without names, and what is made of these when they get some.
+            ("names that are looked for", frames::MOST_FRAMES * (16 + frame + 24) * 3 / 2),
+            ("programs", collector::MOST_PROGRAMS * 1024),
+            ("their mappings", collector::MOST_PLACED * 112),
+            ("addresses in no file", hashed::<(usize, u64)>(collector::MOST_NOWHERE)),
+            ("processes", hashed::<(u32, u16)>(collector::MOST_PROCESSES)),
+            ("names of compiled functions", made::MOST_MADE),
+            ("facts for Perfetto", (write::MOST_FACTS + write::OVER_FACTS) * 96),
+            ("samples for Perfetto", perfetto::MOST_SAMPLES * 48),
+            ("stacks for Perfetto", perfetto::MOST_WORDS * 8),
+            ("names of the kernel", 10 * MIB),
+        ];
+        let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        let shown: Vec<String> =
+            parts.iter().map(|(what, bytes)| format!("{what}: {} KiB", bytes / 1024)).collect();
+        assert!(all <= 256 * MIB, "{} MiB: {shown:#?}", all / MIB);
     }
 }

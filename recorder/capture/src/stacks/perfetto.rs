@@ -33,11 +33,18 @@ const PACKET_BYTES: usize = 4 * 1024;
 /// Functions with longer names than this are called by their beginning.
 const NAME_BYTES: usize = 2048;
 
-/// So many samples are kept: 20 MiB.
-const MOST_SAMPLES: usize = 512 * 1024;
+/// So many samples are kept: 12 MiB.
+pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 
-/// So many frames of different stacks are kept, in words: 16 MiB.
-const MOST_WORDS: usize = 2 << 20;
+/// So many frames of different stacks are kept, in words, what a stack itself takes counted: 7 MiB. What is made of
+/// them at the end is in tables of powers of two.
+pub(super) const MOST_WORDS: usize = 896 * 1024;
+
+/// What a stack takes besides its frames, in words.
+const STACK_WORDS: usize = 14;
+
+/// So many frames of samples that are left out are remembered, for their names.
+const MOST_MORE: usize = 128 * 1024;
 
 mod packet {
     pub(super) const TIMESTAMP: u64 = 8;
@@ -121,7 +128,10 @@ pub(super) struct Known<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     numbers: FxHashMap<Stack, u32>,
-    stacks: Vec<Stack>,
+    /// Each with how many samples have it.
+    stacks: Vec<(Stack, u32)>,
+    /// Numbers of stacks that no sample has any more.
+    free: Vec<u32>,
     words: usize,
     all: VecDeque<(Sample, u32)>,
     /// Those that there was no room for.
@@ -139,12 +149,13 @@ impl Samples {
     }
 
     pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
-        if self.rolls && (self.all.len() >= MOST_SAMPLES || self.words + frames.len() > MOST_WORDS)
+        // As many as come now have to go: no more work at once.
+        while self.rolls
+            && (self.all.len() >= MOST_SAMPLES
+                || self.words + frames.len() + STACK_WORDS > MOST_WORDS)
+            && self.forget_oldest()
         {
-            let oldest = self.all.len() / 2;
-            self.all.drain(..oldest);
-            self.left_out += oldest as u64;
-            self.forget_stacks();
+            self.left_out += 1;
         }
         if self.all.len() >= MOST_SAMPLES {
             self.leave_out(program, frames);
@@ -153,70 +164,83 @@ impl Samples {
         let stack = Stack { program, frames: frames.into() };
         let number = match self.numbers.get(&stack) {
             Some(&number) => number,
-            None if self.words + frames.len() > MOST_WORDS => {
+            None if self.words + frames.len() + STACK_WORDS > MOST_WORDS => {
                 self.leave_out(program, frames);
                 return;
             }
             None => {
-                let number = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
-                self.words += frames.len();
-                self.stacks.push(stack.clone());
+                self.words += frames.len() + STACK_WORDS;
+                let number = match self.free.pop() {
+                    Some(number) => {
+                        self.stacks[number as usize] = (stack.clone(), 0);
+                        number
+                    }
+                    None => {
+                        self.stacks.push((stack.clone(), 0));
+                        u32::try_from(self.stacks.len() - 1).unwrap_or(u32::MAX)
+                    }
+                };
                 self.numbers.insert(stack, number);
                 number
             }
         };
+        self.stacks[number as usize].1 += 1;
         self.all.push_back((sample, number));
     }
 
     fn leave_out(&mut self, program: usize, frames: &[u64]) {
         self.left_out += 1;
+        if self.more_frames.len() >= MOST_MORE {
+            return;
+        }
         self.more_frames.extend(frames.iter().map(|&frame| (program, frame)));
     }
 
     /// Forgets samples that were over before `time`.
     pub(super) fn forget_before(&mut self, time: Nanos) {
-        let before = self.all.len();
         while self.all.front().is_some_and(|(sample, _)| sample.end() < time) {
-            self.all.pop_front();
-        }
-        // Not each time: going through all stacks takes a while.
-        if before > self.all.len() && self.words > MOST_WORDS / 2 {
-            self.forget_stacks();
+            self.forget_oldest();
         }
     }
 
-    /// Forgets stacks that no sample has.
-    fn forget_stacks(&mut self) {
-        let old = std::mem::take(&mut self.stacks);
-        (self.numbers, self.words) = (FxHashMap::default(), 0);
-        for (_, number) in &mut self.all {
-            let stack = &old[*number as usize];
-            let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
-            let known = *self.numbers.entry(stack.clone()).or_insert(next);
-            if known == next {
-                self.words += stack.frames.len();
-                self.stacks.push(stack.clone());
-            }
-            *number = known;
+    /// Forgets the oldest sample, and its stack if no other has that.
+    fn forget_oldest(&mut self) -> bool {
+        let Some((_, number)) = self.all.pop_front() else { return false };
+        let (stack, count) = &mut self.stacks[number as usize];
+        *count -= 1;
+        if *count == 0 {
+            self.numbers.remove(stack);
+            self.words -= stack.frames.len() + STACK_WORDS;
+            stack.frames = Arc::default();
+            self.free.push(number);
         }
+        true
     }
 
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// All frames, each once, with their programs.
-    pub(super) fn frames(&self) -> FxHashSet<(usize, u64)> {
-        let of = |stack: &Stack| {
-            let program = stack.program;
-            stack.frames.iter().map(move |&frame| (program, frame)).collect::<Vec<_>>()
-        };
-        self.stacks.iter().flat_map(of).chain(self.more_frames.iter().copied()).collect()
+    /// All frames, each once and in order, with their programs.
+    pub(super) fn frames(&self) -> Vec<(usize, u64)> {
+        let mut all = Vec::with_capacity(self.words + self.more_frames.len());
+        for (stack, _) in &self.stacks {
+            all.extend(stack.frames.iter().map(|&frame| (stack.program, frame)));
+        }
+        all.extend(&self.more_frames);
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
-    /// What the blobs of a file hold.
-    pub(super) fn blobs<'a>(&self, known: impl Fn(usize, u64) -> Known<'a>) -> Vec<Vec<u8>> {
+    /// Puts what the blobs of a file hold, one after the other.
+    pub(super) fn each_blob<'a>(
+        &self,
+        known: impl Fn(usize, u64) -> Known<'a>,
+        mut put: impl FnMut(&[u8]),
+    ) {
         let mut blobs = Blobs::default();
+        let mut put_done = |blobs: &mut Blobs| blobs.done.drain(..).for_each(|blob| put(&blob));
         for kind in [Kind::OffCpu, Kind::Wake, Kind::Cpu] {
             let of_kind: Vec<&(Sample, u32)> =
                 self.all.iter().filter(|(sample, _)| sample.kind == kind).collect();
@@ -224,14 +248,23 @@ impl Samples {
             let mut sequence = Sequence::new(&mut blobs, kind, first.time);
             let numbers: FxHashSet<u32> = of_kind.iter().map(|(_, number)| *number).collect();
             for number in numbers {
-                sequence.stack(number, &self.stacks[number as usize], &known);
+                sequence.stack(number, &self.stacks[number as usize].0, &known);
+                put_done(sequence.blobs);
             }
             sequence.put_interned();
             for (sample, number) in of_kind {
                 sequence.sample(sample, *number);
+                put_done(sequence.blobs);
             }
         }
-        blobs.finish()
+        blobs.finish().iter().for_each(|blob| put(blob));
+    }
+
+    #[cfg(test)]
+    fn blobs<'a>(&self, known: impl Fn(usize, u64) -> Known<'a>) -> Vec<Vec<u8>> {
+        let mut blobs = Vec::new();
+        self.each_blob(known, |blob| blobs.push(blob.to_vec()));
+        blobs
     }
 }
 
@@ -620,10 +653,25 @@ mod tests {
         }
         // One nanosecond each.
         samples.forget_before(Nanos(1009));
-        samples.forget_stacks();
-        assert_eq!(samples.frames(), FxHashSet::from_iter([(1, 0x7008), (1, 0x7009)]));
+        assert_eq!(samples.frames(), [(1, 0x7008), (1, 0x7009)]);
         let times: Vec<u64> = read(&samples.blobs(known)).iter().map(|sample| sample.0).collect();
         assert_eq!(times, [1008, 1009]);
+    }
+
+    #[test]
+    fn samples_that_go_take_their_stacks_with_them_and_no_others() {
+        let mut samples = Samples::rolling();
+        let rounds = 200;
+        for at in 0..rounds * 1000 {
+            // Every tenth stack comes again.
+            let frames = if at % 10 == 0 { [0x7000, 0x7001] } else { [0x7002, 0x8000 + at] };
+            samples.add(sample(Kind::Cpu, 1000 + at, 1), 1, &frames);
+            samples.forget_before(Nanos((1000 + at).saturating_sub(99)));
+            assert!(samples.all.len() <= 100 && samples.stacks.len() <= 92, "{at}");
+            assert_eq!(samples.words, (2 + STACK_WORDS) * samples.numbers.len());
+        }
+        assert_eq!(samples.frames().len(), 93);
+        assert_eq!(samples.left_out(), 0);
     }
 
     #[test]

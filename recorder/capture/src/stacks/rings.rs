@@ -29,12 +29,15 @@ use fxtrec_units::{Nanos, Tid};
 /// How long nobody may have read the rings before the other thread does. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How much is kept, in bytes.
-const MOST_BYTES: usize = 64 << 20;
+/// How much is kept, in bytes, here and by who takes it: beyond that it stays in the rings, and one ring may come on top.
+pub(super) const MOST_BYTES: usize = 8 << 20;
+
+/// How much of records of code, likewise. What is beyond that is lost, and counted.
+pub(super) const MOST_CODE: usize = 8 << 20;
 
 /// How long whoever takes what was read may be late before it goes before others, or how many bytes of samples may wait.
 const OVERDUE: Duration = Duration::from_millis(300);
-const MANY_BYTES: usize = MOST_BYTES / 8;
+const MANY_BYTES: usize = 3 << 20;
 
 /// Which thread takes what was read, and whether it goes before others or behind them.
 ///
@@ -94,11 +97,16 @@ pub(super) struct Read {
     /// It should be dealt with before others go.
     pub(super) is_late: bool,
     code: Vec<CodeRecord>,
+    /// Records of code that there was no room for.
+    pub(super) lost_code: u64,
+    /// Whether samples stay in the rings since there is no room for them.
+    pub(super) is_full: bool,
 }
 
 impl Read {
     fn nothing(until: Nanos) -> Read {
-        Read { samples: Vec::new(), garbled: 0, until, is_late: false, code: Vec::new() }
+        let (samples, code) = Default::default();
+        Read { samples, garbled: 0, until, is_late: false, code, lost_code: 0, is_full: false }
     }
 }
 
@@ -117,8 +125,10 @@ impl Read {
 struct State {
     source: StackSource,
     kept: Read,
-    /// Of the samples that are kept.
+    /// Of the samples that are kept, and of those that were taken and are not dealt with.
     bytes: usize,
+    /// Of the records of code that are kept.
+    code_bytes: usize,
     /// When the rings were read last.
     read: Instant,
     /// When what was read was taken last.
@@ -128,8 +138,9 @@ struct State {
 
 impl State {
     fn read(&mut self) {
-        let State { source, kept, bytes, .. } = self;
-        if *bytes < MOST_BYTES {
+        let State { source, kept, bytes, code_bytes, .. } = self;
+        kept.is_full = *bytes >= MOST_BYTES;
+        if !kept.is_full {
             source.read(|sample| match sample {
                 Some(sample) => {
                     *bytes += bytes_of(&sample);
@@ -141,6 +152,12 @@ impl State {
         // After the samples: a function is mapped before it is called.
         kept.until = clock::now();
         source.read_code(|RawRecord { kind, misc, body }| {
+            let length = size_of::<CodeRecord>() + body.len();
+            if *code_bytes + length > MOST_CODE {
+                kept.lost_code += 1;
+                return;
+            }
+            *code_bytes += length;
             kept.code.push(CodeRecord { kind, misc, body: body.into() });
         });
         self.read = Instant::now();
@@ -150,7 +167,8 @@ impl State {
     }
 }
 
-fn bytes_of(sample: &Sample) -> usize {
+/// What a sample takes, in bytes.
+pub(super) fn bytes_of(sample: &Sample) -> usize {
     let of_program = match &sample.user {
         UserStack::Walked(walked) => walked.top.len() + size_of_val(&walked.frames[..]),
         _ => 0,
@@ -207,7 +225,8 @@ impl Rings {
             is_fixed: AtomicBool::new(false),
         });
         let (read, taken) = (now, now);
-        let state = State { source, kept, bytes: 0, read, taken, order: order.clone() };
+        let state =
+            State { source, kept, bytes: 0, code_bytes: 0, read, taken, order: order.clone() };
         let state = Arc::new(Mutex::new(state));
         let (other, ended) = bounded::<()>(0);
         let shared = state.clone();
@@ -241,14 +260,16 @@ impl Rings {
         self.order.lower();
     }
 
-    /// All that there is by now.
-    pub(super) fn take(&self) -> Read {
+    /// All that there is by now, as far as there is room for it next to `waiting` bytes of samples that were taken before.
+    pub(super) fn take(&self, waiting: usize) -> Read {
         // Nobody should wait for the lock of somebody who is patient, and processes may end soon.
         let is_late = self.order.raise();
         let mut state = lock(&self.state);
+        let kept: usize = state.kept.samples.iter().map(bytes_of).sum();
+        state.bytes = waiting + kept;
         state.read();
         state.taken = state.read;
-        state.bytes = 0;
+        state.code_bytes = 0;
         let nothing = Read::nothing(state.kept.until);
         Read { is_late, ..std::mem::replace(&mut state.kept, nothing) }
     }

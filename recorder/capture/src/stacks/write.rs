@@ -1,6 +1,8 @@
 //! Samples as records.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, UserspaceObject};
@@ -9,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collector::{KERNEL, Mapping, Module, Told};
 use super::perfetto::{self, Known, Sample, Samples};
+use super::places::Places;
 use super::{Counts, Kept};
 use crate::encode::Closed;
 use crate::encode::encoder::owner::Owner;
@@ -24,16 +27,30 @@ pub(super) const fn is_kernel(address: u64) -> bool {
 /// The process that the kernel's code is put on: that of the idle task.
 const KERNEL_PROCESS: Koid = Koid(0);
 
+/// How many mappings and names are kept of programs, and of these themselves: 9 MiB. Long names count as several.
+pub(super) const MOST_FACTS: usize = 96 * 1024;
+
+/// The same with those of programs that live on.
+pub(super) const OVER_FACTS: usize = 32 * 1024;
+
+/// What counts as one, in bytes of a name.
+pub(super) const FACT_BYTES: usize = 64;
+
+/// What a name counts as.
+fn facts_of(name: &str) -> usize {
+    1 + name.len() / FACT_BYTES
+}
+
 /// A program's code, as far as stacks are in it. A mapping has the number of its module.
 #[derive(Debug)]
 struct Program {
     process: Koid,
-    code: Vec<(Module, Mapping)>,
-    names: FxHashMap<u64, String>,
+    code: Places<(Module, Mapping)>,
+    names: FxHashMap<u64, Arc<str>>,
+    /// What they count as.
+    name_facts: usize,
     /// The numbers of modules that the file has.
     written: FxHashSet<u16>,
-    /// When its last stack was, if there will be no more of it.
-    over: Option<Nanos>,
     last: Nanos,
 }
 
@@ -41,17 +58,16 @@ impl Program {
     fn new(process: Koid) -> Program {
         Program {
             process,
-            code: Vec::new(),
+            code: Places::default(),
             names: FxHashMap::default(),
+            name_facts: 0,
             written: FxHashSet::default(),
-            over: None,
             last: Nanos(0),
         }
     }
 
     fn code_of(&self, address: u64) -> Option<&(Module, Mapping)> {
-        // Later ones took the place of earlier ones.
-        self.code.iter().rev().find(|(_, mapping)| (mapping.start..mapping.end).contains(&address))
+        self.code.at(address)
     }
 
     /// The module by which the program's function at an address is told from those of other programs of its process.
@@ -67,11 +83,17 @@ pub(super) struct Records {
     /// When the recording begins.
     begin: Nanos,
     programs: FxHashMap<usize, Program>,
+    /// Programs that have no more stacks, in the order in which that was told, with when the last one was.
+    over: VecDeque<(Nanos, usize)>,
+    /// How many mappings and names of functions programs have.
+    facts: usize,
     samples: Samples,
     written: u64,
     unknown_threads: u64,
     /// Samples of earlier files that Perfetto is not told of.
     left_out: u64,
+    /// Names that there was no room for, and that are in no file.
+    unnamed: u64,
 }
 
 fn write_code<L: Lanes>(
@@ -122,10 +144,13 @@ impl Records {
             kept,
             begin,
             programs: FxHashMap::from_iter([(KERNEL, Program::new(KERNEL_PROCESS))]),
+            over: VecDeque::new(),
+            facts: 0,
             samples,
             written: 0,
             unknown_threads: 0,
             left_out: 0,
+            unnamed: 0,
         }
     }
 
@@ -144,7 +169,7 @@ impl Records {
     ) -> Result<(), Closed> {
         match told {
             Told::Code { program: number, tid, until, modules, mappings } => {
-                let kept = self.kept;
+                let (kept, mut added) = (self.kept, 0);
                 let time = Ticks((*until).max(self.begin).0);
                 let Some(program) = self.program(encoder, *number, (*tid, *until))? else {
                     return Ok(());
@@ -154,8 +179,11 @@ impl Records {
                         write_code(encoder.lanes(), time, program.process, &code)?;
                         program.written.insert(code.0.id);
                     }
-                    program.code.push(code);
+                    program.code.put(code.1.start, code.1.end, code);
+                    added += 1;
                 }
+                self.facts += added;
+                self.forget_if_full();
                 Ok(())
             }
             // What ended it is in no trace.
@@ -194,12 +222,22 @@ impl Records {
                     let place = (*address, program.module_of(*address));
                     write_name(encoder.lanes(), program.process, place, name)?;
                 }
-                program.names.insert(*address, name.clone());
+                let facts = facts_of(name);
+                // Names of programs that live on are not forgotten.
+                if self.facts + facts <= MOST_FACTS + OVER_FACTS {
+                    if program.names.insert(*address, name.clone()).is_none() {
+                        self.facts += facts;
+                        program.name_facts += facts;
+                    }
+                } else if self.kept != Kept::Whole {
+                    self.unnamed += 1;
+                }
+                self.forget_if_full();
                 Ok(())
             }
-            Told::Over { program } => {
-                if let Some(program) = self.programs.get_mut(program) {
-                    program.over = Some(program.last);
+            Told::Over { program: number } => {
+                if let Some(program) = self.programs.get_mut(number) {
+                    self.over.push_back((program.last, *number));
                 }
                 Ok(())
             }
@@ -217,7 +255,10 @@ impl Records {
         match self.programs.entry(number) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
             Entry::Vacant(place) => match encoder.owner(tid, time)? {
-                Owner::Recorded { process, .. } => Ok(Some(place.insert(Program::new(process)))),
+                Owner::Recorded { process, .. } => {
+                    self.facts += 1;
+                    Ok(Some(place.insert(Program::new(process))))
+                }
                 Owner::Unwanted | Owner::Unknown => Ok(None),
             },
         }
@@ -227,7 +268,8 @@ impl Records {
     pub(super) fn counted(&self, counts: Counts) -> Counts {
         let not_in_perfetto = self.left_out + self.samples.left_out();
         let (written, unknown_threads) = (self.written, self.unknown_threads);
-        Counts { written, unknown_threads, not_in_perfetto, ..counts }
+        let unnamed = counts.unnamed + self.unnamed;
+        Counts { written, unknown_threads, not_in_perfetto, unnamed, ..counts }
     }
 
     /// Says what became of all stacks.
@@ -256,8 +298,20 @@ impl Records {
         ];
         let arg = |(name, count)| Arg::new(Text::Inline(name), Value::uint(count));
         lanes.rolling(&own_event(time, recorder, Text::Inline("stack_stats"), &args.map(arg)))?;
+        // The first one has as many arguments as an event can have.
+        if counts.unanswered_files > 0 {
+            let args =
+                [("files", counts.unanswered_files), ("addresses", counts.unanswered_addresses)]
+                    .map(arg);
+            let name = Text::Inline("stacks_unanswered");
+            lanes.rolling(&own_event(time, recorder, name, &args))?;
+        }
+        if counts.unnamed > 0 {
+            let args = [("frames", counts.unnamed)].map(arg);
+            let name = Text::Inline("stacks_unnamed");
+            lanes.rolling(&own_event(time, recorder, name, &args))?;
+        }
         if counts.not_in_perfetto > 0 {
-            // The other one has as many arguments as an event can have.
             let args = [("stacks", counts.not_in_perfetto)].map(arg);
             let name = Text::Inline("stacks_not_in_perfetto");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
@@ -267,9 +321,7 @@ impl Records {
 
     /// Writes what explains the stacks of a file and is not in it: code, names, and all of it for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
-        let mut frames: Vec<(usize, u64)> = self.samples.frames().into_iter().collect();
-        frames.sort_unstable();
-        for (number, address) in frames {
+        for (number, address) in self.samples.frames() {
             for number in [number, KERNEL] {
                 let Some(program) = self.programs.get_mut(&number) else { continue };
                 let Some(code) = program.code_of(address) else { continue };
@@ -303,18 +355,21 @@ impl Records {
                 }),
             }
         };
-        for payload in self.samples.blobs(known) {
-            let name = Text::Inline(perfetto::BLOB);
-            lanes.rolling(&Blob { name, blob_type: BlobType::Perfetto, payload: &payload })?;
-        }
-        Ok(())
+        let mut written = Ok(());
+        self.samples.each_blob(known, |payload| {
+            let (name, blob_type) = (Text::Inline(perfetto::BLOB), BlobType::Perfetto);
+            if written.is_ok() {
+                written = lanes.rolling(&Blob { name, blob_type, payload }).map(drop);
+            }
+        });
+        Ok(written?)
     }
 
     /// The name of a function, with the process that it is of.
     fn name(&self, program: usize, address: u64) -> Option<(Koid, &str)> {
         let program = if is_kernel(address) { KERNEL } else { program };
         let program = self.programs.get(&program)?;
-        Some((program.process, program.names.get(&address)?))
+        Some((program.process, &**program.names.get(&address)?))
     }
 
     /// Writes what belongs to the end of a file; the next one knows nothing.
@@ -330,7 +385,9 @@ impl Records {
         Self::write_counts(lanes, recorder, ended, counts)?;
         self.left_out += self.samples.left_out();
         self.samples = Samples::default();
-        self.programs.retain(|_, program| program.over.is_none());
+        while let Some((_, number)) = self.over.pop_front() {
+            self.forget(number);
+        }
         self.programs.values_mut().for_each(|program| program.written.clear());
         Ok(())
     }
@@ -349,8 +406,28 @@ impl Records {
         Ok(explained)
     }
 
+    fn forget(&mut self, program: usize) {
+        if let Some(program) = self.programs.remove(&program) {
+            let facts = 1 + program.code.len() + program.name_facts;
+            self.facts -= facts.min(self.facts);
+        }
+    }
+
+    /// Of programs that were over long ago, Perfetto is told addresses only.
+    fn forget_if_full(&mut self) {
+        while self.facts > MOST_FACTS
+            && let Some((_, number)) = self.over.pop_front()
+        {
+            self.forget(number);
+        }
+    }
+
     pub(super) fn forget_before(&mut self, since: Nanos) {
         self.samples.forget_before(since);
-        self.programs.retain(|_, program| program.over.is_none_or(|last| last >= since));
+        // This is done at each look: it takes as long as there is to forget, however many programs there are.
+        while let Some(&(_, number)) = self.over.front().filter(|(last, _)| *last < since) {
+            self.over.pop_front();
+            self.forget(number);
+        }
     }
 }

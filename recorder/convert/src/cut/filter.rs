@@ -128,7 +128,12 @@ impl Names {
         let args = arguments(object.args, None, target, &AsItIs)?;
         let name = target.text(object.name)?;
         let kind = object.object_type;
-        Ok(target.write(&write::KernelObject { kind, koid, name, args: args.as_slice() })?)
+        Ok(target.write(&write::KernelObject {
+            object_type: kind,
+            koid,
+            name,
+            args: args.as_slice(),
+        })?)
     }
 
     /// Sees to it that the piece has the name of a koid.
@@ -139,7 +144,7 @@ impl Names {
         if let Some(name) = self.processes.get(&koid) {
             let name = target.text(name)?;
             let (kind, koid) = (write::ObjectType::Process, koid);
-            target.write(&write::KernelObject { kind, koid, name, args: &[] })?;
+            target.write(&write::KernelObject { object_type: kind, koid, name, args: &[] })?;
         }
         let Some(ThreadName { name, process }) = self.threads.get(&koid).cloned() else {
             return Ok(());
@@ -154,7 +159,7 @@ impl Names {
             .collect();
         let name = target.text(&name)?;
         let (kind, koid) = (write::ObjectType::Thread, koid);
-        Ok(target.write(&write::KernelObject { kind, koid, name, args: &args })?)
+        Ok(target.write(&write::KernelObject { object_type: kind, koid, name, args: &args })?)
     }
 
     /// Sees to it that the piece has the name of the idle task, which a cut puts where nobody is shown. A recording of

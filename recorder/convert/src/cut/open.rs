@@ -31,8 +31,8 @@ pub(super) struct Open {
     shown: BTreeMap<Cpu, Koid>,
     /// Durations by thread, the outermost first.
     durations: BTreeMap<(Koid, Koid), Vec<Operation>>,
-    /// Async operations by category and id, the outermost first.
-    asyncs: BTreeMap<(String, u64), Vec<Operation>>,
+    /// Async operations by process, category and id, the outermost first.
+    asyncs: BTreeMap<(Koid, String, u64), Vec<Operation>>,
     counters: BTreeMap<(Koid, String, u64), Counter>,
     /// When cgroups were throttled.
     periods: Periods,
@@ -133,7 +133,7 @@ impl Open {
                 self.durations.entry(thread).or_default().pop();
             }
             EventKind::AsyncBegin { id } => {
-                let key = (event.category.to_owned(), id);
+                let key = (event.thread.process, event.category.to_owned(), id);
                 self.asyncs.entry(key).or_default().push(operation());
             }
             EventKind::AsyncEnd { id } => self.end_async(event, id),
@@ -154,7 +154,7 @@ impl Open {
 
     /// Ends the innermost operation of that name, or the innermost of all.
     fn end_async(&mut self, event: &Event<'_>, id: u64) {
-        let key = (event.category.to_owned(), id);
+        let key = (event.thread.process, event.category.to_owned(), id);
         if let Some(open) = self.asyncs.get_mut(&key) {
             match open.iter().rposition(|operation| operation.name == event.name) {
                 Some(at) => drop(open.remove(at)),
@@ -256,7 +256,7 @@ impl Open {
                 None => filter.admits_thread(operation.thread.thread, names),
             });
         }
-        let asyncs = self.asyncs.iter().flat_map(|((_, id), open)| {
+        let asyncs = self.asyncs.iter().flat_map(|((.., id), open)| {
             open.iter().map(|one| (write::EventKind::AsyncBegin { id: *id }, one))
         });
         let durations = self.durations.values().flatten();
@@ -303,7 +303,7 @@ impl Open {
         for operation in self.durations.values().flat_map(|open| open.iter().rev()) {
             operation.write(write::EventKind::DurationEnd, to, &cut, target)?;
         }
-        for ((_, id), open) in &self.asyncs {
+        for ((.., id), open) in &self.asyncs {
             for operation in open.iter().rev() {
                 operation.write(write::EventKind::AsyncEnd { id: *id }, to, &cut, target)?;
             }

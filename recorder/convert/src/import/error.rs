@@ -30,6 +30,11 @@ pub enum ImportError {
     /// A packed part does not unpack.
     #[error("cannot decompress {part}: {source}")]
     Unpack { part: &'static str, source: std::io::Error },
+    /// The same of records whose sizes are not their own, as perf 6.16 writes them.
+    #[error(
+        "cannot decompress the records: perf 6.16 writes wrong sizes of compressed records ({0}); record without -z, or with another perf"
+    )]
+    WrongSizes(std::io::Error),
     /// There is no description of tracepoints in it.
     #[error("the trace does not describe its tracepoints: record at least sched:sched_switch")]
     NoTracepoints,

@@ -1,65 +1,195 @@
-//! The text of ftrace: tracefs' `trace` and `trace_pipe`, and what `trace-cmd report` prints.
+//! The text of ftrace: tracefs' `trace` and `trace_pipe`, and what atrace, `trace-cmd report` and `perf script` print.
 //!
 //! ```text
 //!   # tracer: nop
 //!             bash-1234    [001] d..2.  6604.134063: sched_switch: prev_comm=bash prev_pid=1234 ... ==> next_comm=...
 //!             bash-1234    [001]  6604.134063: sched_switch:         bash:1234 [120] S ==> swapper/1:0 [120]
 //! ```
+//!
+//! Where lines name the process of their thread, a first pass gathers the processes: a thread may be woken, and come in, before
+//! the first line that it writes itself.
 
 mod body;
+mod header;
 mod line;
 
-use std::io::{BufRead, Read, Write};
+pub(crate) use body::state_of_bits;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+
+use rustc_hash::FxHashMap;
 
 use super::importer::{Importer, Origin};
+use super::{BUFFER_BYTES, Input};
 use crate::{ConvertError, Position, Report};
-use fxtrec_capture::event::{Kind, Loss};
-use fxtrec_units::Nanos;
+use fxtrec_capture::event::Kind;
+use fxtrec_units::{Cpu, Nanos};
 
-use line::{Line, Problem};
+use header::Columns;
+use line::{Line, Problem, Task};
 
-/// What the first line begins with: of tracefs' `trace`, and of what `trace-cmd report` prints.
-pub(crate) const FIRST: [&[u8]; 3] = [b"# tracer:", b"cpus=", b"version = "];
+/// What the first line begins with: of tracefs' `trace`, of atrace, and of what `trace-cmd report` prints.
+const FIRST: [&str; 5] = ["# tracer:", "TRACE:", "capturing trace", "cpus=", "version = "];
 
 /// A line longer than this is no line of a trace.
 const MOST_BYTES: u64 = 64 * 1024;
 
+/// So much of a file is looked at to tell what it is.
+const SNIFFED_BYTES: usize = 64 * 1024;
+
+/// Whether a file that begins like this is such text: by its first line, or by the first that is no comment.
+pub(crate) fn is_text(first: &[u8]) -> bool {
+    let first = first.get(..SNIFFED_BYTES).unwrap_or(first);
+    let text = String::from_utf8_lossy(first);
+    if FIRST.iter().any(|begin| text.starts_with(begin)) {
+        return true;
+    }
+    let mut columns = Columns::default();
+    let lines = text.lines().map(|line| line::parse(line.trim_end(), &mut columns));
+    let mut lines = lines.filter(|line| *line != Ok(Line::Nothing));
+    matches!(lines.next(), Some(Ok(_)))
+}
+
+/// Whether lines of a file that begins like this name processes.
+fn has_processes(first: &[u8]) -> bool {
+    let first = first.get(..SNIFFED_BYTES).unwrap_or(first);
+    let mut columns = Columns::default();
+    String::from_utf8_lossy(first).lines().any(|line| {
+        let names_column = line.starts_with('#') && line.contains("TGID");
+        names_column
+            || matches!(line::parse(line.trim_end(), &mut columns),
+                Ok(Line::Event { task, .. } | Line::Other { task }) if task.process.is_some())
+    })
+}
+
 /// Reads a whole text into a trace. With `lenient`, lines that cannot be understood are counted and passed over.
 pub(crate) fn read(
-    mut input: impl BufRead,
+    input: &mut Input,
     output: impl Write,
     lenient: bool,
 ) -> Result<Report, ConvertError> {
+    if has_processes(input.first_bytes()?) {
+        return read_file(&input.seekable()?, output, lenient, &FxHashMap::default());
+    }
+    import(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient, &FxHashMap::default())
+}
+
+/// The same of a file, of whose threads some processes are known: by the thread's id, that of its process.
+pub(crate) fn read_file(
+    file: &File,
+    output: impl Write,
+    lenient: bool,
+    known: &FxHashMap<u32, u32>,
+) -> Result<Report, ConvertError> {
+    let again = |mut file: &File| file.rewind().map_err(ConvertError::Read);
+    again(file)?;
+    let mut processes = known.clone();
+    let mut lines = Lines::new(BufReader::with_capacity(BUFFER_BYTES, file));
+    while let Some(line) = lines.next()? {
+        if let Ok(Line::Event { task, .. } | Line::Other { task }) = line
+            && let Some(process) = task.process
+        {
+            processes.entry(task.tid.0).or_insert(process);
+        }
+    }
+    again(file)?;
+    import(BufReader::with_capacity(BUFFER_BYTES, file), output, lenient, &processes)
+}
+
+/// Shows all events of a text. With `lenient`, lines that cannot be understood are counted in `skipped`.
+pub(crate) fn each_event(
+    mut file: &File,
+    lenient: bool,
+    skipped: &mut u64,
+    mut take: impl FnMut(Nanos, Cpu, Kind) -> Result<(), ConvertError>,
+) -> Result<(), ConvertError> {
+    file.rewind().map_err(ConvertError::Read)?;
+    let mut lines = Lines::new(BufReader::with_capacity(BUFFER_BYTES, file));
+    while let Some(line) = lines.next()? {
+        match line {
+            Ok(Line::Event { time, cpu, kind, .. }) => take(time, cpu, kind)?,
+            Ok(_) => {}
+            Err(_) if lenient => *skipped += 1,
+            Err(problem) => return Err(lines.malformed(problem)),
+        }
+    }
+    Ok(())
+}
+
+fn import(
+    input: impl BufRead,
+    output: impl Write,
+    lenient: bool,
+    processes: &FxHashMap<u32, u32>,
+) -> Result<Report, ConvertError> {
     let origin = Origin { format: "ftrace text", ..Origin::default() };
     let mut importer = Importer::new(output, origin);
-    let mut bytes = Vec::new();
-    let mut number = 0;
+    for (tid, pid) in processes {
+        importer.belongs(*pid, *tid);
+    }
+    let mut lines = Lines::new(input);
     let mut last = Nanos(0);
-    loop {
-        bytes.clear();
-        number += 1;
-        let read = (&mut input).take(MOST_BYTES).read_until(b'\n', &mut bytes);
-        if read.map_err(ConvertError::Read)? == 0 {
-            return importer.finish();
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        match line::parse(text.trim_end()) {
+    while let Some(line) = lines.next()? {
+        match line {
             Ok(Line::Nothing) => {}
-            Ok(Line::Lost { cpu, count }) => {
-                importer.event(last, cpu, Kind::Lost(Loss::exactly(count)))?;
-            }
-            Ok(Line::Event { time, cpu, kind }) => {
+            Ok(Line::Lost { cpu, loss }) => importer.event(last, cpu, Kind::Lost(loss))?,
+            Ok(Line::Event { time, cpu, kind, task }) => {
                 last = time;
+                learn(task, &mut importer);
                 importer.event(time, cpu, kind)?;
             }
-            Ok(Line::Other) => importer.report.count("other tracepoints, left out"),
-            Err(_) if lenient => importer.report.count("lines that are not events, skipped"),
-            Err(Problem { column, expected }) => {
-                let at = Position { line: number, column: column as u64 + 1 };
-                let found: String = text.trim_end().chars().skip(column).take(40).collect();
-                let problem = format!("expected {expected}, found `{found}`");
-                return Err(ConvertError::Malformed { at, problem });
+            Ok(Line::Other { task }) => {
+                learn(task, &mut importer);
+                importer.report.count("other tracepoints, left out");
             }
+            Err(_) if lenient => importer.report.count("lines that are not events, skipped"),
+            Err(problem) => return Err(lines.malformed(problem)),
         }
+    }
+    let plain =
+        "times without decimals, taken as nanoseconds: wrong if the clock counts anything else";
+    importer.report.add(plain, lines.columns.plain_times);
+    importer.finish()
+}
+
+/// The process that a line names is the thread's from there on.
+fn learn<W: Write>(task: Task, importer: &mut Importer<W>) {
+    if let Some(process) = task.process {
+        importer.belongs(process, task.tid.0);
+    }
+}
+
+/// The lines of a text, parsed.
+struct Lines<R> {
+    input: R,
+    bytes: Vec<u8>,
+    number: u64,
+    columns: Columns,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn new(input: R) -> Lines<R> {
+        Lines { input, bytes: Vec::new(), number: 0, columns: Columns::default() }
+    }
+
+    /// The next line; nothing at the end.
+    fn next(&mut self) -> Result<Option<Result<Line, Problem>>, ConvertError> {
+        self.bytes.clear();
+        self.number += 1;
+        let read = (&mut self.input).take(MOST_BYTES).read_until(b'\n', &mut self.bytes);
+        if read.map_err(ConvertError::Read)? == 0 {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&self.bytes);
+        Ok(Some(line::parse(text.trim_end(), &mut self.columns)))
+    }
+
+    /// What is wrong with the line that was read last.
+    fn malformed(&self, Problem { column, expected }: Problem) -> ConvertError {
+        let at = Position { line: self.number, column: column as u64 + 1 };
+        let text = String::from_utf8_lossy(&self.bytes);
+        let found: String = text.trim_end().chars().skip(column).take(40).collect();
+        ConvertError::Malformed { at, problem: format!("expected {expected}, found `{found}`") }
     }
 }

@@ -1,18 +1,22 @@
 //! What all imports share: events of another recorder into a trace of fxtrec's own shape.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 use fxt_writer::space::Output as RecordOutput;
-use fxt_writer::{Arg, Koid, Text, ThreadName, Value, WriteError, text};
+use fxt_writer::writer::TablesFull;
+use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value, WriteError, Writer, text};
 use rustc_hash::FxHashMap;
 
 use super::error::ImportError;
 use super::tracing_data::Tracepoint;
 use crate::{ConvertError, Report};
 use fxtrec_capture::encode::Closed;
+use fxtrec_capture::encode::encoder::owner::Owner;
 use fxtrec_capture::encode::encoder::{Encoder, own_event};
 use fxtrec_capture::encode::ids::Ids;
 use fxtrec_capture::encode::probes::catalog::{Catalog, Class};
@@ -41,41 +45,90 @@ pub(super) struct Origin {
     pub(super) command_line: Option<String>,
     /// The clock of its times.
     pub(super) clock: Option<String>,
+    /// What the machine is, as uname(2) says it.
+    pub(super) machine: Option<String>,
+    /// The facts that the trace has, as `causes` in `trace_info` lists them.
+    pub(super) causes: Option<String>,
+    /// What to add to a time for nanoseconds since 1970.
+    pub(super) wall_clock_offset: Option<i64>,
+    /// Which kinds of stacks the trace has, as `kind` in `stack_info` lists them, and the shortest wait with one in nanoseconds.
+    pub(super) stacks: Option<(&'static str, u64)>,
 }
 
-/// Which process a thread belongs to, learned from the trace on the way.
+/// Which process a thread belongs to, and what processes are called, learned from the trace on the way.
 #[derive(Clone, Debug, Default)]
-struct Homes(Arc<Mutex<FxHashMap<u32, u32>>>);
+struct Homes(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    process_of: FxHashMap<u32, u32>,
+    name_of: FxHashMap<u32, Box<[u8]>>,
+}
 
 impl Homes {
     fn learn(&self, tid: u32, pid: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tid, pid);
+        self.known(|known| known.process_of.insert(tid, pid));
+    }
+
+    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Lookup for Homes {
     fn process_of(&self, tid: LocalId) -> Option<LocalId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&tid.0).copied().map(LocalId)
+        self.known(|known| known.process_of.get(&tid.0).copied().map(LocalId))
     }
 
-    fn process_name(&self, _pid: LocalId) -> Option<Vec<u8>> {
-        None
+    fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
+        self.known(|known| known.name_of.get(&pid.0).map(|name| name.to_vec()))
     }
 }
 
-/// Both lanes in one sequence, into an output.
+/// Where all records go.
 #[derive(Debug)]
-struct Sequence<W: Write> {
+struct Sink<W: Write> {
     output: RecordOutput<W>,
+    /// Whose section the records stand in.
+    provider: ProviderId,
+    /// Whether the other provider was introduced.
+    introduced: bool,
     failed: Option<WriteError<io::Error>>,
+}
+
+/// Both lanes of a provider in one sequence, into an output that another provider may use too.
+#[derive(Debug)]
+pub(super) struct Sequence<W: Write> {
+    sink: Rc<RefCell<Sink<W>>>,
+    provider: ProviderId,
 }
 
 impl<W: Write> Sequence<W> {
     fn write(&mut self, record: &impl Record) -> Result<(), Closed> {
-        record.write(&mut self.output).map_err(|error| {
-            self.failed.get_or_insert(error);
+        let mut sink = self.sink.borrow_mut();
+        let done = sink.enter(self.provider).and_then(|()| record.write(&mut sink.output));
+        done.map_err(|error| {
+            sink.failed.get_or_insert(error);
             Closed
         })
+    }
+}
+
+/// The provider of what the recorded programs said themselves.
+pub(super) const PROGRAMS: (ProviderId, &str) = (ProviderId(PROVIDER.0 + 1), "programs");
+
+impl<W: Write> Sink<W> {
+    fn enter(&mut self, provider: ProviderId) -> Result<(), WriteError<io::Error>> {
+        if self.provider == provider {
+            return Ok(());
+        }
+        self.provider = provider;
+        if provider == PROGRAMS.0 && !std::mem::replace(&mut self.introduced, true) {
+            ProviderInfo { id: provider, name: PROGRAMS.1 }.write(&mut self.output)?;
+            ProviderSection { id: provider }.write(&mut self.output)?;
+            return Initialization { ticks_per_second: 1_000_000_000 }.write(&mut self.output);
+        }
+        ProviderSection { id: provider }.write(&mut self.output)
     }
 }
 
@@ -95,6 +148,8 @@ impl<W: Write> Lanes for Sequence<W> {
 #[derive(Debug)]
 pub(super) struct Importer<W: Write> {
     encoder: Encoder<Sequence<W>>,
+    /// For what programs said themselves.
+    programs: Writer<Sequence<W>>,
     origin: Origin,
     homes: Homes,
     catalog: Catalog,
@@ -109,10 +164,28 @@ impl<W: Write> Importer<W> {
     pub(super) fn new(output: W, origin: Origin) -> Importer<W> {
         let homes = Homes::default();
         let threads = Threads::new(Ids::Initial, Box::new(homes.clone()));
-        let lanes = Sequence { output: RecordOutput::new(output), failed: None };
+        let sink = Sink {
+            output: RecordOutput::new(output),
+            provider: PROVIDER,
+            introduced: false,
+            failed: None,
+        };
+        let sink = Rc::new(RefCell::new(sink));
+        let lanes = Sequence { sink: sink.clone(), provider: PROVIDER };
+        let programs = Sequence { sink, provider: PROGRAMS.0 };
+        let programs = Writer::with_lanes(programs, TablesFull::Replace);
         let encoder = Encoder::new(lanes, threads, false, CONVERTER);
         let (catalog, extras) = (Catalog::default(), FxHashMap::default());
-        Importer { encoder, origin, homes, catalog, extras, last: None, report: Report::default() }
+        Importer {
+            encoder,
+            programs,
+            origin,
+            homes,
+            catalog,
+            extras,
+            last: None,
+            report: Report::default(),
+        }
     }
 
     /// A process and its thread as they were before the first event.
@@ -129,6 +202,43 @@ impl<W: Write> Importer<W> {
     /// Takes note that a thread belongs to a process.
     pub(super) fn belongs(&mut self, pid: u32, tid: u32) {
         self.homes.learn(tid, pid);
+    }
+
+    /// Takes note of what a process is called.
+    pub(super) fn process_called(&mut self, pid: u32, name: &[u8]) {
+        self.homes.known(|known| known.name_of.insert(pid, name.into()));
+    }
+
+    /// The thread in the trace, which has its name before what is written next, at `time`; `comm` if nothing else has told
+    /// its name.
+    pub(super) fn thread(
+        &mut self,
+        time: Nanos,
+        tid: Tid,
+        comm: Option<&Comm>,
+    ) -> Result<(Koid, Koid), ConvertError> {
+        let at = self.advance(time)?;
+        self.encoder.threads().get(tid, comm);
+        match self.encoder.owner(tid, at) {
+            Ok(Owner::Recorded { process, thread }) => Ok((process, thread)),
+            Ok(_) => Ok((Koid(0), Koid(0))),
+            Err(closed) => self.checked(Err(closed)).map(|()| (Koid(0), Koid(0))),
+        }
+    }
+
+    /// Writes what a program said itself, or what else stands next to scheduling, at `time`, which is raised to that of the
+    /// last event and given to `write`.
+    pub(super) fn of_programs(
+        &mut self,
+        time: Nanos,
+        write: impl FnOnce(Ticks, &mut Writer<Sequence<W>>) -> Result<(), WriteError<Closed>>,
+    ) -> Result<(), ConvertError> {
+        let at = self.advance(time)?;
+        match write(Ticks(at.0), &mut self.programs) {
+            Ok(()) => Ok(()),
+            Err(WriteError::Full(closed)) => self.checked(Err(closed)),
+            Err(WriteError::Encode(error)) => Err(error.into()),
+        }
     }
 
     /// The name of a thread that may have ended before the trace did, and so tells nothing about its process.
@@ -197,6 +307,15 @@ impl<W: Write> Importer<W> {
             self.report.count("events with impossible CPU numbers, left out");
             return Ok(());
         }
+        let at = self.advance(time)?;
+        self.report.read += 1;
+        let event = Event { time, kind };
+        let taken = self.encoder.event(at, cpu, &event, raw);
+        self.checked(taken)
+    }
+
+    /// The time of what is written next, which is not before that of what was written last.
+    fn advance(&mut self, time: Nanos) -> Result<Nanos, ConvertError> {
         if self.last.is_none() {
             self.begin(time)?;
         }
@@ -206,17 +325,14 @@ impl<W: Write> Importer<W> {
         }
         let at = time.max(last);
         self.last = Some(at);
-        self.report.read += 1;
-        let event = Event { time, kind };
-        let taken = self.encoder.event(at, cpu, &event, raw);
-        self.checked(taken)
+        Ok(at)
     }
 
     fn checked(&mut self, taken: Result<(), Closed>) -> Result<(), ConvertError> {
         match taken {
             Ok(()) => Ok(()),
             Err(Closed) => {
-                let cause = self.encoder.lanes().failed.take();
+                let cause = self.encoder.lanes().sink.borrow_mut().failed.take();
                 Err(cause.map_or_else(closed, ConvertError::from))
             }
         }
@@ -242,15 +358,27 @@ impl<W: Write> Importer<W> {
             ("release", origin.release),
             ("command_line", origin.command_line),
             ("clock", origin.clock),
+            ("machine", origin.machine),
+            ("causes", origin.causes),
         ];
         told.extend(known.into_iter().filter_map(|(name, value)| Some((name, value?))));
         let values: Vec<_> =
             told.iter().map(|(name, value)| (*name, text::clean(value.as_bytes()))).collect();
-        let args: Vec<Arg<'_>> = values
-            .iter()
-            .map(|(name, value)| Arg::new(Text::Inline(name), Value::Str(Text::Inline(value))))
-            .collect();
-        lanes.write(&own_event(time, CONVERTER, strings::TRACE_INFO, &args))
+        let args: Vec<Arg<'_>> =
+            values
+                .iter()
+                .map(|(name, value)| Arg::new(Text::Inline(name), Value::Str(Text::Inline(value))))
+                .chain(origin.wall_clock_offset.map(|offset| {
+                    Arg::new(Text::Inline("wall_clock_offset_ns"), Value::int(offset))
+                }))
+                .collect();
+        lanes.write(&own_event(time, CONVERTER, strings::TRACE_INFO, &args))?;
+        let Some((kinds, over)) = origin.stacks else { return Ok(()) };
+        let args = [
+            Arg::new(Text::Inline("kind"), Value::Str(Text::Inline(kinds))),
+            Arg::new(Text::Inline("over_ns"), Value::uint(over)),
+        ];
+        lanes.write(&own_event(time, CONVERTER, Text::Inline("stack_info"), &args))
     }
 
     /// Ends the trace. A trace without any event is one all the same.
@@ -275,8 +403,10 @@ impl<W: Write> Importer<W> {
         self.checked(ended)?;
         self.report.add("switches missing in the input, inferred", stats.inferred_switches);
         self.report.add("events that the recorder lost", stats.lost);
-        let Importer { encoder, report, .. } = self;
-        encoder.into_lanes().output.finish().map_err(ConvertError::Write)?;
+        let Importer { encoder, programs, report, .. } = self;
+        drop(programs);
+        let sink = Rc::into_inner(encoder.into_lanes().sink).map(RefCell::into_inner);
+        sink.map_or(Ok(()), |sink| sink.output.finish().map(drop)).map_err(ConvertError::Write)?;
         Ok(report)
     }
 }

@@ -1,9 +1,10 @@
-//! Traces of other recorders of Linux: perf.data, trace.dat and the text of ftrace.
+//! Traces of other recorders of Linux: perf.data, trace.dat, the text of ftrace, and traces of Perfetto.
 //!
 //! ```text
 //!  perf.data ---> perf_data ---+
 //!  trace.dat ---> trace_dat ---+--> tracepoints --> capture's events --> importer --> encode --> FXT
 //!  text --------> ftrace_text -+
+//!  pftrace -----> perfetto ----+
 //! ```
 //!
 //! What a tracepoint's bytes mean is decided by the code that a live recording uses, and the same encoder makes the
@@ -14,6 +15,7 @@ mod error;
 pub(super) mod ftrace_text;
 mod importer;
 pub(super) mod perf_data;
+pub(super) mod perfetto;
 pub(super) mod trace_dat;
 mod tracepoints;
 mod tracing_data;
@@ -21,7 +23,7 @@ mod tracing_data;
 pub use error::ImportError;
 pub use perf_data::PerfDataError;
 
-use std::io::{BufReader, Write};
+use std::io::Write;
 
 use super::{ConvertError, Format, Input, Report};
 
@@ -39,9 +41,8 @@ pub(super) fn import(
     match from {
         Format::PerfData => perf_data::read(input, output),
         Format::TraceDat => trace_dat::read(&input.seekable()?, output),
-        Format::FtraceText => {
-            ftrace_text::read(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient)
-        }
+        Format::Perfetto => perfetto::read(input, output),
+        Format::FtraceText => ftrace_text::read(input, output, lenient),
         Format::Fxt | Format::Json => Err(ConvertError::NoSuchWay { from, to: Format::Fxt }),
     }
 }

@@ -5,6 +5,7 @@ use fxt_reader::{Koid, ProviderId, Record};
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::backtrace;
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use super::{explains, is_kernel};
 use crate::report::Report;
@@ -41,7 +42,7 @@ type Place = (u32, u64);
 type Named = (Process, Option<u16>, u64);
 
 /// A file, or a part of the kernel, by its build id.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Build {
     pub(super) id: Vec<u8>,
     pub(super) in_kernel: bool,

@@ -12,6 +12,8 @@
 pub mod read;
 pub mod write;
 
+use fxt_reader::record::{Event, Value};
+
 /// Arguments of FXT records that stand for fields of JSON events.
 pub(super) mod notes {
     /// What the names of such arguments begin with; the rest is the name of the field.
@@ -77,6 +79,15 @@ pub(super) mod types {
     pub(crate) const POINTER: &str = "pointer";
     pub(crate) const KOID: &str = "koid";
 }
+
+/// Whether the ids of an event are those of its process alone, as its JSON said.
+pub(super) fn ids_are_local(event: &Event<'_>) -> bool {
+    let id2 = event.args.iter().find(|arg| arg.name == "tef:id2").map(|arg| arg.value);
+    matches!(id2, Some(Value::Str(text)) if text.contains("\"local\""))
+}
+
+/// The provider of a file that does not say who wrote it.
+pub(super) const NAMELESS: &str = "trace events";
 
 /// The process that CPU tracks belong to: the largest id that every viewer can hold.
 pub(super) const CPUS_PROCESS: u64 = 0x7fff_ffff;

@@ -16,6 +16,25 @@ const APP: (Koid, Koid) = (Koid(40), Koid(41));
 /// from 7, 41 from 9, idle from 11. 41 has a duration from 2 to 10, a counter at 3, an async
 /// operation from 4 on. 60 "late" is woken at 3 and comes in on CPU 1 at 8.
 fn trace() -> Vec<u8> {
+    let mut trace = named();
+    put_switch(&mut trace, 0, 1, (0, 41));
+    trace.duration_begin(Ticks(2), APP, "c", "work", &[]).expect("room");
+    let weight = [Arg::new(Text::Inline("weight"), Value::Int32(1024))];
+    let wakeup = Wakeup { cpu: 1, time: Ticks(3), thread: Koid(60), args: &weight };
+    trace.write(&wakeup).expect("room");
+    trace.counter(Ticks(3), APP, "c", "queue", 0, &[("length", 7.into())]).expect("room");
+    trace.async_begin(Ticks(4), APP, "c", "request", 9, &[]).expect("room");
+    put_switch(&mut trace, 0, 5, (41, 50));
+    put_switch(&mut trace, 0, 7, (50, 0));
+    put_switch(&mut trace, 1, 8, (0, 60));
+    put_switch(&mut trace, 0, 9, (0, 41));
+    trace.duration_end(Ticks(10), APP, "c", "work", &[]).expect("room");
+    put_switch(&mut trace, 0, 11, (41, 0));
+    trace.into_inner()
+}
+
+/// A trace that has names only.
+fn named() -> Writer<Vec<u8>> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");
     for (kind, koid, name, process) in [
@@ -33,22 +52,11 @@ fn trace() -> Vec<u8> {
             .into_iter()
             .collect();
         let name = Text::Inline(name);
-        trace.write(&KernelObject { kind, koid: Koid(koid), name, args: &args }).expect("room");
+        trace
+            .write(&KernelObject { object_type: kind, koid: Koid(koid), name, args: &args })
+            .expect("room");
     }
-    put_switch(&mut trace, 0, 1, (0, 41));
-    trace.duration_begin(Ticks(2), APP, "c", "work", &[]).expect("room");
-    let weight = [Arg::new(Text::Inline("weight"), Value::Int32(1024))];
-    let wakeup = Wakeup { cpu: 1, time: Ticks(3), thread: Koid(60), args: &weight };
-    trace.write(&wakeup).expect("room");
-    trace.counter(Ticks(3), APP, "c", "queue", 0, &[("length", 7.into())]).expect("room");
-    trace.async_begin(Ticks(4), APP, "c", "request", 9, &[]).expect("room");
-    put_switch(&mut trace, 0, 5, (41, 50));
-    put_switch(&mut trace, 0, 7, (50, 0));
-    put_switch(&mut trace, 1, 8, (0, 60));
-    put_switch(&mut trace, 0, 9, (0, 41));
-    trace.duration_end(Ticks(10), APP, "c", "work", &[]).expect("room");
-    put_switch(&mut trace, 0, 11, (41, 0));
-    trace.into_inner()
+    trace
 }
 
 fn put_switch(trace: &mut Writer<Vec<u8>>, cpu: u16, time: u64, (outgoing, incoming): (u64, u64)) {
@@ -76,6 +84,63 @@ fn piece_of(trace: &[u8], from: u64, to: u64, filter: Filter) -> Vec<u8> {
     let report = check(&mut Reader::from_slice(&out), Promises::Fxtrec).expect("readable");
     assert!(report.is_sound(), "{:?}", report.findings);
     out
+}
+
+#[test]
+fn a_loss_that_had_begun_in_the_window_is_told_at_its_end() {
+    let mut trace = named();
+    put_switch(&mut trace, 0, 1, (0, 41));
+    put_switch(&mut trace, 1, 2, (0, 60));
+    put_switch(&mut trace, 0, 5, (41, 50));
+    // It came after the window, and the next loss after it.
+    put_switch(&mut trace, 1, 8, (60, 0));
+    let number = |name, number: u64| (name, Value::uint(number));
+    for (time, name, args) in [
+        (9, "lost", [number("cpu", 0), number("count", 17)]),
+        (10, "lost", [number("cpu", 1), number("count", 18)]),
+        (10, "lost_others", [number("cpu", 1), number("count", 19)]),
+        (11, "lost", [number("cpu", 0), number("count", 20)]),
+        (11, "lost_records", [number("count", 21), number("during_ns", 6)]),
+        (12, "lost_records", [number("count", 22), number("during_ns", 5)]),
+    ] {
+        trace.instant(Ticks(time), APP, "fxtrec", name, &args).expect("room");
+    }
+    let trace = trace.into_inner();
+    let losses = |to| {
+        let piece = piece_of(&trace, 0, to, Filter::default());
+        let mut reader = Reader::from_slice(&piece);
+        let mut found = Vec::new();
+        while let Some(item) = reader.next().expect("sound") {
+            if let fxt_reader::Record::Event(event) = item.record {
+                let count = event.args.get("count").and_then(fxtrec_sched::unsigned);
+                found.push((event.time.0, event.name.to_owned(), count.expect("it is there")));
+            }
+        }
+        found
+    };
+    let at = |time: u64, name: &str, count: u64| (time, name.to_owned(), count);
+    assert_eq!(losses(6), [at(6, "lost", 17), at(6, "lost_records", 21)]);
+    let expected = [at(9, "lost", 17), at(9, "lost", 18), at(9, "lost_others", 19)];
+    assert_eq!(losses(9)[..3], expected);
+    // Nothing is known of either CPU since the last loss.
+    assert_eq!(losses(20).len(), 6);
+}
+
+#[test]
+fn a_window_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
+    for (from, to) in [(12, 20), (u64::MAX, u64::MAX), (0, 0)] {
+        let window = Window { from: Nanos(from), to: Nanos(to), filter: Filter::default() };
+        let bytes = trace();
+        let error = cut(&mut Reader::from_slice(&bytes), &window, &mut Vec::new());
+        match error.expect_err("nothing is there") {
+            ConvertError::Outside { begin: Nanos(1), end: Nanos(11) } => {}
+            error => panic!("{error}"),
+        }
+    }
+    // At either end there is something.
+    for (from, to) in [(11, 20), (0, 1)] {
+        assert!(!switches(&piece(from, to, Filter::default())).is_empty(), "{from}");
+    }
 }
 
 /// Switches as (time, CPU, out, in), the made-up ones with a mark.
@@ -186,7 +251,9 @@ fn the_idle_task_has_a_name_though_the_recording_never_gave_it_one() {
     for koid in [41, 50] {
         let (kind, name) = (ObjectType::Thread, Text::Inline("busy"));
         let args = [Arg::new(Text::Inline("process"), Value::Koid(Koid(koid)))];
-        trace.write(&KernelObject { kind, koid: Koid(koid), name, args: &args }).expect("room");
+        trace
+            .write(&KernelObject { object_type: kind, koid: Koid(koid), name, args: &args })
+            .expect("room");
     }
     for (time, sides) in [(1, (41, 50)), (5, (50, 41)), (9, (41, 50))] {
         put_switch(&mut trace, 0, time, sides);
@@ -250,7 +317,9 @@ fn a_piece_of_some_threads_says_so_and_one_of_all_is_as_whole_as_the_trace() {
         for koid in [0, 41] {
             let (kind, koid, name) = (ObjectType::Thread, Koid(koid), Text::Inline("one"));
             let args = [Arg::new(Text::Inline("process"), Value::Koid(koid))];
-            trace.write(&KernelObject { kind, koid, name, args: &args }).expect("room");
+            trace
+                .write(&KernelObject { object_type: kind, koid, name, args: &args })
+                .expect("room");
         }
         put_switch(&mut trace, 0, 1, (0, 41));
         put_switch(&mut trace, 0, 2, (41, 0));

@@ -139,20 +139,20 @@ fn put_record(trace: &mut Trace, dice: &mut Dice, time: &mut u64) {
         0 => trace.write(&Log { time: now, thread: inline(dice.thread()), message: dice.text() }),
         1 => {
             let koid = Koid(dice.number());
-            trace.write(&KernelObject { kind: ObjectType::Process, koid, name, args: &args })
+            trace.write(&KernelObject { object_type: ObjectType::Process, koid, name, args: &args })
         }
         2 => {
             let args = [&process[..], &fewer].concat();
             let koid = Koid(dice.number());
-            trace.write(&KernelObject { kind: ObjectType::Thread, koid, name, args: &args })
+            trace.write(&KernelObject { object_type: ObjectType::Thread, koid, name, args: &args })
         }
         3 => {
             let koid = Koid(dice.number());
-            trace.write(&KernelObject { kind: ObjectType::Thread, koid, name, args: &args })
+            trace.write(&KernelObject { object_type: ObjectType::Thread, koid, name, args: &args })
         }
         4 => {
             let (kind, koid) = (ObjectType::Other(17), Koid(dice.number()));
-            trace.write(&KernelObject { kind, koid, name, args: &args })
+            trace.write(&KernelObject { object_type: kind, koid, name, args: &args })
         }
         5 => {
             let process = inline(dice.thread());

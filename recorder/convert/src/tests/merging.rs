@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fxt_reader::Reader;
-use fxt_writer::record::{KernelObject, ObjectType, Wakeup};
+use fxt_writer::record::{Event, EventKind, KernelObject, ObjectType, Wakeup};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
 
 use super::*;
@@ -24,7 +24,9 @@ fn recording(name: &str, wall_clock: Option<i64>, times: &[u64]) -> Vec<u8> {
     let process = [Arg::new(Text::Inline("process"), Value::Koid(Koid(7)))];
     let text = Text::Inline(name);
     let kind = ObjectType::Thread;
-    trace.write(&KernelObject { kind, koid: Koid(7), name: text, args: &process }).expect("room");
+    trace
+        .write(&KernelObject { object_type: kind, koid: Koid(7), name: text, args: &process })
+        .expect("room");
     for &time in times {
         let wakeup = Wakeup { cpu: 0, time: Ticks(time), thread: Koid(7), args: &[] };
         trace.write(&wakeup).expect("room");
@@ -221,7 +223,7 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let [second, third] = report.notes() else { panic!("{report}") };
     // 40 forth and 100 back: 30 too little, and never wrong by more than the 70 that are said.
     assert!(second.contains("clock 0.000049970 s ahead"), "{second}");
-    assert!(second.contains("wrong by at most 0.000000070 s: 1 messages from"), "{second}");
+    assert!(second.contains("wrong by at most 0.000000070 s: 1 message from"), "{second}");
     assert!(third.contains("wrong by at most 0.000000150 s"), "{third}");
     let mut reader = Reader::from_slice(&out);
     let mut wakeups = Vec::new();
@@ -235,4 +237,118 @@ fn messages_between_three_recordings_set_their_clocks_within_a_bound() {
     let flows = Messages::Events { send: "a".into(), receive: "b".into(), keys: vec!["c".into()] };
     let error = merge(&sources, &How { sync: Some(flows), ..how }, &mut Vec::new());
     assert!(error.expect_err("no such events").to_string().contains("both ways"));
+}
+
+/// Ids of operations and flows, by provider: kind, name and id.
+fn ids(archive: &[u8]) -> Vec<(u32, &'static str, u64)> {
+    use fxt_reader::record::EventKind;
+    let mut reader = Reader::from_slice(archive);
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().expect("sound") {
+        let fxt_reader::Record::Event(event) = item.record else { continue };
+        let what = match event.kind {
+            EventKind::AsyncBegin { .. } => "begin",
+            EventKind::AsyncEnd { .. } => "end",
+            EventKind::FlowBegin { .. } => "send",
+            EventKind::FlowEnd { .. } => "receive",
+            _ => continue,
+        };
+        found.push((item.provider.expect("one").0, what, event.kind.id().expect("an id")));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn ids_that_begin_in_two_recordings_are_told_apart_and_messages_between_them_kept() {
+    let own = |name: &str, kinds: &[EventKind]| {
+        let mut trace = Writer::new(recording(name, None, &[1]));
+        let thread = fxt_writer::ThreadName::Inline { process: Koid(7), thread: Koid(7) };
+        let (category, name) = (Text::Inline("app"), Text::Inline("work"));
+        for (time, kind) in (2..).map(Ticks).zip(kinds.iter().copied()) {
+            let event = Event { kind, time, thread, category, name, args: &[] };
+            trace.write(&event).expect("room");
+        }
+        trace.into_inner()
+    };
+    let operation = [EventKind::AsyncBegin { id: 1 }, EventKind::AsyncEnd { id: 1 }];
+    let flow = [EventKind::FlowBegin { id: 1 }, EventKind::FlowEnd { id: 1 }];
+    let one = own("one", &[&operation[..], &flow, &[EventKind::FlowBegin { id: 5 }]].concat());
+    let two = own("two", &[&operation[..], &flow, &[EventKind::FlowEnd { id: 5 }]].concat());
+    let archive = |same_machine| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sources: Vec<Source> = [&one, &two]
+            .into_iter()
+            .enumerate()
+            .map(|(at, bytes)| {
+                let path = folder.path().join(format!("{at}.fxt"));
+                std::fs::write(&path, bytes).expect("room");
+                Source { path, offset: Some(0) }
+            })
+            .collect();
+        let mut out = Vec::new();
+        merge(&sources, &How { same_machine, ..How::default() }, &mut out).expect("merged");
+        ids(&out)
+    };
+    let found = archive(false);
+    let id = |provider, what, own: bool| {
+        let is_it = |it: &&(u32, &str, u64)| (it.0, it.1, it.2 == 5) == (provider, what, !own);
+        found.iter().find(is_it).expect("it is there").2
+    };
+    assert_eq!(id(1, "begin", true), 1, "the first keeps its ids");
+    assert_eq!((id(1, "send", true), id(1, "receive", true)), (1, 1));
+    assert_ne!(id(2, "begin", true), 1);
+    assert_eq!(id(2, "begin", true), id(2, "end", true));
+    assert_eq!(id(2, "send", true), id(2, "receive", true));
+    assert_eq!((id(1, "send", false), id(2, "receive", false)), (5, 5), "a message between them");
+    assert!(archive(true).iter().all(|(_, _, id)| *id == 1 || *id == 5), "of one machine");
+}
+
+#[test]
+fn local_ids_of_json_stay_local_in_an_archive() {
+    let json = r#"[
+        {"ph":"b","cat":"c","name":"a","id2":{"local":"0x1"},"pid":7,"tid":7,"ts":1},
+        {"ph":"e","cat":"c","name":"a","id2":{"local":"0x1"},"pid":7,"tid":7,"ts":2},
+        {"ph":"s","cat":"c","name":"f","id2":{"local":"0x1"},"pid":7,"tid":7,"ts":3},
+        {"ph":"f","cat":"c","name":"f","id2":{"local":"0x1"},"pid":7,"tid":7,"ts":4,"bp":"e"}]"#;
+    let fxt = to_fxt(json).0;
+    let folder = tempfile::tempdir().expect("a folder");
+    let sources: Vec<Source> = (0..2)
+        .map(|at| {
+            let path = folder.path().join(format!("{at}.fxt"));
+            std::fs::write(&path, &fxt).expect("room");
+            Source { path, offset: Some(0) }
+        })
+        .collect();
+    let mut out = Vec::new();
+    merge(&sources, &How::default(), &mut out).expect("merged");
+    let found = ids(&out);
+    let of =
+        |provider, what| found.iter().find(|it| (it.0, it.1) == (provider, what)).expect("one").2;
+    assert_ne!(of(1, "begin"), of(2, "begin"));
+    assert_ne!(of(1, "send"), of(2, "send"));
+    assert_eq!((of(2, "begin"), of(2, "send")), (of(2, "end"), of(2, "receive")));
+    // They are no messages between the two.
+    let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
+    let error = merge(&sources, &how, &mut Vec::new()).expect_err("no message");
+    assert!(matches!(error, ConvertError::NoMessages { forth: 0, back: 0, .. }), "{error}");
+}
+
+#[test]
+fn ids_of_processes_stay_apart_in_json_and_come_back() {
+    let mut trace = Writer::new(Vec::new());
+    trace.start("apps", 1_000_000_000).expect("room");
+    for (time, process) in [(1, 7), (2, 8)] {
+        let thread = (Koid(process), Koid(process));
+        trace.async_begin(Ticks(time), thread, "c", "work", 5, &[]).expect("room");
+        trace.async_end(Ticks(time + 10), thread, "c", "work", 5, &[]).expect("room");
+    }
+    let trace = trace.into_inner();
+    let json = to_json(&trace, Sched::Slices);
+    for event in events(&json) {
+        assert_eq!(event["id2"], serde_json::json!({"local": "0x5"}), "{event}");
+        assert!(event.get("id").is_none(), "{event}");
+    }
+    let back = records(&to_fxt(&json).0);
+    assert_eq!(back, records(&trace));
 }

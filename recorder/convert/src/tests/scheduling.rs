@@ -18,7 +18,9 @@ fn trace() -> Vec<u8> {
         (ObjectType::Thread, 50, "rival", &[][..]),
     ] {
         let name = Text::Inline(name);
-        trace.write(&KernelObject { kind, koid: Koid(koid), name, args }).expect("room");
+        trace
+            .write(&KernelObject { object_type: kind, koid: Koid(koid), name, args })
+            .expect("room");
     }
     let weight = Arg::new(Text::Inline("weight"), Value::Int32(1024));
     let waker = Arg::new(Text::Inline("waker"), Value::Koid(Koid(50)));

@@ -7,7 +7,7 @@ use fxtrec_kernel::code::executable_mappings;
 use fxtrec_probe::elf::{self, Elf};
 
 use super::*;
-use crate::symbolize::{Where, symbolize};
+use crate::symbolize::{Where, in_this_process, symbolize};
 
 /// The C library that this test runs with.
 struct Libc {
@@ -66,13 +66,18 @@ fn trace() -> Trace {
     trace
 }
 
+/// Without more folders; a thread reads the files.
+fn places() -> Where {
+    Where { debug_folders: Vec::new(), vmlinux: None, show_progress: false, start: in_this_process }
+}
+
 /// The records of the new trace in short: the names, and the times of stacks.
 fn named(trace: Trace) -> (Vec<String>, Report, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.fxt");
     std::fs::write(&path, trace.into_inner()).expect("room");
     let mut out = Vec::new();
-    let report = symbolize(&path, &Where::default(), &mut out).expect("it has stacks");
+    let report = symbolize(&path, &places(), &mut out).expect("it has stacks");
     let mut reader = Reader::from_slice(&out);
     let mut found = Vec::new();
     while let Some(item) = reader.next().expect("sound") {
@@ -135,7 +140,7 @@ fn names_that_are_there_stay_and_a_second_time_changes_nothing() {
     let path = folder.path().join("t.fxt");
     std::fs::write(&path, &out).expect("room");
     let mut again = Vec::new();
-    symbolize(&path, &Where::default(), &mut again).expect("it has stacks");
+    symbolize(&path, &places(), &mut again).expect("it has stacks");
     assert_eq!(again, out);
 }
 

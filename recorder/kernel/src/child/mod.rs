@@ -147,7 +147,7 @@ impl Held {
             0 => prepared.run(gate.as_raw_fd(), childs_end.as_raw_fd()),
             _ => {
                 let exit_fd = open_pidfd(pid).ok();
-                let child = Child { pid, exit_fd, ended: None, held: true };
+                let child = Child { pid, exit_fd, ended: None, stopped: false, held: true };
                 Ok(Held { child, gate, prepared })
             }
         }
@@ -160,7 +160,7 @@ impl Held {
 
     /// Lets the child run COMMAND, and returns when it does.
     ///
-    /// A child that was killed while it was held is returned like one that runs: its
+    /// A child that was killed or stopped while it was held is returned like one that runs: its
     /// [`Child::try_wait`] tells.
     ///
     /// # Errors
@@ -169,6 +169,13 @@ impl Held {
         let Held { mut child, mut gate, prepared } = self;
         // A child that is gone already is no error here: how it ended is what counts.
         let _ = gate.write_all(&[1]);
+        while !is_readable(gate.as_fd()) {
+            // Ctrl-Z came before: it runs COMMAND when it is continued.
+            if child.try_wait().is_ok_and(|_| child.is_stopped()) {
+                child.held = false;
+                return Ok(child);
+            }
+        }
         let mut report = [0; prepare::Report::LEN];
         match gate.read_exact(&mut report) {
             Err(_) => {
@@ -186,6 +193,7 @@ pub struct Child {
     pid: libc::pid_t,
     exit_fd: Option<OwnedFd>,
     ended: Option<Ended>,
+    stopped: bool,
     held: bool,
 }
 
@@ -232,21 +240,29 @@ impl Child {
     }
 
     fn wait_with(&mut self, flags: libc::c_int) -> io::Result<Option<Ended>> {
-        if self.ended.is_none() {
+        let flags = flags | libc::WUNTRACED | libc::WCONTINUED;
+        while self.ended.is_none() {
             let mut status = 0;
             // SAFETY: the call writes one int through a pointer to a live int.
             match unsafe { libc::waitpid(self.pid, &raw mut status, flags) } {
-                0 => {}
+                0 => break,
                 -1 => {
                     let error = io::Error::last_os_error();
                     if error.kind() != io::ErrorKind::Interrupted {
                         return Err(error);
                     }
                 }
+                _ if libc::WIFSTOPPED(status) => self.stopped = true,
+                _ if libc::WIFCONTINUED(status) => self.stopped = false,
                 _ => self.ended = Some(Ended(ExitStatus::from_raw(status))),
             }
         }
         Ok(self.ended)
+    }
+
+    /// Whether it was stopped, and not continued since, when it was last waited for.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped && self.ended.is_none()
     }
 
     /// Sends a signal to the child; nothing happens when it has ended already.
@@ -277,6 +293,16 @@ impl Ended {
     pub fn signal(self) -> Option<i32> {
         self.0.signal()
     }
+}
+
+/// How often it is looked whether a child was stopped.
+const LOOK: u16 = 50;
+
+/// Waits for a moment until something can be read, or the other end is closed.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
+    // An error is one of the read that follows.
+    !matches!(poll(&mut polled, PollTimeout::from(LOOK)), Ok(0) | Err(Errno::EINTR))
 }
 
 /// Opens a descriptor that becomes readable when the process ends.

@@ -234,3 +234,14 @@ fn a_child_killed_while_held_is_reported_by_its_wait_status() {
     let code = child.wait().unwrap().exit_code();
     assert_eq!(code, 143);
 }
+
+#[test]
+fn a_child_stopped_while_held_is_returned_and_runs_when_it_is_continued() {
+    let held = Held::start(&launch("true", &[]), &inherited()).unwrap();
+    held.child.signal(Signal::SIGSTOP).unwrap();
+    let mut child = held.release().unwrap();
+    assert!(child.is_stopped());
+    child.signal(Signal::SIGCONT).unwrap();
+    assert_eq!(child.wait().unwrap().exit_code(), 0);
+    assert!(!child.is_stopped());
+}

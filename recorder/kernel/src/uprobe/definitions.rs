@@ -54,6 +54,19 @@ pub struct Definitions {
     names: Vec<String>,
 }
 
+/// An event that was defined.
+#[derive(Clone, Debug)]
+pub struct Defined {
+    /// Its name in the group of this process.
+    pub name: String,
+    /// How its samples are laid out.
+    pub format: Format,
+}
+
+fn letter(place: &Place) -> char {
+    if place.on_return { 'r' } else { 'p' }
+}
+
 fn file(tracefs: &Tracefs) -> PathBuf {
     tracefs.path().join("uprobe_events")
 }
@@ -65,14 +78,34 @@ impl Definitions {
         Definitions { sys, tracefs, group, names: Vec::new() }
     }
 
-    /// Defines a probe, and says how its samples are laid out.
+    /// Defines an event of one place, and says how its samples are laid out.
     ///
     /// # Errors
     /// [`DefinitionError`].
-    pub fn add(&mut self, place: &Place, args: &[Fetch]) -> Result<Format, DefinitionError> {
-        let kind = if place.on_return { 'r' } else { 'p' };
-        let name = format!("{kind}{}", self.names.len());
-        let path = place.binary.path();
+    pub fn add(&mut self, place: &Place, args: &[Fetch]) -> Result<Defined, DefinitionError> {
+        let name = format!("{}{}", letter(place), self.names.len());
+        self.define(&name, place, args)?;
+        self.names.push(name.clone());
+        let format = self.tracefs.event_format(&*self.sys, &self.group, &name)?;
+        Ok(Defined { name, format })
+    }
+
+    /// Adds another place to an event that was defined, of the same kind and with arguments of the same names and types.
+    /// Kernels before 5.4 refuse that.
+    ///
+    /// # Errors
+    /// [`DefinitionError`].
+    pub fn extend(
+        &mut self,
+        event: &str,
+        place: &Place,
+        args: &[Fetch],
+    ) -> Result<(), DefinitionError> {
+        self.define(event, place, args)
+    }
+
+    fn define(&self, name: &str, place: &Place, args: &[Fetch]) -> Result<(), DefinitionError> {
+        let (kind, path) = (letter(place), place.binary.path());
         let mut line =
             format!("{kind}:{}/{name} {}:{:#x}", self.group, path.display(), place.offset);
         if let Some(semaphore) = place.semaphore {
@@ -81,9 +114,7 @@ impl Definitions {
         for arg in args {
             line.push_str(&format!(" {}={}", arg.name, arg.how));
         }
-        self.write(&line)?;
-        self.names.push(name.clone());
-        Ok(self.tracefs.event_format(&*self.sys, &self.group, &name)?)
+        self.write(&line)
     }
 
     fn write(&self, line: &str) -> Result<(), DefinitionError> {
@@ -200,14 +231,17 @@ mod tests {
         let mut definitions = Definitions::new(Box::new(sys.clone()), tracefs);
         let args = [Fetch { name: "n".into(), how: "%di:s32".into() }];
         let place = place();
-        let format = definitions.add(&place, &args).expect("nothing is refused");
-        assert_eq!(format.id, 2326);
+        let defined = definitions.add(&place, &args).expect("nothing is refused");
+        assert_eq!((defined.format.id, defined.name.as_str()), (2326, "p0"));
+        let second = Place { offset: 0x1200, semaphore: None, ..place.clone() };
+        definitions.extend(&defined.name, &second, &args).expect("nothing is refused");
         drop(definitions);
         let path = place.binary.path();
         assert_eq!(
             sys.appended(),
             [
                 format!("p:{}/p0 {}:0x1139(0x4010) n=%di:s32", group(), path.display()),
+                format!("p:{}/p0 {}:0x1200 n=%di:s32", group(), path.display()),
                 format!("-:{}/p0", group()),
             ]
         );

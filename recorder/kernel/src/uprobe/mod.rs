@@ -23,10 +23,10 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library, held open as long as it is probed.
+/// A program or library, held as long as it is probed: by `O_PATH`, if it may not answer.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    file: Arc<File>,
+    _file: Arc<File>,
     path: CString,
 }
 
@@ -35,16 +35,12 @@ impl Binary {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // A number and slashes hold no NUL.
         let path = CString::new(path).unwrap_or_default();
-        Binary { file: Arc::new(file), path }
+        Binary { _file: Arc::new(file), path }
     }
 
     /// The name by which this process and the kernel on its behalf find the file.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(self.path.to_string_lossy().into_owned())
-    }
-
-    pub fn file(&self) -> &File {
-        &self.file
     }
 }
 

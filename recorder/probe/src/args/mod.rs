@@ -7,6 +7,8 @@ mod verbatim;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use fetch::Fetch;
 pub(crate) use lower::{Arguments, Operand, lower};
 pub(crate) use registers::by_assembler;
@@ -23,7 +25,7 @@ pub struct ArgError {
 }
 
 /// One value to fetch at a [`Site`](super::Site).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchArg {
     /// The argument's name in the event.
     pub name: String,
@@ -36,7 +38,7 @@ pub struct FetchArg {
 }
 
 /// On which side of a function a value is fetched. Only a [`Span`](super::SiteKind::Span) has both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Moment {
     /// When the instruction is reached.
     Hit,
@@ -44,7 +46,7 @@ pub enum Moment {
 }
 
 /// How the bytes of a fetched value are to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ArgKind {
     Unsigned(Width),
     Signed(Width),
@@ -55,7 +57,7 @@ pub enum ArgKind {
 }
 
 /// The size of an integer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Width {
     Bits8,
     Bits16,

@@ -5,9 +5,11 @@
 
 use std::fmt::Write;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fxtrec_kernel::code::gnu_build_id;
+use fxtrec_kernel::regular;
 use object::{ReadCache, ReadRef};
 
 use super::Elf;
@@ -50,9 +52,19 @@ pub fn separate_debug_file<'d, R: ReadRef<'d>>(
     path: &Path,
     root: &Path,
 ) -> Option<(PathBuf, ReadCache<File>)> {
+    separate_debug_file_by(elf, path, root, regular::open)
+}
+
+/// The same for a file that somebody else may have written: `open` knows which files may be opened for it.
+pub fn separate_debug_file_by<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    path: &Path,
+    root: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Option<(PathBuf, ReadCache<File>)> {
     let id = elf.build_id()?;
     candidates(id, elf.debug_link(), path, root).into_iter().find_map(|candidate| {
-        let data = super::open(&candidate).ok()?;
+        let data = ReadCache::new(open(&candidate).ok()?);
         let same = Elf::parse(&data).is_ok_and(|debug| debug.build_id() == Some(id));
         same.then_some((candidate, data))
     })

@@ -41,10 +41,28 @@ pub enum Usable {
 pub fn usable(frames: (&[u8], u64), index: Option<(&[u8], u64)>) -> Usable {
     let mut check = Check::new(frames);
     let Some(entries) = check.entries() else { return Usable::Nothing };
+    let places: Vec<usize> = entries.iter().map(|(at, _)| *at).collect();
     match index {
-        Some(index) if leads_to(index, frames, &entries) => Usable::All,
+        Some(index) if leads_to(index, frames, &places) => Usable::All,
         _ => Usable::Tables,
     }
+}
+
+/// An index of tables that can be used and have none, as a linker would write it where the tables are: by what is at the address of `frames`.
+/// `None` if that is too far from the functions.
+pub fn index_of(frames: (&[u8], u64)) -> Option<Vec<u8>> {
+    let mut entries = Check::new(frames).entries()?;
+    entries.sort_unstable_by_key(|(at, start)| (*start, *at));
+    // Its place is that of the tables, 4 bytes before where their address is told.
+    let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
+    bytes.extend((-4_i32).to_le_bytes());
+    bytes.extend(u32::try_from(entries.len()).ok()?.to_le_bytes());
+    for (at, start) in entries {
+        let from_here = i32::try_from(start.wrapping_sub(frames.1).cast_signed()).ok()?;
+        bytes.extend(from_here.to_le_bytes());
+        bytes.extend(i32::try_from(at).ok()?.to_le_bytes());
+    }
+    Some(bytes)
 }
 
 struct Check<'b> {
@@ -65,8 +83,8 @@ impl<'b> Check<'b> {
         Check { section, bases, common: HashMap::new(), left }
     }
 
-    /// Where the entries of functions are, in ascending order; `None` if one of them cannot be used.
-    fn entries(&mut self) -> Option<Vec<usize>> {
+    /// Where the entries of functions are, in ascending order, with where the functions begin; `None` if one of them cannot be used.
+    fn entries(&mut self) -> Option<Vec<(usize, u64)>> {
         let mut found = Vec::new();
         let (section, bases) = (self.section, self.bases.clone());
         let mut entries = section.entries(&bases);
@@ -78,7 +96,7 @@ impl<'b> Check<'b> {
             let Ok(entry) = partial.parse(|_, _, _| Ok(common.clone())) else { continue };
             let mut instructions = entry.instructions(&section, &bases);
             self.follow(common.encoding(), || instructions.next())?;
-            found.push(entry.offset());
+            found.push((entry.offset(), entry.initial_address()));
         }
         Some(found)
     }
@@ -224,6 +242,20 @@ mod tests {
         let frames = frames(&[0x0C, 7, 8]);
         let with = |to| usable((&frames, ADDRESS), Some((&index(to), 0x2000)));
         assert_eq!((with(17), with(18), with(0)), (Usable::All, Usable::Tables, Usable::Tables));
+    }
+
+    #[test]
+    fn an_index_is_made_for_tables_that_have_none() {
+        // Two functions of one common part, the second one's entry first.
+        let mut bytes = frames(&[]);
+        let second = bytes.len() as u32;
+        let own = [second + 4, 0x0800, 0x40, 0].map(u32::to_le_bytes);
+        bytes.extend(entry(&own.concat()));
+        let made = index_of((&bytes, ADDRESS)).expect("they are near");
+        assert_eq!(usable((&bytes, ADDRESS), Some((&made, ADDRESS))), Usable::All);
+        let word = |at: usize| u32::from_le_bytes(made[at..at + 4].try_into().expect("4 bytes"));
+        assert_eq!((word(8), word(16), word(24)), (2, second, 17));
+        assert_eq!(index_of((&bytes, 1 << 40)).map(|made| made.len()), Some(28));
     }
 
     #[test]

@@ -97,8 +97,9 @@ impl<'f> Source<'f> {
 
     fn each_symbol(
         &self,
+        go_on: &dyn Fn() -> bool,
         mut take: impl FnMut(&Table, &Sym64<Endianness>),
-    ) -> Result<(), ElfError> {
+    ) -> Result<bool, ElfError> {
         let damaged = || ElfError::Damaged("a symbol table");
         let mut buffer = vec![0; SYMBOLS * SYMBOL];
         for table in &self.tables {
@@ -108,6 +109,9 @@ impl<'f> Source<'f> {
             }
             let mut left = size / SYMBOL as u64;
             while left > 0 {
+                if !go_on() {
+                    return Ok(false);
+                }
                 let count = left.min(SYMBOLS as u64) as usize;
                 let bytes = &mut buffer[..count * SYMBOL];
                 self.file.read_exact_at(bytes, at).map_err(|_| damaged())?;
@@ -118,7 +122,7 @@ impl<'f> Source<'f> {
                 left -= count as u64;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The name of a symbol, as [`super::Functions`] has it.
@@ -152,8 +156,21 @@ impl<'f> Source<'f> {
 pub fn functions_at(
     files: &[File],
     addresses: &[u64],
-    mut take: impl FnMut(u64, &str),
+    take: impl FnMut(u64, &str),
 ) -> Result<(), ElfError> {
+    functions_at_while(files, addresses, &|| true, take).map(drop)
+}
+
+/// The same as long as `go_on` says so: whether that was to the end.
+///
+/// # Errors
+/// See [`functions_at`].
+pub fn functions_at_while(
+    files: &[File],
+    addresses: &[u64],
+    go_on: &dyn Fn() -> bool,
+    mut take: impl FnMut(u64, &str),
+) -> Result<bool, ElfError> {
     let mut sources = Vec::new();
     let mut code = Vec::new();
     for file in files {
@@ -172,13 +189,16 @@ pub fn functions_at(
 
     let mut last: Vec<Option<u64>> = vec![None; addresses.len()];
     for source in &sources {
-        source.each_symbol(|_, symbol| {
+        let is_whole = source.each_symbol(go_on, |_, symbol| {
             let Some((begin, _)) = begins(source, symbol) else { return };
             let next = addresses.partition_point(|address| *address < begin);
             if let Some(last) = last.get_mut(next) {
                 *last = (*last).max(Some(begin));
             }
         })?;
+        if !is_whole {
+            return Ok(false);
+        }
     }
     for at in 1..last.len() {
         last[at] = last[at].max(last[at - 1]);
@@ -188,7 +208,7 @@ pub fn functions_at(
     starts.dedup();
     let mut best = vec![Best::default(); starts.len()];
     for source in &sources {
-        source.each_symbol(|table, symbol| {
+        let is_whole = source.each_symbol(go_on, |table, symbol| {
             let Some((begin, rank)) = begins(source, symbol) else { return };
             let Ok(at) = starts.binary_search(&begin) else { return };
             let best = &mut best[at];
@@ -203,6 +223,10 @@ pub fn functions_at(
                 best.name = name;
             }
         })?;
+        // Another name may be better than what is known.
+        if !is_whole {
+            return Ok(false);
+        }
     }
     for (&address, last) in addresses.iter().zip(&last) {
         let found = last.and_then(|last| starts.binary_search(&last).ok()).map(|at| &best[at]);
@@ -212,7 +236,7 @@ pub fn functions_at(
             take(address, name);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Where a function ends; at no address when the file does not say.
@@ -230,7 +254,7 @@ fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
 pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
     let (source, _) = Source::new(file)?;
     let mut found = None;
-    source.each_symbol(|table, symbol| {
+    source.each_symbol(&|| true, |table, symbol| {
         let is_likely = found.is_none()
             && symbol.st_bind() == elf::STB_GLOBAL
             && matches!(symbol.st_type(), elf::STT_NOTYPE | elf::STT_FUNC)
@@ -281,6 +305,29 @@ mod tests {
     }
 
     #[test]
+    fn names_are_looked_for_as_long_as_there_is_time() {
+        let functions = {
+            let data = ReadCache::new(own());
+            Elf::parse(&data).expect("sound").functions().expect("sound")
+        };
+        let address = [functions.all[functions.all.len() / 2].address];
+        let asked = Cell::new(0);
+        let (mut needed, mut found) = (0, 0);
+        for most in 0.. {
+            asked.set(0);
+            let go_on = || asked.replace(asked.get() + 1) < most;
+            let named = functions_at_while(&[own()], &address, &go_on, |_, _| found += 1);
+            if named.expect("sound") {
+                needed = most;
+                break;
+            }
+            assert_eq!((found, asked.get()), (0, most + 1));
+        }
+        assert!(needed >= 4, "its tables are read twice, in pieces: {needed}");
+        assert_eq!(found, 1);
+    }
+
+    #[test]
     fn a_label_is_found_by_its_name() {
         let (file, data) = (own(), ReadCache::new(own()));
         let functions = Elf::parse(&data).expect("sound").functions().expect("sound");
@@ -298,7 +345,7 @@ mod tests {
             let each = |table: &Table, symbol: &Sym64<Endianness>| {
                 read += u64::from(source.name(table, symbol).is_some());
             };
-            source.each_symbol(each).expect("sound");
+            source.each_symbol(&|| true, each).expect("sound");
             read
         };
         assert!(read_all(&source) > 5000);

@@ -7,6 +7,7 @@
 //! what cannot be true is an [`ElfError`].
 
 mod bounds;
+mod cpp;
 mod debug;
 mod dynamic;
 mod error;
@@ -32,14 +33,14 @@ use object::{Endianness, ReadCache};
 
 pub use bounds::{BoundsError, check as check_bounds, check_unnamed};
 pub(super) use debug::hex;
-pub use debug::{debug_file_of, separate_debug_file};
+pub use debug::{debug_file_of, separate_debug_file, separate_debug_file_by};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
-pub use frames::{Usable, usable as usable_frames};
+pub use frames::{Usable, index_of as frame_index, usable as usable_frames};
 pub use functions::{Function, Functions};
 pub use lines::{Line, Lines};
-pub use lookup::{functions_at, label};
-pub use names::Names;
+pub use lookup::{functions_at, functions_at_while, label};
+pub use names::{Budget, Names};
 pub use object::ReadRef;
 pub use select::{Selection, select};
 
@@ -50,7 +51,7 @@ const LARGEST_TABLE: u64 = 1 << 31;
 const MOST_HEADERS: u64 = 1 << 16;
 
 /// A processor that fxtrec knows the calling convention of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Arch {
     X86_64,
     /// AArch64, also called arm64.

@@ -3,11 +3,32 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use cpp_demangle::{DemangleOptions, Symbol};
+use super::cpp;
 
 /// A name longer than this is shown as the linker has it. Repeated parts make the readable form of
 /// a name exponentially longer than the mangled one, if somebody wants that.
 const LONGEST: usize = 16 * 1024;
+
+/// How much work a name is worth, in steps: for each of its bytes, and besides. A byte of text is a step.
+const STEPS: usize = 64;
+const STEPS_BESIDES: usize = 1024;
+
+/// What a name is worth however many there are. Most of those that compilers make take less, in all their forms.
+const CHEAP: usize = 8;
+const CHEAP_BESIDES: usize = 64;
+
+/// What all names of a file are worth together beyond that: a second or two.
+const STEPS_OF_ALL: usize = 1 << 27;
+
+/// What is left for the expensive names of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(STEPS_OF_ALL)
+    }
+}
 
 /// A function's name in its forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +44,17 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// Makes the forms of a name.
     pub fn of(raw: &'a str) -> Names<'a> {
-        rust(raw).or_else(|| cpp(raw)).unwrap_or(Names {
-            raw,
-            full: Cow::Borrowed(raw),
-            short: Cow::Borrowed(raw),
-        })
+        Names::within(&mut Budget::default(), raw)
+    }
+
+    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than what compilers make are shown as
+    /// the linker has them.
+    pub fn within(budget: &mut Budget, raw: &'a str) -> Names<'a> {
+        let cheap = raw.len() * CHEAP + CHEAP_BESIDES;
+        let mut steps = cheap.saturating_add(budget.0);
+        let names = rust(raw, &mut steps).or_else(|| cpp_names(raw, &mut steps));
+        budget.0 = budget.0.min(steps);
+        names.unwrap_or(Names { raw, full: Cow::Borrowed(raw), short: Cow::Borrowed(raw) })
     }
 
     /// The short name without the generic arguments at its end: `max_of` of `max_of<int>`.
@@ -36,11 +63,13 @@ impl<'a> Names<'a> {
     }
 }
 
-fn rust(raw: &str) -> Option<Names<'_>> {
+fn rust<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
     // The oldest scheme is C++'s with a hash at the end; try_demangle wants that hash.
     let demangled = rustc_demangle::try_demangle(raw).ok()?;
-    let mut name = Bounded::default();
-    write!(name, "{demangled:#}").ok()?;
+    let mut name = Bounded { text: String::new(), most: LONGEST.min(*steps) };
+    let written = write!(name, "{demangled:#}");
+    *steps -= name.text.len();
+    written.ok()?;
     // `_ZNE`, a nested name without a name, is read without an error, here and below.
     if name.text.is_empty() {
         return None;
@@ -48,30 +77,21 @@ fn rust(raw: &str) -> Option<Names<'_>> {
     Some(Names { raw, full: Cow::Owned(name.text.clone()), short: Cow::Owned(name.text) })
 }
 
-fn cpp(raw: &str) -> Option<Names<'_>> {
-    if !raw.starts_with("_Z") {
-        return None;
-    }
-    let symbol = Symbol::new(raw.as_bytes()).ok()?;
-    let readable = |options: DemangleOptions| {
-        let mut name = Bounded::default();
-        symbol.structured_demangle(&mut name, &options).ok()?;
-        (!name.text.is_empty()).then_some(Cow::Owned(name.text))
-    };
-    let full = readable(DemangleOptions::new().no_return_type())?;
-    let short = readable(DemangleOptions::new().no_return_type().no_params())?;
-    Some(Names { raw, full, short })
+fn cpp_names<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
+    let most = raw.len() * STEPS + STEPS_BESIDES;
+    let (full, short) = cpp::readable(raw, LONGEST, most, steps)?;
+    (!full.is_empty()).then_some(Names { raw, full: Cow::Owned(full), short: Cow::Owned(short) })
 }
 
-/// A text that refuses to grow beyond [`LONGEST`].
-#[derive(Default)]
+/// A text that refuses to grow.
 struct Bounded {
     text: String,
+    most: usize,
 }
 
 impl Write for Bounded {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        if self.text.len() + part.len() > LONGEST {
+        if self.text.len() + part.len() > self.most {
             return Err(fmt::Error);
         }
         self.text.push_str(part);
@@ -186,6 +206,57 @@ mod tests {
         }
         let names = Names::of(&raw);
         assert!(names.full.len() <= LONGEST.max(raw.len()));
+    }
+
+    #[test]
+    fn a_name_that_is_too_expensive_is_shown_as_the_linker_has_it() {
+        let expensive = format!("_Z1aDt{}", "nw".repeat(60));
+        assert_eq!(names(&expensive), (expensive.clone(), expensive.clone(), expensive));
+        // Each part of a name of Rust is the one before it, twice.
+        let mut tuples = String::from("_RINvC1a1f");
+        for _ in 0..60 {
+            let last = tuples.len() - 2;
+            tuples.push_str(&format!("TB{}_B{}_E", base_62(last), base_62(last)));
+        }
+        tuples.push('E');
+        assert!(Names::of(&tuples).full.len() <= LONGEST.max(tuples.len()));
+    }
+
+    #[test]
+    fn many_expensive_names_cost_no_more_than_all_are_worth_and_usual_ones_stay_readable() {
+        // Each part is the one before it, twice.
+        let mut repeated = String::from("_Z1fSt4pairIiiE");
+        for step in 0..6 {
+            repeated.push_str(&format!("S_IS{step}_S{step}_E"));
+        }
+        let mut budget = Budget::default();
+        let is_readable = |budget: &mut Budget| Names::within(budget, &repeated).full != repeated;
+        assert!(is_readable(&mut budget) && budget.0 < STEPS_OF_ALL);
+        budget.0 = 100;
+        assert!(!is_readable(&mut budget), "there is not enough left for it");
+        for usual in [
+            "_ZNSt8_Rb_treeISsSt4pairIKSsiESt10_Select1stIS2_ESt4lessISsESaIS2_EE8_M_eraseEPSt13_Rb_tree_nodeIS2_E",
+            "_ZN3app6render5frame17h0123456789abcdefE",
+            "_RINvNtCs1234_3app6render5framemE",
+        ] {
+            assert_eq!(Names::within(&mut budget, usual), Names::of(usual));
+            assert_ne!(Names::of(usual).full, usual);
+        }
+    }
+
+    /// A number as names of Rust have it, where 0 is nothing and 1 is `0`.
+    fn base_62(number: usize) -> String {
+        const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let Some(mut left) = number.checked_sub(1) else { return String::new() };
+        let mut digits = Vec::new();
+        loop {
+            digits.push(char::from(DIGITS[left % 62]));
+            left /= 62;
+            if left == 0 {
+                break;
+            }
+        }
+        digits.iter().rev().collect()
     }
 
     proptest::proptest! {

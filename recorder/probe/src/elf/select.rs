@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fxtrec_units::glob::{self, Pattern};
 
 use super::functions::{Function, Functions};
-use super::names::{Names, squeeze};
+use super::names::{Budget, Names, squeeze};
 
 /// A function that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,9 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
     let mut found: BTreeMap<Way, BTreeMap<u64, (&'a Function, Names<'a>)>> = BTreeMap::new();
+    let mut budget = Budget::default();
     for function in &functions.all {
-        let names = Names::of(&function.raw);
+        let names = Names::within(&mut budget, &function.raw);
         // Parts that the compiler split off are no functions that anybody means by a glob.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {

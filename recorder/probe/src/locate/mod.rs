@@ -15,31 +15,51 @@ mod library;
 mod root;
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use super::any_path;
 use super::spec::Binary;
 pub use error::LocateError;
 use fxtrec_kernel::child::Launch;
 use fxtrec_kernel::process_files;
+use fxtrec_kernel::regular::Regular;
 use fxtrec_units::Pid;
 
 /// What a spec is read in the light of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Context {
     /// COMMAND, if there is one.
     pub program: Option<Program>,
     /// The processes to record that run already.
+    #[serde(with = "numbers")]
     pub pids: Vec<Pid>,
     /// How many places a spec may name.
     pub most: usize,
 }
 
+/// Ids as numbers.
+mod numbers {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Pid;
+
+    pub(super) fn serialize<S: Serializer>(pids: &[Pid], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(pids.iter().map(|pid| pid.0))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Pid>, D::Error> {
+        Ok(Vec::<u32>::deserialize(from)?.into_iter().map(Pid).collect())
+    }
+}
+
 /// A program that is going to be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub given: OsString,
     /// The files that the kernel will be asked to run, in order.
+    #[serde(with = "any_path::all")]
     pub candidates: Vec<PathBuf>,
 }
 
@@ -73,9 +93,10 @@ pub struct Located {
 pub fn locate(binary: &Binary, context: &Context) -> Result<Vec<Located>, LocateError> {
     let mut found: Vec<(Located, (u64, u64))> = Vec::new();
     for located in candidates(binary, context)? {
-        let metadata = std::fs::metadata(&located.path)
+        let facts = Regular::hold(&located.path)
+            .and_then(|file| file.facts())
             .map_err(|source| LocateError::Open { path: located.path.clone(), source })?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = (facts.st_dev, facts.st_ino);
         if !found.iter().any(|(_, other)| *other == identity) {
             found.push((located, identity));
         }

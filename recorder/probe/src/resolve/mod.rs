@@ -230,12 +230,11 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
             return Problem::Imported { path, name: pattern.to_owned(), libraries };
         }
         let symbols = self.symbols();
-        let names: BTreeSet<String> = self
-            .functions
-            .all
-            .iter()
-            .map(|function| elf::Names::of(&function.raw).short.into_owned())
-            .collect();
+        let mut budget = elf::Budget::default();
+        let mut short = |function: &'_ elf::Function| {
+            elf::Names::within(&mut budget, &function.raw).short.into_owned()
+        };
+        let names: BTreeSet<String> = self.functions.all.iter().map(&mut short).collect();
         let nearest = nearest(pattern, names.iter().map(String::as_str), SHOWN);
         let nearest = nearest.into_iter().map(str::to_owned).collect();
         Problem::NoFunction { path, pattern: pattern.to_owned(), symbols, nearest }

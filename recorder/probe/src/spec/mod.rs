@@ -21,6 +21,9 @@ mod value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use super::any_path;
 use super::args::{Verbatim, Width};
 pub use error::SpecError;
 
@@ -39,11 +42,11 @@ pub struct Spec {
 }
 
 /// The file a probe is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Binary {
     /// COMMAND's own executable, or that of the process to record.
     Command,
-    Path(PathBuf),
+    Path(#[serde(with = "any_path")] PathBuf),
     /// A library that the loader would find under this name, `libc` or `libc.so.6`.
     Name(String),
 }

@@ -21,12 +21,14 @@ use std::thread;
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, WEIGHT_INFO, Wakeup};
-use fxt_reader::{Cpu, Decoder, Error, Item, Koid, Nanos, Reader, Record, ThreadState, Visitor};
+use fxt_reader::{
+    Cpu, Decoder, Error, Item, Koid, Nanos, ProviderId, Reader, Record, ThreadState, Visitor,
+};
 use fxtrec_sched::{Said, UsualArgs, unsigned};
 
 use super::Analysis;
 use super::causes::about_wakeup;
-use super::records::{FXTREC, SCHED, is_span};
+use super::records::{FXTREC, SCHED, Told};
 
 /// Batches that go round.
 const BATCHES: usize = 4;
@@ -63,8 +65,8 @@ enum Kind {
     ThrottledWakeup,
     /// A record that is next in the bytes.
     Record,
-    /// The trace has spans.
-    HasSpans,
+    /// The trace has this, too: the bits are in `other`.
+    Told,
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +121,8 @@ pub(super) fn pass(
         full,
         empty,
         usual_args: analysis.usual_args,
-        has_spans: analysis.has_spans,
+        told: analysis.told,
+        own: analysis.own,
     };
     // Whoever cannot be given the analysis must not lose it.
     let place = Mutex::new(Some(analysis));
@@ -160,7 +163,8 @@ struct Feeder {
     empty: Receiver<Batch>,
     /// As the analysis has it at this record.
     usual_args: UsualArgs,
-    has_spans: bool,
+    told: Told,
+    own: Option<ProviderId>,
 }
 
 impl Visitor for Feeder {
@@ -257,15 +261,21 @@ impl Feeder {
                 self.record(item)
             }
             Record::Event(event) if event.category != SCHED => {
-                let first = is_span(event.kind) && !self.has_spans;
-                self.has_spans |= first;
-                !first || self.push(Fed { kind: Kind::HasSpans, ..NOTHING })
+                let told = self.told.with(Told::of(event.kind, item.provider, self.own));
+                let is_known = told == self.told;
+                self.told = told;
+                is_known || self.push(Fed { kind: Kind::Told, other: told.0.into(), ..NOTHING })
+            }
+            Record::ProviderInfo(info) => {
+                if info.name == FXTREC {
+                    self.own = Some(info.id);
+                }
+                self.record(item)
             }
             // What an analysis looks at, and what others refer to.
             Record::Event(_)
             | Record::LegacyContextSwitch(_)
             | Record::KernelObject(_)
-            | Record::ProviderInfo(_)
             | Record::ProviderSection(_)
             | Record::ProviderEvent(_)
             | Record::Initialization(_)
@@ -291,7 +301,7 @@ const NOTHING: Fed = Fed {
     cpu: Cpu(0),
     call: 0,
     state: ThreadState::Running,
-    kind: Kind::HasSpans,
+    kind: Kind::Told,
 };
 
 /// The number of the system call that a switch tells of, where it says nothing else besides weights. `None` if it may.
@@ -366,8 +376,8 @@ impl Analysis<()> {
                     rest = behind;
                     self.fed_record(fed.time, bytes, decoder)
                 }
-                Kind::HasSpans => {
-                    self.has_spans = true;
+                Kind::Told => {
+                    self.told = self.told.with(Told(fed.other as u8));
                     true
                 }
             };
@@ -380,7 +390,7 @@ impl Analysis<()> {
 
     #[inline(always)]
     fn fed_switch(&mut self, fed: &Fed, said: Option<&Said<'_>>, decoder: &Decoder) -> bool {
-        self.scheduler = decoder.provider();
+        self.written_by(decoder.provider());
         if !self.advance(Nanos(fed.time)) {
             return false;
         }
@@ -396,7 +406,7 @@ impl Analysis<()> {
 
     #[inline(always)]
     fn fed_wakeup(&mut self, fed: &Fed, throttled: bool, decoder: &Decoder) -> bool {
-        self.scheduler = decoder.provider();
+        self.written_by(decoder.provider());
         if !self.advance(Nanos(fed.time)) {
             return false;
         }

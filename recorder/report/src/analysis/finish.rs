@@ -7,6 +7,7 @@ use fxt_reader::{Koid, Nanos};
 use fxtrec_sched::{Tenure, Threads};
 
 use super::cpu::Occupant;
+use super::records::Told;
 use super::roster::{freeze, freeze_facts};
 use super::switches::shown;
 use super::thread::metric;
@@ -17,6 +18,7 @@ use fxtrec_gates::Metric;
 impl<O: Observer> Analysis<O> {
     /// The figures of what was seen.
     pub fn finish(mut self) -> (Report, O) {
+        self.settle_dropping();
         let end = self.now;
         let most = self.worst.most();
         let (idle_wakeups, folded) = (self.ignored_wakeups, self.roster.folded);
@@ -49,6 +51,9 @@ impl<O: Observer> Analysis<O> {
         }
         let unconserved = Duration::from_nanos(self.cpus.unconserved(end));
         let unconserved = (!narrow).then_some(unconserved);
+        let recorded = end.saturating_sub(span.begin.0);
+        self.roster.add_delays();
+        let delay = self.worst_delay(recorded);
         let mut threads = self.roster.finish(&self.family);
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
@@ -63,20 +68,34 @@ impl<O: Observer> Analysis<O> {
             unconserved,
             losses: self.losses,
             idle_wakeups,
+            has_counters: self.told.has(Told::COUNTERS),
+            counters: None,
             locks: None,
-            may_have_spans: self.has_spans || self.wanted.to != u64::MAX,
+            may_have_spans: self.told.has(Told::SPANS) || self.wanted.to != u64::MAX,
+            has_spans: self.told.has(Told::SPANS),
+            has_app_spans: self.told.has(Told::APP_SPANS),
+            worst_span: None,
             spans: None,
             folded,
             threads,
             total,
             worst: self.worst.finish(),
             worst_of_command: Vec::new(),
+            recorder: None,
+            delay,
             has_command: self.family.process.is_some(),
+            command: self.family.process.map(|_| Span {
+                begin: Nanos(self.command.0.unwrap_or(span.begin.0).max(span.begin.0)),
+                end: Nanos(self.command.1.unwrap_or(end)),
+            }),
             most,
             traces: Vec::new(),
             is_chosen: !self.selection.threads.is_everything(),
         };
         report.retain(&self.selection.threads);
+        if self.selection.leaves_out_recorder() {
+            report.leave_out_recorder();
+        }
         report.complete_worst(most);
         (report, self.observer)
     }

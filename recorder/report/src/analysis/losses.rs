@@ -1,17 +1,74 @@
 //! Gaps: what is no longer known when something is missing.
 
 use fxt_reader::record::Event;
-use fxt_reader::{Cpu, Koid, Nanos};
+use fxt_reader::{Cpu, Koid, Nanos, ProviderId};
 use fxtrec_sched::{Occupant, cpu_of};
 
 use super::history::Tenant;
-use super::records::number;
+use super::records::{FXTREC, number};
 use super::switches::shown_change;
 use super::{Analysis, Observer, Ran, Vacated};
-use crate::model::{Gap, Span};
+use crate::model::{Gap, Losses, ProviderLosses, RecordGap, Span};
 
 /// So many gaps are listed.
 const MAX_LISTED: usize = 1000;
+
+/// So many applications are told apart; a file may have any number.
+const MOST_PROVIDERS: usize = 256;
+
+/// So many gaps are listed of each.
+const MOST_OF_ONE: usize = 100;
+
+/// Applications whose buffers filled up, until an event says what was lost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropping {
+    names: Vec<(ProviderId, String)>,
+    /// Names of those of which it was not said yet.
+    unsaid: Vec<String>,
+}
+
+impl Dropping {
+    pub(super) fn introduce(&mut self, id: ProviderId, name: &str) {
+        if let Some(known) = self.names.iter_mut().find(|known| known.0 == id) {
+            name.clone_into(&mut known.1);
+        } else if self.names.len() < MAX_LISTED {
+            self.names.push((id, name.to_owned()));
+        }
+    }
+
+    /// A provider's buffer filled up. What fxtrec records says more in an event that follows; others do not.
+    pub(super) fn filled_up(&mut self, id: ProviderId) {
+        let name = self.names.iter().find(|known| known.0 == id);
+        let name = name.map_or_else(|| format!("provider {}", id.0), |known| known.1.clone());
+        if self.unsaid.len() < MAX_LISTED {
+            self.unsaid.push(name);
+        }
+    }
+
+    fn id_of(&self, name: &str) -> Option<ProviderId> {
+        self.names.iter().find(|known| known.1 == name).map(|known| known.0)
+    }
+
+    /// Something has said what a provider lost.
+    fn said(&mut self, name: &str) {
+        if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid == name) {
+            self.unsaid.remove(at);
+        }
+    }
+}
+
+/// The losses of an application; of one too many, those of all others.
+fn of_provider<'l>(losses: &'l mut Losses, name: &str) -> &'l mut ProviderLosses {
+    let providers = &mut losses.providers;
+    let known = providers.iter().position(|one| one.name == name);
+    let at = known.unwrap_or_else(|| {
+        if providers.len() < MOST_PROVIDERS {
+            providers.push(ProviderLosses { name: name.to_owned(), ..ProviderLosses::default() });
+        }
+        providers.len() - 1
+    });
+    &mut providers[at]
+}
 
 /// A gap that was announced, whose time comes with the next record that has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +86,10 @@ impl<O: Observer> Analysis<O> {
         if self.pending == Pending::Loss {
             self.pending = Pending::Nothing;
         }
+        if let Some(own) = self.dropping.id_of(FXTREC) {
+            self.scheduler.said(own);
+        }
+        self.dropping.said(FXTREC);
         if !self.advance(event.time) {
             return false;
         }
@@ -53,6 +114,53 @@ impl<O: Observer> Analysis<O> {
             losses.others_at_most |= event.args.get("at_most").is_some();
         }
         true
+    }
+
+    /// An application dropped records of its own. Its time is not that of the scheduling records around it.
+    pub(super) fn lost_records(&mut self, event: &Event<'_>) {
+        let name = event.args.str("provider").unwrap_or_default();
+        self.dropping.said(name);
+        let during = number(event, "during_ns").unwrap_or(0);
+        let end = event.time.0;
+        let begin = end.saturating_sub(during);
+        if begin > self.wanted.to || end < self.wanted.from {
+            return;
+        }
+        let records = number(event, "count");
+        let losses = of_provider(&mut self.losses, name);
+        losses.gaps += 1;
+        losses.records = losses.records.saturating_add(records.unwrap_or(0));
+        losses.unknown += u64::from(records.is_none());
+        if losses.list.len() < MOST_OF_ONE {
+            let span = Span { begin: Nanos(begin), end: Nanos(end) };
+            losses.list.push(RecordGap { span, records });
+        }
+    }
+
+    /// The buffer that filled up before the first scheduling record had scheduling records.
+    #[cold]
+    pub(super) fn were_the_schedulers(&mut self, provider: Option<ProviderId>) {
+        let names = &self.dropping.names;
+        let name = provider.and_then(|id| names.iter().find(|known| known.0 == id));
+        match name.map(|known| known.1.clone()) {
+            Some(name) => self.dropping.said(&name),
+            None => self.dropping.unsaid.clear(),
+        }
+        if self.pending == Pending::Nothing {
+            self.pending = Pending::Loss;
+        }
+    }
+
+    /// Counts buffers of applications that filled up without a word on what was lost.
+    pub(super) fn settle_dropping(&mut self) {
+        for name in self.dropping.unsaid.drain(..) {
+            let losses = of_provider(&mut self.losses, &name);
+            losses.gaps += 1;
+            losses.unknown += 1;
+        }
+        self.losses
+            .providers
+            .sort_by(|a, b| (b.records, b.unknown, &a.name).cmp(&(a.records, a.unknown, &b.name)));
     }
 
     /// A CPU went offline. Nothing is missing, but until it is back it is not idle either.

@@ -8,6 +8,7 @@
 
 mod causes;
 mod cpu;
+mod delays;
 mod feed;
 mod finish;
 mod history;
@@ -32,7 +33,7 @@ use std::thread::available_parallelism;
 use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
 
 use fxtrec_blame::threads::Family;
-use fxtrec_sched::{Periods, UsualArgs};
+use fxtrec_sched::{Periods, Scheduler, UsualArgs};
 
 use super::facts::{Causes, HostSteal, Quota};
 use super::model::{Losses, Origin, Report, Span};
@@ -41,8 +42,9 @@ use cpu::Cpus;
 use feed::Fate;
 use history::Segment;
 pub use history::Shares;
-use losses::Pending;
+use losses::{Dropping, Pending};
 pub use observer::{Moved, Names, Observer, Ran, Switched, SwitchedOut, Vacated, Waited, Woken};
+use records::Told;
 use roster::Roster;
 use worst::Worst;
 
@@ -71,6 +73,8 @@ pub struct Analysis<O = ()> {
     roster: Roster,
     /// Which threads are COMMAND's.
     family: Family,
+    /// When COMMAND was let run, and when its process ended, as far as that is known.
+    command: (Option<u64>, Option<u64>),
     cpus: Cpus,
     worst: Worst,
     /// Who had the CPU in the wait that ended last, and the same in order: kept for their memory.
@@ -84,7 +88,7 @@ pub struct Analysis<O = ()> {
     /// When cgroups were throttled.
     periods: Periods,
     ignored_wakeups: u64,
-    has_spans: bool,
+    told: Told,
     /// The time of the last record that was looked at.
     now: u64,
     span: Option<Span>,
@@ -95,8 +99,11 @@ pub struct Analysis<O = ()> {
     /// Whether the trace holds the switches of some threads only.
     narrow: bool,
     usual_args: UsualArgs,
+    /// That of fxtrec's own records.
+    own: Option<ProviderId>,
     /// Whose scheduling records these are.
-    scheduler: Option<ProviderId>,
+    scheduler: Scheduler,
+    dropping: Dropping,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +191,7 @@ impl Visitor for First {
 /// What an analysis comes to that a reader has shown all that is wanted of it.
 fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
     let summary = reader.summary();
-    analysis.losses.truncated = summary.truncated_tail > 0 || summary.container_truncated;
+    analysis.losses.truncated = summary.is_truncated();
     analysis.finish()
 }
 
@@ -217,6 +224,7 @@ impl<O: Observer> Analysis<O> {
             observer,
             roster: Roster::default(),
             family: Family::default(),
+            command: (None, None),
             cpus: Cpus::default(),
             worst: Worst::new(worst, &selection.threads),
             meanwhile: Segment::default(),
@@ -228,7 +236,7 @@ impl<O: Observer> Analysis<O> {
             quotas: Vec::new(),
             periods: Periods::default(),
             ignored_wakeups: 0,
-            has_spans: false,
+            told: Told::default(),
             now: 0,
             span: None,
             wanted: Wanted { from: 0, to: u64::MAX },
@@ -236,7 +244,9 @@ impl<O: Observer> Analysis<O> {
             pending: Pending::Nothing,
             narrow: false,
             usual_args: UsualArgs::default(),
-            scheduler: None,
+            own: None,
+            scheduler: Scheduler::default(),
+            dropping: Dropping::default(),
             selection,
         }
     }

@@ -6,8 +6,8 @@ use fxt_reader::record::{
     Event, EventKind, IDLE_WEIGHT, KernelObject, LegacyContextSwitch, ProviderEvent,
     is_not_recorded,
 };
-use fxt_reader::{Item, Koid, Nanos, ObjectType, Record, Visitor};
-use fxtrec_sched::{Said, UsualArgs, unsigned};
+use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
+use fxtrec_sched::{FilledUp, Said, UsualArgs, unsigned};
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
@@ -50,15 +50,15 @@ impl<O: Observer> Analysis<O> {
         self.observer.record(item);
         match &item.record {
             Record::ContextSwitch(switch) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.context_switch(switch)
             }
             Record::Wakeup(wakeup) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.wakeup(wakeup)
             }
             Record::LegacyContextSwitch(switch) => {
-                self.scheduler = item.provider;
+                self.written_by(item.provider);
                 self.legacy_switch(switch)
             }
             Record::KernelObject(object) => {
@@ -68,11 +68,14 @@ impl<O: Observer> Analysis<O> {
             Record::Event(event) if event.category == FXTREC => self.own_event(event),
             Record::Event(event) if event.category == SCHED => self.sched_event(event),
             Record::Event(event) => {
-                self.has_spans |= is_span(event.kind);
+                self.told = self.told.with(Told::of(event.kind, item.provider, self.own));
                 true
             }
             Record::ProviderInfo(info) => {
-                self.roster.by_fxtrec |= info.name == FXTREC;
+                if info.name == FXTREC {
+                    (self.roster.by_fxtrec, self.own) = (true, Some(info.id));
+                }
+                self.dropping.introduce(info.id, info.name);
                 true
             }
             Record::ProviderEvent(event) => {
@@ -174,9 +177,9 @@ impl<O: Observer> Analysis<O> {
                 self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
                 self.origin = Some(origin);
                 if let Some(Value::Koid(command)) = event.args.get("command") {
-                    self.family.process = Some(command.0);
-                    self.family.recorder = Some(event.thread.process.0);
+                    self.family.has_command(command.0);
                 }
+                self.family.is_recorded_by(event.thread.process.0);
             }
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" if event.time.0 <= self.wanted.to => {
@@ -184,6 +187,7 @@ impl<O: Observer> Analysis<O> {
             }
             "lost" => return self.lost_event(event),
             "lost_others" => return self.lost_others(event),
+            "lost_records" => self.lost_records(event),
             "loss_cause" => {
                 let text = event.args.str("text").unwrap_or_default().to_owned();
                 if self.losses.causes.len() < MOST_CAUSES {
@@ -201,15 +205,60 @@ impl<O: Observer> Analysis<O> {
     }
 
     fn provider_event(&mut self, event: ProviderEvent) {
-        let ours = self.scheduler.is_none_or(|scheduler| scheduler == event.id);
-        if ours && event.event == ProviderEventKind::BufferFilledUp {
-            self.pending = Pending::Loss;
+        if event.event != ProviderEventKind::BufferFilledUp {
+            return;
+        }
+        match self.scheduler.filled_up(event.id) {
+            FilledUp::Scheduler => self.pending = Pending::Loss,
+            FilledUp::Other | FilledUp::Unknown => self.dropping.filled_up(event.id),
+        }
+    }
+
+    /// Takes whose scheduling record comes.
+    #[inline(always)]
+    pub(super) fn written_by(&mut self, provider: Option<ProviderId>) {
+        if self.scheduler.is(provider) {
+            self.were_the_schedulers(provider);
         }
     }
 }
 
-pub(super) fn is_span(kind: EventKind) -> bool {
-    matches!(kind, EventKind::DurationBegin | EventKind::DurationComplete { .. })
+/// What the trace tells besides the scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told(pub(super) u8);
+
+impl Told {
+    pub(super) const SPANS: Told = Told(1);
+    /// Spans of a program, not of the kernel.
+    pub(super) const APP_SPANS: Told = Told(2);
+    pub(super) const COUNTERS: Told = Told(4);
+
+    pub(super) fn has(self, other: Told) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(super) fn with(self, other: Told) -> Told {
+        Told(self.0 | other.0)
+    }
+
+    /// What an event tells that is from `provider`, where fxtrec itself is `own`.
+    #[inline]
+    pub(super) fn of(
+        kind: EventKind,
+        provider: Option<ProviderId>,
+        own: Option<ProviderId>,
+    ) -> Told {
+        match kind {
+            EventKind::Counter { .. } => Told::COUNTERS,
+            EventKind::DurationBegin
+            | EventKind::DurationComplete { .. }
+            | EventKind::AsyncBegin { .. } => match own.is_none() || provider != own {
+                true => Told::SPANS.with(Told::APP_SPANS),
+                false => Told::SPANS,
+            },
+            _ => Told::default(),
+        }
+    }
 }
 
 /// Nobody has more causes than these; a file may say anything.

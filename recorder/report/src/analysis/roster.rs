@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_blame::threads::{Family, Known};
+use fxtrec_blame::threads::{EarlierNames, Family, Known};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::delays::Delays;
 use super::recent::Recent;
 use super::thread::Live;
 use crate::distribution::Distribution;
@@ -36,6 +37,7 @@ struct Process {
 #[derive(Clone, Debug)]
 struct Named {
     comm: Arc<str>,
+    earlier: EarlierNames,
     process: Option<u64>,
 }
 
@@ -63,6 +65,10 @@ impl Threads for Roster {
 impl Known for Roster {
     fn comm(&self, koid: u64) -> Option<&str> {
         self.named.get(&koid).map(|named| &*named.comm)
+    }
+
+    fn earlier_names(&self, koid: u64) -> Option<&EarlierNames> {
+        self.named.get(&koid).map(|named| &named.earlier)
     }
 
     fn process(&self, koid: u64) -> Option<u64> {
@@ -93,6 +99,7 @@ pub(super) struct Roster {
     woken: FxHashSet<u64>,
     /// How many were summed up.
     pub(super) folded: u64,
+    pub(super) delays: Delays,
     /// Of those, the ones whose names are still known.
     fading: VecDeque<u64>,
 }
@@ -201,14 +208,25 @@ impl Roster {
     /// A thread has a name.
     pub(super) fn name_thread(&mut self, koid: u64, comm: &str, process: Option<u64>) {
         let comm = self.text(comm);
-        self.named.insert(koid, Named { comm, process });
+        let named = self.named.entry(koid).or_insert_with(|| Named {
+            comm: comm.clone(),
+            earlier: EarlierNames::default(),
+            process,
+        });
+        if named.comm != comm {
+            named.earlier.add(&named.comm);
+        }
+        (named.comm, named.process) = (comm, process);
     }
 
     /// A thread is of this process.
     pub(super) fn belongs(&mut self, koid: u64, process: u64) {
         if !self.named.contains_key(&koid) {
             let comm = self.text(&format!("[{koid}]"));
-            self.named.insert(koid, Named { comm, process: Some(process) });
+            self.named.insert(
+                koid,
+                Named { comm, earlier: EarlierNames::default(), process: Some(process) },
+            );
         }
     }
 
@@ -267,6 +285,7 @@ impl Roster {
         let live = std::mem::take(self.live(slot));
         self.slots.remove(&live.koid);
         self.vacant.push(slot);
+        self.delays.add(&live);
         if self.ended.len() < MAX_ENDED {
             let report = self.report(live, family);
             self.ended.extend(report);
@@ -318,10 +337,18 @@ impl Roster {
             cgroup,
             threads: 1,
             in_command: family.has(self, live.koid),
+            is_recorder: family.is_recorder(self, live.koid),
             stats,
             worst: live.worst,
             sleeps: sleeps.unwrap_or_default(),
         })
+    }
+
+    /// The trace is over: takes the delays of all threads that have not ended.
+    pub(super) fn add_delays(&mut self) {
+        for &slot in self.slots.values() {
+            self.delays.add(&self.lives[slot as usize]);
+        }
     }
 
     /// The reports of all threads.

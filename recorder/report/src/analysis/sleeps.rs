@@ -66,17 +66,8 @@ impl<O: Observer> Analysis<O> {
     /// The thread in the slot was blocked for longer than most times before.
     #[cold]
     pub(super) fn note_sleep(&mut self, slot: u32, slept: Slept) {
-        let live = self.roster.live(slot);
-        let (koid, is_first) = (live.koid, live.sleeps.is_none());
-        // COMMAND's process is made before the recorder is ready, and waits for it: it would not without a recorder.
-        let is_gate = is_first
-            && self.family.process == Some(koid)
-            && slept.waker != BY_INTERRUPT
-            && self.family.is_recorder(&self.roster, slept.waker);
         let sleeps = self.roster.live(slot).sleeps.get_or_insert_default();
-        if !is_gate {
-            sleeps.take(slept);
-        }
+        sleeps.take(slept);
         let floor = sleeps.floor();
         self.roster.live(slot).blocked_floor = floor;
     }

@@ -271,6 +271,11 @@ impl<O: Observer> Analysis<O> {
             self.observer.switched_out(&shown, Names(&self.roster));
         }
         if matches!(state, ThreadState::Dying | ThreadState::Dead) {
+            let koid = self.roster.live(slot).koid;
+            if self.family.process == Some(koid) {
+                self.command.1 = Some(now);
+            }
+            self.roster.delays.ended(koid, now.saturating_sub(ran));
             self.roster.end(slot, &self.family);
         }
     }
@@ -316,10 +321,17 @@ impl<O: Observer> Analysis<O> {
         if held > 0 {
             note_held(live, on, held, whole, now);
         }
+        // Who slept until a time of its own choice is late from then on.
+        let blocked = live.blocked.filter(|_| live.waker != 0 && live.waker != BY_INTERRUPT);
+        let late = length + held + blocked.unwrap_or(0);
+        let is_late = whole && on.counted && late > live.delay_floor;
         live.waited = whole.then_some((waited_for, length));
         let is_long = length > live.longest || self.worst.wants(live, length);
         let noted = whole && on.counted && (is_long || self.observer.wants_waits());
         live.came_in(cpu, (on.counted, inferred));
+        if is_late {
+            self.note_delay(slot, before, late);
+        }
         if noted {
             let span = Span { begin, end: Nanos(now) };
             self.note_wait(slot, waited_for, span, (queued_on, cpu), (said, held_at_begin));
@@ -375,9 +387,13 @@ impl<O: Observer> Analysis<O> {
             return None;
         };
         self.observer.changed(&shown_change(&change), None);
+        let is_gate = self.family.process == Some(koid)
+            && change.before.state.is_blocked()
+            && self.let_run(waker);
         let live = self.roster.live(key.slot);
         let state = change.before.state;
         match metric(state) {
+            _ if is_gate => (live.blocked, live.woken_from) = (None, None),
             // What it waited for since before the gap is over.
             Some(metric) if state.is_waiting() => censor(live, self.cpus.get(cpu.0), metric),
             Some(metric) => {
@@ -387,6 +403,7 @@ impl<O: Observer> Analysis<O> {
                 if change.sound {
                     sample(live, on, metric, length, now);
                     let call = live.call.take();
+                    live.woken_from = call;
                     if let Some(number) = call {
                         note_call(live, on, number, length);
                     }
@@ -406,6 +423,19 @@ impl<O: Observer> Analysis<O> {
             self.cpus.enqueue(cpu.0, now);
         }
         Some(change.after)
+    }
+
+    /// Whether the recorder lets COMMAND run: its process is made before the recorder is ready, and waits for it. It would not
+    /// without a recorder.
+    #[cold]
+    fn let_run(&mut self, waker: u64) -> bool {
+        let is_it = self.command.0.is_none()
+            && waker != BY_INTERRUPT
+            && self.family.is_recorder(&self.roster, waker);
+        if is_it {
+            self.command.0 = Some(self.now);
+        }
+        is_it
     }
 
     /// A thread is woken of which there was no record so far.

@@ -3,6 +3,7 @@
 use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
 
+use super::delays::Longest;
 use super::sleeps::Sleeps;
 use super::way::Way;
 use crate::facts::FactTallies;
@@ -52,6 +53,10 @@ pub(super) struct Live {
     pub(super) blocked: Option<u64>,
     /// For how long it must be blocked to be among its longest times, in nanoseconds: longer than that.
     pub(super) blocked_floor: u64,
+    /// How long a delay must be to be among its longest, in nanoseconds: longer than that.
+    pub(super) delay_floor: u64,
+    /// The system call in which it was blocked before it was last woken.
+    pub(super) woken_from: Option<u16>,
     /// How long it waited before it last came in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
@@ -60,6 +65,8 @@ pub(super) struct Live {
     pub(super) worst: Option<Box<Wait>>,
     /// The longest times for which it was blocked.
     pub(super) sleeps: Option<Box<Sleeps>>,
+    /// Its longest delays.
+    pub(super) delays: Option<Box<Longest>>,
     pub(super) tallies: [Tally; 6],
 }
 

@@ -136,7 +136,9 @@ impl<O: Observer> Analysis<O> {
             live.longest = nanos;
             live.worst = Some(Box::new(wait.clone()));
         }
-        if among_worst {
+        let is_left_out =
+            self.selection.leaves_out_recorder() && self.family.is_recorder(&self.roster, koid);
+        if among_worst && !is_left_out {
             self.worst.take(wait);
         }
     }

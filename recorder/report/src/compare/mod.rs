@@ -10,12 +10,23 @@ pub mod ranks;
 pub mod show;
 pub mod spans;
 
+use std::time::Duration;
+
 use crate::gates::evidence::Doubt;
 use effect::{ALPHA, Effect};
 use fxtrec_gates::Measure;
 
-/// What is compared unless told otherwise.
-pub const DEFAULT_MEASURES: [&str; 5] =
+/// What is compared unless told otherwise, of recordings of a COMMAND: what it took, and then the latencies of its threads.
+pub const OF_COMMAND: [&str; 5] = [
+    "duration",
+    "cpu_time if command",
+    "runqueue.sum if command",
+    "blocked_time if command",
+    "runqueue.p99 if command",
+];
+
+/// The same of recordings without COMMAND.
+pub const OF_MACHINE: [&str; 5] =
     ["wakeup.p50", "wakeup.p99", "wakeup.max", "preempt.p99", "runqueue.p99"];
 
 /// What a run says to a measure.
@@ -41,6 +52,8 @@ pub struct Run {
     pub lost: u64,
     /// How well it is known.
     pub doubt: Doubt,
+    /// The CPU time of fxtrec's own threads, where they are left out.
+    pub recorder: Option<Duration>,
 }
 
 /// How two sides stand to each other.

@@ -17,6 +17,7 @@ fn runs<const N: usize>(numbers: impl IntoIterator<Item = [f64; N]>) -> Vec<Run>
             .collect(),
         lost: 0,
         doubt: Default::default(),
+        recorder: None,
     };
     numbers.into_iter().map(run).collect()
 }
@@ -127,7 +128,7 @@ fn rows_that_cannot_be_judged_ask_nothing_of_the_others() {
 #[test]
 fn what_is_found_is_what_the_printed_bound_says() {
     let mut random = Random(7);
-    let measures = measures(&DEFAULT_MEASURES);
+    let measures = measures(&OF_MACHINE);
     for trial in 0..500 {
         let factor = 1.0 + f64::from(trial % 10) * 0.1;
         let mut side = |factor: f64| {

@@ -73,6 +73,8 @@ pub enum Finding {
     Nobody,
     /// The recording does not tell.
     NotRecorded,
+    /// Nothing was found, but applications dropped records that may have been otherwise.
+    RecordsLost,
 }
 
 impl Finding {
@@ -226,6 +228,14 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         }
         finding => finding,
     };
+    let passes = finding == Finding::Kept
+        || matches!(finding, Finding::TooFew { .. } | Finding::Nobody)
+            && policy.on_too_few == OnTooFew::Pass;
+    let is_about_spans = matches!(gate.quantity, Quantity::Span(..));
+    let finding = match passes && is_about_spans && evidence.lacks_records() {
+        true => Finding::RecordsLost,
+        false => finding,
+    };
     let offenders = match (finding, gate.comparison) {
         (Finding::Broken, Comparison::Above | Comparison::AtLeast) => {
             evidence.offenders(&gate.quantity, condition, OFFENDERS)
@@ -243,12 +253,13 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
         gate,
         finding,
         failed: match finding {
-            Finding::Kept => false,
+            Finding::Kept | Finding::RecordsLost => false,
             Finding::Broken if disturbed => policy.on_disturbed == OnDisturbed::Fail,
             Finding::Broken => true,
             _ => policy.on_too_few == OnTooFew::Fail,
         },
-        undecided: disturbed && policy.on_disturbed == OnDisturbed::Exit4,
+        undecided: finding == Finding::RecordsLost
+            || disturbed && policy.on_disturbed == OnDisturbed::Exit4,
         blame,
         measured: measured.as_ref().and_then(|measured| measured.number).map(amount),
         samples: measured.as_ref().and_then(|measured| measured.samples),

@@ -52,6 +52,11 @@ pub trait Evidence {
     /// How many events are missing from the recording.
     fn lost(&self) -> u64;
 
+    /// Whether applications dropped records of their own: spans may be missing, and be shorter or longer than they seem.
+    fn lacks_records(&self) -> bool {
+        false
+    }
+
     /// How well that is known.
     fn doubt(&self) -> Doubt {
         Doubt::default()
@@ -65,6 +70,8 @@ pub struct Doubt {
     pub at_most: bool,
     /// Gaps of which nobody knows how many are missing there, and which are not in the sum.
     pub unknown_gaps: u64,
+    /// How many in the sum are records that applications dropped of their own.
+    pub records: u64,
 }
 
 /// A thread that has a large part in a failed gate, or a gap.

@@ -10,6 +10,7 @@
 //! Within a group the condition is about threads alone, and whose figures it is true of are put together.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fxt_reader::{Cpu, Nanos};
@@ -22,6 +23,7 @@ use crate::{Cause, Distribution, Metric, Party, Report, Stats, ThreadReport, Wai
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
+use fxtrec_units::text::{counted, noun};
 
 /// So many antagonists of a wait are named.
 const NAMED: usize = 3;
@@ -34,6 +36,8 @@ pub struct Recorded<'r> {
     spans: Option<SpanReport>,
     /// Its long waits with their stacks.
     blocked: Option<Blocked>,
+    /// The threads that COMMAND started.
+    command: HashSet<u64>,
 }
 
 /// The groups of `report`'s CPUs that these conditions tell apart; none when they name no CPU.
@@ -57,7 +61,9 @@ pub fn cpu_groups<'c>(
 impl<'r> Recorded<'r> {
     /// Evidence for conditions that name no CPU.
     pub fn new(whole: &'r Report) -> Recorded<'r> {
-        Recorded { whole, by_cpus: Vec::new(), spans: None, blocked: None }
+        let of_command = whole.threads().iter().filter(|thread| thread.in_command);
+        let command = of_command.filter_map(|thread| Some(thread.koid?.0)).collect();
+        Recorded { whole, by_cpus: Vec::new(), spans: None, blocked: None, command }
     }
 
     /// Adds a report about one of the [`cpu_groups`] alone.
@@ -90,7 +96,8 @@ impl<'r> Recorded<'r> {
             let stack = wait.stack.map(|number| blocked.functions(&blocked.recorded.all[number]));
             let Who { comm, pid, tid, cgroup } = wait.thread.who();
             let stack = &stack.unwrap_or_default();
-            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack };
+            let in_command = self.command.contains(&wait.thread.koid.0);
+            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack, in_command };
             metric == of_wait && condition.holds(&subject)
         };
         blocked.waits.iter().filter(fits).collect()
@@ -101,7 +108,8 @@ impl<'r> Recorded<'r> {
         let fits = |row: &&SpanRow| {
             let (comm, pid, tid) = (&*row.comm, row.pid, Some(row.tid));
             let cgroup = row.cgroup.as_deref();
-            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack: &[] };
+            let in_command = self.command.contains(&row.koid);
+            let subject = Subject { comm, pid, tid, cgroup, cpu: None, stack: &[], in_command };
             row.is_called(name) && condition.is_none_or(|it| it.holds(&subject))
         };
         self.spans.iter().flat_map(|spans| &spans.rows).filter(fits).collect()
@@ -153,7 +161,8 @@ impl<'r> Recorded<'r> {
             let fits = |thread: &&ThreadReport| {
                 let (comm, pid, tid) = (&*thread.comm, thread.pid, thread.tid);
                 let cgroup = thread.cgroup.as_deref();
-                let subject = Subject { comm, pid, tid, cgroup, cpu, stack: &[] };
+                let in_command = thread.in_command;
+                let subject = Subject { comm, pid, tid, cgroup, cpu, stack: &[], in_command };
                 condition.is_none_or(|it| it.holds(&subject))
             };
             chosen.extend(report.threads().iter().filter(fits).map(|thread| (report, thread)));
@@ -170,10 +179,23 @@ impl<'r> Recorded<'r> {
             let cpu = gap.cpu.map(|cpu| format!(" of CPU {}", cpu.0)).unwrap_or_default();
             let length = time(gap.span.length());
             let number = if gap.events.is_none() { "or an unknown number of " } else { "" };
-            let what = format!("{number}events{cpu} in {length}{}", until(gap.span.end, begin));
+            let events = noun(gap.events.unwrap_or(0), "event", "events");
+            let what = format!("{number}{events}{cpu} in {length}{}", until(gap.span.end, begin));
             Offender { amount: count(gap.events.unwrap_or(0)), what }
         };
-        gaps.iter().take(at_most).map(offender).collect()
+        let mut found: Vec<Offender> = gaps.iter().take(at_most).map(offender).collect();
+        found.extend(self.whole.losses.providers.iter().take(at_most).map(|one| Offender {
+            amount: count(one.records),
+            what: format!(
+                "{} that {} dropped in {}",
+                noun(one.records, "record", "records"),
+                one.name,
+                counted(one.gaps, "gap", "gaps")
+            ),
+        }));
+        found.sort_by(|a, b| b.amount.number.total_cmp(&a.amount.number));
+        found.truncate(at_most);
+        found
     }
 }
 
@@ -217,6 +239,15 @@ impl Evidence for Recorded<'_> {
             Total::Moved => {
                 let moved: u64 = sum(moved);
                 moved as f64
+            }
+            Total::Duration => self.whole.command?.length().as_nanos() as f64,
+            Total::CpuTime => {
+                let ran: u64 = sum(cpu_time);
+                ran as f64
+            }
+            Total::BlockedTime => {
+                let blocked: u64 = sum(blocked_time);
+                blocked as f64
             }
         })
     }
@@ -270,7 +301,8 @@ impl Evidence for Recorded<'_> {
 
     fn is_whole(&self) -> bool {
         let losses = &self.whole.losses;
-        let lost = [self.lost(), losses.unknown, losses.unreported, losses.gaps, losses.damaged];
+        let unknown = losses.unknown + losses.unknown_records();
+        let lost = [self.lost(), unknown, losses.unreported, losses.gaps, losses.damaged];
         lost.iter().all(|&lost| lost == 0)
             && !losses.truncated
             && self.spans.as_ref().is_none_or(|spans| !spans.too_many)
@@ -283,12 +315,14 @@ impl Evidence for Recorded<'_> {
             }
             Quantity::Statistic(metric, _) => self.whole.knows(*metric),
             Quantity::Total(Total::Moved) => self.whole.causes.has(Cause::Migrate),
+            Quantity::Total(Total::Duration) => self.whole.command.is_some(),
             Quantity::Total(_) => true,
         }
     }
 
     fn can_tell(&self, condition: &Condition) -> bool {
-        !condition.names_stack() || self.blocked.is_some()
+        (!condition.names_stack() || self.blocked.is_some())
+            && (!condition.names_command() || self.whole.has_command)
     }
 
     fn least(&self, condition: &Condition) -> f64 {
@@ -299,12 +333,21 @@ impl Evidence for Recorded<'_> {
     }
 
     fn lost(&self) -> u64 {
-        self.whole.losses.events.saturating_add(self.whole.losses.others)
+        let losses = &self.whole.losses;
+        losses.events.saturating_add(losses.others).saturating_add(losses.records())
+    }
+
+    fn lacks_records(&self) -> bool {
+        !self.whole.losses.providers.is_empty()
     }
 
     fn doubt(&self) -> Doubt {
         let losses = &self.whole.losses;
-        Doubt { at_most: losses.at_most || losses.others_at_most, unknown_gaps: losses.unknown }
+        Doubt {
+            at_most: losses.at_most || losses.others_at_most,
+            unknown_gaps: losses.unknown + losses.unknown_records(),
+            records: losses.records(),
+        }
     }
 }
 
@@ -323,9 +366,23 @@ fn part(quantity: &Quantity, thread: &ThreadReport) -> Option<f64> {
         Quantity::Statistic(metric, stat) => thread.metric(*metric).statistic(telling(*stat)),
         Quantity::Total(Total::Migrations) => Some(thread.stats.migrations as f64),
         Quantity::Total(Total::Moved) => Some(moved(&thread.stats) as f64),
+        Quantity::Total(Total::CpuTime) => Some(cpu_time(&thread.stats) as f64),
+        Quantity::Total(Total::BlockedTime) => Some(blocked_time(&thread.stats) as f64),
+        // It belongs to no thread.
+        Quantity::Total(Total::Duration) => None,
         Quantity::Total(_) => Some(thread.stats.switches() as f64),
         Quantity::Span(..) => None,
     }
+}
+
+fn cpu_time(stats: &Stats) -> u64 {
+    u64::try_from(stats.cpu_time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn blocked_time(stats: &Stats) -> u64 {
+    let kinds = [Metric::Blocked, Metric::BlockedUninterruptible];
+    let sum: Duration = kinds.iter().map(|kind| stats.metric(*kind).sum()).sum();
+    u64::try_from(sum.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn moved(stats: &Stats) -> u64 {
@@ -337,7 +394,8 @@ fn part_dimension(quantity: &Quantity) -> Dimension {
         Quantity::Statistic(metric, stat) => {
             Quantity::Statistic(*metric, telling(*stat)).dimension()
         }
-        Quantity::Span(..) => Dimension::Time,
+        Quantity::Span(..)
+        | Quantity::Total(Total::Duration | Total::CpuTime | Total::BlockedTime) => Dimension::Time,
         Quantity::Total(_) => Dimension::Count,
     }
 }

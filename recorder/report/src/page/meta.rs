@@ -15,6 +15,7 @@ use super::state;
 use super::threads::ThreadIndex;
 use super::tile::head;
 use crate::analysis::DEFAULT_WORST;
+use crate::model::ProviderLosses;
 use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
 
 /// The number of the layout, which grows when a page's script and its data no
@@ -66,6 +67,9 @@ pub(super) struct Contents<'a> {
     pub(super) told: Told,
 }
 
+/// So many applications that dropped records are named.
+const LISTED_PROVIDERS: usize = 8;
+
 impl Contents<'_> {
     pub(super) fn json(&self) -> Value {
         let info = &self.extract.info;
@@ -87,6 +91,7 @@ impl Contents<'_> {
             "cpus": self.cpus(),
             "late": self.late(),
             "gaps": self.gaps(),
+            "lost": self.lost(),
             "names": self.spans.names,
             "unmatched": self.spans.unmatched_ends,
             "depths": self.depths(),
@@ -202,6 +207,19 @@ impl Contents<'_> {
     fn gaps(&self) -> Value {
         let gaps = self.extract.gaps.iter();
         gaps.map(|gap| json!([gap.cpu, self.at(gap.from), self.at(gap.to), gap.count])).collect()
+    }
+
+    /// What is missing besides, in no gap of a CPU.
+    fn lost(&self) -> Value {
+        let losses = &self.report.losses;
+        let providers = losses.providers.iter().take(LISTED_PROVIDERS);
+        let row = |one: &ProviderLosses| json!([one.name, one.records, one.unknown]);
+        json!({
+            "others": losses.others,
+            "records": losses.records(),
+            "unknownRecords": losses.unknown_records(),
+            "providers": providers.map(row).collect::<Vec<_>>(),
+        })
     }
 
     /// How many rows of spans each thread with any has.

@@ -26,7 +26,7 @@ fn name(trace: &mut Trace, kind: ObjectType, koid: u64, name: &str, process: u64
     let args = [Arg::new(Text::Inline("process"), Value::Koid(Koid(process)))];
     let args = if kind == ObjectType::Thread { &args[..] } else { &[] };
     let name = Text::Inline(name);
-    trace.write(&KernelObject { kind, koid: Koid(koid), name, args }).unwrap();
+    trace.write(&KernelObject { object_type: kind, koid: Koid(koid), name, args }).unwrap();
 }
 
 fn switch(trace: &mut Trace, time: u64, out: (u64, ThreadState), incoming: u64) {
@@ -138,6 +138,21 @@ fn lost_events_are_a_gap_since_the_last_switch_of_their_cpu() {
     trace.instant(Ticks(9_500), (Koid(1), Koid(1)), "fxtrec", "lost", &args).unwrap();
     let (_, contents) = page(trace, 100);
     assert_eq!(contents["gaps"].to_string(), "[[0,8000,8500,17]]");
+}
+
+#[test]
+fn records_that_an_application_dropped_are_on_the_page() {
+    let mut trace = waiting();
+    let args = [
+        ("provider", Value::Str(Text::Inline("app"))),
+        ("during_ns", Value::Uint64(50)),
+        ("count", Value::Uint64(17)),
+    ];
+    trace.instant(Ticks(9_500), (Koid(1), Koid(1)), "fxtrec", "lost_records", &args).unwrap();
+    let (_, contents) = page(trace, 100);
+    let expected = r#"{"others":0,"providers":[["app",17,0]],"records":17,"unknownRecords":0}"#;
+    assert_eq!(contents["lost"].to_string(), expected);
+    assert_eq!(contents["gaps"].to_string(), "[]");
 }
 
 #[test]

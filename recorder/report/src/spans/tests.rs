@@ -147,7 +147,9 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
     scene.end(400);
     let report = measured(&scene);
     assert_eq!(report.rows.iter().map(|row| row.tid).collect::<Vec<_>>(), [101, 102]);
-    let [((category, name), figures)] = &report.by_name()[..] else { panic!("{report:#?}") };
+    let [(SpanName { category, name, .. }, figures)] = &report.by_name()[..] else {
+        panic!("{report:#?}")
+    };
     assert_eq!((*category, *name, figures.part(SpanPart::Cpu).count()), ("app", "request", 3));
     let mut selection = Selection::default();
     selection.threads.tids = vec![101];

@@ -23,7 +23,7 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
         (ObjectType::Thread, 60, "waker", &process),
     ] {
         let name = Text::Inline(name);
-        trace.write(&KernelObject { kind, koid: Id(koid), name, args }).expect("room");
+        trace.write(&KernelObject { object_type: kind, koid: Id(koid), name, args }).expect("room");
     }
     let mut switch = |time: u64, outgoing: u64, incoming: u64| {
         let weight = |koid| Value::Int32(if koid == 0 { i32::MIN } else { 1024 });

@@ -105,10 +105,15 @@ pub(super) fn label(frame: &Frame<'_>) -> String {
     }
 }
 
-/// A name as a part of a line: without what divides parts and lines.
+/// A name as a part of a line: without what divides parts and lines, and never blank.
 fn part(name: &str) -> String {
-    let part = |letter: char| if letter == ';' || letter.is_control() { '_' } else { letter };
-    name.chars().map(part).collect()
+    if name.trim().is_empty() {
+        return "[no name]".to_owned();
+    }
+    // Some readers end lines at the separators of Unicode, too.
+    let divides =
+        |letter: char| matches!(letter, ';' | '\u{2028}' | '\u{2029}') || letter.is_control();
+    name.chars().map(|letter| if divides(letter) { '_' } else { letter }).collect()
 }
 
 /// Writes a line for each different stack, as flamegraph.pl, inferno and speedscope read them.
@@ -118,4 +123,23 @@ fn part(name: &str) -> String {
 pub fn write_folded(profile: &Profile<'_>, out: &mut dyn Write) -> io::Result<()> {
     let folded = profile.folded();
     folded.iter().try_for_each(|(line, weight)| writeln!(out, "{} {weight}", line.join(";")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn no_name_breaks_a_line_or_a_part_of_it() {
+        for (name, expected) in [
+            ("", "[no name]"),
+            (" \t", "[no name]"),
+            ("a;b\nc\r\0", "a_b_c__"),
+            ("a\u{2028}b\u{85}", "a_b_"),
+            ("two words 12", "two words 12"),
+        ] {
+            assert_eq!(part(name), expected);
+            assert!(part(name).lines().count() == 1 && !part(name).contains(';'));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
 use fxtrec_sched::backtrace::{self, Kind};
 use fxtrec_sched::unsigned;
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 /// The process whose code is the kernel's.
 const KERNEL: Koid = Koid(0);
@@ -49,7 +50,7 @@ pub struct Frame<'a> {
 }
 
 /// A place in source code.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Line {
     pub function: Option<String>,
     /// The path that the compiler was given.

@@ -38,7 +38,7 @@ fn with_another_process(of: Option<&str>) -> Blocked {
         [(ObjectType::Process, 70, &[][..]), (ObjectType::Thread, 71, &process)]
     {
         let name = Text::Inline("other");
-        more.write(&KernelObject { kind, koid: Id(koid), name, args }).expect("room");
+        more.write(&KernelObject { object_type: kind, koid: Id(koid), name, args }).expect("room");
     }
     let mut info = vec![("over_ns", Value::uint(2 * example::MS))];
     info.extend(of.map(|of| ("of", Value::Str(Text::Inline(of)))));
@@ -97,8 +97,8 @@ fn the_text_names_lengths_functions_wakers_and_what_is_missing() {
     let text = String::from_utf8(out).expect("text");
     let expected = "\
 3 waits of 2.00 ms and longer, in which threads were blocked for 10.0 ms
-1 of them have no stack: 3.00 ms
-1 more stacks are of waits whose length is not known
+1 of them has no stack: 3.00 ms
+1 more stack is of waits whose length is not known
 
 The longest, innermost function first:
    1.  5.00 ms  work;er[41], 0.010000000 to 0.015000000, woken by waker[60]
@@ -117,7 +117,7 @@ By stack:
           (the innermost function may lack its caller)
    2.  3.00 ms  30.0 %  1 time, at most 3.00 ms: work;er[41]
           no stack
-1 more stacks; --rows 0 shows all
+1 more stack; --rows 0 shows all
 ";
     assert_eq!(text, expected);
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use fxtrec_sched::backtrace::PROBLEMS;
-use fxtrec_units::text::{count, percent, short};
+use fxtrec_units::text::{count, counted, noun, percent, short};
 
 use super::{Blocked, Place, Wait, Waker};
 use crate::text::{party, printable};
@@ -100,11 +100,12 @@ pub fn write_text(
     let without: Vec<&Wait> = blocked.waits.iter().filter(|wait| wait.stack.is_none()).collect();
     if !without.is_empty() {
         let length = short(without.iter().map(|wait| wait.blocked).sum());
-        writeln!(out, "{} of them have no stack: {length}", count(without.len() as u64))?;
+        let have = noun(without.len() as u64, "has", "have");
+        writeln!(out, "{} of them {have} no stack: {length}", count(without.len() as u64))?;
     }
     if blocked.censored > 0 {
-        let number = count(blocked.censored);
-        writeln!(out, "{number} more stacks are of waits whose length is not known")?;
+        let number = counted(blocked.censored, "more stack is", "more stacks are");
+        writeln!(out, "{number} of waits whose length is not known")?;
     }
     if worst > 0 {
         writeln!(out, "\nThe longest, innermost function first:")?;
@@ -149,7 +150,8 @@ pub fn write_text(
         write_stack(blocked, place.stack, place.problems, out)?;
     }
     if shown < places.len() {
-        writeln!(out, "{} more stacks; --rows 0 shows all", count((places.len() - shown) as u64))?;
+        let more = counted((places.len() - shown) as u64, "more stack", "more stacks");
+        writeln!(out, "{more}; --rows 0 shows all")?;
     }
     Ok(())
 }

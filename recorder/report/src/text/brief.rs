@@ -2,15 +2,12 @@
 
 use std::io::{self, Write};
 
-use super::worst::{antagonists, party};
+use super::worst::{recorder_line, worst_of_all};
 use crate::{Metric, Report};
-use fxtrec_units::text::{count, percent, short};
+use fxtrec_units::text::{count, counted, percent, short};
 
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;
-
-/// So many of those who had the CPU during the worst wait are named.
-const MAX_NAMED: usize = 2;
 
 /// Writes the short form, in the manner of the summary that it follows.
 ///
@@ -18,13 +15,11 @@ const MAX_NAMED: usize = 2;
 /// Those of `out`.
 pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_metrics(&[WAKEUP, PREEMPTED, SLICE], report, out)?;
-    if let Some(worst) = report.worst().first() {
-        let (length, who, cpu) = (short(worst.length()), party(&worst.thread), worst.queued_on);
-        writeln!(
-            out,
-            "  worst wait {length}: {who} for CPU {cpu}; there ran {}",
-            antagonists(worst, MAX_NAMED)
-        )?;
+    if let Some((what, text)) = worst_of_all(report) {
+        writeln!(out, "  {what:<10} {text}")?;
+    }
+    if let Some(text) = recorder_line(report) {
+        writeln!(out, "  left out   {text}")?;
     }
     write_busy(report, out)
 }
@@ -51,8 +46,9 @@ fn write_metrics(lines: &[(&str, Metric)], report: &Report, out: &mut dyn Write)
         else {
             continue;
         };
-        let (p50, p99, max, number) = (short(p50), short(p99), short(max), count(of.count()));
-        writeln!(out, "  {label:<10} p50 {p50}, p99 {p99}, max {max} ({number} samples)")?;
+        let (p50, p99, max) = (short(p50), short(p99), short(max));
+        let number = counted(of.count(), "sample", "samples");
+        writeln!(out, "  {label:<10} p50 {p50}, p99 {p99}, max {max} ({number})")?;
     }
     let lines = [("steal", Metric::Steal, "slices"), ("throttled", Metric::Throttled, "waits")];
     for (label, metric, where_in) in lines {

@@ -8,7 +8,7 @@ use crate::facts::{Cause, Causes};
 use crate::{Call, Facts, HostSteal, Metric, Quota, Report, Stats, ThreadReport};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, millis, millis_or_dash, percent, short};
+use fxtrec_units::text::{count, counted, millis, millis_or_dash, percent, short};
 
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;
@@ -28,7 +28,7 @@ pub(super) fn host(report: &Report) -> Option<String> {
     let mut parts: Vec<String> =
         taken.iter().map(|host| format!("{} of CPU {}", percent(host.share()), host.cpu)).collect();
     if !rest.is_empty() {
-        parts.push(format!("less of {} more CPUs", rest.len()));
+        parts.push(format!("less of {}", counted(rest.len() as u64, "more CPU", "more CPUs")));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -39,10 +39,7 @@ const MAX_CGROUPS: usize = 3;
 /// Which cgroups quotas stopped, in a sentence. `None` if they stopped none.
 pub(super) fn stopped(report: &Report) -> Option<String> {
     let one = |quota: &Quota| {
-        let periods = match quota.throttled_periods {
-            1 => "1 period".to_owned(),
-            more => format!("{} periods", count(more)),
-        };
+        let periods = counted(quota.throttled_periods, "period", "periods");
         let cgroup = printable(&quota.cgroup, MAX_PATH);
         format!("{cgroup} for {} in {periods}", short(quota.throttled))
     };
@@ -154,8 +151,8 @@ pub fn write_causes(
     writeln!(out, "{}", look.heading("What else was done to each task:"))?;
     grid.write(look, out)?;
     if shown < threads.len() {
-        let rest = count((threads.len() - shown) as u64);
-        let note = format!("and {rest} more threads (--rows 0 shows all)");
+        let rest = counted((threads.len() - shown) as u64, "more thread", "more threads");
+        let note = format!("and {rest} (--rows 0 shows all)");
         writeln!(out, "  {}", look.note(&note))?;
     }
     if report.causes.has(Cause::Syscall) {
@@ -168,10 +165,11 @@ pub fn write_causes(
     }
     for quota in &report.quotas {
         let (cgroup, time) = (printable(&quota.cgroup, MAX_PATH), short(quota.throttled));
-        let (throttled, periods) = (count(quota.throttled_periods), count(quota.periods));
+        let throttled = count(quota.throttled_periods);
+        let periods = counted(quota.periods, "period", "periods");
         writeln!(
             out,
-            "  quotas stopped {cgroup} for {time}, all CPUs together, in {throttled} of {periods} periods"
+            "  quotas stopped {cgroup} for {time}, all CPUs together, in {throttled} of {periods}"
         )?;
     }
     if !lacks.is_empty() {

@@ -8,7 +8,7 @@ use crate::Report;
 use crate::fleet::TraceRow;
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, short, short_or_dash};
+use fxtrec_units::text::{count, counted, short, short_or_dash};
 
 /// Writes what the traces are, and what is missing from them.
 ///
@@ -18,19 +18,20 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
     let of = match (report.hosts(), report.traces.iter().filter(|row| row.host.is_none()).count()) {
         (0, _) => "unknown hosts".to_owned(),
-        (1, 0) => "1 host".to_owned(),
-        (hosts, 0) => format!("{} hosts", count(hosts as u64)),
-        (hosts, nameless) => {
-            format!("{} hosts ({} traces do not say)", count(hosts as u64), count(nameless as u64))
-        }
+        (hosts, 0) => counted(hosts as u64, "host", "hosts"),
+        (hosts, nameless) => format!(
+            "{} ({} not say)",
+            counted(hosts as u64, "host", "hosts"),
+            counted(nameless as u64, "trace does", "traces do")
+        ),
     };
     writeln!(
         out,
-        "{} traces of {of}: {:.3} s in all, {} threads, {} switches",
-        count(report.traces.len() as u64),
+        "{} of {of}: {:.3} s in all, {}, {}",
+        counted(report.traces.len() as u64, "trace", "traces"),
         report.span.length().as_secs_f64(),
-        count(threads),
-        count(report.switches())
+        counted(threads, "thread", "threads"),
+        counted(report.switches(), "switch", "switches")
     )?;
     write_losses(report, look, out)?;
     writeln!(out)
@@ -77,8 +78,10 @@ pub fn write_traces(
     }
     grid.write(look, out)?;
     if rows.len() < all {
-        let note =
-            format!("and {} more traces (--rows 0 shows all)", count((all - rows.len()) as u64));
+        let note = format!(
+            "and {} (--rows 0 shows all)",
+            counted((all - rows.len()) as u64, "more trace", "more traces")
+        );
         writeln!(out, "  {}", look.note(&note))?;
     }
     writeln!(out)

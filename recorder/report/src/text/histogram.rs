@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::Distribution;
-use fxtrec_units::text::{count, percent, short};
+use fxtrec_units::text::{count, counted, percent, short};
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -51,7 +51,7 @@ pub fn write_histogram(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let total = distribution.count();
-    writeln!(out, "Histogram of {title}, {} samples:", count(total))?;
+    writeln!(out, "Histogram of {title}, {}:", counted(total, "sample", "samples"))?;
     let powers = by_powers(distribution);
     let most = powers.iter().map(|(_, number)| *number).max().unwrap_or(0);
     let mut seen = 0;

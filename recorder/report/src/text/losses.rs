@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use crate::Report;
+use crate::model::ProviderLosses;
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
-use fxtrec_units::text::count;
+use fxtrec_units::text::{count, counted};
 
 /// Writes what was lost, why, and what of it is in no gap; nothing if nothing is missing.
 ///
@@ -17,7 +18,7 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         let at_most = if losses.at_most { "at most " } else { "" };
         let of = match report.traces.iter().filter(|row| row.gaps > 0).count() {
             0 => String::new(),
-            traces => format!(" of {} traces", count(traces as u64)),
+            traces => format!(" of {}", counted(traces as u64, "trace", "traces")),
         };
         let unknown = match losses.unknown {
             0 => String::new(),
@@ -25,43 +26,85 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         };
         writeln!(
             out,
-            "{} {at_most}{} events in {} gaps{of}{unknown}; values that span a gap are censored",
+            "{} {at_most}{} in {}{of}{unknown}; values that span a gap are censored",
             look.bad("LOST"),
-            count(losses.events),
-            count(losses.gaps)
+            counted(losses.events, "event", "events"),
+            counted(losses.gaps, "gap", "gaps")
         )?;
     }
     if losses.others > 0 {
         let at_most = if losses.others_at_most { "at most " } else { "" };
         writeln!(
             out,
-            "{} {at_most}{} events of system calls, probes and interrupts, with all switches and wake-ups there; calls may be \
+            "{} {at_most}{} of system calls, probes and interrupts, with all switches and wake-ups there; calls may be \
              missing or too long",
             look.bad("LOST"),
-            count(losses.others)
+            counted(losses.others, "event", "events")
         )?;
     }
+    write_records(&losses.providers, look, out)?;
     for cause in &losses.causes {
         writeln!(out, "  {}", printable(cause, 250))?;
     }
     if losses.unreported > 0 {
-        let events = count(losses.unreported);
+        let events = counted(losses.unreported, "event is", "events are");
+        let [them, times] = match losses.unreported {
+            1 => ["it", "its time is"],
+            _ => ["them", "their times are"],
+        };
         writeln!(
             out,
-            "{events} events are missing: the kernel counted but never wrote them; their times are unknown"
+            "{events} missing: the kernel counted but never wrote {them}; {times} unknown"
         )?;
     }
     if losses.damaged > 0 {
         writeln!(
             out,
-            "{} in {} places; values that span one are censored",
+            "{} in {}; values that span one are censored",
             look.bad("DAMAGED"),
-            count(losses.damaged)
+            counted(losses.damaged, "place", "places")
         )?;
     }
     if losses.truncated {
         let what = if report.is_fleet() { "at least one file" } else { "the file" };
         writeln!(out, "{what} is truncated: it ends before the recording did")?;
+    }
+    Ok(())
+}
+
+/// So many applications are named.
+const NAMED: usize = 4;
+
+/// Writes what applications dropped of their own.
+fn write_records(providers: &[ProviderLosses], look: Look, out: &mut dyn Write) -> io::Result<()> {
+    for one in providers.iter().take(NAMED) {
+        let unknown = match (one.unknown, one.gaps) {
+            (0, _) => String::new(),
+            (unknown, gaps) if unknown == gaps => String::new(),
+            (unknown, _) => format!(", an unknown number more in {} of them", count(unknown)),
+        };
+        let records = match one.unknown == one.gaps {
+            true => "an unknown number of records".to_owned(),
+            false => counted(one.records, "record", "records"),
+        };
+        writeln!(
+            out,
+            "{} {records} of {} in {}{unknown}: its buffer was full; spans may be missing or wrong, switches and \
+             wake-ups are not",
+            look.bad("LOST"),
+            printable(&one.name, 64),
+            counted(one.gaps, "gap", "gaps"),
+        )?;
+    }
+    if let Some(rest) = providers.get(NAMED..).filter(|rest| !rest.is_empty()) {
+        let records = rest.iter().fold(0_u64, |sum, one| sum.saturating_add(one.records));
+        writeln!(
+            out,
+            "{} {} of {}",
+            look.bad("LOST"),
+            counted(records, "record", "records"),
+            counted(rest.len() as u64, "more application", "more applications"),
+        )?;
     }
     Ok(())
 }

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use super::causes::{host, stopped};
 use super::losses::write_losses;
+use super::worst::recorder_line;
 use crate::{Distribution, Metric, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, percent, short, short_or_dash};
+use fxtrec_units::text::{count, counted, percent, short, short_or_dash};
 
 /// Writes what was recorded, and what is missing.
 ///
@@ -16,12 +17,13 @@ use fxtrec_units::text::{count, percent, short, short_or_dash};
 pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let length = report.span.length().as_secs_f64();
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
-    let (switches, threads) = (count(report.switches()), count(threads));
+    let switches = counted(report.switches(), "switch", "switches");
+    let threads = counted(threads, "thread", "threads");
     let rate = count(report.switches_per_second() as u64);
-    let cpus = report.cpus.len();
+    let cpus = counted(report.cpus.len() as u64, "CPU", "CPUs");
     writeln!(
         out,
-        "{length:.6} s from {}, {cpus} CPUs, {threads} threads, {switches} switches ({rate} per second)",
+        "{length:.6} s from {}, {cpus}, {threads}, {switches} ({rate} per second)",
         report.span.begin
     )?;
     if let Some(origin) = &report.origin {
@@ -42,10 +44,13 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     if let Some(stopped) = stopped(report) {
         writeln!(out, "{stopped}")?;
     }
+    if let Some(text) = recorder_line(report) {
+        writeln!(out, "left out: {text}")?;
+    }
     write_losses(report, look, out)?;
     if report.folded > 0 {
-        let folded = count(report.folded);
-        writeln!(out, "{folded} exited threads are merged by name")?;
+        let folded = counted(report.folded, "exited thread is", "exited threads are");
+        writeln!(out, "{folded} merged by name")?;
     }
     writeln!(out)
 }
@@ -89,12 +94,12 @@ pub fn write_metrics(report: &Report, look: Look, out: &mut dyn Write) -> io::Re
     let total = report.total();
     writeln!(
         out,
-        "  {} voluntary and {} involuntary switches out, {} migrations{}",
+        "  {} voluntary and {} out, {}{}",
         count(total.voluntary),
-        count(total.involuntary),
-        count(total.migrations),
+        counted(total.involuntary, "involuntary switch", "involuntary switches"),
+        counted(total.migrations, "migration", "migrations"),
         match report.moved(total) {
-            Some(moved) => format!(", moved {} times while waiting", count(moved)),
+            Some(moved) => format!(", moved {} while waiting", counted(moved, "time", "times")),
             None => String::new(),
         }
     )?;

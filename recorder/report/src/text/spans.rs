@@ -7,9 +7,9 @@ use std::time::Duration;
 use fxtrec_gates::SpanPart;
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, millis, millis_or_dash};
+use fxtrec_units::text::{count, counted, millis, millis_or_dash};
 
-use crate::spans::{SpanFigures, SpanReport};
+use crate::spans::{SpanFigures, SpanName, SpanReport};
 
 /// So many causes of blocked time are named.
 const MOST_CAUSES: usize = 2;
@@ -53,14 +53,20 @@ fn causes(figures: &SpanFigures) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
+fn called(name: &SpanName<'_>) -> String {
+    let SpanName { category, name, is_async } = name;
+    let name = printable(&format!("{category}:{name}"), 40);
+    if *is_async { format!("{name} (async)") } else { name }
+}
+
 /// Writes the table of spans, those of a name in one row, the name with the longest one first; nothing if there are none. At
-/// most so many rows.
+/// most so many rows. With `details`, a second table has the percentiles of each part.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_spans(
     spans: &SpanReport,
-    rows: Option<usize>,
+    (rows, details): (Option<usize>, bool),
     look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -73,42 +79,105 @@ pub fn write_spans(
         let sum = |figures: &SpanFigures| figures.part(*part).sum();
         spans.knows(*part) && names.iter().any(|(_, figures)| sum(figures) > Duration::ZERO)
     };
-    let parts: Vec<SpanPart> =
-        ALWAYS.into_iter().chain(SOMETIMES.into_iter().filter(any)).collect();
+    // Without scheduling, and of asynchronous spans, only lengths are known.
+    let has_parts = names.iter().any(|(_, figures)| {
+        figures.part(SpanPart::Cpu).count() > 0
+            && figures.part(SpanPart::Wall).sum() > Duration::ZERO
+    });
+    let always = ALWAYS.into_iter().filter(|_| has_parts);
+    let parts: Vec<SpanPart> = always.chain(SOMETIMES.into_iter().filter(any)).collect();
     let censored = |figures: &SpanFigures| figures.part(SpanPart::Cpu).censored();
-    let uncertain = names.iter().any(|(_, figures)| censored(figures) > 0);
+    let uncertain = has_parts && names.iter().any(|(_, figures)| censored(figures) > 0);
     let mut headings = vec![("Span", Side::Left)];
     let numbers = ["Count", "p50 ms", "p90 ms", "p99 ms", "Max ms"];
     headings.extend(numbers.map(|heading| (heading, Side::Right)));
     headings.extend(parts.iter().map(|part| (title(*part), Side::Right)));
-    headings.extend([(title(SpanPart::Blocked), Side::Right), ("by", Side::Left)]);
+    if has_parts {
+        headings.extend([(title(SpanPart::Blocked), Side::Right), ("by", Side::Left)]);
+    }
     if uncertain {
         headings.push(("Censored", Side::Right));
     }
     let mut grid = Grid::new(&headings).spare(&SPARE);
     let shown = rows.unwrap_or(usize::MAX).min(names.len());
-    for ((category, name), figures) in &names[..shown] {
+    for (name, figures) in &names[..shown] {
         let lengths = figures.part(SpanPart::Wall);
-        let mut row = vec![printable(&format!("{category}:{name}"), 40), count(lengths.count())];
+        let sum = |part| match figures.part(part).count() {
+            0 => "-".to_owned(),
+            _ => millis(figures.part(part).sum()),
+        };
+        let mut row = vec![called(name), count(lengths.count())];
         row.extend([50.0, 90.0, 99.0].map(|percent| millis_or_dash(lengths.percentile(percent))));
         row.push(millis_or_dash(lengths.max()));
-        row.extend(parts.iter().map(|part| millis(figures.part(*part).sum())));
-        row.extend([millis(figures.part(SpanPart::Blocked).sum()), causes(figures)]);
+        row.extend(parts.iter().map(|part| sum(*part)));
+        if has_parts {
+            row.extend([sum(SpanPart::Blocked), causes(figures)]);
+        }
         if uncertain {
             row.push(count(censored(figures)));
         }
         grid.row(row);
     }
-    writeln!(out, "{}", look.heading("Spans, and the sums of the parts of their time:"))?;
+    let heading = match has_parts {
+        true => "Spans, and the sums of the parts of their time:",
+        false => "Spans, of which only the lengths are known:",
+    };
+    writeln!(out, "{}", look.heading(heading))?;
     grid.write(look, out)?;
     if shown < names.len() {
-        let rest = count((names.len() - shown) as u64);
-        let note = format!("and {rest} more names (--rows 0 shows all)");
+        let rest = counted((names.len() - shown) as u64, "more name", "more names");
+        let note = format!("and {rest} (--rows 0 shows all)");
         writeln!(out, "  {}", look.note(&note))?;
     }
     if spans.too_many {
         writeln!(out, "  there are more spans than are looked at")?;
     }
+    if has_parts && names[..shown].iter().any(|(name, _)| name.is_async) {
+        let note =
+            "of asynchronous spans only the length is known: no thread has all of their time";
+        writeln!(out, "  {}", look.note(note))?;
+    }
+    writeln!(out)?;
+    if details { write_parts(spans, &names[..shown], look, out) } else { Ok(()) }
+}
+
+/// Writes the percentiles of each part of each name, of the spans of which all is known.
+fn write_parts(
+    spans: &SpanReport,
+    names: &[(SpanName<'_>, SpanFigures)],
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut grid = Grid::new(&[
+        ("Span", Side::Left),
+        ("Part", Side::Left),
+        ("Count", Side::Right),
+        ("p50 ms", Side::Right),
+        ("p90 ms", Side::Right),
+        ("p99 ms", Side::Right),
+        ("Max ms", Side::Right),
+        ("Sum ms", Side::Right),
+    ])
+    .spare(&["p90 ms", "Count", "Sum ms"]);
+    let mut is_empty = true;
+    for (name, figures) in names {
+        let has =
+            |part: &&SpanPart| spans.knows(**part) && figures.part(**part).sum() > Duration::ZERO;
+        for part in SpanPart::PARTS.iter().filter(has) {
+            let values = figures.part(*part);
+            let mut row = vec![called(name), part.name().to_owned(), count(values.count())];
+            let percentiles = [50.0, 90.0, 99.0].map(|percent| values.percentile(percent));
+            row.extend(percentiles.map(millis_or_dash));
+            row.extend([millis_or_dash(values.max()), millis(values.sum())]);
+            grid.row(row);
+            is_empty = false;
+        }
+    }
+    if is_empty {
+        return Ok(());
+    }
+    writeln!(out, "{}", look.heading("The parts of spans, of each span by itself:"))?;
+    grid.write(look, out)?;
     writeln!(out)
 }
 
@@ -121,6 +190,10 @@ mod tests {
     use crate::selection::Selection;
 
     fn written(scene: &Scene, rows: Option<usize>) -> String {
+        written_with(scene, (rows, false))
+    }
+
+    fn written_with(scene: &Scene, rows: (Option<usize>, bool)) -> String {
         let open = || Ok(Reader::from_slice(scene.bytes()));
         let spans = crate::spans::measure(open, &Selection::default(), &scene.report());
         let mut out = Vec::new();
@@ -148,7 +221,62 @@ Spans, and the sums of the parts of their time:
 ";
         assert_eq!(written(&scene, None), expected);
         let one = written(&scene, Some(1));
-        assert!(one.contains("and 1 more names") && !one.contains("app:parse"), "{one}");
+        assert!(one.contains("and 1 more name (") && !one.contains("app:parse"), "{one}");
+    }
+
+    #[test]
+    fn with_details_each_part_has_its_percentiles() {
+        let mut scene = Scene::of_command("waker,syscall,steal", 100);
+        let mut at = 0;
+        for waited in [1_000, 1_000, 1_000, 7_000] {
+            scene.switch(at, 0, 0, Leaves::R, 101).switch(at + 500, 0, 101, Leaves::R, 201);
+            scene.switch(at + 500 + waited, 0, 201, Leaves::S, 101);
+            let end = at + 1_000 + waited;
+            scene.span((at, end), 101, "request").switch(end, 0, 101, Leaves::S, 0);
+            at = end + 1_000;
+        }
+        scene.end(at);
+        let text = written_with(&scene, (None, true));
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("The parts of spans"))
+            .filter(|line| line.contains("app:request"))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let cpu = ["app:request", "cpu", "4", "1.000", "1.000", "1.000", "1.000", "4.000"];
+        let queue = ["app:request", "runqueue", "4", "1.000", "7.000", "7.000", "7.000", "10.000"];
+        assert_eq!(rows[..2], [cpu.to_vec(), queue.to_vec()], "{text}");
+    }
+
+    #[test]
+    fn asynchronous_spans_have_a_row_with_their_lengths_only() {
+        let mut scene = Scene::of_command("waker,syscall,steal", 100);
+        scene.switch(0, 0, 0, Leaves::R, 101).switch(5_000, 0, 101, Leaves::S, 0);
+        scene.async_span(7, (1_000, 101), (4_000, 101), "fetch");
+        scene.span((1_000, 2_000), 101, "request").end(6_000);
+        let text = written_with(&scene, (None, true));
+        let row = text.lines().find(|line| line.contains("app:fetch (async)")).expect(&text);
+        let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
+        assert_eq!(cells, ["1", "3.000", "3.000", "3.000", "3.000", "-", "-", "-", "1"], "{text}");
+        assert!(text.contains("of asynchronous spans only the length is known"), "{text}");
+        assert!(!text.contains("app:fetch (async)  cpu"), "{text}");
+    }
+
+    #[test]
+    fn where_only_lengths_are_known_there_are_no_columns_for_parts() {
+        let mut scene = Scene::new();
+        scene.span((1_000, 5_000), 101, "request").span((2_000, 2_000), 101, "mark");
+        scene.async_span(7, (1_000, 101), (4_000, 101), "fetch");
+        let expected = "\
+Spans, of which only the lengths are known:
+  Span               Count  p50 ms  p90 ms  p99 ms  Max ms
+  --------------------------------------------------------
+  app:request            1   4.000   4.000   4.000   4.000
+  app:fetch (async)      1   3.000   3.000   3.000   3.000
+  app:mark               1   0.000   0.000   0.000   0.000
+
+";
+        assert_eq!(written_with(&scene, (None, true)), expected);
     }
 
     #[test]

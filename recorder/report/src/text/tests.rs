@@ -47,7 +47,7 @@ fn the_table_has_a_row_for_each_thread_sorted_as_asked_and_a_total() {
 fn rows_that_are_left_out_are_counted() {
     let short = tasks(SortKey::Max, Some(1));
     assert_eq!(short.len(), 3);
-    assert_eq!(short[2], "and 1 more threads (--rows 0 shows all)");
+    assert_eq!(short[2], "and 1 more thread (--rows 0 shows all)");
 }
 
 #[test]
@@ -71,6 +71,57 @@ fn what_many_traces_lost_is_told_as_that_of_one_is() {
 }
 
 #[test]
+fn numbers_agree_with_their_nouns() {
+    let head = |change: fn(&mut crate::Losses)| {
+        let mut report = report();
+        change(&mut report.losses);
+        text(|out| write_head(&report, Look::PLAIN, out))
+    };
+    let one = head(|losses| {
+        (losses.gaps, losses.events, losses.others) = (1, 1, 1);
+        (losses.unreported, losses.damaged) = (1, 1);
+    });
+    for line in [
+        "LOST 1 event in 1 gap;",
+        "LOST 1 event of system calls",
+        "1 event is missing: the kernel counted but never wrote it; its time is unknown",
+        "DAMAGED in 1 place;",
+    ] {
+        assert!(one.contains(line), "{line} in {one}");
+    }
+    let two = head(|losses| (losses.gaps, losses.events, losses.damaged) = (2, 2, 2));
+    assert!(two.contains("LOST 2 events in 2 gaps;") && two.contains("in 2 places;"), "{two}");
+}
+
+#[test]
+fn what_applications_dropped_is_told_by_name() {
+    let mut report = report();
+    let one = |name: &str, records, gaps, unknown| crate::model::ProviderLosses {
+        name: name.to_owned(),
+        records,
+        gaps,
+        unknown,
+        list: Vec::new(),
+    };
+    report.losses.providers = vec![
+        one("app", 31_390, 3, 0),
+        one("db", 1, 2, 1),
+        one("web", 0, 1, 1),
+        one("a", 1, 1, 0),
+        one("b", 1, 1, 0),
+    ];
+    let head = text(|out| write_head(&report, Look::PLAIN, out));
+    for line in [
+        "LOST 31 390 records of app in 3 gaps: its buffer was full;",
+        "LOST 1 record of db in 2 gaps, an unknown number more in 1 of them: its",
+        "LOST an unknown number of records of web in 1 gap: its",
+        "LOST 1 record of 1 more application\n",
+    ] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+}
+
+#[test]
 fn sort_keys_are_those_that_the_error_lists() {
     let error = "latency".parse::<SortKey>().expect_err("no such key").to_string();
     let list = error.split("expected ").nth(1).expect("a list");
@@ -84,10 +135,14 @@ fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
     let worst = text(|out| write_worst(&report(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
-        lines[1],
+        lines[0],
+        "The worst wait: 45.0 us: t101[101] for CPU 0; there ran t202[202] 45.0 us"
+    );
+    assert_eq!(
+        lines[2],
         "   1.  45.0 us  t101[101] on CPU 0, preempted, 0.000040000 to 0.000085000"
     );
-    assert_eq!(lines[2].trim(), "CPU 0: t202[202] 45.0 us");
+    assert_eq!(lines[3].trim(), "CPU 0: t202[202] 45.0 us");
     assert!(worst.contains("t101[101] on CPU 0, woken by t202[202]"), "{worst}");
     assert!(worst.contains("CPU 0: idle 5.00 us"), "{worst}");
 }
@@ -126,7 +181,7 @@ fn losses_and_a_narrow_scope_are_said_at_the_head() {
     scene.switch(30, 0, 101, Leaves::S, 0);
     scene.blame(40, "1 234 on CPU 0: the output blocked");
     let head = text(|out| write_head(&scene.report(), Look::PLAIN, out));
-    assert!(head.contains("LOST 1 234 events in 1 gaps"), "{head}");
+    assert!(head.contains("LOST 1 234 events in 1 gap;"), "{head}");
     assert!(head.contains("\n  1 234 on CPU 0: the output blocked\n"), "{head}");
     assert!(head.contains("(scope app)"), "{head}");
 }

@@ -9,7 +9,7 @@ use super::causes::columns;
 use crate::{Distribution, Metric, Report, Stats, ThreadReport};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, millis, millis_or_dash};
+use fxtrec_units::text::{count, counted, millis, millis_or_dash};
 
 /// What rows are sorted by, the greatest first; names from A to Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub fn thread_name(thread: &ThreadReport) -> String {
     let comm = printable(&thread.comm, 32);
     match thread.tid {
         Some(tid) => format!("{comm}:{tid}"),
-        None => format!("{comm} ({} threads)", count(thread.threads)),
+        None => format!("{comm} ({})", counted(thread.threads, "thread", "threads")),
     }
 }
 
@@ -221,8 +221,12 @@ fn write_rows(
             0 => String::new(),
             rest => format!(", {} of COMMAND", count(rest)),
         };
-        let rest = count(rest.0 + rest.1);
-        let note = format!("and {rest} more {what}{of_command} (--rows 0 shows all)");
+        let rest = rest.0 + rest.1;
+        let what =
+            if rest == 1 { what.strip_suffix("es").filter(|it| it.ends_with('s')) } else { None }
+                .or_else(|| what.strip_suffix('s').filter(|_| rest == 1))
+                .unwrap_or(what);
+        let note = format!("and {} more {what}{of_command} (--rows 0 shows all)", count(rest));
         writeln!(out, "  {}", style.look.note(&note))?;
     }
     writeln!(out)

@@ -4,10 +4,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::threads::share;
-use crate::{Metric, Party, Report, Sleep, Wait};
+use crate::{Metric, Party, Recorder, Report, Span, Wait, WorstSpan};
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, short};
+
+/// So many of those who had the CPU during the worst wait are named.
+const MOST_NAMED: usize = 2;
 
 /// A thread as it is called in sentences: `cc1[1234]`.
 pub fn party(party: &Party) -> String {
@@ -40,6 +43,52 @@ fn by(wait: &Wait) -> String {
     wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
 }
 
+/// The worst thing that happened, which `fxtrec why` explains as well: what it is, and who or what it was waited for. A span of a
+/// program comes before all delays.
+pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
+    let of_spans = report.spans.as_ref().and_then(|spans| spans.worst.as_ref());
+    if let Some(worst) = of_spans.or(report.worst_span.as_ref()) {
+        let WorstSpan { name, thread, span, count: number, median } = worst;
+        let (length, name, end) = (short(span.length()), printable(name, 40), span.end);
+        let (median, number) = (short(*median), count(*number));
+        let text =
+            format!("{length}: {name} on {thread}, until {end} (median {median} of {number})");
+        return Some(("worst span", text));
+    }
+    let delay = report.delay.as_ref()?;
+    let wait = report.wait_of_delay();
+    let (length, who) = (short(delay.span.length()), party(&delay.thread));
+    let there = |wait: &Wait| {
+        let ran = antagonists(wait, MOST_NAMED);
+        format!(" for CPU {}; there ran {ran}", wait.queued_on)
+    };
+    if delay.span.begin == delay.able {
+        let there = wait.map_or_else(String::new, there);
+        return Some(("worst wait", format!("{length}: {who}{there}")));
+    }
+    let blocked = Span { begin: delay.span.begin, end: delay.able }.length();
+    let waited = Span { begin: delay.able, end: delay.span.end }.length();
+    let call = in_call(report, delay.call);
+    let until = delay.waker.as_ref().map(|waker| format!(" until {} woke it", party(waker)));
+    let until = until.unwrap_or_default();
+    let mut text = format!("{length}: {who} was blocked{call} for {}{until}", short(blocked));
+    match wait.filter(|_| waited.saturating_mul(10) >= blocked) {
+        Some(wait) => text += &format!(", then waited {}{}", short(waited), there(wait)),
+        None => text += &format!(", then waited {} for a CPU", short(waited)),
+    }
+    Some(("worst delay", text))
+}
+
+/// What the recorder's own threads took, if they are left out.
+pub fn recorder_line(report: &Report) -> Option<String> {
+    let Recorder { threads, stats } = report.recorder.as_ref()?;
+    let ran = short(stats.cpu_time);
+    let (threads, what) = (count(*threads), if *threads == 1 { "thread" } else { "threads" });
+    let waits = stats.metric(Metric::RunQueue).max();
+    let waited = waits.map_or_else(String::new, |max| format!(", longest wait {}", short(max)));
+    Some(format!("{threads} {what} of fxtrec: CPU time {ran}{waited} (--include-recorder)"))
+}
+
 /// At most so many of the longest waits: those of COMMAND's threads first, then of others.
 fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     let mine = report.worst_of_command();
@@ -63,7 +112,14 @@ pub fn write_worst(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let waits = waits(report, most);
+    let worst = worst_of_all(report).filter(|_| most > 0);
+    if let Some((what, text)) = &worst {
+        writeln!(out, "{} {text}", look.heading(&format!("The {what}:")))?;
+    }
     if waits.is_empty() {
+        if worst.is_some() {
+            writeln!(out)?;
+        }
         return Ok(());
     }
     let title = "The longest run-queue waits, and who had the CPU meanwhile:";
@@ -113,8 +169,8 @@ pub fn write_worst(
 }
 
 /// In what a thread was blocked: `futex`, or nothing if that is not known.
-fn blocked_in(report: &Report, sleep: &Sleep) -> String {
-    let call = sleep.call.map(|number| match report.call_name(number) {
+fn in_call(report: &Report, call: Option<u16>) -> String {
+    let call = call.map(|number| match report.call_name(number) {
         Some(name) => format!(" in {name}"),
         None => format!(" in system call {number}"),
     });
@@ -150,7 +206,7 @@ pub fn write_blocked(
             None => "woken".to_owned(),
         };
         let (begin, end) = (sleep.span.begin, sleep.span.end);
-        let call = blocked_in(report, sleep);
+        let call = in_call(report, sleep.call);
         writeln!(
             out,
             "{:>4}. {length:>8}  {who} blocked{call}{how}, {woken}, {begin} to {end}",

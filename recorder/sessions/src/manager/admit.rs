@@ -66,14 +66,14 @@ mod tests {
             Arg::new(Text::Inline("process"), Value::Koid(Koid(process))),
         ];
         let kind = ObjectType::Thread;
-        words(&KernelObject { kind, koid: Koid(101), name, args: &args })
+        words(&KernelObject { object_type: kind, koid: Koid(101), name, args: &args })
     }
 
     #[test]
     fn a_provider_names_its_own_process_and_threads_and_no_others() {
         let process = |koid| {
             let (kind, name) = (ObjectType::Process, Text::Inline("a process"));
-            words(&KernelObject { kind, koid: Koid(koid), name, args: &[] })
+            words(&KernelObject { object_type: kind, koid: Koid(koid), name, args: &[] })
         };
         assert!(admit(&process(100), OWN));
         assert!(!admit(&process(1), OWN));
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_thread_of_no_process_and_one_that_is_cut_short_are_not_taken() {
         let homeless = KernelObject {
-            kind: ObjectType::Thread,
+            object_type: ObjectType::Thread,
             koid: Koid(101),
             name: Text::EMPTY,
             args: &[],

@@ -292,7 +292,7 @@ impl Core {
             Command::Refusals(reply) => drop(reply.send(self.acceptor.refusals())),
             Command::TurnedAway(reply) => drop(reply.send(self.acceptor.turned_away())),
             Command::Sections(reply) => {
-                let live: Vec<_> = self.providers.iter().filter_map(Provider::view).collect();
+                let live: Vec<_> = self.providers.iter_mut().filter_map(Provider::view).collect();
                 let _ = reply.send(self.output.sections(&live));
             }
             Command::Rotate { time, between } => self.rotate(time, between.0),

@@ -128,9 +128,9 @@ mod tests {
         let index = ThreadRef::indexed(1).expect("in range");
         put(&mut piece.durable, &ThreadRecord { index, process: PROCESS, thread: Koid(1) });
         let (kind, koid, name) = (ObjectType::Thread, Koid(7), Text::Inline("worker"));
-        put(&mut piece.durable, &KernelObject { kind, koid, name, args: &[] });
+        put(&mut piece.durable, &KernelObject { object_type: kind, koid, name, args: &[] });
         let (kind, koid, name) = (ObjectType::Process, PROCESS, Text::Inline("app"));
-        put(&mut piece.durable, &KernelObject { kind, koid, name, args: &[] });
+        put(&mut piece.durable, &KernelObject { object_type: kind, koid, name, args: &[] });
         put(&mut piece.rolling, &event(ThreadName::Indexed(index)));
         for thread in [7, 8] {
             let thread = Koid(thread);

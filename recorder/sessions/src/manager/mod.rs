@@ -33,6 +33,7 @@ mod event;
 mod fault;
 mod inner;
 mod known;
+mod loss;
 mod names;
 mod open;
 mod output;
@@ -53,6 +54,7 @@ pub use config::{
     DEFAULT_BUFFER_BYTES, Koids, MAX_PROVIDERS, MIN_BUFFER_BYTES, Options, ProviderOverride,
     SessionConfig, StartOptions,
 };
+pub use loss::RecordLoss;
 pub use output::{Archive, Section};
 pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
 

@@ -112,7 +112,7 @@ mod tests {
             put(&mut first, &StringRecord { index, content });
         }
         let (kind, koid) = (ObjectType::Process, Koid(2));
-        put(&mut first, &KernelObject { kind, koid, name: text(2), args: &[] });
+        put(&mut first, &KernelObject { object_type: kind, koid, name: text(2), args: &[] });
         let index = ThreadRef::indexed(1).expect("in range");
         put(&mut first, &ThreadRecord { index, process: koid, thread: koid });
         let mut later = Vec::new();

@@ -4,7 +4,7 @@
 //! needs to know nothing of it:
 //!
 //! ```text
-//!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ]
+//!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ][ losses ]
 //! ```
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -12,11 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use fxt_format::limits::WORD_BYTES;
-use fxt_writer::ProviderId;
 use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
+use fxt_writer::{Koid, ProviderId};
 
 use super::known::Known;
+use super::loss::RecordLoss;
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::PROVIDER;
 
@@ -33,8 +34,10 @@ pub(super) struct Owned {
     pub(super) id: ProviderId,
     pub(super) name: Arc<str>,
     pub(super) piece: Piece,
-    /// Whether the provider dropped records since the piece before.
-    pub(super) dropped: bool,
+    /// Its process, as the trace numbers it.
+    pub(super) process: Koid,
+    /// What the provider dropped since the piece before.
+    pub(super) losses: Vec<RecordLoss>,
 }
 
 impl Owned {
@@ -45,7 +48,7 @@ impl Owned {
     fn put(&self, bytes: &mut Vec<u8>) {
         put_words(bytes, &self.piece.durable);
         put_words(bytes, &self.piece.rolling);
-        if self.dropped {
+        if !self.losses.is_empty() {
             put(bytes, &ProviderEvent::buffer_filled_up(self.id));
         }
     }
@@ -59,8 +62,12 @@ pub struct Section {
     pub name: String,
     /// Whether it goes on recording.
     pub goes_on: bool,
+    /// Its process, as the trace numbers it.
+    pub process: Koid,
     /// Its records, with all that they refer to.
     pub records: Vec<u8>,
+    /// Records that it dropped.
+    pub losses: Vec<RecordLoss>,
 }
 
 impl Section {
@@ -71,6 +78,7 @@ impl Section {
         put(archive, &ProviderSection { id: self.id });
         archive.extend_from_slice(&self.records);
         put(archive, &ProviderSection { id: PROVIDER });
+        self.losses.iter().for_each(|loss| loss.put(&self.name, self.process, archive));
     }
 }
 
@@ -151,7 +159,7 @@ impl Output {
 
     /// Takes a piece, if there is anything in it.
     pub(super) fn take(&mut self, owned: Owned) {
-        if owned.piece.is_empty() && !owned.dropped {
+        if owned.piece.is_empty() && owned.losses.is_empty() {
             return;
         }
         if !self.holds {
@@ -233,7 +241,7 @@ impl Output {
         let mut sections: Vec<Section> = Vec::new();
         let held = self.held.iter().map(|owned| (owned, false));
         for (owned, goes_on) in held.chain(live.iter().map(|owned| (owned, true))) {
-            if owned.piece.is_empty() {
+            if owned.piece.is_empty() && owned.losses.is_empty() {
                 continue;
             }
             let found = sections.iter().position(|section| section.id == owned.id);
@@ -242,12 +250,14 @@ impl Output {
                 if let Some(known) = self.known.get(&owned.id.0) {
                     known.names.recall(&mut records);
                 }
-                let (id, name) = (owned.id, owned.name.to_string());
-                sections.push(Section { id, name, goes_on, records });
+                let (id, name, process) = (owned.id, owned.name.to_string(), owned.process);
+                let losses = Vec::new();
+                sections.push(Section { id, name, goes_on, process, records, losses });
                 sections.len() - 1
             });
             sections[at].goes_on |= goes_on;
             owned.put(&mut sections[at].records);
+            sections[at].losses.extend_from_slice(&owned.losses);
         }
         sections
     }
@@ -277,6 +287,7 @@ impl Output {
         bytes.extend_from_slice(&self.learn(owned));
         owned.put(&mut bytes);
         put(&mut bytes, &ProviderSection { id: PROVIDER });
+        owned.losses.iter().for_each(|loss| loss.put(&owned.name, owned.process, &mut bytes));
         (self.archive)(bytes);
     }
 }
@@ -308,7 +319,9 @@ mod tests {
 
     /// What a provider with this id hands over.
     fn owned(id: u32, piece: Piece, dropped: bool) -> Owned {
-        Owned { id: ProviderId(id), name: "app".into(), piece, dropped }
+        let loss = RecordLoss { records: Some(3), since: Nanos(5), until: Nanos(9) };
+        let losses = if dropped { vec![loss] } else { Vec::new() };
+        Owned { id: ProviderId(id), name: "app".into(), process: Koid(77), piece, losses }
     }
 
     fn output(capacity: usize) -> (Output, Arc<Mutex<Vec<u8>>>) {
@@ -330,6 +343,18 @@ mod tests {
                 Read::ProviderSection(section) => format!("section {}", section.id.0),
                 Read::ProviderEvent(event) => format!("event {}", event.id.0),
                 Read::Initialization(record) => format!("ticks {}", record.ticks_per_second),
+                Read::Event(event) => {
+                    let number = |name| match event.args.get(name) {
+                        Some(fxt_reader::record::Value::UInt32(number)) => number,
+                        other => panic!("{name} is {other:?}"),
+                    };
+                    let (name, time, process) = (event.name, event.time.0, event.thread.process.0);
+                    format!(
+                        "{name} of {process} at {time}: {} in {}",
+                        number("count"),
+                        number("during_ns")
+                    )
+                }
                 _ => continue,
             });
         }
@@ -351,6 +376,7 @@ mod tests {
             "ticks 2",
             "event 7",
             "section 1",
+            "lost_records of 77 at 9: 3 in 4",
         ];
         assert_eq!(shown(&archive), expected);
     }

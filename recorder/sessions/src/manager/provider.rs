@@ -98,8 +98,8 @@ impl Provider {
     }
 
     /// What it has recorded and nobody has saved, if it records and its buffer makes sense.
-    pub(super) fn view(&self) -> Option<Owned> {
-        self.recording.as_ref().and_then(Recording::view)
+    pub(super) fn view(&mut self) -> Option<Owned> {
+        self.recording.as_mut().and_then(|recording| recording.view(&mut self.stats))
     }
 
     /// How far its recording is.

@@ -21,10 +21,12 @@ use super::admit::admit;
 use super::ahead::Ahead;
 use super::fault::Fault;
 use super::inner::InnerThreads;
+use super::loss::LossLog;
 use super::output::{Output, Owned};
 use super::status::ProviderStats;
+use fxtrec_kernel::clock;
 use fxtrec_kernel::seqpacket::{Received, Seqpacket};
-use fxtrec_kernel::shared_memory::{ReadOnly, SharedMemory};
+use fxtrec_kernel::shared_memory::{SharedMemory, SharedView};
 
 /// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
 const LAST_PACKETS: usize = 4;
@@ -52,12 +54,13 @@ pub(super) struct Recording {
     owner: Owner,
     /// Gone when the provider has closed it or did something against the protocol.
     fifo: Option<Seqpacket>,
-    remote: Remote<ReadOnly>,
+    remote: Remote<SharedView>,
     /// Whether STARTED came: before that nothing in the buffer counts.
     has_started: bool,
     phase: Phase,
-    /// What the provider had dropped when something was last saved.
+    /// What the provider had dropped when that was last looked at.
     dropped: u64,
+    losses: LossLog,
     /// What is in the archive already of what will be saved next.
     ahead: Ahead,
     /// The size of its buffer, in words.
@@ -97,6 +100,7 @@ impl Recording {
             has_started: false,
             phase: Phase::Starting,
             dropped: 0,
+            losses: LossLog::new(clock::now()),
             ahead: Ahead::default(),
             buffer_words: bytes / size_of::<u64>(),
             inner,
@@ -257,28 +261,32 @@ impl Recording {
         }
         self.look_at_threads();
         // What makes no sense is found out when it is to be saved.
-        let Some(Owned { piece, .. }) = self.view() else { return Ok(()) };
-        self.ahead.add(&piece, self.buffer_words)?;
-        let dropped = self.note_dropped(stats);
-        let (id, name) = (self.owner.id, self.owner.name.clone());
-        output.take(Owned { id, name, piece, dropped });
+        let Some(owned) = self.view(stats) else { return Ok(()) };
+        self.ahead.add(&owned.piece, self.buffer_words)?;
+        self.losses.take();
+        output.take(owned);
         Ok(())
     }
 
     /// What is committed in its buffer and was not saved, which stays there; `None` where there is nothing, or nothing that
     /// makes sense.
-    pub(super) fn view(&self) -> Option<Owned> {
+    pub(super) fn view(&mut self, stats: &mut ProviderStats) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;
         }
-        let Owner { id, ref name, process } = self.owner;
+        self.note_dropped(stats);
+        let Owner { id, name, process } = self.owner.clone();
         let mut piece = self.remote.view(&mut |record| admit(record, process)).ok()?;
         self.ahead.without(&mut piece);
         if let Some(inner) = &self.inner {
             inner.translate(&mut piece);
         }
-        let dropped = self.remote.header().is_some_and(|header| header.dropped > self.dropped);
-        Some(Owned { id, name: name.clone(), piece, dropped })
+        if piece.held {
+            // What writers dropped meanwhile was dropped then.
+            self.note_dropped(stats);
+        }
+        self.note_torn(&piece);
+        Some(Owned { id, name, process, piece, losses: self.losses.all() })
     }
 
     fn put(&mut self, mut piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
@@ -292,17 +300,25 @@ impl Recording {
         if let Some(inner) = &self.inner {
             inner.translate(&mut piece);
         }
-        let dropped = self.note_dropped(stats);
-        let (id, name) = (self.owner.id, self.owner.name.clone());
-        output.take(Owned { id, name, piece, dropped });
+        self.note_dropped(stats);
+        self.note_torn(&piece);
+        let Owner { id, name, process } = self.owner.clone();
+        output.take(Owned { id, name, process, piece, losses: self.losses.take() });
     }
 
-    /// Counts what the provider has dropped since this was last asked; says whether it did.
-    fn note_dropped(&mut self, stats: &mut ProviderStats) -> bool {
+    /// Counts what the provider has dropped since this was last asked.
+    fn note_dropped(&mut self, stats: &mut ProviderStats) {
         let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
         let more = dropped.saturating_sub(self.dropped);
         self.dropped = self.dropped.max(dropped);
         stats.dropped = stats.dropped.saturating_add(more);
-        more > 0
+        self.losses.look(clock::now(), Some(more));
+    }
+
+    /// Takes note of buffers that could not be copied: how many records were in them is not known.
+    fn note_torn(&mut self, piece: &Piece) {
+        if piece.tally.torn > 0 {
+            self.losses.look(clock::now(), None);
+        }
     }
 }

@@ -30,7 +30,7 @@ use nix::sys::stat::SFlag;
 pub use derived::{Derived, Pending, mode_of};
 pub use error::OutFileError;
 pub use folder::make_folder;
-pub use recording::{Hold, Recording, Undo};
+pub use recording::{FromStart, Given, Hold, Recording, Undo, Whereabouts};
 
 use fxtrec_kernel::directory::{Directory, Facts, Trusted};
 use fxtrec_kernel::file_lock;

@@ -12,7 +12,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::SFlag;
@@ -21,6 +23,7 @@ use super::{OutFileError, Place};
 use crate::OsError;
 use fxtrec_kernel::directory::{Facts, FileId, Fresh};
 use fxtrec_kernel::file_lock;
+use fxtrec_kernel::user::Owner;
 
 /// Only who records may read what the machine did.
 const MODE: u32 = 0o600;
@@ -39,11 +42,132 @@ pub struct Recording {
     pub owner_error: Option<io::Error>,
     place: Place,
     id: FileId,
+    heir: Option<Owner>,
 }
 
-/// Keeps a recording's file locked beyond the end of its sink.
+/// A recording's file beyond the end of its sink: locked, and known by its descriptor, whatever happens to its name.
+///
+/// COMMAND may rename, replace or remove the file when the directory is its user's. So what was recorded is read back
+/// through the descriptor that it was written by, and never by name.
 #[derive(Debug)]
-pub struct Hold(#[expect(dead_code, reason = "the lock lives as long as the descriptor")] File);
+pub struct Hold {
+    file: File,
+    /// Where it was put; `None` for one that fxtrec was given open.
+    place: Option<Place>,
+    id: FileId,
+    /// What procfs called it at first.
+    shown: Option<PathBuf>,
+    /// Whom it is to belong to when nothing more is read from it.
+    heir: Option<Owner>,
+}
+
+/// What became of the name of a recording's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// The name still leads to it.
+    InPlace,
+    /// It has no name any more.
+    Removed,
+    /// It was moved. Where to, if that is known.
+    Moved(Option<PathBuf>),
+}
+
+impl Hold {
+    /// Of a regular file that fxtrec was given open, such as standard output; `None` for anything else, and for one
+    /// that has no name already.
+    pub fn given(file: &File) -> io::Result<Option<Hold>> {
+        let facts = Facts::of_file(file)?;
+        if facts.kind() != SFlag::S_IFREG || facts.has_no_name {
+            return Ok(None);
+        }
+        Ok(Some(Hold {
+            file: file.try_clone()?,
+            place: None,
+            id: facts.id,
+            shown: None,
+            heir: None,
+        }))
+    }
+
+    /// Which file it is.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Whether fxtrec created it. One that it was given may have been written to before, and by others.
+    pub fn is_ours(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The file itself, to be read with [`FromStart`].
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn content(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// What became of its name.
+    pub fn whereabouts(&self) -> Whereabouts {
+        let has_no_name = Facts::of_file(&self.file).is_ok_and(|facts| facts.has_no_name);
+        if has_no_name {
+            return Whereabouts::Removed;
+        }
+        let Some(Place { directory, name, .. }) = &self.place else { return Whereabouts::InPlace };
+        let in_place = directory.look(name).is_ok_and(|at| at.is_some_and(|at| at.id == self.id));
+        // A directory above it may have been moved.
+        let shown = shown(&self.file);
+        if in_place && (shown.is_none() || shown == self.shown) {
+            return Whereabouts::InPlace;
+        }
+        // Not looked up: whose file systems are on that way is unknown.
+        let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+        Whereabouts::Moved(shown.filter(|path| !deleted(path)))
+    }
+
+    /// Gives the file to the one it is to belong to in the end.
+    ///
+    /// # Errors
+    /// What fchown(2) returns; the file stays root's then.
+    pub fn hand_over(&self) -> io::Result<()> {
+        self.heir.map_or(Ok(()), |heir| heir.take(&self.file))
+    }
+}
+
+/// What procfs calls an open file.
+fn shown(file: &File) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+/// Reads a file from its beginning, wherever others are in it: descriptors that were copied share one position.
+#[derive(Debug)]
+pub struct FromStart {
+    file: File,
+    at: u64,
+}
+
+impl FromStart {
+    /// At the beginning of `file`.
+    pub fn of(file: File) -> FromStart {
+        FromStart { file, at: 0 }
+    }
+}
+
+impl Read for FromStart {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// When a recording's file is given to its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    AtOnce,
+    /// When the recording has been read back: until then only root can write to it.
+    AtLast,
+}
 
 impl Place {
     /// Creates a file here for a recording. What is here already gets `.old` behind its name, and an earlier `.old` is
@@ -51,11 +175,13 @@ impl Place {
     ///
     /// # Errors
     /// [`OutFileError`]: when somebody records to it, or it cannot be created.
-    pub fn record(self) -> Result<Recording, OutFileError> {
+    pub fn record(self, given: Given) -> Result<Recording, OutFileError> {
         let mut fresh = Fresh::named(&self.directory, MODE)?;
         // Nobody else knows it yet.
         file_lock::lock(&fresh.file).map_err(OutFileError::InUse)?;
-        let owner_error = self.owner.and_then(|owner| owner.take(&fresh.file).err());
+        let heir = self.owner.filter(|_| given == Given::AtLast);
+        let owner = self.owner.filter(|_| given == Given::AtOnce);
+        let owner_error = owner.and_then(|owner| owner.take(&fresh.file).err());
         for _ in 0..MOST_TRIES {
             let kept_old = match self.put(&mut fresh) {
                 Ok(Some(kept)) => kept,
@@ -65,7 +191,7 @@ impl Place {
             let file = fresh.file.try_clone()?;
             let id = Facts::of_file(&file)?.id;
             let kept_old = kept_old.map(|old| self.path.with_file_name(old));
-            return Ok(Recording { file, kept_old, owner_error, place: self, id });
+            return Ok(Recording { file, kept_old, owner_error, place: self, id, heir });
         }
         Err(OutFileError::Changed)
     }
@@ -137,12 +263,14 @@ impl Place {
 }
 
 impl Recording {
-    /// Keeps the lock beyond the end of the file's own descriptor.
+    /// Keeps the lock, and what can be read back, beyond the end of the file's own descriptor.
     ///
     /// # Errors
     /// When there are too many open files.
     pub fn hold(&self) -> io::Result<Hold> {
-        self.file.try_clone().map(Hold)
+        let file = self.file.try_clone()?;
+        let (shown, place) = (shown(&file), Some(self.place.clone()));
+        Ok(Hold { file, place, id: self.id, shown, heir: self.heir })
     }
 
     /// What takes the file back.

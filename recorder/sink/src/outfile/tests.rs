@@ -148,7 +148,7 @@ fn a_recording_is_for_its_owner_alone_and_is_never_written_through_a_link() {
     symlink("precious", at("t.fxt")).expect("room");
     let owner = geteuid().is_root().then_some(Owner { uid: OTHER, gid: OTHER });
     let place = Place::find(&at("t.fxt"), owner).expect("there");
-    let mut recording = place.record().expect("created");
+    let mut recording = place.record(Given::AtOnce).expect("created");
     recording.file.write_all(b"trace").expect("room");
     assert_eq!(fs::read_to_string(at("precious")).expect("there"), "keep me");
     assert_eq!(recording.kept_old.as_deref(), Some(at("t.fxt.old").as_path()));
@@ -172,10 +172,10 @@ fn a_recording_is_for_its_owner_alone_and_is_never_written_through_a_link() {
 fn who_records_already_is_named_and_nothing_changes() {
     let folder = folder();
     let path = folder.path().join("t.fxt");
-    let recording = find(&path).record().expect("created");
+    let recording = find(&path).record(Given::AtOnce).expect("created");
     let old = folder.path().join("t.fxt.old");
     fs::write(&old, "older").expect("room");
-    let refused = || find(&path).record().expect_err("in use");
+    let refused = || find(&path).record(Given::AtOnce).expect_err("in use");
     for error in [refused(), Derived::create(&path, 0o600, &[], None).expect_err("in use")] {
         let OutFileError::InUse(holder) = &error else { panic!("{error}") };
         assert_eq!(holder.pid, Some(std::process::id()));
@@ -184,16 +184,16 @@ fn who_records_already_is_named_and_nothing_changes() {
     assert_eq!(names(&folder), ["t.fxt", "t.fxt.old"]);
     // A file that is going to be moved to the name of one that is written.
     let shorter = folder.path().join("t");
-    let other = find(&folder.path().join("t.old")).record().expect("created");
+    let other = find(&folder.path().join("t.old")).record(Given::AtOnce).expect("created");
     fs::write(&shorter, "earlier").expect("room");
-    let error = find(&shorter).record().expect_err("in use");
+    let error = find(&shorter).record(Given::AtOnce).expect_err("in use");
     assert!(matches!(error, OutFileError::InUse(_)), "{error}");
     assert_eq!(fs::read_to_string(&shorter).expect("there"), "earlier");
     let hold = recording.hold().expect("a descriptor");
     drop(recording);
     refused();
     drop((hold, other));
-    find(&path).record().expect("free again");
+    find(&path).record(Given::AtOnce).expect("free again");
     assert_eq!(names(&folder), ["t", "t.fxt", "t.fxt.old", "t.old"]);
 }
 
@@ -209,7 +209,7 @@ fn of_many_recordings_at_once_one_begins_and_nothing_is_lost() {
         let begun: Vec<_> = std::thread::scope(|scope| {
             let begin = || {
                 start.wait();
-                find(&path).record()
+                find(&path).record(Given::AtOnce)
             };
             let threads: Vec<_> = (0..20).map(|_| scope.spawn(begin)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -233,7 +233,7 @@ fn a_sibling_that_is_written_keeps_others_away() {
     let is_piece = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("t.");
     fs::write(folder.path().join("t.0003.fxt"), "finished").expect("room");
     place.siblings_must_be_free(is_piece).expect("nobody records");
-    let other = find(&folder.path().join("t.0007.fxt")).record().expect("created");
+    let other = find(&folder.path().join("t.0007.fxt")).record(Given::AtOnce).expect("created");
     let error = place.siblings_must_be_free(is_piece).expect_err("in use");
     assert!(matches!(error, OutFileError::InUse(_)), "{error}");
     place.siblings_must_be_free(|_| false).expect("no siblings");

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::Reader;
+use fxt_reader::{Reader, Record};
 
 use crate::cli::CompareArgs;
 use crate::commands::many::{ManyError, each, expand};
-use crate::commands::trace_file::ReadError;
+use crate::commands::trace_file::{self, ReadError};
 use crate::report::compare::ranks::MAX_RUNS;
 use crate::report::compare::show::{Text, change, json, why_not_judged};
 use crate::report::compare::spans::Shift;
-use crate::report::compare::{Comparison, Number, Run, runs_needed};
+use crate::report::compare::{Comparison, Number, OF_COMMAND, OF_MACHINE, Run, runs_needed};
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
@@ -52,11 +52,12 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     if traces > MAX_RUNS {
         return Err(CompareError::TooMany(traces));
     }
-    let names = span_names(&args.measures);
+    let measures = measures(args, &[&base[..], &new[..]].concat())?;
+    let names = span_names(&measures);
     let read = |paths: &[PathBuf]| -> Result<(Vec<Run>, Vec<SpanFigures>), CompareError> {
         let mut read: Vec<Option<(Run, Vec<SpanFigures>)>> = Vec::new();
         read.resize_with(paths.len(), || None);
-        let work = |path: &Path| run(path, &args.measures, &names);
+        let work = |path: &Path| run(path, (&measures, &names), args.include_recorder);
         each(paths, work, |number, numbers| read[number] = Some(numbers))?;
         let mut sums = vec![SpanFigures::default(); names.len()];
         let mut runs = Vec::new();
@@ -74,7 +75,7 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
         .zip(before.iter().zip(&after))
         .map(|(name, (before, after))| Shift::new(name, before, after))
         .collect();
-    let comparison = Comparison::new(&args.measures, base, new);
+    let comparison = Comparison::new(&measures, base, new);
     let verdict = verdict(args, &comparison);
     let failed = verdict.as_ref().is_some_and(|verdict| verdict.failed);
     let written = match args.json {
@@ -94,6 +95,41 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     }
 }
 
+/// What is compared: what was asked for, or what goes with recordings of a COMMAND, if all are that.
+fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, CompareError> {
+    if !args.measures.is_empty() {
+        return Ok(args.measures.clone());
+    }
+    let mut all = true;
+    for path in traces {
+        let failed = |source| ReadError::new(path, source);
+        all &= has_command(trace_file::read(path).map_err(failed)?).map_err(failed)?;
+    }
+    let texts: &[&str] = if all { &OF_COMMAND } else { &OF_MACHINE };
+    // A test reads all of them.
+    Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+/// Whether a trace is that of a COMMAND, which its first records say.
+fn has_command(mut reader: Reader<'_>) -> Result<bool, fxt_reader::Error> {
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => match &item.record {
+                Record::Event(event)
+                    if (event.category, event.name) == ("fxtrec", "trace_info") =>
+                {
+                    return Ok(event.args.get("command").is_some());
+                }
+                Record::ContextSwitch(_) | Record::Wakeup(_) => return Ok(false),
+                _ => {}
+            },
+            Ok(None) => return Ok(false),
+            Err(fxt_reader::Error::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// The names of spans that measures are about, each once.
 fn span_names(measures: &[Measure]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -110,32 +146,34 @@ fn span_names(measures: &[Measure]) -> Vec<String> {
 /// The numbers of one trace, and what its spans of these names took.
 fn run(
     path: &Path,
-    measures: &[Measure],
-    names: &[String],
+    (measures, names): (&[Measure], &[String]),
+    recorder: bool,
 ) -> Result<(Run, Vec<SpanFigures>), CompareError> {
     let failed = |source| ReadError::new(path, source);
     let report_of = |selection: Selection| -> Result<Report, CompareError> {
         let options = Options { selection, worst: 0 };
-        Ok(analyse(Reader::open(path).map_err(failed)?, options).map_err(failed)?)
+        Ok(analyse(trace_file::read(path).map_err(failed)?, options).map_err(failed)?)
     };
-    let report = report_of(Selection::default())?;
+    let whole = Selection { recorder, ..Selection::default() };
+    let report = report_of(whole.clone())?;
     if report.switches() == 0 {
         return Err(CompareError::Empty(path.to_owned()));
     }
     let mut recorded = Recorded::new(&report);
     let conditions = measures.iter().filter_map(|measure| measure.condition.as_ref());
     for group in cpu_groups(&report, conditions) {
-        let selection = Selection { cpus: group.clone(), ..Selection::default() };
+        let selection = Selection { cpus: group.clone(), ..whole.clone() };
         recorded.add(&group, report_of(selection)?);
     }
     if !names.is_empty() {
-        let spans = measure(|| Reader::open(path), &Selection::default(), &report);
+        let spans = measure(|| trace_file::read(path), &whole, &report);
         recorded.add_spans(spans.map_err(failed)?);
     }
     let spans = names.iter().map(|name| recorded.spans(name, None).unwrap_or_default()).collect();
     let numbers = measures.iter().map(|measure| number(measure, &recorded)).collect();
     let (lost, doubt) = (recorded.lost(), recorded.doubt());
-    Ok((Run { name: path.display().to_string(), numbers, lost, doubt }, spans))
+    let recorder = report.recorder.as_ref().map(|own| own.stats.cpu_time);
+    Ok((Run { name: path.display().to_string(), numbers, lost, doubt, recorder }, spans))
 }
 
 /// What a measure comes to.

@@ -43,6 +43,59 @@ fn run(options: &[&str], base: &[u64], new: &[u64]) -> (bool, String) {
 
 const MAX: [&str; 2] = ["--metric", "wakeup.max"];
 
+/// The texts of all measures that are compared by default.
+#[test]
+fn what_is_compared_by_default_can_be_read() {
+    for text in OF_COMMAND.iter().chain(&OF_MACHINE) {
+        let measure: Result<Measure, _> = text.parse();
+        assert_eq!(measure.expect(text).to_string(), *text);
+    }
+}
+
+#[test]
+fn of_a_command_what_it_took_is_compared_by_default() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // COMMAND computes for so many microseconds, and another thread of the machine as long as ever.
+    let traces = |side: &str, computes: [u64; 5]| -> Vec<String> {
+        let write = |(at, computes): (usize, u64)| {
+            let mut scene = Scene::recorded_by(300, "waker,syscall", Some(100));
+            scene.switch(0, 0, 0, Leaves::R, 100).switch(5, 0, 100, Leaves::S, 0);
+            scene.wake_by(20, 0, 100, 300).switch(25, 0, 0, Leaves::R, 100);
+            scene.switch(25 + computes, 0, 100, Leaves::S, 0).wake(125 + computes, 0, 100);
+            scene.switch(130 + computes, 0, 0, Leaves::R, 100);
+            scene.switch(140 + computes, 0, 100, Leaves::X, 0);
+            scene.wake(5_000, 0, 201).switch(5_010, 0, 0, Leaves::R, 201);
+            scene.switch(6_000, 0, 201, Leaves::S, 0).end(7_000);
+            let path = folder.path().join(format!("{side}{at}.fxt"));
+            fs::write(&path, scene.bytes()).expect("a trace");
+            path.display().to_string()
+        };
+        computes.into_iter().enumerate().map(write).collect()
+    };
+    let (base, new) =
+        (traces("base", [100, 101, 102, 103, 104]), traces("new", [200, 201, 202, 203, 204]));
+    let line = [
+        &["fxtrec".to_owned(), "compare".to_owned()][..],
+        &["--fail-if-worse".to_owned(), "10%".to_owned()],
+    ];
+    let line = [&line.concat()[..], &base[..], &["--".to_owned()][..], &new[..]].concat();
+    let Ok(Command::Compare(args)) = Cli::parse_line(&line) else { panic!("{line:?}") };
+    let mut out = Vec::new();
+    let passed = compare(&args, &mut out).expect("traces");
+    let text = String::from_utf8(out).expect("text");
+    assert!(!passed, "{text}");
+    let row =
+        |measure: &str| text.lines().find(|line| line.trim().starts_with(measure)).unwrap_or("");
+    // From when the recorder let it run until it ended.
+    for part in ["duration", "222 us", "322 us", "larger"] {
+        assert!(row("duration").contains(part), "{part}: {text}");
+    }
+    assert!(row("cpu_time if command").contains("larger"), "{text}");
+    let same = row("blocked_time if command");
+    assert!(same.contains("100 us") && !same.contains("larger"), "without the recorder's: {text}");
+    assert!(row("runqueue.sum if command").contains("10.0 us"), "{text}");
+}
+
 #[test]
 fn worse_runs_fail_beyond_the_share_and_pass_within_it() {
     let with = |limit| [&MAX[..], &["--fail-if-worse", limit]].concat();

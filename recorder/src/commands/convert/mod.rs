@@ -21,7 +21,7 @@ use crate::convert::{
 /// As for [`convert`], and when a file cannot be opened or its format not be told.
 pub fn run(args: &ConvertArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
     let messages = (!args.quiet).then_some(messages);
-    tell(convert_files(args), "", &args.output, messages)
+    tell(convert_files(args), "", args.output(), messages)
 }
 
 fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
@@ -32,9 +32,9 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
     };
     let Packed { format: to, packing } = target(args)?;
     if to == Format::Fxt {
-        refuse_terminal(&args.output)?;
+        refuse_terminal(args.output())?;
     }
-    let mut output = Output::create(&args.output, packing, &[&args.input])?;
+    let mut output = Output::create(args.output(), packing, &[&args.input])?;
     let options = Options { sched: sched(args.sched), lenient: args.lenient, strict: args.strict };
     let result = convert(&mut input, from, &mut output, to, options);
     input.finish();
@@ -45,12 +45,12 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
 
 /// What the output is to be, by `--to` or its name.
 fn target(args: &ConvertArgs) -> Result<Packed, UnknownFormat> {
-    let (format, packing) = Format::of_path(&args.output);
+    let (format, packing) = Format::of_path(args.output());
     match (args.to, format) {
-        (Some(packed), _) if args.output == Path::new("-") => Ok(packed),
+        (Some(packed), _) if args.output() == Path::new("-") => Ok(packed),
         // The name of a file says how it is packed, whatever is in it.
         (Some(Packed { format, .. }), _) | (None, Some(format)) => Ok(Packed { format, packing }),
-        (None, None) => Err(UnknownFormat::Output(args.output.clone())),
+        (None, None) => Err(UnknownFormat::Output(args.output().to_owned())),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::control::wire::{KnownCategories, Providers, SessionState, Status};
 use crate::kernel::user::Account;
 use crate::manager::MAX_PROVIDERS;
 use crate::units::look::Look;
-use crate::units::text::{bytes, count};
+use crate::units::text::{bytes, counted};
 
 pub(super) fn status(common: &CtlCommon, out: &mut dyn Write) -> Result<(), CtlError> {
     let status = connect(common)?.status()?;
@@ -85,9 +85,9 @@ fn providers_text(answer: &Providers, look: Look, out: &mut dyn Write) -> io::Re
     if answer.turned_away > 0 {
         writeln!(
             out,
-            "{} applications were rejected: the maximum is {MAX_PROVIDERS}, and per user \
+            "{} rejected: the maximum is {MAX_PROVIDERS}, and per user \
              providers-per-user in {POLICY_PATH}",
-            count(answer.turned_away)
+            counted(answer.turned_away, "application was", "applications were")
         )?;
     }
     Ok(())

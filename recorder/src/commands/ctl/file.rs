@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::CtlError;
 use crate::cli::CtlCommon;
+use crate::kernel::directory::Facts;
 use crate::kernel::terminal::stdout_is_terminal;
 use crate::kernel::user::Owner;
 use crate::sink::{NewFile, new_file};
@@ -68,6 +69,12 @@ impl TraceFile {
     /// Where the file is now that was there before, if one was.
     pub(super) fn kept_old(&self) -> Option<&Path> {
         self.made.as_ref().and_then(|(made, _)| made.kept_old.as_deref())
+    }
+
+    /// Whether somebody removed the file since.
+    pub(super) fn is_removed(&self) -> bool {
+        let facts = self.made.as_ref().and_then(|(made, _)| Facts::of_file(&made.file).ok());
+        facts.is_some_and(|facts| facts.has_no_name)
     }
 
     /// As if it had never been created: nothing was recorded.

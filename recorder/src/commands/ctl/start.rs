@@ -17,6 +17,7 @@ use crate::kernel::child::{Held, Launch};
 use crate::kernel::signals::Signals;
 use crate::manager::SOCKET_VARIABLE;
 use crate::units::quantity::ByteSize;
+use crate::units::text::counted;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -101,7 +102,8 @@ pub(super) fn start(
         answer.exit_status = outcome.exit_status;
         let ending = stop::end(&mut client, true)?;
         answer.provider_stats = Some(ending.provider_stats);
-        answer.incomplete = ending.incomplete;
+        let removed = || format!("{} was removed while it was written", name(&file));
+        answer.incomplete = ending.incomplete.or_else(|| file.is_removed().then(removed));
     }
     let code = answer.exit_status.unwrap_or(0);
     if common.json {
@@ -248,10 +250,7 @@ fn applications(started: u32, late: &[String]) -> String {
         [] => String::new(),
         late => format!(", late: {}", show::list(late, "")),
     };
-    match started {
-        1 => format!("1 application{late}"),
-        _ => format!("{started} applications{late}"),
-    }
+    format!("{}{late}", counted(started.into(), "application", "applications"))
 }
 
 fn name(file: &TraceFile) -> String {

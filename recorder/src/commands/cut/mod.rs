@@ -17,6 +17,9 @@ pub enum CutError {
     /// It is not known where the trace begins.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// No time is in the window.
+    #[error("the window ends before it begins: --to must not be earlier than --from")]
+    Reversed,
     /// The trace cannot be read or written.
     #[error(transparent)]
     Convert(#[from] ConvertError),
@@ -29,8 +32,11 @@ pub enum CutError {
 /// As for [`cut`], and when a file cannot be opened.
 pub fn run(args: &CutArgs, messages: &mut dyn Write) -> Result<(), CutError> {
     let (from, to) = resolve(&args.input, args.from, args.to)?;
+    if from.zip(to).is_some_and(|(from, to)| from > to) {
+        return Err(CutError::Reversed);
+    }
     let messages = (!args.quiet).then_some(messages);
-    Ok(tell(cut_file(args, from, to), "", &args.output, messages)?)
+    Ok(tell(cut_file(args, from, to), "", args.output(), messages)?)
 }
 
 fn cut_file(
@@ -38,7 +44,7 @@ fn cut_file(
     from: Option<Nanos>,
     to: Option<Nanos>,
 ) -> Result<Report, ConvertError> {
-    refuse_terminal(&args.output)?;
+    refuse_terminal(args.output())?;
     let window = Window {
         from: from.unwrap_or(Nanos(0)),
         to: to.unwrap_or(Nanos(u64::MAX)),
@@ -48,9 +54,9 @@ fn cut_file(
             pids: args.pids.clone(),
         },
     };
-    let mut input = Input::open(&args.input, !args.quiet)?;
-    let (_, packing) = Format::of_path(&args.output);
-    let mut output = Output::create(&args.output, packing, &[&args.input])?;
+    let mut input = Input::open_trace(&args.input, !args.quiet)?;
+    let (_, packing) = Format::of_path(args.output());
+    let mut output = Output::create(args.output(), packing, &[&args.input])?;
     let result = cut(&mut Reader::new(&mut input), &window, &mut output);
     input.finish();
     let report = result?;

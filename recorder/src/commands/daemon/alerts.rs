@@ -23,11 +23,12 @@ use fxtrec_gates::{Amount, Gate, Metric, ParseError, Quantity, Stat, Subject, Tr
 use crate::cli::DaemonArgs;
 use crate::commands::live::groups::Groups;
 use crate::commands::live::history::{History, written};
-use crate::flight::files::{Bounds, Files};
+use crate::flight::files::{self, Bounds, Files, NotRemoved};
 use crate::kernel::bpf::counts::{Figures, Histogram, Key, Measure, Row};
 use crate::kernel::stop_token::StopToken;
 use crate::units::escape::Escaping;
 use crate::units::grid::printable;
+use crate::units::text::noun;
 
 /// How the files of all runs begin.
 const PREFIX: &str = "alert-";
@@ -57,7 +58,7 @@ pub enum NoAlert {
     )]
     NotCounted(String),
     #[error(
-        "what the kernel counts is known by comm and cgroup only: leave out other conditions, or use a trigger, such as 'wakeup > 20ms if ...'"
+        "what the kernel counts is known by comm and cgroup only: leave out other conditions, or use a trigger, such as 'runqueue > 20ms if ...'"
     )]
     Condition,
     #[error(
@@ -208,7 +209,15 @@ fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let comm = String::from_utf8_lossy(name);
         let cgroup = number.and_then(|number| groups.path(number));
-        let subject = Subject { comm: &comm, pid: None, tid: None, cgroup, cpu: None, stack: &[] };
+        let subject = Subject {
+            comm: &comm,
+            pid: None,
+            tid: None,
+            cgroup,
+            cpu: None,
+            stack: &[],
+            in_command: false,
+        };
         if gate.condition.as_ref().is_some_and(|condition| !condition.holds(&subject)) {
             continue;
         }
@@ -226,7 +235,7 @@ fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<
     let amount = Amount { number: value, dimension: gate.quantity.dimension() };
     let most = most
         .map_or(String::new(), |(_, path)| format!(", most in {}", printable(path, PATH_SHOWN)));
-    Some(format!("{amount} ({samples} samples{most})"))
+    Some(format!("{amount} ({samples} {}{most})", noun(samples, "sample", "samples")))
 }
 
 /// The recorder and the thread that waits for it. Both end when dropped.
@@ -337,7 +346,8 @@ fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
     found.sort();
     let mut files = Files::new(Bounds { files: None, bytes: Some(budget) });
     for (_, path, bytes) in found {
-        files.add(&path, bytes, 0).map_err(io::Error::other)?;
+        let id = files::file_at(&path)?;
+        files.add(&path, id, bytes, 0).map_err(io::Error::other)?;
     }
     Ok(files)
 }
@@ -387,8 +397,10 @@ impl Keeper {
     /// The recorder says something: of files, and of what goes wrong.
     fn heard(&mut self, line: &str) {
         let added = told_of(line, &self.folder).map(|path| {
-            let bytes = path.metadata().map_or(0, |meta| meta.len());
-            self.files.add(&path, bytes, 0)
+            let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
+            let id = files::file_at(&path)
+                .map_err(|source| NotRemoved { path: path.clone(), source })?;
+            self.files.add(&path, id, bytes, 0)
         });
         say(line.strip_prefix("fxtrec: ").unwrap_or(line));
         if let Some(Err(error)) = added {
@@ -519,7 +531,9 @@ mod tests {
         };
         assert_eq!(there(), ["alert-1.2.fxt.zst", "alert-2.1.fxt.zst", "mine.fxt.zst"]);
         write("alert-3.1.fxt.zst", 200, 0);
-        files.add(&folder.path().join("alert-3.1.fxt.zst"), 200, 0).expect("removable");
+        let third = folder.path().join("alert-3.1.fxt.zst");
+        let id = files::file_at(&third).expect("it is there");
+        files.add(&third, id, 200, 0).expect("removable");
         assert_eq!(there(), ["alert-3.1.fxt.zst", "mine.fxt.zst"]);
     }
 }

@@ -9,35 +9,47 @@
 //! their first one where the file can be read twice, and
 //! strings are quoted, so that lines can be searched and cut with usual tools.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 
 use fxt_reader::record::{Args, EventKind, LargeBlobMetadata, Value};
-use fxt_reader::{Error, Item, Koid, Nanos, Reader, Record, Thread};
+use fxt_reader::{Error, Item, Koid, Nanos, ProviderId, Reader, Record, Thread};
+
+/// The provider that records the scheduler, also where its records were imported.
+const RECORDER: &str = "fxtrec";
 
 /// Writes records, remembering the names of koids.
 #[derive(Debug)]
 pub(super) struct Lines {
     raw: bool,
     names: HashMap<Koid, String>,
+    /// Providers that record the scheduler: in their events koid 0 is the idle task, too.
+    recorders: HashSet<ProviderId>,
 }
 
-/// A koid and its name, if it has one; the idle task is known.
+/// A koid and its name, if it has one.
 struct Named<'a>(Koid, Option<&'a str>);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self(koid, Some(name)) => write!(f, "{koid}:{}", name.escape_debug()),
-            Self(Koid(0), None) => f.write_str("0:idle"),
             Self(koid, None) => koid.fmt(f),
         }
     }
 }
 
+/// The names of koids, as a record has them.
+struct Names<'a> {
+    lines: &'a Lines,
+    /// Whether koid 0 is the idle task: in scheduling records, and in what a recorder of the scheduler writes. Elsewhere it is a
+    /// process that is not known.
+    has_idle: bool,
+}
+
 /// Arguments, with the names of the koids among them.
-struct WithArgs<'a>(Args<'a>, &'a Lines);
+struct WithArgs<'a>(Args<'a>, &'a Names<'a>);
 
 impl fmt::Display for WithArgs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +66,7 @@ impl fmt::Display for WithArgs<'_> {
 
 impl Lines {
     pub(super) fn new(raw: bool) -> Self {
-        Self { raw, names: HashMap::new() }
+        Self { raw, names: HashMap::new(), recorders: HashSet::new() }
     }
 
     /// Takes note of the first name of every koid. What cannot be read is told when it is shown.
@@ -74,8 +86,14 @@ impl Lines {
 
     /// Takes note of what later lines refer to.
     pub(super) fn learn(&mut self, record: &Record<'_>) {
-        if let Record::KernelObject(object) = record {
-            self.names.insert(object.koid, object.name.to_owned());
+        match record {
+            Record::KernelObject(object) => {
+                self.names.insert(object.koid, object.name.to_owned());
+            }
+            Record::ProviderInfo(info) if info.name == RECORDER => {
+                self.recorders.insert(info.id);
+            }
+            _ => {}
         }
     }
 
@@ -90,7 +108,13 @@ impl Lines {
             Record::MagicNumber => write!(out, "{}", item.record.kind())?,
             _ => write!(out, "{:<16}", item.record.kind())?,
         }
-        self.write_fields(&item.record, out)?;
+        let is_scheduling = matches!(
+            item.record,
+            Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_)
+        );
+        let is_recorders = item.provider.is_some_and(|id| self.recorders.contains(&id));
+        let names = Names { lines: self, has_idle: is_scheduling || is_recorders };
+        names.write_fields(&item.record, out)?;
         if !item.oddities.is_empty() {
             write!(out, "  # {:?}", item.oddities)?;
         }
@@ -101,6 +125,13 @@ impl Lines {
         Ok(())
     }
 
+    /// The name of the thread, process or object, as far as it is known.
+    pub(super) fn name_of(&self, koid: Koid) -> Option<&str> {
+        self.names.get(&koid).map(String::as_str)
+    }
+}
+
+impl Names<'_> {
     fn write_fields(&self, record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
         match record {
             Record::MagicNumber => Ok(()),
@@ -190,13 +221,9 @@ impl Lines {
         }
     }
 
-    /// The name of the thread, process or object, as far as it is known.
-    pub(super) fn name_of(&self, koid: Koid) -> Option<&str> {
-        self.names.get(&koid).map(String::as_str)
-    }
-
     fn named(&self, koid: Koid) -> Named<'_> {
-        Named(koid, self.name_of(koid))
+        let idle = (koid == Koid(0) && self.has_idle).then_some("idle");
+        Named(koid, self.lines.name_of(koid).or(idle))
     }
 
     fn write_thread(&self, thread: Thread, out: &mut dyn Write) -> io::Result<()> {

@@ -16,7 +16,7 @@ use crate::report::stacks::{
 use crate::report::{Options, Selection, ThreadFilter, TimeRange};
 use crate::sched::backtrace::Kind;
 use crate::sink::outfile::{Derived, OutFileError, mode_of};
-use crate::units::text::count;
+use crate::units::text::{counted, noun};
 
 /// Why there is nothing to draw.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ pub fn run(
         ..ThreadFilter::default()
     };
     let range = TimeRange { from: None, to: None };
-    let selection = Selection { threads, cpus: Vec::new(), range };
+    let selection = Selection { threads, cpus: Vec::new(), range, recorder: true };
     let options = Options { selection, worst: 0 };
     let blocked = blocked(|| watched(&args.file), options).map_err(failed)?;
     let Some((_, blocked)) = blocked else { return Err(FlameError::NoStacks(args.file.clone())) };
@@ -138,9 +138,10 @@ pub fn run(
         }
     }
     if kind == Kind::OffCpu && blocked.censored > 0 {
-        let number = count(blocked.censored);
+        let stacks = counted(blocked.censored, "stack", "stacks");
         // When standard error is gone there is nobody to tell.
-        let _ = writeln!(messages, "fxtrec: {number} stacks left out: their wait is censored");
+        let waits = noun(blocked.censored, "the wait is", "the waits are");
+        let _ = writeln!(messages, "fxtrec: {stacks} left out: {waits} censored");
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ fn blocked_times_are_folded_by_stack_and_those_without_one_are_named() {
         "work_er;x.so+0x220;pipe_read_[k] 2000000",
     ];
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
-    assert_eq!(messages, "fxtrec: 1 stacks left out: their wait is censored\n");
+    assert_eq!(messages, "fxtrec: 1 stack left out: the wait is censored\n");
 }
 
 #[test]

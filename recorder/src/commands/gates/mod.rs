@@ -14,15 +14,17 @@ use std::path::{Path, PathBuf};
 use fxt_reader::Reader;
 
 use crate::cli::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs};
-use crate::report::gates::evaluate::{Policy, Verdict, judge_all};
+use crate::commands::report::recorded::read_again;
+use crate::report::gates::evaluate::{OnDisturbed, Policy, Verdict, judge_all};
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
 use crate::report::spans::measure;
 use crate::report::stacks::blocked;
 use crate::report::{Options, Report, Selection, analyse};
+use crate::sink::outfile::Hold;
 use crate::sink::{Output, Target};
 use file::Awaiting;
-use fxtrec_gates::{Condition, Gate, Quantity};
+use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
@@ -45,6 +47,12 @@ pub enum GatesError {
         "{0:?} is about spans, CPUs, ids or stacks of one trace, and there are several: judge them one by one"
     )]
     OfMany(String),
+    /// A verdict for what no gate can be.
+    #[error(
+        "--on-disturbed: {0:?} cannot be disturbed: only of the length of a span it is known what others took and what is left without that; \
+         gate on span(NAME), or leave --on-disturbed out"
+    )]
+    NeverDisturbed(String),
     /// There is no report of the recording to judge.
     #[error("no verdict: the analysis of the recording is incomplete")]
     NoReport,
@@ -96,6 +104,8 @@ impl Outcome {
 pub struct Gates {
     gates: Vec<Gate>,
     policy: Policy,
+    /// Whether the recorder's own threads count.
+    recorder: bool,
     junit: Option<Awaiting>,
     summary: Option<PathBuf>,
 }
@@ -141,6 +151,12 @@ impl Gates {
         if args.fail_if.is_empty() {
             return Ok(None);
         }
+        if args.on_disturbed.0 != OnDisturbed::Fail
+            && !args.fail_if.iter().any(can_be_disturbed)
+            && let Some(gate) = args.fail_if.first()
+        {
+            return Err(GatesError::NeverDisturbed(gate.to_string()));
+        }
         let create = |path: &PathBuf| {
             Awaiting::new(path, others)
                 .map_err(|error| GatesError::Junit { path: path.clone(), source: error.into() })
@@ -148,30 +164,34 @@ impl Gates {
         Ok(Some(Gates {
             gates: args.fail_if.clone(),
             policy: Policy { on_too_few: args.on_too_few.0, on_disturbed: args.on_disturbed.0 },
+            recorder: args.include_recorder,
             junit: args.junit.as_ref().map(create).transpose()?,
             summary: summary.filter(|path| !path.is_empty()).map(PathBuf::from),
         }))
     }
 
-    /// Holds the gates against a recording that has just been written, as [`Gates::judge`] does.
+    /// Holds the gates against a recording that has just been written, as [`Gates::judge`] does. A file is read again
+    /// through its `hold`, never by its name.
     ///
     /// # Errors
     /// When there is no report, the recording cannot be read again, or the verdicts not be written.
     pub fn judge_recording(
         self,
-        target: &Target,
+        (path, hold): (&Path, Option<&Hold>),
         report: Option<&Report>,
         style: Style,
         out: &mut dyn Write,
     ) -> Result<Outcome, GatesError> {
         let report = report.ok_or(GatesError::NoReport)?;
-        let path = match target {
-            Target::Stdout => Path::new("standard output"),
-            Target::Path(path) => path,
+        let open = || match hold {
+            Some(hold) => read_again(path, hold),
+            // What is no file has no gate that would need this.
+            None => Err(fxt_reader::Error::Open {
+                path: path.to_owned(),
+                source: io::ErrorKind::NotSeekable.into(),
+            }),
         };
-        // What is no file has no gate that would need this.
-        let open = || Reader::open(path);
-        let selection = Selection::default();
+        let selection = Selection { recorder: self.recorder, ..Selection::default() };
         self.judge(path, (report, &selection), style, open, |_| Ok(()), out)
     }
 
@@ -197,6 +217,15 @@ impl Gates {
         let Style { colour, failures_only } = style;
         let text = Text { verdicts: &verdicts, colour, failures_only };
         write!(out, "{text}").map_err(GatesError::Write)?;
+        let is_never = |verdict: &&Verdict<'_>| verdict.failed && !can_be_disturbed(verdict.gate);
+        if self.policy.on_disturbed != OnDisturbed::Fail
+            && let Some(verdict) = verdicts.iter().find(is_never)
+        {
+            let gate = verdict.gate;
+            let why = "only the length of a span can be disturbed (docs/gates.md)";
+            writeln!(out, "fxtrec: --on-disturbed does not excuse {gate}: {why}")
+                .map_err(GatesError::Write)?;
+        }
         let about = about.display().to_string();
         if let Some(junit) = self.junit {
             let path = junit.path().to_owned();
@@ -218,6 +247,11 @@ impl Gates {
         }
         Ok(Outcome::of(&verdicts))
     }
+}
+
+/// Whether others can be to blame alone that it fails: a gate on the length of spans.
+fn can_be_disturbed(gate: &Gate) -> bool {
+    matches!(&gate.quantity, Quantity::Span(span, stat) if span.part == SpanPart::Wall && *stat != Stat::Count)
 }
 
 /// Refuses gates on spans, and those whose conditions name CPUs, processes or threads, for many traces together.

@@ -120,8 +120,23 @@ fn a_trace_that_is_not_kept_or_would_have_to_be_read_twice_is_refused() {
 }
 
 #[test]
+fn on_disturbed_is_refused_where_no_gate_can_be_disturbed_and_said_to_excuse_no_other() {
+    let with = |fail_if: &[&str]| {
+        let pass = crate::cli::OnDisturbed(OnDisturbed::Pass);
+        Gates::prepare_with(&GateArgs { on_disturbed: pass, ..args(fail_if, None) }, &[], None)
+    };
+    let error = with(&["wakeup.max > 1us", "span('a').cpu.max > 1us"]).expect_err("no length");
+    assert!(error.to_string().contains("\"wakeup.max > 1us\" cannot be disturbed"), "{error}");
+    let both = with(&["wakeup.max > 1us", "span('a').max > 1us"]).expect("a length").expect("two");
+    let (_, text) = judged(both, Style::default());
+    let line = "--on-disturbed does not excuse wakeup.max > 1us: only the length of a span";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn without_a_report_there_is_no_verdict() {
     let gates = Gates::prepare(&args(&["lost > 0"], None), &[]).expect("ready").expect("a gate");
-    let judged = gates.judge_recording(&Target::Stdout, None, Style::default(), &mut Vec::new());
+    let judged =
+        gates.judge_recording((Path::new("t.fxt"), None), None, Style::default(), &mut Vec::new());
     assert!(matches!(judged, Err(GatesError::NoReport)));
 }

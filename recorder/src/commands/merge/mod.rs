@@ -7,6 +7,7 @@ use crate::cli::MergeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::convert::merge::{How, Source, merge};
 use crate::convert::{ConvertError, Format, Output, Report};
+use crate::units::text::counted;
 
 /// Merges as `args` ask, and reports to `messages`.
 ///
@@ -15,7 +16,7 @@ use crate::convert::{ConvertError, Format, Output, Report};
 /// As for [`merge`], and when the output cannot be created.
 pub fn run(args: &MergeArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
     let messages = (!args.quiet).then_some(messages);
-    let of = format!("of {} files ", args.inputs.len());
+    let of = format!("of {} ", counted(args.inputs.len() as u64, "file", "files"));
     tell(merge_files(args), &of, &args.output, messages)
 }
 

@@ -82,7 +82,7 @@ fn prepare(args: &OpenArgs) -> Result<Served, OpenError> {
     let mut input = Input::open(&args.file, true)?;
     let format = input.format()?;
     let stem = args.file.file_name().and_then(OsStr::to_str).unwrap_or("trace.fxt");
-    if format == Format::Fxt {
+    if matches!(format, Format::Fxt | Format::Perfetto) {
         drop(input);
         let file = File::open(&args.file).map_err(read)?;
         return Served::new(stem, &token, file).map_err(read);

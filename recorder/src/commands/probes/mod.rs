@@ -6,8 +6,9 @@ mod table;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use crate::apart::{ApartError, Files};
 use crate::cli::ProbesArgs;
-use crate::probe::{self, Context, Problem, spec::Binary};
+use crate::probe::{Context, spec::Binary};
 use crate::units::Pid;
 use crate::units::look::Look;
 
@@ -17,7 +18,7 @@ use crate::units::look::Look;
 pub enum ProbesError {
     /// The binary cannot be read, or has nothing that was asked for.
     #[error(transparent)]
-    Probe(#[from] Problem),
+    Probe(#[from] ApartError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -30,8 +31,8 @@ pub enum ProbesError {
 pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), ProbesError> {
     let pids = args.pid.map(Pid).into_iter().collect();
     let context = Context { program: None, pids, most: usize::MAX };
-    let listings =
-        probe::list(&binary(&args.binary), args.glob.as_deref().unwrap_or("*"), &context)?;
+    let pattern = args.glob.as_deref().unwrap_or("*");
+    let listings = Files::default().list(&binary(&args.binary), pattern, &context)?;
     let mut out = BufWriter::new(out);
     let written = listings.iter().try_for_each(|listing| match (args.json, args.names) {
         (true, _) => json::write(listing, &mut out),

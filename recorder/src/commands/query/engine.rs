@@ -3,10 +3,11 @@
 use std::env;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::QueryError;
+use super::temporary::Temporary;
 
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ import duckdb
 views, sql, form = (json.loads(line) for line in sys.stdin.buffer.read().splitlines())
 try:
     database = duckdb.connect(":memory:")
+    # After two seconds it would go to standard output.
+    database.execute("SET enable_progress_bar = false")
     database.execute(views)
     if form == "table":
         rows = database.sql(sql)
@@ -53,13 +56,58 @@ else:
     print()
 "#;
 
-/// Says by its status whether Python has the module.
-const HAS_MODULE: &str = r#"
+/// Says by its status what Python has: 0 the module, 10 neither the module nor pip, 11 pip, 12 pip that installs for the user alone, and
+/// that only when it has to.
+const LOOK_FOR_MODULE: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
-import importlib.util
-sys.exit(importlib.util.find_spec("duckdb") is None)
+import importlib.util, os, sysconfig
+if importlib.util.find_spec("duckdb"):
+    sys.exit(0)
+if not importlib.util.find_spec("pip"):
+    sys.exit(10)
+marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
+sys.exit(12 if sys.prefix == sys.base_prefix and os.path.exists(marker) else 11)
 "#;
+
+/// Why there is no DuckDB: what Python there is to install it with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoEngine {
+    NoPython,
+    NoPip,
+    Pip,
+    /// The distribution lets pip install only what it is forced to.
+    ForcedPip,
+}
+
+const PIP: &str = "python3 -m pip install duckdb";
+const FORCED_PIP: &str = "python3 -m pip install --user --break-system-packages duckdb";
+
+impl NoEngine {
+    /// What is missing, and one command that mends it.
+    pub(super) fn describe(self) -> String {
+        let installs = |manager: &str| in_path(manager).is_some();
+        self.describe_by(installs)
+    }
+
+    fn describe_by(self, is_there: impl Fn(&str) -> bool) -> String {
+        let python = match self {
+            NoEngine::NoPython => "there is no python3",
+            _ => "python3 has no module `duckdb`",
+        };
+        let packages = ["apt-get", "dnf", "zypper"].into_iter().find(|manager| is_there(manager));
+        let command = match (self, packages) {
+            (NoEngine::Pip, _) => PIP.to_owned(),
+            (NoEngine::ForcedPip, _) => FORCED_PIP.to_owned(),
+            (_, Some(manager)) => {
+                let pip = if manager == "apt-get" { FORCED_PIP } else { PIP };
+                format!("sudo {manager} install python3-pip && {pip}")
+            }
+            (_, None) => "curl https://install.duckdb.org | sh".to_owned(),
+        };
+        format!("DuckDB: there is no program `duckdb` in PATH, and {python}; install it: {command}")
+    }
+}
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH")?;
@@ -72,21 +120,40 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 impl Engine {
     /// The one that is installed, the program rather than the module.
-    pub(super) fn find() -> Option<Engine> {
+    ///
+    /// # Errors
+    /// When none is.
+    pub(super) fn find() -> Result<Engine, NoEngine> {
         if let Some(program) = in_path("duckdb") {
-            return Some(Engine::Program(program));
+            return Ok(Engine::Program(program));
         }
-        let python = in_path("python3")?;
+        let python = in_path("python3").ok_or(NoEngine::NoPython)?;
         let mut asked = Command::new(&python);
-        asked.args(["-c", HAS_MODULE]).stdin(Stdio::null()).stderr(Stdio::null());
-        asked.status().is_ok_and(|status| status.success()).then_some(Engine::Python(python))
+        asked.args(["-c", LOOK_FOR_MODULE]).stdin(Stdio::null()).stderr(Stdio::null());
+        match asked.status().ok().and_then(|status| status.code()) {
+            Some(0) => Ok(Engine::Python(python)),
+            Some(10) => Err(NoEngine::NoPip),
+            Some(11) => Err(NoEngine::Pip),
+            Some(12) => Err(NoEngine::ForcedPip),
+            _ => Err(NoEngine::NoPython),
+        }
     }
 
     /// Makes the views and runs the statements; rows go to standard output.
     ///
     /// # Errors
     /// When it cannot be run, or fails.
-    pub(super) fn run(&self, views: &str, sql: &str, format: Format) -> Result<(), QueryError> {
+    pub(super) fn run(
+        &self,
+        views: &str,
+        sql: &str,
+        format: Format,
+        temporary: Option<&Temporary>,
+    ) -> Result<(), QueryError> {
+        let start = |command: &mut Command| match temporary {
+            Some(temporary) => temporary.start(|| command.spawn()),
+            None => command.spawn(),
+        };
         let (program, ended) = match self {
             Engine::Program(path) => {
                 let form = match format {
@@ -98,7 +165,7 @@ impl Engine {
                 // Without the user's settings, which may change what is printed.
                 command.args(["-init", "/dev/null", "-batch", "-bail", form, ":memory:"]);
                 command.args(["-c", views, "-c", sql]).stdin(Stdio::null());
-                (path, command.status())
+                (path, start(&mut command).and_then(|mut child| child.wait()))
             }
             Engine::Python(path) => {
                 let form = match format {
@@ -106,7 +173,9 @@ impl Engine {
                     Format::Json => "json",
                     Format::Csv => "csv",
                 };
-                (path, feed(path, [views, sql, form]))
+                let mut command = Command::new(path);
+                command.args(["-c", SCRIPT]).stdin(Stdio::piped());
+                (path, start(&mut command).and_then(|child| feed(child, [views, sql, form])))
             }
         };
         let program = program.display().to_string();
@@ -118,8 +187,7 @@ impl Engine {
     }
 }
 
-fn feed(python: &Path, lines: [&str; 3]) -> std::io::Result<ExitStatus> {
-    let mut child = Command::new(python).args(["-c", SCRIPT]).stdin(Stdio::piped()).spawn()?;
+fn feed(mut child: Child, lines: [&str; 3]) -> std::io::Result<ExitStatus> {
     let mut text = String::new();
     for line in lines {
         text += &serde_json::Value::from(line).to_string();
@@ -128,4 +196,31 @@ fn feed(python: &Path, lines: [&str; 3]) -> std::io::Result<ExitStatus> {
     // One that ended early says why by its status.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     child.wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_one_command_that_installs_it_here() {
+        let debian = |name: &str| name == "apt-get";
+        let fedora = |name: &str| name == "dnf";
+        let none = |_: &str| false;
+        let command = |missing: NoEngine, is_there: &dyn Fn(&str) -> bool| {
+            let text = missing.describe_by(is_there);
+            text.split_once("install it: ").expect("a command").1.to_owned()
+        };
+        assert_eq!(command(NoEngine::Pip, &debian), "python3 -m pip install duckdb");
+        assert_eq!(command(NoEngine::ForcedPip, &none), FORCED_PIP);
+        assert_eq!(
+            command(NoEngine::NoPip, &debian),
+            format!("sudo apt-get install python3-pip && {FORCED_PIP}")
+        );
+        assert_eq!(
+            command(NoEngine::NoPython, &fedora),
+            format!("sudo dnf install python3-pip && {PIP}")
+        );
+        assert_eq!(command(NoEngine::NoPython, &none), "curl https://install.duckdb.org | sh");
+    }
 }

@@ -1,9 +1,13 @@
 //! `fxtrec query`: hands SQL over to DuckDB, with a view for each table.
 //!
+//! Tables of traces go there as CSV in a temporary directory, which needs no more than the default features of fxtrec. DuckDB reads
+//! the files as often as a query asks for, so nothing of them has to stay in its memory.
+//!
 //! Nothing passes a shell. Paths become literals in statements of our own, and what the user wrote goes to the engine as an
 //! argument or through a pipe of its own.
 
 mod engine;
+mod temporary;
 mod views;
 
 use std::io;
@@ -11,36 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use crate::cli::QueryArgs;
-#[cfg(feature = "parquet")]
-use crate::export::ExportError;
+use crate::export::{self, Export, ExportError, Table};
 use engine::{Engine, Format};
+use temporary::Temporary;
 
 /// Why there are no rows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    #[error(
-        "no DuckDB found: there is no program `duckdb` in PATH, and python3 has no module `duckdb`; \
-         install one of them (`pip install duckdb`, or see https://duckdb.org/install), or read the tables that \
-         `fxtrec export` writes with another engine (docs/sql.md)"
-    )]
-    NoEngine,
+    /// All of it, so that there is no next one when the first is mended.
+    #[error("cannot query: {}", .0.join("\n  "))]
+    Missing(Vec<String>),
     #[error("{}: not a directory that fxtrec export has written: none of its tables is in it", .0.display())]
     NoTables(PathBuf),
     #[error("{}: DuckDB takes paths in UTF-8 only: rename it, or name it by a link", .0.display())]
     NotUtf8(PathBuf),
     #[error("'.' begins a command of DuckDB's shell, not a statement: use duckdb itself for those")]
     ShellCommand,
-    #[cfg(not(feature = "parquet"))]
-    #[error(
-        "{}: this fxtrec was built without export, and so queries directories only: build it with \
-         `--features parquet`, or use a package", .0.display()
-    )]
-    NotBuilt(PathBuf),
-    #[cfg(feature = "parquet")]
+    #[error("{0}; the tables of a trace are in a temporary directory, and TMPDIR says where")]
+    Space(ExportError),
     #[error(transparent)]
-    Export(#[from] ExportError),
-    #[error("cannot make a temporary directory: {0}")]
+    Export(ExportError),
+    #[error("cannot make a temporary directory: {0}; TMPDIR says where")]
     Temporary(io::Error),
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -58,14 +54,19 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     if args.sql.trim_start().starts_with('.') {
         return Err(QueryError::ShellCommand);
     }
-    let engine = Engine::find().ok_or(QueryError::NoEngine)?;
+    let engine = Engine::find();
+    let missing = missing(engine.as_ref().err().map(|missing| missing.describe()), &args.inputs);
+    let engine = match engine {
+        Ok(engine) if missing.is_empty() => engine,
+        _ => return Err(QueryError::Missing(missing)),
+    };
     let (folders, traces): (Vec<&Path>, Vec<&Path>) =
         args.inputs.iter().map(PathBuf::as_path).partition(|path| path.is_dir());
     let mut folders: Vec<PathBuf> = folders.into_iter().map(Path::to_owned).collect();
     // Goes away with all that is in it when the engine has ended.
     let exported = match traces[..] {
         [] => None,
-        _ => Some(export(&traces)?),
+        _ => Some(export(&traces, &args.sql)?),
     };
     folders.extend(exported.as_ref().map(|folder| folder.path().to_owned()));
     let views = views::of(&folders)?;
@@ -74,21 +75,71 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
         (_, true) => Format::Csv,
         _ => Format::Table,
     };
-    engine.run(&views, &args.sql, format)
+    engine.run(&views, &args.sql, format, exported.as_ref())
 }
 
-#[cfg(feature = "parquet")]
-fn export(traces: &[&Path]) -> Result<tempfile::TempDir, QueryError> {
-    use crate::export::{Export, Table};
-
-    let folder = tempfile::Builder::new().prefix("fxtrec-query-").tempdir();
-    let folder = folder.map_err(QueryError::Temporary)?;
-    let export = Export { tables: Table::ALL.to_vec(), ..Export::default() };
-    export.to_folder(traces, folder.path())?;
-    Ok(folder)
+/// What has to be there for a query and is not.
+fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
+    let of_input = |path: &PathBuf| {
+        let opened = match path.is_dir() {
+            true => views::of(std::slice::from_ref(path)).map(drop),
+            false => std::fs::File::open(path)
+                .map(drop)
+                .map_err(|source| QueryError::Read { path: path.clone(), source }),
+        };
+        opened.err().map(|error| error.to_string())
+    };
+    // A FIFO would wait for a writer. It is refused when it is read, and so is standard input.
+    let can_be_opened = |path: &&PathBuf| {
+        path.is_dir() || path.is_file() || !path.exists() && path.as_path() != Path::new("-")
+    };
+    engine.into_iter().chain(inputs.iter().filter(can_be_opened).filter_map(of_input)).collect()
 }
 
-#[cfg(not(feature = "parquet"))]
-fn export(traces: &[&Path]) -> Result<tempfile::TempDir, QueryError> {
-    Err(QueryError::NotBuilt(traces[0].to_owned()))
+fn export(traces: &[&Path], sql: &str) -> Result<Temporary, QueryError> {
+    let folder = Temporary::make().map_err(QueryError::Temporary)?;
+    let export = Export { format: export::Format::Csv, tables: tables_in(sql), labels: Vec::new() };
+    match export.to_folder(traces, folder.path()) {
+        Ok(_) => Ok(folder),
+        Err(error @ (ExportError::Write { .. } | ExportError::Create { .. })) => {
+            Err(QueryError::Space(error))
+        }
+        Err(error) => Err(QueryError::Export(error)),
+    }
+}
+
+/// The tables that a statement may read: those whose names are in it, however they are meant. All of them if there is none, as in
+/// `SHOW TABLES`.
+fn tables_in(sql: &str) -> Vec<Table> {
+    let sql = sql.to_ascii_lowercase();
+    let named: Vec<Table> =
+        Table::ALL.into_iter().filter(|table| sql.contains(table.name())).collect();
+    if named.is_empty() { Table::ALL.to_vec() } else { named }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tables_that_a_statement_names_are_exported() {
+        let of = |sql: &str| tables_in(sql);
+        assert_eq!(of("SELECT max(dur) FROM Wait"), [Table::Wait]);
+        assert_eq!(of("from \"loss\" join trace t on true"), [Table::Loss, Table::Trace]);
+        assert_eq!(of("SHOW TABLES"), Table::ALL);
+    }
+
+    #[test]
+    fn everything_that_is_missing_is_said_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [there, absent] = ["a.fxt", "b.fxt"].map(|name| folder.path().join(name));
+        std::fs::write(&there, "").expect("room");
+        let inputs = [there, absent.clone(), folder.path().to_owned()];
+        let found = missing(Some("DuckDB: none".to_owned()), &inputs);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found[0], "DuckDB: none");
+        assert!(found[1].starts_with(&absent.display().to_string()), "{found:?}");
+        assert!(found[2].contains("not a directory that fxtrec export has written"), "{found:?}");
+        assert!(missing(None, &inputs[..1]).is_empty());
+    }
 }

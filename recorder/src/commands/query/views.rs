@@ -1,78 +1,199 @@
 //! The statements that make a view of each table.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::QueryError;
+use crate::export::{Format, Table};
+
+/// A header is no longer than this.
+const HEADER: u64 = 64 << 10;
+
+/// What a table is read from.
+#[derive(Debug, Default)]
+struct Sources {
+    /// Patterns of files.
+    parquet: Vec<String>,
+    /// Files or patterns of them, by their header, since other versions of a table may have other columns.
+    csv: BTreeMap<String, Vec<String>>,
+}
 
 /// Statements that make a view for each table that is in any of these folders.
 ///
 /// # Errors
 /// When there is none in one of them, or it cannot be read, or its name is not UTF-8.
 pub(super) fn of(folders: &[PathBuf]) -> Result<String, QueryError> {
-    let mut tables = BTreeMap::<String, Vec<String>>::new();
+    let mut tables = BTreeMap::<String, Sources>::new();
     for folder in folders {
         let failed = |source| QueryError::Read { path: folder.clone(), source };
         // Absolute, so that no name is taken for an address in the network.
         let root = folder.canonicalize().map_err(failed)?;
-        let known = tables.len();
         let mut found = false;
         for entry in root.read_dir().map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str());
-            let Some(name) = name.filter(|name| is_table(name, &path)) else { continue };
-            let pattern = pattern(&path).ok_or_else(|| QueryError::NotUtf8(folder.clone()))?;
-            tables.entry(name.to_owned()).or_default().push(pattern);
+            let Some(name) = name.filter(|name| is_plain(name)) else { continue };
+            let files = Files::of(&path, name).map_err(failed)?;
+            if files.is_empty() {
+                continue;
+            }
+            let not_utf8 = || QueryError::NotUtf8(folder.clone());
+            files.add(&path, tables.entry(name.to_owned()).or_default()).ok_or_else(not_utf8)?;
             found = true;
         }
-        debug_assert!(found || tables.len() == known);
         if !found {
             return Err(QueryError::NoTables(folder.clone()));
         }
     }
-    let view = |(name, patterns): (&String, &Vec<String>)| {
-        let files = patterns.join(", ");
-        format!(
-            "CREATE VIEW \"{name}\" AS SELECT * FROM read_parquet([{files}], hive_partitioning = true, \
-             union_by_name = true);\n"
-        )
+    let view = |(name, sources): (&String, &Sources)| {
+        let reads = sources.reads(name).join(" UNION ALL BY NAME ");
+        format!("CREATE VIEW \"{name}\" AS {reads};\n")
     };
     Ok(tables.iter().map(view).collect())
 }
 
-/// Whether it is laid out as `fxtrec export` does, and has a name that needs no quoting.
-fn is_table(name: &str, path: &Path) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    let is_day = |entry: std::fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|name| name.starts_with("day="))
-    };
-    name.bytes().all(is_plain) && path.read_dir().is_ok_and(|inside| inside.flatten().any(is_day))
+/// Whether a name needs no quoting.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// A literal that stands for all files of a table below a folder, whatever its name has in it.
-fn pattern(folder: &Path) -> Option<String> {
+/// The files of a table below its folder.
+#[derive(Debug, Default)]
+struct Files {
+    has_parquet: bool,
+    csv: BTreeMap<String, Vec<PathBuf>>,
+}
+
+impl Files {
+    /// Those that are laid out as `fxtrec export` does.
+    fn of(folder: &Path, table: &str) -> io::Result<Files> {
+        let mut files = Files::default();
+        for day in partitions(folder, "day=") {
+            for trace in partitions(&day, "trace_id=") {
+                let file = |format: Format| trace.join(format!("{table}.{}", format.name()));
+                files.has_parquet |= file(Format::Parquet).is_file();
+                let csv = file(Format::Csv);
+                if csv.is_file() {
+                    files.csv.entry(header(&csv)?).or_default().push(csv);
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.has_parquet && self.csv.is_empty()
+    }
+
+    /// Adds them to what the table is read from; `None` if a path is not UTF-8.
+    fn add(self, folder: &Path, sources: &mut Sources) -> Option<()> {
+        let all =
+            |format: Format| pattern(folder, &format!("/day=*/trace_id=*/*.{}", format.name()));
+        if self.has_parquet {
+            sources.parquet.push(all(Format::Parquet)?);
+        }
+        let are_alike = self.csv.len() == 1;
+        for (header, files) in self.csv {
+            let of_it = sources.csv.entry(header).or_default();
+            match are_alike {
+                true => of_it.push(all(Format::Csv)?),
+                false => {
+                    for file in files {
+                        of_it.push(pattern(&file, "")?);
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// The folders in a folder whose names begin like this.
+fn partitions(folder: &Path, begin: &str) -> Vec<PathBuf> {
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let is_one = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with(begin))
+    };
+    entries.flatten().filter(is_one).map(|entry| entry.path()).collect()
+}
+
+/// The first line of a file.
+fn header(path: &Path) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(File::open(path)?.take(HEADER)).read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}
+
+impl Sources {
+    /// The queries whose rows are together those of the table.
+    fn reads(&self, table: &str) -> Vec<String> {
+        let mut reads = Vec::new();
+        if !self.parquet.is_empty() {
+            let files = self.parquet.join(", ");
+            reads.push(format!(
+                "SELECT * FROM read_parquet([{files}], hive_partitioning = true, union_by_name = true)"
+            ));
+        }
+        for (header, files) in &self.csv {
+            let (files, columns) = (files.join(", "), columns(table, header));
+            // Nothing is guessed. Texts may have line breaks, at which the parallel reader may take the wrong ones for ends of rows.
+            reads.push(format!(
+                "SELECT * FROM read_csv([{files}], columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', \
+                 quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = false, \
+                 hive_partitioning = true, union_by_name = true)"
+            ));
+        }
+        reads
+    }
+}
+
+/// The columns of CSV files with this header, with their types. One that this version does not know is a text.
+fn columns(table: &str, header: &str) -> String {
+    let known = table.parse::<Table>().map_or(&[][..], Table::columns);
+    let column = |name: &str| {
+        let kind = known.iter().find(|column| column.name == name).map(|column| column.kind.sql());
+        let name = name.replace('\'', "''");
+        format!("'{name}': '{}'", kind.unwrap_or("VARCHAR"))
+    };
+    header.split(',').map(column).collect::<Vec<_>>().join(", ")
+}
+
+/// A literal that stands for a path whatever its name has in it, and what comes behind that.
+fn pattern(path: &Path, behind: &str) -> Option<String> {
     let mut literal = String::from("'");
-    for char in folder.to_str()?.chars() {
+    for char in path.to_str()?.chars() {
         match char {
             '\'' => literal.push_str("''"),
             '*' | '?' | '[' => literal.extend(['[', char, ']']),
             _ => literal.push(char),
         }
     }
-    literal.push_str("/day=*/trace_id=*/*.parquet'");
+    literal.push_str(behind);
+    literal.push('\'');
     Some(literal)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn paths_become_literals_that_stand_for_themselves_alone() {
-        let of = |path: &str| pattern(Path::new(path)).expect("UTF-8");
-        assert_eq!(of("/a/wait"), "'/a/wait/day=*/trace_id=*/*.parquet'");
+        let of = |path: &str| pattern(Path::new(path), "/day=*").expect("UTF-8");
+        assert_eq!(of("/a/wait"), "'/a/wait/day=*'");
         let odd = of("/x'); DROP TABLE t; --/[a]*?/wait");
-        assert_eq!(odd, "'/x''); DROP TABLE t; --/[[]a][*][?]/wait/day=*/trace_id=*/*.parquet'");
+        assert_eq!(odd, "'/x''); DROP TABLE t; --/[[]a][*][?]/wait/day=*'");
+    }
+
+    /// Makes a file of a table, and the folders that it is in.
+    fn file(root: &Path, table: &str, trace: &str, ending: &str, content: &str) {
+        let folder = root.join(table).join("day=2026-11-23").join(format!("trace_id={trace}"));
+        fs::create_dir_all(&folder).expect("room");
+        fs::write(folder.join(format!("{table}.{ending}")), content).expect("room");
     }
 
     #[test]
@@ -80,12 +201,34 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_owned();
         assert!(matches!(of(std::slice::from_ref(&path)), Err(QueryError::NoTables(_))));
-        for name in ["wait/day=2026-11-23", "trace/day=2026-11-23", "notes", "Bad\"; x/day=1"] {
-            std::fs::create_dir_all(path.join(name)).expect("room");
+        for name in ["wait/day=2026-11-23/trace_id=t0", "notes", "Bad\"; x/day=1"] {
+            fs::create_dir_all(path.join(name)).expect("room");
         }
+        assert!(matches!(of(std::slice::from_ref(&path)), Err(QueryError::NoTables(_))));
+        file(&path, "wait", "t1", "parquet", "");
+        file(&path, "trace", "t1", "parquet", "");
         let views = of(&[path.clone(), path]).expect("tables");
         assert_eq!(views.lines().count(), 2, "{views}");
         assert!(views.contains("VIEW \"trace\"") && views.contains("VIEW \"wait\""), "{views}");
         assert_eq!(views.matches("/wait/day=*").count(), 2, "{views}");
+        assert!(!views.contains("read_csv"), "{views}");
+    }
+
+    #[test]
+    fn columns_of_csv_have_the_types_of_the_schema_whatever_version_wrote_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_owned();
+        file(&path, "loss", "t1", "csv", "ts,dur,cpu,events\n");
+        let views = of(std::slice::from_ref(&path)).expect("tables");
+        let expected = "'ts': 'BIGINT', 'dur': 'BIGINT', 'cpu': 'INTEGER', 'events': 'BIGINT'";
+        assert!(views.contains(expected) && views.contains("trace_id=*/*.csv'"), "{views}");
+        // A later version has one more, and there is one in Parquet.
+        file(&path, "loss", "t2", "csv", "ts,dur,cpu,events,reason's\n");
+        file(&path, "loss", "t3", "parquet", "");
+        let views = of(std::slice::from_ref(&path)).expect("tables");
+        assert_eq!(views.matches("UNION ALL BY NAME").count(), 2, "{views}");
+        assert!(views.contains("'reason''s': 'VARCHAR'"), "{views}");
+        assert!(views.contains("trace_id=t1/loss.csv'") && views.contains("trace_id=t2/loss.csv'"));
+        assert!(views.contains("/*.parquet'") && !views.contains("*.csv"), "{views}");
     }
 }

@@ -225,6 +225,12 @@ impl Capture {
         let statistics = providers::statistics(&providers, self.encoder.recorder(), ended);
         let _ = self.drain.send(Request::Write(statistics));
         let _ = self.drain.send(Request::End);
+        for glob in self.encoder.unseen_globs() {
+            warnings.push(format!(
+                "no process was in a cgroup that matches --cgroup '{glob}': nothing of it is recorded; \
+                 see /proc/PID/cgroup for the path of a process"
+            ));
+        }
         let mut ending = ending(&self.encoder, &*self.source, ended);
         ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();

@@ -51,6 +51,9 @@ pub enum RecordError {
         /// What is not in it.
         unsaved: Unsaved,
     },
+    /// A file that was written is not there, or was not written at all.
+    #[error("{0}")]
+    Missing(String),
     /// The buffer was asked to be of a size that cannot be.
     #[error("--buffer-size: {0}")]
     Buffer(#[from] fxt_writer::engine::ConfigError),

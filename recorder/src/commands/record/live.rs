@@ -4,6 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::round::Progress;
+use crate::capture::stacks::Named;
 use crate::cli;
 use crate::kernel::terminal::{LiveLine, Terminal, stdout_is_terminal};
 use crate::sink::drain::Written;
@@ -11,6 +12,8 @@ use crate::units::text::{bytes, count};
 
 /// How often the line is drawn anew.
 pub(super) const REDRAW: Duration = Duration::from_millis(250);
+
+const BAR: usize = 20;
 
 /// The line and what it remembers from drawing to drawing. It has nothing in it but figures.
 #[derive(Debug)]
@@ -56,6 +59,19 @@ impl Live {
             count(progress.lost()),
         );
         self.line.draw(now, &line)
+    }
+
+    /// Draws how far names of functions are, if it is time to.
+    pub(super) fn draw_naming(&mut self, named: &Named) -> io::Result<()> {
+        let now = Instant::now();
+        let (done, all) = named.done();
+        if !self.line.is_due(now) || all == 0 {
+            return Ok(());
+        }
+        let part = done.min(all) * BAR as u64 / all;
+        let bar = "=".repeat(part as usize);
+        let (done, all) = (count(done.min(all)), count(all));
+        self.line.draw(now, &format!("[{bar:BAR$}] names of functions: {done} of {all} frames"))
     }
 
     pub(super) fn clear(&mut self) -> io::Result<()> {

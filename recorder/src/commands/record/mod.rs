@@ -32,7 +32,10 @@ mod summary;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub use error::RecordError;
 pub use setup::bpf::{EventKernel, RunningKernel};
@@ -49,7 +52,7 @@ use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
 use crate::capture::source::{Causes, SourceKind};
-use crate::cli::{Mode, RecordArgs};
+use crate::cli::{EXIT_FAILURE, Mode, RecordArgs};
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::is_piece;
 use crate::commands::plan::{Filter, Plan};
@@ -65,16 +68,20 @@ use crate::kernel::facts::Facts;
 use crate::kernel::limits;
 use crate::kernel::notify::{self, Notice};
 use crate::kernel::procfs::Snapshot;
-use crate::kernel::signals::Signals;
+use crate::kernel::signals::{Guard, Signals};
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::user::Owner;
+use crate::sink::outfile::{Given, Hold};
 use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
-use crate::units::glob::Pattern;
+use crate::units::glob::{self, Pattern};
+
+/// When a signal that asks for the end was not read for so long, the main thread waits for something that may never come.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
 ///
@@ -95,10 +102,26 @@ pub fn run_on(
     args: RecordArgs,
     err: &mut dyn Write,
 ) -> Result<u8, RecordError> {
+    let mut output = None;
+    let result = record(kernel, args, &mut output, err);
+    // Nothing more is read from it.
+    if let Some(Err(error)) = output.map(|output| output.hand_over()) {
+        say(err, format_args!("the output still belongs to root: {error}"));
+    }
+    result
+}
+
+/// Records, and judges what was recorded. `kept` gets the output's file, if it is one.
+fn record(
+    kernel: &dyn EventKernel,
+    args: RecordArgs,
+    kept: &mut Option<Arc<Hold>>,
+    err: &mut dyn Write,
+) -> Result<u8, RecordError> {
     let gate_args = args.gates.clone();
     let mut plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
-    let signals = Signals::catch().map_err(RecordError::while_doing("catch signals"))?;
+    let signals = Signals::catch_stops_too().map_err(RecordError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
     // Stacks come first. Each source has it raised for its CPUs.
@@ -192,8 +215,10 @@ pub fn run_on(
         Target::Stdout => false,
     };
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
-    let opened = sink::open_series(&output, Owner::sudo_caller(), pieces)?;
-    let Opened { sink, kept_old, owner_error, undo, hold } = opened;
+    let owner = Owner::sudo_caller();
+    let opened = sink::open_series(&output, owner, given(&plan, owner), pieces)?;
+    let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
+    kept.clone_from(&hold);
     let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
         let text = "never fires: this recording does not have the fact";
@@ -238,7 +263,12 @@ pub fn run_on(
         (None, true) => Purpose::Brief,
         (None, false) => Purpose::None,
     };
-    let (sink, figures) = recorded::prepare(sink, &output.target, purpose)
+    let path = match &output.target {
+        Target::Stdout => Path::new("standard output"),
+        Target::Path(path) => path,
+    };
+    let about = recorded::Output { path, hold: hold.clone(), is_device };
+    let (sink, figures) = recorded::prepare(sink, &about, purpose, gate_args.include_recorder)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let inputs = Inputs { source, extras, stacks, threads, invitation, hold, memory };
@@ -269,8 +299,16 @@ pub fn run_on(
     {
         say(err, format_args!("cannot report that it records: {error}"));
     }
+    // Whatever this thread waits for from now on, such as a terminal that was stopped, a signal ends the wait.
+    let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
+    let _guard =
+        guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let session = Session::new(&plan, signals, attention, child, watched, err);
-    let Outcome { code, report, failure } = session.run(pipeline, figures, (cpus, &lacking))?;
+    let outcome = session.run(pipeline, figures, (cpus, &lacking))?;
+    let Outcome { code, report, failure, missing, cut_short } = outcome;
+    if cut_short && gates.is_none() {
+        return Ok(if code == 0 { EXIT_FAILURE } else { code });
+    }
     // COMMAND's own failure is the one to look at first.
     match failure {
         Some(error) if code == 0 => return Err(error),
@@ -280,10 +318,35 @@ pub fn run_on(
         }
         None => {}
     }
-    let Some(gates) = gates else { return Ok(code) };
-    let style = Style { colour: Terminal::of_stderr().colour, failures_only: plan.display.quiet };
-    let outcome = gates.judge_recording(&plan.output.target, report.as_ref(), style, err)?;
-    Ok(if code == 0 { outcome.exit_code() } else { code })
+    let verdict = match gates {
+        Some(gates) => {
+            let colour = Terminal::of_stderr().colour;
+            let style = Style { colour, failures_only: plan.display.quiet };
+            let own = about.hold.as_deref().filter(|hold| hold.is_ours());
+            gates.judge_recording((path, own), report.as_ref(), style, err)?.exit_code()
+        }
+        None => 0,
+    };
+    let code = if code == 0 { verdict } else { code };
+    match missing {
+        Some(error) if code == 0 => Err(error),
+        Some(error) => {
+            say(err, error);
+            Ok(code)
+        }
+        None => Ok(code),
+    }
+}
+
+/// When the output is given to the user who called sudo. If COMMAND runs as that user, it could change what is read back.
+fn given(plan: &Plan, owner: Option<Owner>) -> Given {
+    let user = plan.launch.as_ref().and_then(|launch| launch.user.as_ref());
+    let is_commands = owner.zip(user).is_some_and(|(owner, user)| owner.uid == user.uid);
+    // What is divided is not read back.
+    match is_commands && plan.flight.rotate.is_none() {
+        true => Given::AtLast,
+        false => Given::AtOnce,
+    }
 }
 
 /// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors.
@@ -305,7 +368,7 @@ fn watch(plan: &Plan) -> Result<Vec<OwnedFd>, RecordError> {
 
 fn any_cgroup_matches(globs: &[Pattern]) -> bool {
     let paths = cgroups::mounted().map(|(_, root)| cgroups::paths(&root)).unwrap_or_default();
-    paths.values().any(|path| globs.iter().any(|glob| glob.matches(path)))
+    paths.values().any(|path| glob::chooses_cgroup(globs, path))
 }
 
 /// Everything that `/proc` knows, with what is to be recorded marked.
@@ -318,8 +381,11 @@ fn known_threads(
     let namespaces = &facts.namespaces;
     let ids = if namespaces.initial_pid { Ids::Initial } else { Ids::inner() };
     let mut threads = Threads::new(ids, Box::new(ProcLookup::new(namespaces)));
-    if let (Filter::Cgroups(globs), false) = (&plan.scope, chosen_in_kernel) {
-        threads.include_cgroups(globs.clone());
+    if let Filter::Cgroups(globs) = &plan.scope {
+        threads.look_for_cgroups(globs);
+        if !chosen_in_kernel {
+            threads.include_cgroups(globs.clone());
+        }
     }
     snapshot::load(&mut threads, &Snapshot::take()?, namespaces, clock::now());
     if let Filter::Processes { command: with_command, pids } = &plan.scope {

@@ -30,7 +30,7 @@ use crate::encode::Closed;
 use crate::flight::files::{Bounds, Files};
 use crate::kernel::user::Owner;
 use crate::sink::drain::{NextPiece, Request, Written};
-use crate::sink::outfile::Hold;
+use crate::sink::outfile::{Hold, Whereabouts};
 use crate::sink::{self, Compression, Opened, Output, Sink, SinkError, Target, Totals};
 
 /// The files of a recording.
@@ -50,7 +50,9 @@ struct Named {
     /// The number of the one that is written.
     number: u32,
     /// Keeps other recorders from the one that is written, also while the next is made.
-    hold: Option<Hold>,
+    hold: Option<Arc<Hold>>,
+    /// How many had no name any more when they were complete.
+    missing: u64,
     /// What went wrong without ending the recording.
     warnings: Vec<String>,
 }
@@ -61,7 +63,7 @@ impl Series {
         output: &Output,
         rotate: Rotate,
         bounds: Bounds,
-        hold: Option<Hold>,
+        hold: Option<Arc<Hold>>,
     ) -> Series {
         let path = match &output.target {
             Target::Path(path) => path.clone(),
@@ -71,7 +73,8 @@ impl Series {
             Rotate::Size(size) => Some(size.bytes()),
             Rotate::Time(_) => None,
         };
-        let named = Named { files: Files::new(bounds), number: 1, hold, warnings: Vec::new() };
+        let (files, warnings) = (Files::new(bounds), Vec::new());
+        let named = Named { files, number: 1, hold, missing: 0, warnings };
         Series { path, compression: output.compression, size, files: Mutex::new(named) }
     }
 
@@ -80,7 +83,11 @@ impl Series {
         let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let path = piece_path(&self.path, named.number);
         let bytes = complete.output_bytes;
-        if let Err(error) = named.files.add(&path, bytes, self.size.unwrap_or(bytes)) {
+        let hold = named.hold.clone();
+        named.missing += u64::from(hold.as_deref().is_some_and(is_removed));
+        if let Some(id) = hold.map(|hold| hold.id())
+            && let Err(error) = named.files.add(&path, id, bytes, self.size.unwrap_or(bytes))
+        {
             named.warnings.push(error.to_string());
         }
         named.number += 1;
@@ -95,13 +102,21 @@ impl Series {
     /// What became of the files: the last number, how many were removed, what went wrong.
     pub(super) fn outcome(&self) -> SeriesOutcome {
         let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let whereabouts =
+            named.hold.as_ref().map_or(Whereabouts::InPlace, |hold| hold.whereabouts());
         SeriesOutcome {
+            missing: named.missing + u64::from(whereabouts == Whereabouts::Removed),
+            whereabouts,
             last: piece_path(&self.path, named.number),
             files: named.number,
             removed: named.files.removed(),
             warnings: std::mem::take(&mut named.warnings),
         }
     }
+}
+
+fn is_removed(hold: &Hold) -> bool {
+    hold.whereabouts() == Whereabouts::Removed
 }
 
 /// What became of the files of a recording.
@@ -112,6 +127,10 @@ pub(super) struct SeriesOutcome {
     pub(super) files: u32,
     /// How many of them went again.
     pub(super) removed: u64,
+    /// How many others removed before they were complete.
+    pub(super) missing: u64,
+    /// What became of the last one's name.
+    pub(super) whereabouts: Whereabouts,
     /// What went wrong without ending the recording.
     pub(super) warnings: Vec<String>,
 }

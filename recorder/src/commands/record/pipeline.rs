@@ -20,7 +20,7 @@ use super::providers::{Invitation, Providers};
 use super::round::Progress;
 use crate::capture::intake::BatchedLanes;
 use crate::capture::source::Source;
-use crate::capture::stacks::{Kept, Stacks};
+use crate::capture::stacks::{Kept, Named, Stacks};
 use crate::cli;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::encoder::Encoder;
@@ -33,11 +33,13 @@ use crate::kernel::sys::Linux;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::Hold;
+use crate::sink::outfile::{Hold, Whereabouts};
 use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
 
 #[derive(Debug)]
 pub(super) struct Pipeline {
+    /// How far names of functions are.
+    pub(super) named: Option<Named>,
     pub(super) progress: Arc<Progress>,
     pub(super) written: Arc<Written>,
     recorder: ThreadName,
@@ -47,6 +49,7 @@ pub(super) struct Pipeline {
     stop: StopToken,
     snapshots: Option<SnapshotThread>,
     series: Option<Arc<Series>>,
+    hold: Option<Arc<Hold>>,
 }
 
 /// The thread that writes snapshots, and the ways to and from it.
@@ -68,8 +71,8 @@ pub(super) struct Inputs {
     pub(super) threads: Threads,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
-    /// Keeps the first file's name from other recorders.
-    pub(super) hold: Option<Hold>,
+    /// The first file, kept from other recorders.
+    pub(super) hold: Option<Arc<Hold>>,
     /// Where the trace goes in circular mode.
     pub(super) memory: Option<TraceMemory>,
 }
@@ -87,6 +90,8 @@ pub(super) struct Finished {
     pub(super) snapshots: Option<SnapshotCounts>,
     /// What became of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
+    /// What became of the file's name while it was written; of the last one, if there are several.
+    pub(super) output: Whereabouts,
 }
 
 impl Pipeline {
@@ -146,7 +151,8 @@ impl Pipeline {
             encoder.name_locks(Variables::read(&Linux));
         }
         let pieces = plan.flight.rotate.map(|rotate| {
-            let series = Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold));
+            let series =
+                Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold.clone()));
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
             Pieces { beginning, rotate, series, written, begun, stage: Stage::Inside }
@@ -182,7 +188,7 @@ impl Pipeline {
             .map(|(source, wanted)| Stacks::start(source, wanted, plan.symbols, (kept, enabled)))
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
-        let recorder = beginning.recorder;
+        let (recorder, named) = (beginning.recorder, stacks.as_ref().map(Stacks::named));
         let capture = Capture {
             enabled,
             watches: beginning.watches.clone(),
@@ -205,7 +211,19 @@ impl Pipeline {
         let capture = capture
             .spawn(move || ended.stop())
             .map_err(RecordError::while_doing("start the capture thread"))?;
-        Ok(Pipeline { progress, written, recorder, begun, capture, drain, stop, snapshots, series })
+        Ok(Pipeline {
+            named,
+            progress,
+            written,
+            recorder,
+            begun,
+            capture,
+            drain,
+            stop,
+            snapshots,
+            series,
+            hold,
+        })
     }
 
     /// Lets the capture thread stop the events, hand on what is left, and end.
@@ -275,7 +293,11 @@ impl Pipeline {
             output_bytes: earlier.output_bytes + totals.output_bytes,
         };
         let series = self.series.map(|series| series.outcome());
-        Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series })
+        let output = match &series {
+            Some(series) => series.whereabouts.clone(),
+            None => self.hold.map_or(Whereabouts::InPlace, |hold| hold.whereabouts()),
+        };
+        Ok(Finished { captured, totals, result, unsaved, duration, snapshots, series, output })
     }
 }
 

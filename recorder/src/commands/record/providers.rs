@@ -30,7 +30,7 @@ use crate::manager::{
 };
 use crate::sink::drain::Request;
 use crate::units::Nanos;
-use crate::units::text::count;
+use crate::units::text::{count, counted};
 
 /// How long providers may take to hand over what is left.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -223,14 +223,20 @@ pub(super) fn summary(stopped: &Stopped) -> Option<Line> {
     }
     by_name.sort_by_key(|&(_, records)| std::cmp::Reverse(records));
     let few = by_name.iter().take(NAMES);
-    let mut names: Vec<String> =
-        few.map(|(name, records)| format!("{name} {} records", count(*records))).collect();
+    let mut names: Vec<String> = few
+        .map(|(name, records)| format!("{name} {}", counted(*records, "record", "records")))
+        .collect();
     if by_name.len() > NAMES {
         names.push(format!("{} more", by_name.len() - NAMES));
     }
     let providers = stopped.providers.len();
     let text = format!("{}: {}", count(providers as u64), names.join(", "));
     (providers > 0).then_some(Line { text, dropped })
+}
+
+/// How many records they made of themselves.
+pub(super) fn records(stopped: &Stopped) -> u64 {
+    stopped.providers.iter().map(|provider| provider.stats.tally.records).sum()
 }
 
 /// A line of the summary.
@@ -263,17 +269,18 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let refusals = &stopped.refusals;
     let kinds = [
         (refusals.too_many, "the maximum is 100 providers at a time"),
-        (refusals.foreign_user, "they belong to other users than COMMAND"),
-        (refusals.invisible, "their process is not visible in this pid namespace"),
-        (refusals.unregistered, "they did not register according to the protocol"),
+        (refusals.foreign_user, "of another user than COMMAND"),
+        (refusals.invisible, "of a process that is not visible in this pid namespace"),
+        (refusals.unregistered, "not registered according to the protocol"),
     ];
-    for (count, why) in kinds.into_iter().filter(|(count, _)| *count > 0) {
-        warnings.push(format!("{count} providers were rejected: {why}"));
+    for (number, why) in kinds.into_iter().filter(|(number, _)| *number > 0) {
+        let were = counted(number, "provider was", "providers were");
+        warnings.push(format!("{were} rejected: {why}"));
     }
     if stopped.forgotten > 0 {
         warnings.push(format!(
-            "the events of {} exited providers were discarded: there were too many to keep until the end",
-            stopped.forgotten
+            "the events of {} were discarded: there were too many to keep until the end",
+            counted(stopped.forgotten, "exited provider", "exited providers")
         ));
     }
     warnings

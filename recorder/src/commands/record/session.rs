@@ -10,15 +10,17 @@ use nix::sys::signal::Signal;
 use super::error::RecordError;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
-use super::summary::{Summary, losses};
+use super::summary::{Expected, Summary, losses, missing};
 use crate::cli::Mode;
 use crate::commands::plan::Plan;
 use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
+use crate::kernel::machine;
 use crate::kernel::notify;
 use crate::kernel::signals::Signals;
 use crate::kernel::stop_token::StopToken;
-use crate::kernel::terminal::Terminal;
+use crate::kernel::sys::Linux;
+use crate::kernel::terminal::{Terminal, stderr_takes_text};
 use crate::report::Report;
 use crate::report::text::write_brief;
 use crate::sink::Target;
@@ -29,6 +31,9 @@ const AFTERMATH: Duration = Duration::from_millis(5);
 
 /// What no descriptor tells is looked at this often.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// After this time at the end, a line says how far names of functions are.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Says something that is neither trace nor summary.
 pub(super) fn say(err: &mut dyn Write, text: impl Display) {
@@ -45,6 +50,17 @@ pub(super) struct Outcome {
     pub(super) report: Option<Report>,
     /// Why the trace is not whole, when its output failed.
     pub(super) failure: Option<RecordError>,
+    /// What was recorded and is not where it should be.
+    pub(super) missing: Option<RecordError>,
+    /// Whether a user ended it before the trace was complete.
+    pub(super) cut_short: bool,
+}
+
+impl Outcome {
+    /// It ended before the trace was complete.
+    fn cut_short(code: u8) -> Outcome {
+        Outcome { code, report: None, failure: None, missing: None, cut_short: true }
+    }
 }
 
 /// A recording that runs, as the main thread sees it.
@@ -67,6 +83,10 @@ pub(super) struct Session<'a> {
     /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
+    /// What the terminal wanted to stop this job by.
+    stop_asked: Option<Signal>,
+    /// How often the machine had switched between threads when it began.
+    switched: Option<u64>,
     err: &'a mut dyn Write,
 }
 
@@ -92,6 +112,8 @@ impl<'a> Session<'a> {
             requests: 0,
             told_to_end: false,
             snapshot_wanted: false,
+            stop_asked: None,
+            switched: machine::switches(&Linux),
             err,
         }
     }
@@ -113,30 +135,96 @@ impl<'a> Session<'a> {
             std::thread::sleep(AFTERMATH);
         }
         pipeline.stop();
+        let switched = self.switched.zip(machine::switches(&Linux));
+        let switched = switched.map_or(0, |(before, now)| now.saturating_sub(before));
         // The first request may be the one that ended COMMAND, and be read only now.
         let asked = self.requests.max(1);
+        let (ended, mut naming) = (Instant::now(), None);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
-            if self.requests > asked {
+            // COMMAND does not write any more.
+            if let Some(named) = pipeline.named.as_ref().filter(|_| ended.elapsed() >= PATIENCE) {
                 self.clear_line();
-                say(
-                    self.err,
-                    "stopped before the trace was complete: the written part is readable",
-                );
-                // The threads wait for an output that takes nothing; they end with the process.
-                let code = self.wait_for_command()?;
-                return Ok(Outcome { code, report: None, failure: None });
+                let when = self.plan.display.progress;
+                let line = naming.get_or_insert_with(|| Live::new(when, self.code.is_none()));
+                // A terminal that is gone takes the line with it.
+                let _ = line.as_mut().map(|line| line.draw_naming(named));
+            }
+            if self.requests > asked {
+                self.say_cut_short();
+                return self.wait_for_command().map(Outcome::cut_short);
             }
         }
+        // A terminal that is gone has nothing to be cleared.
+        let _ = naming.flatten().map(|mut line| line.clear());
         self.clear_line();
         self.tell_news(&pipeline);
-        let finished = pipeline.finish()?;
+        let Some(finished) = self.apart(asked, move || pipeline.finish())? else {
+            self.say_cut_short();
+            return self.wait_for_command().map(Outcome::cut_short);
+        };
+        let finished = finished?;
         self.conclude(&finished, (cpus, lacking));
-        let report = self.figures(figures, &finished);
+        let bytes = finished.totals.record_bytes;
+        let report = match self.apart(asked, move || figures.report(bytes))? {
+            Some(report) => self.figures(report, &finished),
+            None => {
+                say(self.err, "stopped before the report was complete: the trace is complete");
+                None
+            }
+        };
         let code = self.wait_for_command()?;
+        let expected = Expected { scope: &self.plan.scope, switched };
+        let missing = missing(&finished, &self.plan.output.target, expected);
+        let missing = missing.map(RecordError::Missing);
         let unsaved = finished.unsaved;
         let failure = finished.result.err().map(|source| RecordError::Output { source, unsaved });
-        Ok(Outcome { code, report, failure })
+        Ok(Outcome { code, report, failure, missing, cut_short: false })
+    }
+
+    fn say_cut_short(&mut self) {
+        self.clear_line();
+        // What the other threads wait for may be the same as what takes the messages. They end with the process.
+        if stderr_takes_text() {
+            say(self.err, "stopped before the trace was complete: the written part is readable");
+        }
+    }
+
+    /// Lets another thread do what may take long, or for ever: the end of an output that takes nothing, and the report of a
+    /// long trace. `None` when a user asked for the end more than so often meanwhile; the thread then ends with the process.
+    fn apart<T: Send + 'static>(
+        &mut self,
+        asked: u32,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, RecordError> {
+        let failed = RecordError::while_doing("create an eventfd");
+        self.attention = StopToken::new().map_err(failed)?;
+        let ended = self.attention.clone();
+        let thread = std::thread::Builder::new().name("fxtrec-conclude".to_owned());
+        let thread = thread.spawn(move || {
+            let result = work();
+            ended.stop();
+            result
+        });
+        let thread = thread.map_err(RecordError::while_doing("start the last thread"))?;
+        loop {
+            if self.attention.is_stopped() {
+                let gone = |_| RecordError::System {
+                    doing: "finish the trace",
+                    source: std::io::Error::other("a thread of fxtrec panicked"),
+                };
+                return thread.join().map(Some).map_err(gone);
+            }
+            if thread.is_finished() {
+                // It panicked.
+                self.attention.stop();
+                continue;
+            }
+            if self.requests > asked {
+                return Ok(None);
+            }
+            self.wait(None, LOOK)?;
+        }
     }
 
     /// Whether the recording has nothing more to wait for.
@@ -147,8 +235,9 @@ impl<'a> Session<'a> {
             let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
             self.code = ended.map(crate::kernel::child::Ended::exit_code);
         }
-        // With a COMMAND, Ctrl-C is first of all its own affair.
-        let patience = if self.child.is_some() { 2 } else { 1 };
+        // With a COMMAND, Ctrl-C is first of all its own affair, unless it ignores it.
+        let ignored = self.signals.inherited().interrupt_ignored;
+        let patience = if self.child.is_some() && !ignored { 2 } else { 1 };
         let watched_ended = self.watches && self.child.is_none() && self.watched.is_empty();
         Ok(self.code.is_some()
             || self.attention.is_stopped()
@@ -186,6 +275,7 @@ impl<'a> Session<'a> {
         {
             self.take(caught.signal, caught.from_user);
         }
+        self.stop_with_command()?;
         if let Some(pipeline) = pipeline {
             self.tell_news(pipeline);
         }
@@ -213,8 +303,32 @@ impl<'a> Session<'a> {
                 }
             }
             Signal::SIGUSR2 => self.snapshot_wanted = true,
+            Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => {
+                self.stop_asked = Some(signal);
+                if from_user {
+                    self.pass_on(signal);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// Stops when the terminal stops this job, and COMMAND has stopped: it may do something before, or not stop at all.
+    /// Both go on together.
+    fn stop_with_command(&mut self) -> Result<(), RecordError> {
+        let Some(signal) = self.stop_asked else { return Ok(()) };
+        if let Some(child) = &mut self.child {
+            child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
+            if !child.is_stopped() {
+                return Ok(());
+            }
+        }
+        self.stop_asked = None;
+        self.clear_drawing();
+        self.signals.stop_here(signal).map_err(RecordError::while_doing("stop with COMMAND"))?;
+        // The signal that continued this process may have been for it alone.
+        self.pass_on(Signal::SIGCONT);
+        Ok(())
     }
 
     /// Lets what circular mode holds be written into a file of its own.
@@ -300,9 +414,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Analyses the recording, and says in a few lines how long threads waited.
-    fn figures(&mut self, source: Source, finished: &Finished) -> Option<Report> {
-        match source.report(finished.totals.record_bytes) {
+    /// Says in a few lines how long threads waited.
+    fn figures(&mut self, report: Result<Report, Missing>, finished: &Finished) -> Option<Report> {
+        match report {
             Ok(report) => {
                 if self.plan.display.summary {
                     // When standard error is gone there is nobody to tell.

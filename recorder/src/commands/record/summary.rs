@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use super::pipeline::Finished;
 use super::providers;
+use crate::commands::plan::Filter;
 use crate::encode::stats::Stats;
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth};
 use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
+use crate::sink::outfile::Whereabouts;
 use crate::units::escape;
 use crate::units::look::Look;
-use crate::units::text::{bytes, count, short};
+use crate::units::text::{bytes, count, counted, short};
 use crate::units::{Cpu, Nanos};
+
+/// What frames without a name lack.
+const UNNAMED: &str =
+    "frames unnamed for lack of time (--naming-time) or room: `fxtrec symbolize FILE` names them";
 
 /// What is known when a recording has ended.
 #[derive(Debug)]
@@ -78,17 +84,17 @@ impl Summary<'_> {
     fn stack_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(counts) = self.finished.captured.stacks else { return Ok(()) };
         if !self.asked_for_stacks {
-            return match (counts.written, counts.lost) {
-                (0, 0) => Ok(()),
-                (written, 0) => writeln!(f, "  stacks     {} of long waits", count(written)),
+            match (counts.written, counts.lost) {
+                (0, 0) => return Ok(()),
+                (written, 0) => writeln!(f, "  stacks     {} of long waits", count(written))?,
                 (written, lost) => {
-                    writeln!(
-                        f,
-                        "  stacks     {} of long waits, {} lost",
-                        count(written),
-                        count(lost)
-                    )
+                    let (written, lost) = (count(written), count(lost));
+                    writeln!(f, "  stacks     {written} of long waits, {lost} lost")?;
                 }
+            }
+            return match counts.unnamed {
+                0 => Ok(()),
+                unnamed => writeln!(f, "             {} {UNNAMED}", count(unnamed)),
             };
         }
         writeln!(f, "  stacks     {}", count(counts.written))?;
@@ -112,6 +118,12 @@ impl Summary<'_> {
             (counts.unknown_threads, "more of threads that had ended"),
             (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
             (counts.unknown_processes, "processes could not be looked into (ended?)"),
+            (
+                counts.unanswered_files,
+                "files of code not read: their file systems did not answer, or it took too long",
+            ),
+            (counts.unanswered_addresses, "addresses without a name, in such files"),
+            (counts.unnamed, UNNAMED),
             (counts.not_in_perfetto, "are not shown by Perfetto: there was no room to keep them"),
         ];
         for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
@@ -128,6 +140,14 @@ impl Summary<'_> {
             let held_back = [
                 (counts.too_soon, "more too soon after another (--trigger-interval)"),
                 (counts.too_many, "more after the last permitted one (--max-snapshots)"),
+                (
+                    counts.preempted,
+                    "waits after a preemption were as long: wakeup does not see them (use runqueue)",
+                ),
+                (
+                    counts.woken,
+                    "waits after a wake-up were as long: preempt does not see them (use runqueue)",
+                ),
             ];
             for (number, what) in held_back.into_iter().filter(|(number, _)| *number > 0) {
                 writeln!(f, "             {} {what}", count(number))?;
@@ -146,6 +166,15 @@ impl Summary<'_> {
     }
 
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.finished.output {
+            Whereabouts::InPlace => {}
+            // The last line says what is missing.
+            Whereabouts::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
+            Whereabouts::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
+            Whereabouts::Moved(Some(path)) => {
+                return output_lines(f, &escape::line(&path.display().to_string()));
+            }
+        }
         if let Some(series) = &self.finished.series {
             let last = series.last.display().to_string();
             let (last, removed) = (escape::line(&last), removed(series.removed));
@@ -164,7 +193,8 @@ impl Summary<'_> {
     fn bytes_line(&self) -> String {
         let stats = &self.finished.captured.ending.stats;
         let scheduler = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
-        let events = scheduler + stats.probes.total();
+        let told = providers::records(&self.finished.captured.providers);
+        let events = scheduler + stats.probes.total() + told;
         let per_event = self.finished.totals.output_bytes as f64 / events.max(1) as f64;
         if self.partial {
             return format!("{} (the last part of it)", bytes(self.finished.totals.output_bytes));
@@ -190,13 +220,17 @@ impl Display for Summary<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let stats = &self.finished.captured.ending.stats;
         let seconds = self.finished.duration.as_secs_f64();
-        writeln!(f, "fxtrec: recorded {seconds:.2} s on {} CPUs", self.cpus)?;
+        writeln!(
+            f,
+            "fxtrec: recorded {seconds:.2} s on {}",
+            counted(self.cpus as u64, "CPU", "CPUs")
+        )?;
         let switches = stats.switches_written;
         let rate = count((switches as f64 / seconds.max(0.001)) as u64);
         writeln!(f, "  switches   {} ({rate} per second)", count(switches))?;
         if stats.inferred_switches > 0 {
-            let inferred = count(stats.inferred_switches);
-            writeln!(f, "  inferred   {inferred} switches that no tracepoint reported")?;
+            let inferred = counted(stats.inferred_switches, "switch", "switches");
+            writeln!(f, "  inferred   {inferred} that no tracepoint reported")?;
         }
         let spurious = count(stats.spurious_wakeups);
         let wakeups = count(stats.wakeups_written);
@@ -204,8 +238,8 @@ impl Display for Summary<'_> {
         self.probe_lines(f)?;
         self.stack_lines(f)?;
         self.provider_lines(f)?;
-        let (threads, processes) = (count(stats.threads), count(stats.processes));
-        writeln!(f, "  threads    {threads} in {processes} processes")?;
+        let processes = counted(stats.processes, "process", "processes");
+        writeln!(f, "  threads    {} in {processes}", count(stats.threads))?;
         writeln!(f, "  trace      {}", self.bytes_line())?;
         match (lost(self.finished), self.finished.result.is_ok()) {
             (Some(text), _) => {
@@ -235,8 +269,10 @@ impl Display for Summary<'_> {
         }
         let unreported = self.finished.captured.ending.source.unreported.total();
         if unreported > 0 {
-            let text =
-                format!("{} events that the kernel counted but never wrote", count(unreported));
+            let text = format!(
+                "{} that the kernel counted but never wrote",
+                counted(unreported, "event", "events")
+            );
             writeln!(f, "  unreported {}", self.loud(&text))?;
         }
         if self.finished.result.is_err() {
@@ -245,21 +281,89 @@ impl Display for Summary<'_> {
         }
         let left_out = self.finished.captured.ending.source.cgroups_left_out;
         if left_out > 0 {
-            let text =
-                format!("{} cgroups had no place in the scope: not recorded", count(left_out));
+            let text = format!(
+                "{} had no place in the scope: not recorded",
+                counted(left_out, "cgroup", "cgroups")
+            );
             writeln!(f, "  {}", self.loud(&text))?;
         }
         if self.finished.captured.ending.source.late > 0 {
             let (late, most) = (
-                count(self.finished.captured.ending.source.late),
+                counted(self.finished.captured.ending.source.late, "event is", "events are"),
                 self.finished.captured.ending.source.most_late,
             );
             let most = most.0 as f64 / 1e6;
-            writeln!(f, "  late       {late} events are up to {most:.3} ms too late in the trace")?;
+            writeln!(f, "  late       {late} up to {most:.3} ms too late in the trace")?;
         }
         self.flight_lines(f)?;
         self.output_line(f)
     }
+}
+
+/// What is known of a recording without its events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected<'a> {
+    pub(super) scope: &'a Filter,
+    /// How often the machine switched between threads meanwhile.
+    pub(super) switched: u64,
+}
+
+impl Expected<'_> {
+    /// Says so when no event came although there must have been some: of the machine, where it switched, and of a COMMAND that
+    /// ran. Processes and cgroups that were chosen may have slept.
+    fn nothing_came(self, stats: &Stats) -> Option<String> {
+        let must = match self.scope {
+            Filter::Machine => true,
+            Filter::Processes { command, .. } => *command,
+            Filter::Cgroups(_) => false,
+        };
+        let came = stats.switches + stats.inferred_switches + stats.wakeups + stats.lost;
+        (must && came == 0 && stats.losses == 0 && self.switched > 0).then(|| {
+            format!(
+                "nothing was recorded: the machine switched {} times between threads, and no event came; \
+                 try another --source (fxtrec doctor)",
+                count(self.switched)
+            )
+        })
+    }
+}
+
+/// What was written, or was to be, and is not where it should be; `None` when all is. With what to do about it.
+pub(super) fn missing(
+    finished: &Finished,
+    target: &Target,
+    expected: Expected<'_>,
+) -> Option<String> {
+    let failed = finished.snapshots.map_or(0, |snapshots| snapshots.failed);
+    let path = match (&finished.series, target) {
+        (Some(series), _) => series.last.display().to_string(),
+        (None, Target::Path(path)) => path.display().to_string(),
+        (None, Target::Stdout) => "standard output".to_owned(),
+    };
+    let removed = finished.series.as_ref().map_or(0, |series| series.missing);
+    let output = match &finished.output {
+        _ if removed > 0 => Some(format!(
+            "{removed} of the recording's files {} missing: removed while {} written; keep them until they are complete",
+            if removed == 1 { "is" } else { "are" },
+            if removed == 1 { "it was" } else { "they were" },
+        )),
+        Whereabouts::InPlace => None,
+        Whereabouts::Removed => Some(format!(
+            "the trace is missing: {path} was removed while it was written; record again, and keep the file until fxtrec ends"
+        )),
+        Whereabouts::Moved(to) => {
+            let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();
+            Some(format!("{path} is not the trace: that was moved{now}; use it there"))
+        }
+    };
+    let snapshots = (failed > 0).then(|| {
+        let (noun, verb) = if failed == 1 { ("snapshot", "is") } else { ("snapshots", "are") };
+        let failed = count(failed);
+        format!("{failed} {noun} {verb} missing: not written, see above; free space or name another folder with -o")
+    });
+    let nothing = expected.nothing_came(&finished.captured.ending.stats);
+    let parts: Vec<String> = nothing.into_iter().chain(output).chain(snapshots).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// What is missing although the output took everything it was given, a line for each way to lose it. Said even where
@@ -280,34 +384,32 @@ fn lost_text(stats: &Stats) -> Option<String> {
     let mut parts = Vec::new();
     if stats.lost > 0 {
         parts.push(format!(
-            "{}{} EVENTS, in {} gaps",
+            "{}{}, in {}",
             if stats.lost_at_most { "AT MOST " } else { "" },
-            count(stats.lost),
-            count(stats.losses - stats.unknown_losses)
+            counted(stats.lost, "EVENT", "EVENTS"),
+            counted(stats.losses - stats.unknown_losses, "gap", "gaps")
         ));
     }
     if stats.unknown_losses > 0 {
-        let gaps = count(stats.unknown_losses);
+        let gaps = counted(stats.unknown_losses, "gap", "gaps");
         parts.push(format!(
-            "AN UNKNOWN NUMBER OF EVENTS, in {gaps} gaps: CPUs came online and ran before they could be recorded"
+            "AN UNKNOWN NUMBER OF EVENTS, in {gaps}: CPUs came online and ran before they could be recorded"
         ));
     }
     if stats.lost_switch_records > 0 {
-        let records = count(stats.lost_switch_records);
-        parts.push(format!("{records} switch records of silent tasks"));
+        let records = counted(stats.lost_switch_records, "switch record", "switch records");
+        parts.push(format!("{records} of silent tasks"));
     }
     if stats.lost_others > 0 {
         let at_most = if stats.lost_others_at_most { "at most " } else { "" };
-        let others = count(stats.lost_others);
+        let others = counted(stats.lost_others, "event", "events");
         parts.push(format!(
-            "{at_most}{others} events of system calls, probes and interrupts, with all switches and wake-ups there"
+            "{at_most}{others} of system calls, probes and interrupts, with all switches and wake-ups there"
         ));
     }
     if stats.lost_lives > 0 {
-        let lives = count(stats.lost_lives);
-        parts.push(format!(
-            "{lives} forks, exits and names: the process of some threads may be unknown"
-        ));
+        let lives = counted(stats.lost_lives, "fork, exit or name", "forks, exits and names");
+        parts.push(format!("{lives}: the process of some threads may be unknown"));
     }
     if stats.unseen_lives > 0 && stats.unknown_losses == 0 {
         parts.push("an unknown number of forks, exits and names".into());
@@ -344,10 +446,7 @@ const STOPPED_CGROUPS: usize = 3;
 fn stopped(quotas: &QuotaGrowth) -> Option<String> {
     let one = |(path, counts): &(String, QuotaCounts)| {
         let time = short(Duration::from_nanos(counts.throttled.0));
-        let periods = match counts.throttled_periods {
-            1 => "1 period".to_owned(),
-            more => format!("{} periods", count(more)),
-        };
+        let periods = counted(counts.throttled_periods, "period", "periods");
         format!("{} for {time} in {periods}", escape::line(path))
     };
     let told: Vec<String> = quotas.stopped.iter().take(STOPPED_CGROUPS).map(one).collect();
@@ -363,8 +462,8 @@ fn dropped(finished: &Finished) -> Option<String> {
     let dropped = providers::summary(&finished.captured.providers)?.dropped;
     (dropped > 0).then(|| {
         format!(
-            "{} EVENTS OF PROVIDERS DROPPED: their buffers were full; try a larger --provider-buffer",
-            count(dropped)
+            "{} OF PROVIDERS DROPPED: their buffers were full; try a larger --provider-buffer",
+            counted(dropped, "EVENT", "EVENTS")
         )
     })
 }
@@ -424,6 +523,27 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_was_not_idle_cannot_have_had_no_event() {
+        let said = |scope: &Filter, switched, stats: Stats| {
+            Expected { scope, switched }.nothing_came(&stats)
+        };
+        let none = Stats::default;
+        let text = said(&Filter::Machine, 1234, none()).expect("something is wrong");
+        assert!(
+            text.starts_with("nothing was recorded: the machine switched 1 234 times"),
+            "{text}"
+        );
+        let processes = |command| Filter::Processes { command, pids: Vec::new() };
+        assert!(said(&processes(true), 5, none()).is_some());
+        assert_eq!(said(&processes(false), 5, none()), None, "it may have slept");
+        assert_eq!(said(&Filter::Cgroups(Vec::new()), 5, none()), None, "they may have slept");
+        assert_eq!(said(&Filter::Machine, 0, none()), None, "nothing happened");
+        assert_eq!(said(&Filter::Machine, 5, Stats { switches: 1, ..none() }), None);
+        let lost = Stats { lost: 9, losses: 1, ..none() };
+        assert_eq!(said(&Filter::Machine, 5, lost), None, "that is said as a loss");
+    }
+
+    #[test]
     fn a_loss_is_told_as_exactly_as_it_is_known() {
         assert_eq!(lost_text(&Stats::default()), None);
         let exact = Stats { lost: 12_345, losses: 2, ..Stats::default() };
@@ -431,7 +551,9 @@ mod tests {
         let bound = Stats { lost_at_most: true, ..exact };
         assert!(text(bound).starts_with("AT MOST 12 345 EVENTS"), "{}", text(bound));
         let unknown = Stats { losses: 1, unknown_losses: 1, unseen_lives: 1, ..Stats::default() };
-        assert!(text(unknown).starts_with("AN UNKNOWN NUMBER OF EVENTS, in 1 gaps"));
+        assert!(text(unknown).starts_with("AN UNKNOWN NUMBER OF EVENTS, in 1 gap:"));
+        let one = Stats { lost: 1, losses: 1, lost_others: 1, ..Stats::default() };
+        assert!(text(one).starts_with("1 EVENT, in 1 gap; also 1 event of"), "{}", text(one));
         let both = Stats { losses: 3, unknown_losses: 1, ..exact };
         assert!(text(both).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(both));
         assert!(text(both).contains("; also AN UNKNOWN NUMBER"), "{}", text(both));

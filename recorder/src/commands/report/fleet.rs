@@ -3,13 +3,11 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::Reader;
-
 use super::{Common, ROWS, ReportError, SCREEN_ROWS, SCREEN_WORST, chosen, options};
 use crate::cli::{By, Part, ReportArgs};
 use crate::commands::gates::{Gates, Outcome, Style, refuse_of_many};
 use crate::commands::many::each;
-use crate::commands::trace_file::ReadError;
+use crate::commands::trace_file::{self, ReadError};
 use crate::kernel::terminal::Terminal;
 use crate::report::analysis::analyse_alone;
 use crate::report::csv::write_csv;
@@ -19,6 +17,7 @@ use crate::report::json::write_json;
 use crate::report::text;
 use crate::report::{Report, analysis};
 use crate::units::look::Look;
+use crate::units::text::counted;
 
 /// What there is not of many traces, if it is asked for.
 fn refused(args: &ReportArgs) -> Option<&'static str> {
@@ -93,8 +92,8 @@ pub(super) fn run(
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: false };
     let selection = options(args).selection;
     // What would be read again is refused above.
-    let open = || Reader::open(&args.file);
-    let about = format!("{} traces", traces.len());
+    let open = || trace_file::read(&args.file);
+    let about = counted(traces.len() as u64, "trace", "traces");
     Ok(gates.judge(Path::new(&about), (&report, &selection), style, open, show, err)?)
 }
 
@@ -103,7 +102,7 @@ fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
     let work = |path: &Path| {
         let failed = |source| ReadError::new(path, source);
         // All CPUs have a trace each.
-        analyse_alone(Reader::open(path).map_err(failed)?, options(args)).map_err(failed)
+        analyse_alone(trace_file::read(path).map_err(failed)?, options(args)).map_err(failed)
     };
     each(traces, work, |number, report| {
         fleet.add(number, traces[number].display().to_string(), report);

@@ -1,51 +1,40 @@
 //! The lines of source code that stacks are in, from files on this machine.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::PathBuf;
 
-use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
+use crate::apart::Files;
 use crate::report::stacks::Line;
 
-/// Files by their build id, each of which is looked for once.
+/// Finds lines, and knows which files did not answer.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     debug_folder: Option<PathBuf>,
-    known: HashMap<Vec<u8>, Option<Lines>>,
+    files: Files,
+    /// By their build id: they are not asked again.
+    silent: HashSet<Vec<u8>>,
 }
 
 impl Sources {
     pub(super) fn new(debug_folder: Option<PathBuf>) -> Sources {
-        Sources { debug_folder, known: HashMap::default() }
+        Sources { debug_folder, ..Sources::default() }
     }
 
     /// The lines of an address in the file that was at `path`; none if no file of this build is found.
     pub(super) fn at(&mut self, path: &str, build_id: &[u8], address: u64) -> Vec<Line> {
         // A file that is only called the same may be another.
-        if build_id.is_empty() {
+        if build_id.is_empty() || self.silent.contains(build_id) {
             return Vec::new();
         }
-        let folder = self.debug_folder.as_deref();
-        let open = || open(Path::new(path), build_id, folder);
-        let lines = self.known.entry(build_id.to_owned()).or_insert_with(open);
-        let found = lines.iter().flat_map(|lines| lines.at(address));
-        found
-            .filter_map(|it| Some(Line { function: it.function, file: it.file?, line: it.line? }))
-            .collect()
-    }
-}
-
-fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
-    let here = || {
-        let file = elf::open(path).ok()?;
-        let elf = Elf::parse(&file).ok().filter(|elf| elf.build_id() == Some(build_id))?;
-        Lines::of(&elf).or_else(|| {
-            let (_, debug) = separate_debug_file(&elf, path, Path::new("/"))?;
-            Lines::of(&Elf::parse(&debug).ok()?)
+        let lines = self.files.lines(path, build_id, self.debug_folder.as_deref(), address);
+        lines.unwrap_or_else(|_| {
+            self.silent.insert(build_id.to_owned());
+            Vec::new()
         })
-    };
-    let by_build = |folder: &Path| {
-        let debug = debug_file_of(build_id, folder)?;
-        Lines::of(&Elf::parse(&debug).ok()?)
-    };
-    folder.and_then(by_build).or_else(here).or_else(|| by_build(Path::new("/")))
+    }
+
+    /// How many files have no lines, since they did not answer.
+    pub(super) fn silent(&self) -> usize {
+        self.silent.len()
+    }
 }

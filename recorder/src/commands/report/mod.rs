@@ -9,25 +9,26 @@ mod stacks;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Cpu, Reader};
+use fxt_reader::Cpu;
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_again};
 use crate::commands::many::{ManyError, expand};
-use crate::commands::trace_file::{ReadError, open, open_watched, watched};
+use crate::commands::trace_file::{self, ReadError, open, open_watched, refuse_outside, watched};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::Cause;
 use crate::report::csv::write_csv;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
-use crate::report::locks;
 use crate::report::page::PageError;
 use crate::report::spans::measure;
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+use crate::report::{counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
+use crate::units::text::counted;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,12 @@ pub enum ReportError {
         .0.display()
     )]
     Empty(PathBuf),
+    /// The trace tells spans or counters, and what was asked for is about the scheduler.
+    #[error(
+        "{}: {option} needs switches or wake-ups, and the trace has none; without {option}, fxtrec report prints its spans and counters",
+        .file.display()
+    )]
+    NoScheduling { file: PathBuf, option: &'static str },
     /// There are threads, and none was asked for.
     #[error("no thread matches {chosen}: {near}")]
     NoThread { chosen: String, near: String },
@@ -95,7 +102,7 @@ pub fn run(
         return fleet::run(args, &expand(&named)?, look, out, err);
     }
     if args.stacks {
-        stacks::run(args, options(args), out)?;
+        stacks::run(args, options(args), out, err)?;
         return Ok(Outcome::Passed);
     }
     let html = args.page.html.as_deref().filter(|_| !args.page.to_stdout());
@@ -112,7 +119,7 @@ pub fn run(
     };
     let (mut report, written) = run_to(args, look, &mut out, err)?;
     if args.json {
-        measure_more(args, true, true, &mut report)?;
+        measure_more(args, &Part::MEASURED, &mut report)?;
     }
     // The verdicts are a part of the JSON.
     let Some(gates) = gates else {
@@ -130,7 +137,7 @@ pub fn run(
     let colour = Terminal::of_stderr().colour;
     let style = Style { colour, failures_only: false };
     let selection = options(args).selection;
-    let open = || Reader::open(&args.file);
+    let open = || trace_file::read(&args.file);
     Ok(gates.judge(&args.file, (&report, &selection), style, open, show, err)?)
 }
 
@@ -156,8 +163,7 @@ fn run_to(
     let mut report = analyse(args, err)?;
     check(args, &report)?;
     if !args.json && !args.csv {
-        let shows = |part| args.parts().contains(&part);
-        measure_more(args, shows(Part::Spans), shows(Part::Locks), &mut report)?;
+        measure_more(args, args.parts(), &mut report)?;
     }
     let written = if args.json {
         Ok(())
@@ -169,21 +175,30 @@ fn run_to(
     Ok((report, written))
 }
 
+fn has_spans(report: &Report) -> bool {
+    report.spans.as_ref().is_some_and(|spans| !spans.rows.is_empty())
+}
+
 fn tells_locks(report: &Report) -> bool {
     report.causes.has(Cause::Futex) || report.causes.has(Cause::KernelLock)
 }
 
-/// Measures those of the spans and the waits for locks that are wanted and recorded, if the trace can be read again.
-fn measure_more(
-    args: &ReportArgs,
-    spans: bool,
-    locks: bool,
-    report: &mut Report,
-) -> Result<(), ReportError> {
+/// Measures those of the spans, the counters and the waits for locks that are wanted and recorded, if the trace can be read
+/// again.
+fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Result<(), ReportError> {
+    let [spans, counters, locks] = Part::MEASURED.map(|part| parts.contains(&part));
+    // The worst thing that happened may be a span.
+    let spans = spans || parts.contains(&Part::Worst) && report.has_app_spans;
+    if counters && report.has_counters && args.file.is_file() {
+        let selection = options(args).selection;
+        let read = |source| ReadError::new(&args.file, source);
+        let reader = trace_file::read(&args.file).map_err(read)?;
+        report.counters = Some(counters::measure(reader, &selection, report).map_err(read)?);
+    }
     if locks && tells_locks(report) && args.file.is_file() {
         let selection = options(args).selection;
         let read = |source| ReadError::new(&args.file, source);
-        let reader = Reader::open(&args.file).map_err(read)?;
+        let reader = trace_file::read(&args.file).map_err(read)?;
         report.locks = Some(locks::measure(reader, &selection, report).map_err(read)?);
     }
     if spans && report.may_have_spans && args.file.is_file() {
@@ -211,14 +226,34 @@ pub fn analyse(args: &ReportArgs, err: &mut dyn Write) -> Result<Report, ReportE
 }
 
 fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
+    if report.cpus.iter().all(|cpu| cpu.switches == 0) {
+        refuse_outside(&args.file, args.from, args.to)?;
+    }
     if report.cpus.is_empty() {
-        return Err(ReportError::Empty(args.file.clone()));
+        // What programs tell of themselves needs no scheduler.
+        let file = args.file.clone();
+        return match needs_switches(args) {
+            _ if !(report.has_spans || report.has_counters) => Err(ReportError::Empty(file)),
+            Some(option) => Err(ReportError::NoScheduling { file, option }),
+            None => Ok(()),
+        };
     }
     let chosen = chosen(args);
     if chosen.is_empty() || !report.threads().is_empty() {
         return Ok(());
     }
     Err(ReportError::NoThread { chosen: chosen.join(" "), near: near(args) })
+}
+
+/// The option that has no answer without scheduling.
+fn needs_switches(args: &ReportArgs) -> Option<&'static str> {
+    let options = [
+        (args.timehist, "--timehist"),
+        (args.page.html.is_some(), "--html"),
+        (args.from.is_some(), "--from"),
+        (args.to.is_some(), "--to"),
+    ];
+    options.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
 }
 
 /// The options that choose threads, as they were given.
@@ -252,7 +287,10 @@ fn near(args: &ReportArgs) -> String {
     let near = near.chain(near_cgroups);
     let near: Vec<String> = near.map(|name| format!("'{name}'")).collect();
     match near.is_empty() {
-        true => format!("the trace has {} threads, none with a similar name", names.len()),
+        true => format!(
+            "the trace has {}, none with a similar name",
+            counted(names.len() as u64, "thread", "threads")
+        ),
         false => format!("did you mean {}?", near.join(", ")),
     }
 }
@@ -269,6 +307,7 @@ fn options(args: &ReportArgs) -> Options {
         threads,
         cpus: args.cpus.iter().copied().map(Cpu).collect(),
         range: TimeRange { from: moment(args.from), to: moment(args.to) },
+        recorder: args.gates.include_recorder,
     };
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
@@ -278,6 +317,7 @@ const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;
 const SCREEN_LOCKS: usize = 3;
+const SCREEN_COUNTERS: usize = 3;
 
 /// So many of the longest waits and blocked times are on a screen, or one less beside spans, with so many of those who had the CPU meanwhile.
 const SCREEN_WORST: usize = 2;
@@ -325,11 +365,11 @@ fn write_text(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let screen = args.is_screen();
-    let has_spans = report.spans.as_ref().is_some_and(|spans| !spans.rows.is_empty());
+    let has_spans = has_spans(report);
     let by_default = match (screen, has_spans) {
         (false, _) => ROWS,
-        // Spans take their room.
-        (true, true) => SCREEN_ROWS - SCREEN_SPANS,
+        // Spans take their room, and that of a line for the worst of them.
+        (true, true) => SCREEN_ROWS - SCREEN_SPANS - 1,
         (true, false) => SCREEN_ROWS,
     };
     let rows = args.most_rows(by_default);
@@ -340,7 +380,12 @@ fn write_text(
     let worst = args.worst.unwrap_or(worst);
     let lock_rows = args.most_rows(if screen { SCREEN_LOCKS } else { ROWS });
     let common = Common { args, report, rows, worst, named, look };
-    for part in args.parts() {
+    let only_told = report.cpus.is_empty();
+    if only_told {
+        writeln!(out, "no scheduling in the trace: only what programs tell of themselves\n")?;
+    }
+    let has = |part: &&Part| !only_told || matches!(part, Part::Spans | Part::Counters);
+    for part in args.parts().iter().filter(has) {
         match part {
             Part::Threads if args.by == By::Process => {
                 text::write_processes(report, common.style(), out)?;
@@ -351,12 +396,18 @@ fn write_text(
                 common.write(*part, out)?;
             }
             Part::Spans => match &report.spans {
-                Some(spans) => text::write_spans(spans, span_rows, look, out)?,
+                Some(spans) => text::write_spans(spans, (span_rows, !screen), look, out)?,
                 None if report.may_have_spans && !args.file.is_file() => {
                     writeln!(out, "Spans are left out: the trace cannot be read again.\n")?;
                 }
                 None => {}
             },
+            Part::Counters => {
+                if let Some(counters) = &report.counters {
+                    let rows = args.most_rows(if screen { SCREEN_COUNTERS } else { ROWS });
+                    text::write_counters(counters, rows, look, out)?;
+                }
+            }
             Part::Cpus => text::write_cpus(report, look, out)?,
             Part::Causes => text::write_causes(report, rows, look, out)?,
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
@@ -371,7 +422,7 @@ fn write_text(
             },
         }
     }
-    if screen {
+    if screen && !only_told {
         let note = "--all prints everything; fxtrec why explains the worst of it.";
         writeln!(out, "{}", look.note(note))?;
     }

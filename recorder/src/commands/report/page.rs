@@ -12,7 +12,7 @@ use crate::kernel::user::Owner;
 use crate::report::page::{Page, PageError, Written};
 use crate::report::{Options, Report, analysis};
 use crate::sink::outfile::{Derived, mode_of};
-use crate::units::text::count;
+use crate::units::text::{count, counted, noun};
 
 /// Analyses the trace and writes the page to `out`; says whether it could be written.
 ///
@@ -82,13 +82,18 @@ fn tell(written: &Written, err: &mut dyn Write) {
     let [kept, all] = [tiles.0, tiles.1].map(|number| count(number as u64));
     let bins = match levels.1 - levels.0 {
         0 => String::new(),
-        fewer => format!(", and bins of {} zooms instead of {}", levels.1 - fewer, levels.1),
+        fewer => format!(
+            ", and bins of {} instead of {}",
+            counted((levels.1 - fewer) as u64, "zoom", "zooms"),
+            levels.1
+        ),
     };
     let besides = if is_thinned { ", and fewer stacks or arguments" } else { "" };
     // Where nobody reads it, the page says it too.
     let _ = writeln!(
         err,
-        "fxtrec: the page of {} bytes has the exact events of {kept} of {all} tiles{bins}{besides}; --html-bytes all keeps everything",
-        count(bytes)
+        "fxtrec: the page of {} bytes has the exact events of {kept} of {all} {}{bins}{besides}; --html-bytes all keeps everything",
+        count(bytes),
+        noun(tiles.1 as u64, "tile", "tiles")
     );
 }

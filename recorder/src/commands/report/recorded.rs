@@ -1,22 +1,24 @@
 //! The report of a recording that was just made.
 //!
 //! A file is read again when it is complete: that costs nothing while the machine is recorded, the
-//! file is in the page cache still, and a reader takes a fraction of the time that recording took.
+//! file is in the page cache still, and a reader takes a fraction of the time that recording took. It is read through the
+//! descriptor that it was written by: COMMAND may have put something else in its place.
 //! What goes into a pipe cannot be read again. Then a thread of its own analyses a copy of the
 //! records as the drain thread writes them; when it falls behind, it gives up, so that neither the
 //! capture nor the output ever waits for it. Nothing of this is done unless somebody wants it.
 
-use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fxt_reader::Reader;
 
 use crate::report::analysis::analyse_alone;
-use crate::report::{self, Options, Report};
+use crate::report::{self, Options, Report, Selection, spans};
+use crate::sink::Sink;
+use crate::sink::outfile::{FromStart, Hold};
 use crate::sink::tee::{Copy, tee};
-use crate::sink::{Sink, Target};
 
 /// For the short form alone a longer trace is not read again, in bytes of records.
 const BRIEF_BYTES: u64 = 256 << 20;
@@ -35,13 +37,15 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Source {
     purpose: Purpose,
+    /// Whether the recorder's own threads count.
+    recorder: bool,
     from: From,
 }
 
 #[derive(Debug)]
 enum From {
     Nothing,
-    File(PathBuf),
+    File(PathBuf, Arc<Hold>),
     Copy(JoinHandle<Option<Report>>),
 }
 
@@ -65,38 +69,55 @@ pub enum Missing {
     Incomplete,
 }
 
+/// The output that a report is about, as it was opened.
+#[derive(Clone, Debug)]
+pub struct Output<'a> {
+    /// As messages call it.
+    pub path: &'a Path,
+    pub hold: Option<Arc<Hold>>,
+    pub is_device: bool,
+}
+
 /// Arranges for a report of what will be written to `sink`. The sink to write to instead is returned.
 ///
 /// # Errors
 /// When no thread can be made.
 pub fn prepare(
     sink: Box<dyn Sink>,
-    target: &Target,
+    output: &Output<'_>,
     purpose: Purpose,
+    recorder: bool,
 ) -> io::Result<(Box<dyn Sink>, Source)> {
-    use std::os::unix::fs::FileTypeExt;
-    let path = match target {
-        Target::Stdout => PathBuf::from("/proc/self/fd/1"),
-        Target::Path(path) => path.clone(),
-    };
-    let kind = fs::metadata(&path).map(|metadata| metadata.file_type());
-    let is_device = kind.as_ref().is_ok_and(FileTypeExt::is_char_device);
-    let from = match target {
-        _ if purpose == Purpose::None || is_device => From::Nothing,
-        Target::Path(path) if kind.is_ok_and(|kind| kind.is_file()) => From::File(path.clone()),
+    let from = match &output.hold {
+        _ if purpose == Purpose::None || output.is_device => From::Nothing,
+        Some(hold) if hold.is_ours() => From::File(output.path.to_owned(), hold.clone()),
         _ => {
             let (tee, copy) = tee(sink);
             let thread = std::thread::Builder::new().name("fxtrec-report".to_owned());
-            let thread = thread.spawn(move || analyse_copy(copy))?;
-            return Ok((Box::new(tee), Source { purpose, from: From::Copy(thread) }));
+            let thread = thread.spawn(move || analyse_copy(copy, recorder))?;
+            return Ok((Box::new(tee), Source { purpose, recorder, from: From::Copy(thread) }));
         }
     };
-    Ok((sink, Source { purpose, from }))
+    Ok((sink, Source { purpose, recorder, from }))
 }
 
-fn analyse_copy(mut copy: Copy) -> Option<Report> {
+/// Reads what was recorded, from its beginning.
+///
+/// # Errors
+/// When there are too many open files.
+pub fn read_again(path: &Path, hold: &Hold) -> Result<Reader<'static>, fxt_reader::Error> {
+    let unreadable = |source| fxt_reader::Error::Open { path: path.to_owned(), source };
+    Ok(Reader::from_file(hold.content().map_err(unreadable)?, FromStart::of))
+}
+
+fn options(recorder: bool) -> Options {
+    let selection = Selection { recorder, ..Selection::default() };
+    Options { selection, ..Options::default() }
+}
+
+fn analyse_copy(mut copy: Copy, recorder: bool) -> Option<Report> {
     // While the machine is being recorded, one thread is enough.
-    let report = analyse_alone(Reader::new(&mut copy), Options::default()).ok();
+    let report = analyse_alone(Reader::new(&mut copy), options(recorder)).ok();
     report.filter(|_| copy.is_whole())
 }
 
@@ -108,10 +129,18 @@ impl Source {
     pub fn report(self, record_bytes: u64) -> Result<Report, Missing> {
         match self.from {
             From::Nothing => Err(Missing::Nothing),
-            From::File(path) if self.purpose == Purpose::Brief && record_bytes > BRIEF_BYTES => {
+            From::File(path, _) if self.purpose == Purpose::Brief && record_bytes > BRIEF_BYTES => {
                 Err(Missing::Long(path))
             }
-            From::File(path) => Ok(report::analyse(Reader::open(path)?, Options::default())?),
+            From::File(path, hold) => {
+                let open = || read_again(&path, &hold);
+                let mut report = report::analyse(open()?, options(self.recorder))?;
+                if report.has_app_spans {
+                    let spans = fxtrec_blame::spans::collect(open()?)?;
+                    report.worst_span = spans::worst(&spans, &report, |_| true);
+                }
+                Ok(report)
+            }
             From::Copy(thread) => thread.join().ok().flatten().ok_or(Missing::Incomplete),
         }
     }
@@ -121,7 +150,7 @@ impl Source {
 mod tests {
     use super::*;
     use crate::report::scene::{Leaves, Scene};
-    use crate::sink::{BlackHole, Memory};
+    use crate::sink::{self, BlackHole, Compression, Opened, Target};
 
     fn trace() -> Vec<u8> {
         let mut scene = Scene::new();
@@ -130,14 +159,29 @@ mod tests {
         scene.bytes().to_vec()
     }
 
+    /// A new file in `folder` with this in it, as a recording leaves it.
+    fn recorded(folder: &Path, content: &[u8]) -> Opened {
+        let target = Target::Path(folder.join("t.fxt"));
+        let output = sink::Output { target, compression: Compression::None, named: false };
+        let mut opened = sink::open(&output, None).expect("a file");
+        opened.sink.write(content).expect("room");
+        opened.sink.finish().expect("room");
+        opened
+    }
+
+    fn prepared(opened: &Opened, purpose: Purpose) -> (Box<dyn Sink>, Source) {
+        let (hold, is_device) = (opened.hold.clone(), opened.is_device);
+        let output = Output { path: Path::new("t.fxt"), hold, is_device };
+        prepare(Box::new(BlackHole::default()), &output, purpose, false).expect("a thread")
+    }
+
     #[test]
     fn a_file_is_read_again_unless_it_is_too_long_for_the_purpose() {
-        let file = tempfile::NamedTempFile::new().expect("a place for a file");
-        fs::write(file.path(), trace()).expect("room");
-        let target = Target::Path(file.path().to_path_buf());
-        let prepared =
-            |purpose| prepare(Box::new(Memory::default()), &target, purpose).expect("no thread").1;
-        let switches = |purpose, bytes| prepared(purpose).report(bytes).map(|r| r.switches());
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = recorded(folder.path(), &trace());
+        let switches = |purpose, bytes| {
+            prepared(&opened, purpose).1.report(bytes).map(|report| report.switches())
+        };
         assert!(matches!(switches(Purpose::Brief, BRIEF_BYTES), Ok(2)));
         assert!(matches!(switches(Purpose::Brief, BRIEF_BYTES + 1), Err(Missing::Long(_))));
         assert!(matches!(switches(Purpose::Verdict, BRIEF_BYTES + 1), Ok(2)));
@@ -145,17 +189,38 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_analysed_while_it_is_written() {
-        let fifo = tempfile::tempdir().expect("a folder");
-        let path = fifo.path().join("pipe");
+    fn what_was_put_in_the_place_of_a_recording_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = recorded(folder.path(), &trace());
+        let path = folder.path().join("t.fxt");
+        let mut longer = Scene::new();
+        for at in 1..20 {
+            longer.switch(10 * at, 0, at % 2 * 101, Leaves::R, (at + 1) % 2 * 101);
+        }
+        std::fs::write(folder.path().join("good"), longer.bytes()).expect("room");
+        std::fs::rename(folder.path().join("good"), &path).expect("the same folder");
+        let switches = || prepared(&opened, Purpose::Verdict).1.report(0).map(|r| r.switches());
+        assert!(matches!(switches(), Ok(2)));
+        std::fs::remove_file(&path).expect("there");
+        // Opening it would wait for somebody at the other end.
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        assert!(matches!(switches(), Ok(2)));
+    }
+
+    #[test]
+    fn a_pipe_is_analysed_while_it_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let _reader = std::fs::File::options().read(true).write(true).open(&path).expect("a pipe");
         let target = Target::Path(path);
-        let start = || prepare(Box::new(BlackHole::default()), &target, Purpose::Brief);
-        let (mut sink, source) = start().expect("a thread");
+        let output = sink::Output { target, compression: Compression::None, named: true };
+        let opened = sink::open(&output, None).expect("a reader is there");
+        let (mut sink, source) = prepared(&opened, Purpose::Brief);
         sink.write(&trace()).expect("a black hole");
         sink.finish().expect("a black hole");
         assert_eq!(source.report(0).expect("it was read to its end").switches(), 2);
-        let (sink, source) = start().expect("a thread");
+        let (sink, source) = prepared(&opened, Purpose::Brief);
         drop(sink);
         assert!(matches!(source.report(0), Err(Missing::Incomplete)));
     }
@@ -163,7 +228,9 @@ mod tests {
     #[test]
     fn a_device_keeps_nothing() {
         let target = Target::Path(PathBuf::from("/dev/null"));
-        let prepared = prepare(Box::new(BlackHole::default()), &target, Purpose::Brief);
-        assert!(matches!(prepared.expect("no thread").1.report(0), Err(Missing::Nothing)));
+        let output = sink::Output { target, compression: Compression::None, named: true };
+        let opened = sink::open(&output, None).expect("a device");
+        let (_, source) = prepared(&opened, Purpose::Brief);
+        assert!(matches!(source.report(0), Err(Missing::Nothing)));
     }
 }

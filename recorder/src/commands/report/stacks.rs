@@ -8,6 +8,7 @@ use crate::cli::ReportArgs;
 use crate::commands::trace_file::{ReadError, watched};
 use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
+use crate::units::text::counted;
 
 /// Why no stacks are shown.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,7 @@ pub(super) fn run(
     args: &ReportArgs,
     options: Options,
     out: &mut dyn Write,
+    messages: &mut dyn Write,
 ) -> Result<(), StacksError> {
     if !args.file.is_file() {
         return Err(StacksError::Once(args.file.clone()));
@@ -45,6 +47,13 @@ pub(super) fn run(
     if args.lines {
         let mut sources = Sources::new(args.debug_dir.clone());
         blocked.recorded.find_lines(|path, build_id, at| sources.at(path, build_id, at));
+        if sources.silent() > 0 {
+            let files = counted(sources.silent() as u64, "file", "files");
+            writeln!(
+                messages,
+                "fxtrec: {files} without lines: no answer, or reading took too long"
+            )?;
+        }
     }
     let mut out = BufWriter::new(out);
     let worst = args.worst.unwrap_or(DEFAULT_WORST);

@@ -106,7 +106,7 @@ fn filters_reach_the_analysis() {
     };
     assert_eq!(slices(&[]), "30");
     assert_eq!(slices(&["--from", "+500us"]), "15");
-    assert_eq!(slices(&["--to", "1499us"]), "15");
+    assert_eq!(slices(&["--to", "0.001499"]), "15");
 }
 
 #[test]
@@ -204,6 +204,41 @@ fn spans_have_a_table_of_their_own_a_member_of_the_json_and_gates() {
     assert!(
         report(&["--json"]).contains("\"worst\"") && !report(&["--json"]).contains("\"spans\"")
     );
+}
+
+#[test]
+fn what_programs_tell_is_reported_without_any_scheduling() {
+    let mut scene = Scene::new();
+    scene.span((1_000, 3_000), 101, "request");
+    scene.async_span(7, (1_000, 101), (4_000, 101), "fetch");
+    scene.counter(2_000, 101, "queue", &[("depth", fxt_writer::Value::Int64(4))]);
+    for line in [&[][..], &["--all"], &["--show", "spans,counters"]] {
+        let text = report_of(scene.bytes(), line).expect("a report");
+        for part in ["no scheduling in the trace", "app:request", "app:fetch (async)", "app:queue"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+    let json = report_of(scene.bytes(), &["--json"]).expect("a report");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["spans"][0]["name"], "fetch");
+    assert_eq!(
+        (&json["spans"][0]["async"], &json["counters"][0]["last"]),
+        (&true.into(), &4.0.into())
+    );
+    let gate = ["--show", "spans", "--fail-if", "span('fetch').max > 2ms"];
+    let file = tempfile::NamedTempFile::new().expect("a place for a file");
+    std::fs::write(file.path(), scene.bytes()).expect("room");
+    let outcome = run(&args(&gate, file.path()), Look::PLAIN, &mut Vec::new(), &mut Vec::new());
+    assert_eq!(outcome.expect("a verdict"), Outcome::Failed);
+    let folder = tempfile::tempdir().expect("a place for a page");
+    let page = folder.path().join("page.html").display().to_string();
+    for line in [&["--timehist"][..], &["--from", "+1ms"], &["--to", "4"], &["--html", &page]] {
+        let error = report_of(scene.bytes(), line).expect_err("no switches");
+        let expected = format!("{} needs switches or wake-ups, and the trace has none", line[0]);
+        assert!(error.to_string().contains(&expected), "{line:?}: {error}");
+    }
+    assert!(!std::path::Path::new(&page).exists());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::apart;
 use crate::cli::SymbolizeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::convert::symbolize::{Where, symbolize};
@@ -38,6 +39,7 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
         debug_folders: args.debug_dirs.clone(),
         vmlinux: args.vmlinux.clone(),
         show_progress: !args.quiet,
+        start: apart::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
     let mut output = Output::create(path, packing, &[&args.input])?;

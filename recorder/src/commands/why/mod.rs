@@ -1,12 +1,15 @@
 //! `fxtrec why`: from "late" to "because".
 
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{self, BufReader, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use crate::cli::WhyArgs;
-use crate::commands::trace_file::{ReadError, open, resolve, watched};
+use crate::commands::conversion::refuse_terminal;
+use crate::commands::trace_file::{ReadError, open, refuse_outside, resolve, watched};
+use crate::convert::annotate::{Incident, Mark};
+use crate::convert::{self, ConvertError, Format, Output, UnknownFormat};
 use crate::report::call_name;
-use crate::why::{self, Pick, Query, WhyError};
+use crate::why::{self, Answer, Explanation, Pick, Query, WhyError};
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,9 @@ pub enum Error {
     /// There is nothing that could be explained.
     #[error("{}: {error}", path.display())]
     Why { path: PathBuf, error: WhyError },
+    /// The trace with its incidents cannot be written.
+    #[error(transparent)]
+    Annotate(#[from] ConvertError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -43,10 +49,17 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let query = query(args)?;
     let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
     let answer = why::explain(&query, || watched(path), syscall);
+    if answer.is_err() {
+        refuse_outside(path, args.from, args.to)?;
+        refuse_outside(path, args.at, args.at)?;
+    }
     let answer = answer.map_err(|error| match error {
         WhyError::Read(source) => Error::Read(ReadError::new(path, source)),
         error => Error::Why { path: path.clone(), error },
     })?;
+    if let Some(marked) = &args.annotate {
+        annotate(&args.file, marked, &answer)?;
+    }
     let mut out = BufWriter::new(out);
     let written = match args.json {
         true => why::write_json(&answer, &mut out),
@@ -56,6 +69,42 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Writes the trace once more, with the explanations as tracks of their own.
+fn annotate(path: &Path, marked: &Path, answer: &Answer) -> Result<(), ConvertError> {
+    refuse_terminal(marked)?;
+    let (format, packing) = Format::of_path(marked);
+    let incidents: Vec<Incident> = answer.explanations.iter().map(incident).collect();
+    let mut output = Output::create(marked, packing, &[path])?;
+    match format {
+        Some(Format::Fxt) => convert::annotate::annotate(path, &incidents, &mut output)?,
+        Some(Format::Perfetto) => {
+            let mut between = tempfile::tempfile().map_err(ConvertError::Write)?;
+            convert::annotate::annotate(path, &incidents, &mut between)?;
+            between.rewind().map_err(ConvertError::Read)?;
+            convert::to_perfetto(BufReader::new(between), &mut output)?;
+        }
+        _ => return Err(UnknownFormat::Output(marked.to_owned()).into()),
+    }
+    output.finish()?;
+    Ok(())
+}
+
+fn incident(explanation: &Explanation) -> Incident {
+    let chain = explanation.chain.iter().map(|link| Mark {
+        from_ns: link.from_ns,
+        to_ns: link.to_ns,
+        name: format!("{}[{}] {}", link.thread.comm, link.thread.tid, why::describe_link(link)),
+        thread: link.thread.koid,
+    });
+    let whole = Mark {
+        from_ns: explanation.from_ns,
+        to_ns: explanation.to_ns,
+        name: explanation.sentence.clone(),
+        thread: explanation.thread.koid,
+    };
+    Incident { whole, chain: chain.collect() }
 }
 
 fn query(args: &WhyArgs) -> Result<Query, ReadError> {
@@ -75,6 +124,7 @@ fn query(args: &WhyArgs) -> Result<Query, ReadError> {
         pick,
         from: from.map(|time| time.0),
         to: to.map(|time| time.0),
+        recorder: args.include_recorder,
     })
 }
 

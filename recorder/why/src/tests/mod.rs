@@ -4,6 +4,7 @@ mod parts;
 mod perfetto;
 mod random;
 mod sentences;
+mod units;
 
 use fxt_reader::Reader;
 use fxtrec_report::scene::Scene;

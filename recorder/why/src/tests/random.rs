@@ -55,7 +55,11 @@ pub(super) type Step = (u8, u8, u8, u8);
 
 /// Plays the steps: a trace, and what it tells of.
 pub(super) fn play(steps: &[Step]) -> (Scene, Truth) {
-    let mut scene = Scene::with_causes(ALL);
+    play_in(Scene::with_causes(ALL), steps)
+}
+
+/// The same, at the end of a scene.
+fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
     let mut does = [Does::Unseen; THREADS];
     let mut has: [Option<usize>; CPUS] = [None; CPUS];
     let mut truth = Truth {
@@ -227,6 +231,97 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 20..200)
 }
 
+/// Events of any kind in any order, each a few microseconds after the one before.
+fn anything(steps: &[(u8, u8, u8, u8, u8)]) -> Scene {
+    let mut scene = Scene::with_causes(ALL);
+    let mut now = 0;
+    for &(kind, a, b, how, wait) in steps {
+        now += u64::from(wait % 4);
+        let (thread, other) = (usize::from(a) % (THREADS + 1), usize::from(b) % (THREADS + 1));
+        // One of them is the idle task.
+        let name = |thread: usize| if thread == THREADS { 0 } else { koid(thread) };
+        let cpu = u16::from(how) % CPUS as u16;
+        let leaves = [Leaves::R, Leaves::S, Leaves::D, Leaves::T, Leaves::I, Leaves::X];
+        let leaves = leaves[usize::from(how / 4) % leaves.len()];
+        let taken = [
+            ("steal_ns", Value::Uint64(u64::from(b) * 100)),
+            ("irq_ns", Value::Uint64(u64::from(a) * 50)),
+            ("throttled", Value::Bool(b % 5 == 0)),
+        ];
+        let held = [("throttled_ns", Value::Uint64(u64::from(a) * 20))];
+        match kind % 10 {
+            0..=3 => {
+                scene.switch(now, cpu, name(thread), leaves, name(other));
+            }
+            4 => {
+                scene.switch_with((now, cpu), name(thread), leaves, name(other), &taken);
+            }
+            5 => {
+                scene.switch_with((now, cpu), name(thread), leaves, name(other), &held);
+            }
+            6 => {
+                scene.wake_by(now, cpu, koid(thread % THREADS), name(other));
+            }
+            7 => {
+                scene.wake_with(
+                    now,
+                    cpu,
+                    koid(thread % THREADS),
+                    &[("throttled", Value::Bool(true))],
+                );
+            }
+            8 => {
+                scene.migrate(now, koid(thread % THREADS), cpu, 1 - cpu);
+            }
+            _ => match how % 5 {
+                0 => {
+                    scene.lose(now, cpu, 3);
+                }
+                1 => {
+                    scene.damage();
+                }
+                2 => {
+                    scene.offline(now, cpu);
+                }
+                3 => {
+                    scene.online(now, cpu);
+                }
+                _ => {
+                    scene.inferred(now, cpu, name(thread), name(other));
+                }
+            },
+        }
+    }
+    scene.end(now + 1);
+    scene
+}
+
+#[test]
+fn what_is_lost_at_the_end_takes_the_place_of_what_was_kept_first() {
+    let steps = [
+        (0, 6, 24, 0, 0),
+        (6, 0, 0, 0, 3),
+        (0, 0, 0, 0, 3),
+        (0, 0, 27, 0, 0),
+        (0, 0, 12, 0, 2),
+        (0, 0, 5, 0, 1),
+        (0, 107, 42, 2, 0),
+        (6, 178, 0, 0, 2),
+        (6, 86, 0, 0, 2),
+        (0, 6, 107, 6, 3),
+        (6, 154, 0, 0, 1),
+        (0, 5, 19, 8, 0),
+        (9, 0, 0, 115, 0),
+        (0, 0, 4, 7, 0),
+        (6, 64, 0, 0, 0),
+    ];
+    let scene = anything(&steps);
+    let query = crate::Query { to: None, ..within(&koid(0).to_string(), 10, 10) };
+    for most in 5..40 {
+        by_one_pass_as_by_two(&scene, &query, most);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -263,57 +358,31 @@ proptest! {
         prop_assert_eq!(found, links);
     }
 
+    /// The summary of a recording, the report and `why` name the same.
+    #[test]
+    fn the_worst_is_that_of_the_report(steps in steps(), of_command in any::<bool>()) {
+        let scene = match of_command {
+            true => Scene::of_command(ALL, 100),
+            false => Scene::recorded_by(104, ALL, None),
+        };
+        let (scene, _) = play_in(scene, &steps);
+        let report = scene.report();
+        let delay = report.delay.map(|it| (it.thread.koid.0, it.span.begin.0, it.span.end.0));
+        let worst = try_ask(&scene, &crate::Query::default()).ok();
+        let worst = worst.map(|answer| answer.explanations.into_iter().next().expect("one"));
+        // Only `why` divides the time of threads into units of work.
+        prop_assume!(worst.as_ref().is_none_or(|why| why.subject != "unit"));
+        let worst = worst.filter(|why| matches!(why.subject, "late" | "runqueue"));
+        prop_assert_eq!(delay, worst.map(|why| (why.thread.koid, why.from_ns, why.to_ns)));
+    }
+
     /// Also where events are lost, switches are missing, and times are all the same.
     #[test]
     fn parts_sum_up_and_links_tile_whatever_is_in_the_file(
         steps in prop::collection::vec(any::<(u8, u8, u8, u8, u8)>(), 10..150), which in 0..THREADS,
         cuts in (0_u64..400, 0_u64..400),
     ) {
-        let mut scene = Scene::with_causes(ALL);
-        let mut now = 0;
-        for &(kind, a, b, how, wait) in &steps {
-            now += u64::from(wait % 4);
-            let (thread, other) = (usize::from(a) % (THREADS + 1), usize::from(b) % (THREADS + 1));
-            // One of them is the idle task.
-            let name = |thread: usize| if thread == THREADS { 0 } else { koid(thread) };
-            let cpu = u16::from(how) % CPUS as u16;
-            let leaves = [Leaves::R, Leaves::S, Leaves::D, Leaves::T, Leaves::I, Leaves::X];
-            let leaves = leaves[usize::from(how / 4) % leaves.len()];
-            let taken = [
-                ("steal_ns", Value::Uint64(u64::from(b) * 100)),
-                ("irq_ns", Value::Uint64(u64::from(a) * 50)),
-                ("throttled", Value::Bool(b % 5 == 0)),
-            ];
-            let held = [("throttled_ns", Value::Uint64(u64::from(a) * 20))];
-            match kind % 10 {
-                0..=3 => {
-                    scene.switch(now, cpu, name(thread), leaves, name(other));
-                }
-                4 => {
-                    scene.switch_with((now, cpu), name(thread), leaves, name(other), &taken);
-                }
-                5 => {
-                    scene.switch_with((now, cpu), name(thread), leaves, name(other), &held);
-                }
-                6 => {
-                    scene.wake_by(now, cpu, koid(thread % THREADS), name(other));
-                }
-                7 => {
-                    scene.wake_with(now, cpu, koid(thread % THREADS), &[("throttled", Value::Bool(true))]);
-                }
-                8 => {
-                    scene.migrate(now, koid(thread % THREADS), cpu, 1 - cpu);
-                }
-                _ => match how % 5 {
-                    0 => { scene.lose(now, cpu, 3); }
-                    1 => { scene.damage(); }
-                    2 => { scene.offline(now, cpu); }
-                    3 => { scene.online(now, cpu); }
-                    _ => { scene.inferred(now, cpu, name(thread), name(other)); }
-                },
-            }
-        }
-        scene.end(now + 1);
+        let scene = anything(&steps);
         let (from, to) = (cuts.0.min(cuts.1), cuts.0.max(cuts.1));
         for query in [
             within(&koid(which).to_string(), from, to),

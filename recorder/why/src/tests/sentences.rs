@@ -296,13 +296,13 @@ fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
 
 #[test]
 fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
-    let mut scene = Scene::of_command(ALL, 100);
-    scene.name(9, "fxtrec").name(100, "app").name(101, "worker");
+    let mut scene = Scene::recorded_by(900, ALL, Some(100));
+    scene.name(900, "fxtrec").name(100, "app").name(101, "worker");
     // It is made by the recorder, which wakes it for that.
-    scene.wake_by(0, 0, 100, 9);
+    scene.wake_by(0, 0, 100, 900);
     scene.switch(10, 0, 0, Leaves::R, 100);
     scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
-    scene.wake_by(200_000, 0, 100, 9);
+    scene.wake_by(200_000, 0, 100, 900);
     scene.switch(200_100, 0, 0, Leaves::R, 100);
     // The first delay of its own, and one that the recorder ended later.
     scene.switch_with((210_000, 0), 100, Leaves::S, 0, &call(FUTEX));
@@ -311,7 +311,7 @@ fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
     scene.end(1_000_000);
     assert_eq!(ask(&scene, &Query::default()).length_ns, 30_100_000);
     scene.switch_with((1_010_000, 0), 100, Leaves::S, 0, &call(FUTEX));
-    scene.wake_by(1_050_000, 0, 100, 9);
+    scene.wake_by(1_050_000, 0, 100, 900);
     scene.switch(1_050_100, 0, 0, Leaves::R, 100);
     scene.end(2_000_000);
     assert_eq!(ask(&scene, &Query::default()).length_ns, 40_100_000);
@@ -552,4 +552,23 @@ fn the_functions_in_which_threads_were_blocked_are_told() {
     assert!(text.contains("5.00 ms  work;er[41] was blocked in a;b::<c d> < 0x9000"), "{text}");
     assert!(text.contains("5.00 ms  work;er[41] was woken in kick"), "{text}");
     assert_eq!(text.matches("Where in the code:").count(), 2, "{text}");
+}
+
+#[test]
+fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_not_know() {
+    let mut scene = Scene::of_scope("app");
+    let nobody = 0xd000_0001;
+    scene.wake(500, 0, 101);
+    scene.switch(1_000, 0, nobody, Leaves::S, 101);
+    scene.switch(2_000, 0, 101, Leaves::R, 201);
+    scene.switch(3_000, 0, 201, Leaves::R, nobody);
+    scene.switch(12_000, 0, nobody, Leaves::S, 101);
+    scene.switch(13_000, 0, 101, Leaves::S, 0);
+    scene.end(14_000);
+    let why = ask(&scene, &within("t101", 1_000, 13_000));
+    let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and who had it for 9.00 ms is outside \
+                   the scope of the recording";
+    assert!(why.sentence.contains(clause), "{}", why.sentence);
+    let advice = "the recording has only the first thread that took it: record the whole machine";
+    assert!(why.advice[0].contains(advice), "{:?}", why.advice);
 }

@@ -34,7 +34,9 @@ fn a_window_of_a_real_recording_stands_alone() {
     let Some((folder, whole)) = recording() else { return };
     let times: Vec<u64> = whole.switches.iter().map(|switch| switch.time).collect();
     let (from, to) = (times[times.len() / 4], times[times.len() * 3 / 4]);
-    let (from_text, to_text) = (format!("{from}ns"), format!("{to}ns"));
+    // As `fxtrec dump` prints them.
+    let [from_text, to_text] =
+        [from, to].map(|time| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000));
     let window = ["cut", "-q", "t.fxt", "piece.fxt", "--from", &from_text, "--to", &to_text];
     folder.fxtrec(window).expect(0);
     folder.fxtrec(["dump", "piece.fxt", "--check"]).expect(0);
@@ -122,5 +124,7 @@ fn opening_serves_the_file_converted_and_ends_when_it_was_fetched() {
     let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
     let body = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an empty line") + 4;
     assert_eq!(answer[body..body + 8], magic, "the JSON was converted");
+    // The file counts as fetched when the peer has closed the connection.
+    drop(peer);
     assert!(open.wait().expect("it ends").success());
 }

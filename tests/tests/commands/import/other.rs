@@ -34,13 +34,15 @@ impl Drop for Instance {
 }
 
 /// Shell commands for a mount namespace of one's own. trace-cmd clears the filters of the function tracer, and gives up
-/// where the kernel refuses that, which some virtual machines do; files of no effect stand in for them.
+/// where the kernel refuses that, which some virtual machines do; files of no effect stand in for them. Wherever tracefs is
+/// mounted: trace-cmd prefers the one below debugfs.
 pub(crate) fn hide_function_filters(folder: &Path) -> String {
     let folder = folder.display();
     format!(
         "echo 1 >{folder}/enabled; mount --bind {folder}/enabled /proc/sys/kernel/ftrace_enabled; \
+         for tracefs in $(awk '$3 == \"tracefs\" {{ print $2 }}' /proc/mounts); do \
          for name in set_ftrace_filter set_ftrace_notrace set_ftrace_pid set_graph_function \
-         set_graph_notrace; do : >{folder}/$name; file=/sys/kernel/tracing/$name; \
-         [ ! -e $file ] || mount --bind {folder}/$name $file; done"
+         set_graph_notrace; do : >{folder}/$name; file=$tracefs/$name; \
+         [ ! -e $file ] || mount --bind {folder}/$name $file; done; done"
     )
 }

@@ -145,7 +145,8 @@ impl Machine {
     fn object(&mut self, kind: ObjectType, koid: u64, name: &str) {
         let process = [Arg::new(Text::Inline("process"), Value::Koid(Koid(PROCESS)))];
         let args = if kind == ObjectType::Thread { &process[..] } else { &[] };
-        let object = KernelObject { kind, koid: Koid(koid), name: Text::Inline(name), args };
+        let object =
+            KernelObject { object_type: kind, koid: Koid(koid), name: Text::Inline(name), args };
         self.trace.write(&object).expect("room");
     }
 

@@ -21,7 +21,9 @@ fn trace() -> Vec<u8> {
         (ObjectType::Thread, 102, "back", &process),
     ] {
         let name = Text::Inline(name);
-        trace.write(&KernelObject { kind, koid: Koid(koid), name, args }).expect("room");
+        trace
+            .write(&KernelObject { object_type: kind, koid: Koid(koid), name, args })
+            .expect("room");
     }
     let weights = [
         Arg::new(Text::Inline("incoming_weight"), Value::Int32(1024)),

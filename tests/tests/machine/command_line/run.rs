@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use fxtrec_tests::binary;
-use fxtrec_tests::machine::{self, Turn};
+use fxtrec_tests::machine;
 use fxtrec_tests::process::spawn;
 use fxtrec_tests::wait;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -22,7 +22,6 @@ pub(crate) struct Fxtrec {
     command: Command,
     dir: TempDir,
     own_session: bool,
-    in_turn: bool,
 }
 
 impl Fxtrec {
@@ -32,7 +31,7 @@ impl Fxtrec {
         command.args(args).current_dir(dir.path());
         command.env_remove("SUDO_UID").env_remove("SUDO_GID").env_remove("SUDO_USER");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Fxtrec { command, dir, own_session: false, in_turn: false }
+        Fxtrec { command, dir, own_session: false }
     }
 
     /// fxtrec that writes to t.fxt and runs a shell script.
@@ -67,14 +66,8 @@ impl Fxtrec {
         self
     }
 
-    /// Starts in a turn that the test holds already, instead of waiting for one.
-    pub(crate) fn in_turn(mut self, _turn: &Turn) -> Fxtrec {
-        self.in_turn = true;
-        self
-    }
-
     pub(crate) fn start(mut self) -> Running {
-        let turn = (!self.in_turn).then(machine::shared);
+        machine::share();
         if !self.own_session {
             // So that everything that was started can be ended, and a signal sent to all of it.
             self.command.process_group(0);
@@ -82,7 +75,7 @@ impl Fxtrec {
         let mut child = spawn(&mut self.command);
         let stdout = child.stdout.take().map(Captured::start);
         let stderr = child.stderr.take().map(Captured::start);
-        Running { child, stdout, stderr, dir: self.dir, over: false, _turn: turn }
+        Running { child, stdout, stderr, dir: self.dir, over: false }
     }
 
     /// Runs it to its end.
@@ -129,7 +122,6 @@ pub(crate) struct Running {
     stderr: Option<Captured>,
     dir: TempDir,
     over: bool,
-    _turn: Option<Turn>,
 }
 
 impl Running {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use fxtrec_tests::machine::{self, Turn};
+use fxtrec_tests::machine;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -26,8 +26,8 @@ fn now() -> u64 {
 const FORMATS: [&str; 3] = ["t.fxt", "t.fxt.gz", "t.fxt.zst"];
 
 /// Starts a recording of a command that says `ready` and never ends.
-fn start(name: &str, command: &[&str], turn: &Turn) -> Running {
-    let running = Fxtrec::new(["-o", name, "--"]).with(|c| c.args(command)).in_turn(turn).start();
+fn start(name: &str, command: &[&str]) -> Running {
+    let running = Fxtrec::new(["-o", name, "--"]).with(|c| c.args(command)).start();
     running.wait_for_output("ready");
     running
 }
@@ -46,9 +46,9 @@ fn a_recorder_killed_at_full_speed_leaves_whole_records() {
         return;
     }
     let pingpong = pingpong().to_str().unwrap();
-    let turn = machine::alone();
+    let _turn = machine::alone();
     for name in FORMATS {
-        let running = start(name, &[pingpong, "forever"], &turn);
+        let running = start(name, &[pingpong, "forever"]);
         // Many buffers, and pieces of a packed file.
         let enough = if name == "t.fxt" { 4 << 20 } else { 1 << 18 };
         let path = running.path(name);
@@ -61,6 +61,7 @@ fn a_recorder_killed_at_full_speed_leaves_whole_records() {
 }
 
 #[test]
+#[ignore = "takes long: .ci/nightly runs it"]
 fn a_killed_recorder_lacks_no_more_than_the_last_second() {
     if !may_record() {
         return;
@@ -71,9 +72,9 @@ fn a_killed_recorder_lacks_no_more_than_the_last_second() {
         "echo ready; while :; do sleep 0.01; done",
         "echo ready; while :; do sleep 0.001; done & while :; do sleep 0; done",
     ];
-    let turn = machine::alone();
+    let _turn = machine::alone();
     for script in scripts {
-        let running = FORMATS.map(|name| (start(name, &["sh", "-c", script], &turn), name));
+        let running = FORMATS.map(|name| (start(name, &["sh", "-c", script]), name));
         let begin = now();
         wait::until("more than two seconds of records", || now() - begin > 2 * SECOND);
         for (running, name) in running {
@@ -123,8 +124,11 @@ fn a_full_disk_is_an_error_after_command_ended_and_the_file_can_be_read() {
         assert!(done.stderr.contains("No space left on device"), "{}", done.stderr);
         assert!(done.stderr.contains(name), "{}", done.stderr);
         let trace = Trace::open(&path);
-        assert!(trace.summary.is_complete(), "{name}: {:?}", trace.summary);
-        assert!(fs::metadata(&path).unwrap().len() <= 128 * 1024);
+        let length = fs::metadata(&path).unwrap().len();
+        // What compressors hold back may be all that there is.
+        let is_empty = length == 0 && name != "t.fxt";
+        assert!(trace.summary.is_complete() || is_empty, "{name}: {:?}", trace.summary);
+        assert!(length <= 128 * 1024);
         assert!(trace.switches > 0 || name != "t.fxt", "{name}");
     }
 }

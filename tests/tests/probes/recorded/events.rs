@@ -63,7 +63,7 @@ fn what_cannot_be_recorded_is_refused_before_the_command_starts() {
         (&["--syscalls=no_such_call"], "no system call"),
         (&["-P", &missing], "no_such_function"),
         (&["-P", "/no/such/file:main"], "/no/such/file"),
-        (&["--source", "ftrace", "--irq"], "use --source perf"),
+        (&["--source", "ftrace", "--irq"], "use bpf or perf"),
     ];
     let folder = Folder::new();
     for (options, message) in cases {

@@ -65,7 +65,8 @@ fn programs_in_the_kernel_and_samples_of_perf_tell_the_same_calls() {
             assert!(stats, "{source}: {}", recording.said);
             let first = recording.named("clock_nanosleep").next().expect("it naps").thread;
             let calls = recording.trace.events.iter().filter(|hit| hit.category == "syscall");
-            let own = calls.filter(|hit| hit.thread == first);
+            // The last one is made by the kernel's own code where a recorder of another test probes a return in the C library.
+            let own = calls.filter(|hit| hit.thread == first && hit.name != "uretprobe");
             own.map(|hit| (hit.name.clone(), hit.begins()))
                 .skip_while(|(name, _)| name != "clock_nanosleep")
                 .collect()

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fxt_reader::record::EventKind;
 use fxtrec_tests::c_example::{
-    build, build_by_cmake, build_by_pkg_config, build_cpp, build_statically, install, libraries,
+    build, build_by_cmake, build_by_pkg_config, build_cpp, build_statically, compile_strictly,
+    install, libraries,
 };
 use fxtrec_tests::tools;
 
@@ -125,5 +126,18 @@ fn what_is_installed_is_found_by_pkg_config_and_by_cmake() {
     for program in programs {
         let (archive, alerts) = run(&program);
         assert_example(&archive, &alerts);
+    }
+}
+
+#[test]
+fn the_headers_give_no_warnings_by_any_standard() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !tools::or_skip(&["gcc", "g++"]) {
+        return;
+    }
+    compile_strictly(folder.path(), ["gcc", "g++"]);
+    // Its warnings are others. CI has none.
+    if Path::new("/usr/bin/clang++").exists() {
+        compile_strictly(folder.path(), ["clang", "clang++"]);
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use fxt_writer::engine::{self, BufferDisposition, HEADER_WORDS, Header, Mode};
 use fxt_writer::packet::{self, PACKET_BYTES, Packet};
 use fxt_writer::provider::wire::{FromManager, FromProvider, MAX_MESSAGE_BYTES, Session, Start};
+use fxtrec_tests::wait;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -46,7 +47,8 @@ impl Manager {
             socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
         let listener = listener.expect("a socket");
         let own = UnixAddr::new_abstract(name.as_bytes()).expect("a short name");
-        bind(listener.as_raw_fd(), &own).expect("a free address");
+        // A child of another test has the socket of the one before, too, until it executes its program.
+        wait::until("a free address", || bind(listener.as_raw_fd(), &own).is_ok());
         listen(&listener, Backlog::new(8).expect("a small number"))
             .expect("a socket that is bound");
         Self { listener, address: address.to_owned() }

@@ -1,6 +1,6 @@
 //! Every verb, with and without `--json`.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::process::Stdio;
 
 use fxtrec_tests::process::Process;
@@ -118,6 +118,16 @@ fn a_session_in_the_foreground_ends_with_a_signal_and_streams_to_a_pipe() {
     assert!(ctl.finish().success());
     assert_eq!(daemon.state(), "ready");
     assert!(!Trace::read(&daemon.folder.path("f.fxt")).switches.is_empty());
+    // What is removed meanwhile is missing.
+    let mut ctl = daemon.ctl_command(&["start", "--foreground", "-o", "r.fxt"]);
+    let mut ctl = Process::start(ctl.stderr(Stdio::piped()));
+    wait::until("it to record", || daemon.state() == "started");
+    std::fs::remove_file(daemon.folder.path("r.fxt")).expect("it is there");
+    ctl.signal(Signal::SIGINT);
+    let mut said = String::new();
+    ctl.stderr().read_to_string(&mut said).expect("text");
+    assert_eq!(ctl.finish().code(), Some(125), "{said}");
+    assert!(said.contains("r.fxt"), "{said}");
     // One that is killed takes its session with it.
     let mut ctl = daemon.ctl_command(&["start", "--foreground", "--categories", "app*"]);
     let mut ctl = Process::start(ctl.stderr(Stdio::null()));

@@ -153,3 +153,20 @@ fn handlers_of_signals_may_record() {
     assert!(turns.0 == turns.1 && turns.0 > 10, "{turns:?}");
     assert!(count(&provider, "tick", |_| true) > 10);
 }
+
+#[test]
+fn a_thread_is_called_as_the_program_has_it() {
+    for (how, expected) in [("named", "loader number 0"), ("plain", "python3")] {
+        let folder = Folder::new();
+        let Some(done) = record(&folder, &[], &["1", "3", how]) else { return };
+        let tid = done.stdout.split_whitespace().next().expect("a line");
+        let tid: u64 = tid.parse().expect("a number");
+        let report = folder.fxtrec(["report", "python.fxt", "--json"]).expect(0).stdout;
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        let threads = report["threads"].as_array().expect("a list");
+        let thread = threads.iter().find(|thread| thread["tid"] == tid);
+        let comm = thread.expect("it ran")["comm"].as_str().expect("text");
+        // Python names all threads itself since 3.14.
+        assert!(comm == expected || how == "plain" && comm.starts_with("Thread-"), "{comm}");
+    }
+}

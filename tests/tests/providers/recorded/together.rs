@@ -7,7 +7,7 @@ use std::process::Command;
 use fxt_reader::record::EventKind;
 use fxtrec_tests::archive::{Archive, Provider};
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::trace::Trace;
+use fxtrec_tests::trace::{self, Trace};
 use fxtrec_tests::{binary, c_example, root, skip, tools};
 
 use super::APP;
@@ -144,4 +144,29 @@ fn naps_of(provider: &Provider, thread: u64) -> impl Iterator<Item = (u64, u64)>
         })
         .collect();
     times.chunks_exact(2).map(|nap| (nap[0], nap[1])).collect::<Vec<_>>().into_iter()
+}
+
+/// Where the clock that an application reads is a day ahead, its events have the times of the scheduler's all the same.
+#[test]
+fn spans_of_an_application_in_a_time_namespace_lie_within_the_recording() {
+    if !root::may_record() || !tools::or_skip(&["unshare", "python3"]) {
+        return;
+    }
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../fxt-writer/python");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/traced.py");
+    let python = format!("PYTHONPATH={package} python3 -B {program} 2 10");
+    for app in [format!("{APP} sleeps 2 10"), python] {
+        let folder = Folder::new();
+        let script = format!("{app} >printed");
+        let unshare = ["unshare", "-T", "--monotonic", "86400", "--fork", "sh", "-c", &script];
+        let begin = trace::now();
+        folder.fxtrec(["-a", "-o", "t.fxt", "--"].iter().chain(&unshare)).expect(0);
+        let end = trace::now();
+        let provider = Archive::read(&folder.path("t.fxt")).only();
+        let naps: Vec<u64> =
+            provider.events.iter().filter(|it| it.name == "nap").map(|it| it.time).collect();
+        assert!(naps.len() >= 40, "{app}: {} events", naps.len());
+        let outside = naps.iter().filter(|time| !(begin..end).contains(*time)).count();
+        assert_eq!(outside, 0, "{app}: {begin} to {end}, and {naps:?}");
+    }
 }

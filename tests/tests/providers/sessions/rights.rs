@@ -137,7 +137,7 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
         .expect("it runs");
     let said = String::from_utf8(ctl.stdout).expect("text");
     assert!(
-        said.contains("1 applications were rejected") && said.contains("providers-per-user"),
+        said.contains("1 application was rejected") && said.contains("providers-per-user"),
         "{said}"
     );
 }

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::engine::Full;
+use crate::engine::header::HELD;
 use crate::engine::memory::claim_word;
 
 #[test]
@@ -196,6 +198,101 @@ fn buffers_that_never_rest_are_left_out_and_counted() {
     }
 }
 
+/// An engine whose buffers are all reused whenever its header is read, unless its writers are held.
+struct Hasty(Arc<Engine>);
+
+impl Hasty {
+    fn write(&self, number: u64) -> Result<(), Full> {
+        let mut lane = self.0.rolling();
+        let mut slot = lane.reserve(3)?;
+        slot.put(number);
+        slot.put(!number);
+        slot.finish(EVENT);
+        Ok(())
+    }
+}
+
+impl SharedWords for Hasty {
+    fn words(&self) -> usize {
+        self.0.words()
+    }
+
+    fn load(&self, index: usize) -> u64 {
+        if index == 0 {
+            // Two buffers of 17 records.
+            let _ = (0..40).try_for_each(|number| self.write(number));
+        }
+        self.0.load(index)
+    }
+
+    fn exchange(&self, index: usize, value: u64) {
+        self.0.exchange(index, value);
+    }
+}
+
+#[test]
+fn a_view_of_buffers_that_are_reused_all_the_time_holds_their_writers_and_lets_them_go() {
+    let provider = Provider::new(Mode::Circular);
+    provider.register(1);
+    let remote = Remote::new(Hasty(provider.engine.clone()), Mode::Circular);
+    let remote = remote.expect("a size in range");
+    let piece = remote.view(&mut |_| true).expect("a header");
+    let dropped = provider.engine.dropped();
+    assert_eq!((piece.tally.torn, piece.held, piece.durable.len()), (0, true, 2));
+    let seen = numbers(&piece.rolling);
+    assert!(seen.len() >= 17, "the buffer that is not written any more is whole: {seen:?}");
+    assert!(dropped > 0, "writers found no room");
+    for number in 0..100 {
+        remote.words.write(number).expect("the buffers are reused again");
+    }
+    assert_eq!(provider.engine.dropped(), dropped);
+}
+
+#[test]
+fn a_view_of_buffers_at_rest_holds_nobody() {
+    let provider = Provider::new(Mode::Circular);
+    (0..60).for_each(|number| provider.write(number));
+    let piece = provider.remote.view(&mut |_| true).expect("a header");
+    assert_eq!((piece.held, piece.tally.torn), (false, 0));
+}
+
+#[test]
+fn a_blocked_writer_that_was_held_goes_on_when_the_reader_lets_go() {
+    let (packets, _inbox) = mpsc::channel();
+    let config =
+        Config { mode: Mode::Circular, bytes: BYTES, on_full: OnFull::Block, ..Config::default() };
+    let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
+    let hasty = Hasty(engine.expect("a size in range"));
+    hasty.exchange(HELD, 1);
+    let theirs = Hasty(hasty.0.clone());
+    let (done, is_done) = mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        let written = (0..40).try_for_each(|number| theirs.write(number));
+        done.send(written).expect("the test listens");
+    });
+    // One buffer of 17 records, and no second one meanwhile.
+    let wait = std::time::Duration::from_secs(20);
+    let until = std::time::Instant::now() + wait;
+    while hasty.0.position().offset() < 51 && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!((hasty.0.position().offset(), hasty.0.position().wrapped()), (51, 0));
+    assert!(is_done.try_recv().is_err(), "it waits");
+    hasty.exchange(HELD, 0);
+    assert_eq!(is_done.recv_timeout(wait), Ok(Ok(())));
+    writer.join().expect("no panic");
+    assert_eq!(hasty.0.dropped(), 0);
+}
+
+/// Has the threads of a scope end, also where the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
     let provider = Provider::of(Mode::Circular, 32 * 1024);
@@ -217,10 +314,11 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
                 }
             });
         }
+        let ends = Ends(&over);
         // Until there was something to be seen, and the buffers were used anew often enough.
         while records < 100_000 || wrapped < 100 {
             let piece = provider.remote.view(&mut |_| true).expect("a header");
-            assert_eq!(piece.tally.cut_bytes, 0, "{:?}", piece.tally);
+            assert_eq!((piece.tally.cut_bytes, piece.tally.torn), (0, 0), "{:?}", piece.tally);
             let seen = numbers(&piece.rolling);
             for thread in 0..2 {
                 let own = seen.iter().filter(|number| **number >> 32 == thread);
@@ -230,6 +328,6 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
             records += seen.len();
             wrapped = provider.engine.header().expect("a header").wrapped_count;
         }
-        over.store(true, Ordering::Relaxed);
+        drop(ends);
     });
 }

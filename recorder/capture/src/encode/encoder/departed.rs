@@ -4,11 +4,12 @@
 //! them here: until the trace has forgotten their last event.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Encoder;
 use super::names::{process_object, thread_object};
@@ -40,6 +41,41 @@ fn thread_is_wanted(narrow: bool, in_scope: bool) -> bool {
 pub(super) struct Departed {
     kept: bool,
     threads: VecDeque<Obituary>,
+    /// How many were forgotten.
+    forgotten: u64,
+    /// Of each id, which threads had it: the numbers in `threads`, those that were forgotten counted.
+    of: FxHashMap<Tid, VecDeque<u64>>,
+}
+
+impl Departed {
+    fn add(&mut self, thread: Obituary) {
+        let number = self.forgotten + self.threads.len() as u64;
+        self.of.entry(thread.tid).or_default().push_back(number);
+        self.threads.push_back(thread);
+    }
+
+    fn forget_before(&mut self, time: Nanos) {
+        while let Some(thread) = self.threads.front().filter(|thread| thread.ended < time) {
+            let tid = thread.tid;
+            self.threads.pop_front();
+            self.forgotten += 1;
+            if let Entry::Occupied(mut of) = self.of.entry(tid) {
+                of.get_mut().pop_front();
+                if of.get().is_empty() {
+                    of.remove();
+                }
+            }
+        }
+    }
+
+    /// Those that had an id, the longest dead first.
+    fn with(&self, tid: Tid) -> impl Iterator<Item = &Obituary> {
+        let numbers = self.of.get(&tid).into_iter().flatten();
+        numbers.filter_map(|number| {
+            let at = usize::try_from(number.checked_sub(self.forgotten)?).ok()?;
+            self.threads.get(at)
+        })
+    }
 }
 
 impl<L: Lanes> Encoder<L> {
@@ -50,9 +86,7 @@ impl<L: Lanes> Encoder<L> {
 
     /// Forgets the names of threads that ended before `time`.
     pub fn forget_departed(&mut self, time: Nanos) {
-        while self.departed.threads.front().is_some_and(|thread| thread.ended < time) {
-            self.departed.threads.pop_front();
-        }
+        self.departed.forget_before(time);
     }
 
     /// Notes that a thread goes out for the last time.
@@ -68,14 +102,13 @@ impl<L: Lanes> Encoder<L> {
         let in_scope = thread_is_wanted(self.narrow, self.threads.thread(slot).in_scope);
         let ended = time;
         let obituary = Obituary { ended, koid, tid, comm, process, process_name, cgroup, in_scope };
-        self.departed.threads.push_back(obituary);
+        self.departed.add(obituary);
     }
 
     /// Who had the id at `time`, if it has ended since and is not forgotten.
     pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<Owner> {
-        let mut owners = self.departed.threads.iter().filter(|thread| thread.tid == tid);
         let Obituary { process, koid: thread, in_scope, .. } =
-            *owners.find(|thread| thread.ended >= time)?;
+            *self.departed.with(tid).find(|thread| thread.ended >= time)?;
         Some(if in_scope { Owner::Recorded { process, thread } } else { Owner::Unwanted })
     }
 
@@ -125,4 +158,41 @@ fn put(
     // Names that were cleaned fit a record, and memory has room for it.
     let written = written.and_then(|()| thread_object(out, koid, comm, tid, process));
     debug_assert!(written.is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: u32, ended: u64) -> Obituary {
+        let koid = Koid(ended << 32 | u64::from(tid));
+        Obituary {
+            ended: Nanos(ended),
+            koid,
+            tid: Tid(tid),
+            comm: Comm::default(),
+            process: koid,
+            process_name: Vec::new(),
+            cgroup: None,
+            in_scope: true,
+        }
+    }
+
+    #[test]
+    fn who_had_an_id_is_found_among_those_that_are_not_forgotten() {
+        let mut departed = Departed::default();
+        // Three ids are given out again and again.
+        for ended in 0..100 {
+            departed.add(thread(ended as u32 % 3, ended));
+            departed.forget_before(Nanos(ended.saturating_sub(9)));
+            let ends: Vec<u64> =
+                departed.with(Tid(ended as u32 % 3)).map(|thread| thread.ended.0).collect();
+            let expected = (0..=ended).rev().step_by(3).take_while(|it| it + 9 >= ended);
+            let mut expected: Vec<u64> = expected.collect();
+            expected.reverse();
+            assert_eq!(ends, expected);
+        }
+        departed.forget_before(Nanos(100));
+        assert!(departed.threads.is_empty() && departed.of.is_empty());
+    }
 }

@@ -54,7 +54,7 @@ pub(super) fn process_object(
 ) -> Result<(), Closed> {
     let cgroup = cgroup.map(|path| Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))));
     lanes.durable(&KernelObject {
-        kind: ObjectType::Process,
+        object_type: ObjectType::Process,
         koid,
         name: Text::Inline(&display_name(name, tid)),
         args: cgroup.as_slice(),
@@ -71,7 +71,7 @@ pub(super) fn thread_object(
     process: Koid,
 ) -> Result<(), Closed> {
     lanes.durable(&KernelObject {
-        kind: ObjectType::Thread,
+        object_type: ObjectType::Thread,
         koid,
         name: Text::Inline(&display_name(comm.as_bytes(), tid)),
         args: &[Arg::new(strings::PROCESS, Value::Koid(process))],

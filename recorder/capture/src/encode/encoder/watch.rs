@@ -3,7 +3,7 @@
 //! Without a watch each of these is one look at whether there is one; for a switch, the encoder itself has that look.
 
 use fxt_writer::lanes::Lanes;
-use fxt_writer::{Arg, Koid, Text, Value, text};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
 
 use super::{Encoder, Waited, Words, own_event};
 use crate::encode::Closed;
@@ -41,6 +41,8 @@ fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bo
         cgroup: home.cgroup.as_deref(),
         cpu: u16::try_from(cpu.0).ok(),
         stack: &[],
+        // Triggers have no such condition.
+        in_command: false,
     })
 }
 
@@ -261,14 +263,26 @@ impl<L: Lanes> Encoder<L> {
 
     #[inline(never)]
     fn measured(&mut self, time: Nanos, slot: Slot, length: Option<Length>) -> Result<(), Closed> {
-        let (Some(watch), Some(length)) = (&self.watch, length) else { return Ok(()) };
+        let (Some(watch), Some(length)) = (&mut self.watch, length) else { return Ok(()) };
+        if !watch.may_meet(length.metric, length.nanos) {
+            return Ok(());
+        }
         let (threads, cpu) = (&self.threads, length.cpu);
-        let met = watch.length(length.metric, length.nanos, |condition| {
-            is_true(condition, threads, slot, cpu)
-        });
-        match met {
+        let own = match self.recorder {
+            ThreadName::Inline { process, .. } => Some(process),
+            ThreadName::Indexed(_) => None,
+        };
+        let home = threads.process(threads.thread(slot).process).koid;
+        if own.is_some() && home == own && !watch.includes_recorder() {
+            return Ok(());
+        }
+        let is_true = |condition: &Condition| is_true(condition, threads, slot, cpu);
+        match watch.length(length.metric, length.nanos, is_true) {
             Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), Some(length.amount())),
-            None => Ok(()),
+            None => {
+                watch.count_other(length.metric, length.nanos, is_true);
+                Ok(())
+            }
         }
     }
 

@@ -316,13 +316,26 @@ fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     assert_eq!(scene.scheduled(), expected);
 }
 
+#[test]
+fn a_glob_by_which_no_process_is_chosen_is_known_in_the_end() {
+    let globs = ["/jobs", "/other", "/none"].map(|glob| Pattern::new(glob).expect("a glob"));
+    let mut threads = Threads::new(Ids::Initial, Box::new(Proc::default()));
+    threads.look_for_cgroups(&globs);
+    let process = threads.add_process(LocalId(5), b"process");
+    threads.put_in_cgroup(process, "/jobs/five");
+    threads.add_thread(process, Some(LocalId(5)), Some(Tid(5)), comm_of(5));
+    assert_eq!(threads.unseen_globs(), &globs[1..]);
+    threads.put_thread_in_cgroup(Tid(5), Some("/other"));
+    assert_eq!(threads.unseen_globs(), &globs[2..]);
+}
+
 /// Where the source reports all threads, their processes' cgroups say who is in scope.
 #[test]
 fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     let proc = Proc { cgroups: vec![(6, "/jobs/six")], ..Proc::default() };
     let mut threads = Threads::new(Ids::Initial, Box::new(proc));
     threads.include_cgroups(vec![Pattern::new("/jobs/*").expect("a glob")]);
-    for (pid, path) in [(5, "/jobs/five"), (10, "/jobs"), (6, "/other")] {
+    for (pid, path) in [(5, "/jobs/five/below"), (10, "/jobs"), (6, "/other")] {
         let process = threads.add_process(LocalId(pid), b"process");
         threads.put_in_cgroup(process, path);
         threads.add_thread(process, Some(LocalId(pid)), Some(Tid(pid)), comm_of(pid));

@@ -162,6 +162,29 @@ fn with_a_narrow_scope_only_its_threads_fire() {
 }
 
 #[test]
+fn the_recorders_own_threads_fire_only_if_they_are_included() {
+    for included in [false, true] {
+        let proc = Proc { threads: vec![(7, 999), (8, 8)], ..Proc::default() };
+        let threads = Threads::new(Ids::Initial, Box::new(proc));
+        let mut scene = arm(Scene::of(threads), &["wakeup >= 30ns"]);
+        if included {
+            scene.encoder.watch().expect("there is one").include_recorder();
+        }
+        scene.at(100, 0, switch(0, "R", 5));
+        scene.at(110, 0, wakeup(7, 5));
+        scene.at(140, 0, switch(5, "R", 7));
+        scene.at(150, 0, wakeup(8, 7));
+        scene.at(190, 0, switch(7, "S", 8));
+        let expected = [(140, 0, Some(7), Some(30.0)), (190, 0, Some(8), Some(40.0))];
+        assert_eq!(fired(&mut scene), expected[usize::from(!included)..]);
+        // It was preempted for longer, and that is no wake-up.
+        scene.at(300, 0, switch(8, "S", 5));
+        assert_eq!(fired(&mut scene), []);
+        assert_eq!(scene.encoder.watch().expect("there is one").counts().preempted, 1);
+    }
+}
+
+#[test]
 fn a_limit_on_how_often_is_kept_and_told() {
     let mut scene = Scene::new();
     let trigger = "slice > 1ns".parse().expect("a trigger");
@@ -174,7 +197,7 @@ fn a_limit_on_how_often_is_kept_and_told() {
     let times: Vec<u64> = fired(&mut scene).iter().map(|fired| fired.0).collect();
     assert_eq!(times, [110, 150]);
     let counts = scene.encoder.watch().expect("there is one").counts();
-    assert_eq!(counts, Counts { fired: 2, too_soon: 1, too_many: 2 });
+    assert_eq!(counts, Counts { fired: 2, too_soon: 1, too_many: 2, ..Counts::default() });
 }
 
 /// Triggers see what the report sees: of some history with every kind of turn, the same number of values of each metric.

@@ -27,6 +27,7 @@ impl Threads {
     /// The snapshot says in which cgroup the process is.
     pub fn put_in_cgroup(&mut self, process: ProcessSlot, path: &str) {
         let wanted = self.wants_cgroup(Some(path));
+        self.see_cgroup(Some(path));
         let process = self.process_mut(process);
         process.cgroup = Some(path.into());
         process.in_scope = wanted.unwrap_or(process.in_scope);
@@ -60,6 +61,7 @@ impl Threads {
         process.cgroup = path.map(Arc::from);
         process.naming.outdate();
         let wanted = self.wants_cgroup(path);
+        self.see_cgroup(path);
         if let Some(wanted) = wanted {
             self.process_mut(home).in_scope = wanted;
         }

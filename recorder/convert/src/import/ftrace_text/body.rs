@@ -10,6 +10,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
     let kind = match name {
         "sched_switch" => {
             let switch = kernel_switch(text).or_else(|| trace_cmd_switch(text));
+            let switch = switch.map(|switch| with_name(switch, head));
             return Some(switch.map(Kind::Switch).ok_or("prev_comm=... ==> next_comm=..."));
         }
         "sched_wakeup" => WakeKind::Wakeup,
@@ -19,7 +20,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
     };
     let woken = kernel_wake(text).or_else(|| trace_cmd_wake(text));
     let wake = woken.map(|(side, target)| {
-        let Head { current, from_task } = head;
+        let current = head.task.tid;
         Kind::Wake(Wake {
             kind,
             tid: side.tid,
@@ -27,12 +28,28 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
             target,
             comm: side.comm,
             current,
-            by: if from_task { Waker::Task(current) } else { Waker::Unknown },
+            by: if head.is_by_task() { Waker::Task(current) } else { Waker::Unknown },
             same_process: None,
             in_scope: None,
         })
     });
     Some(wake.ok_or("comm=... pid=... prio=... target_cpu=..."))
+}
+
+/// A thread's own event has its name in another column, too.
+fn with_name(mut switch: Switch, head: Head) -> Switch {
+    if switch.prev_comm == Comm::default() && switch.prev == head.task.tid {
+        switch.prev_comm = head.task.comm;
+    }
+    switch
+}
+
+/// A thread's name. `<...>` stands for one that the recorder did not know.
+pub(super) fn comm(name: &str) -> Comm {
+    match name {
+        "<...>" | "<idle>" => Comm::default(),
+        name => Comm::from_bytes(name.as_bytes()),
+    }
 }
 
 /// A thread as an event names it.
@@ -43,49 +60,83 @@ struct Side {
     prio: i32,
 }
 
-fn side(comm: &str, tid: &str, prio: &str) -> Option<Side> {
-    let comm = Comm::from_bytes(comm.as_bytes());
-    Some(Side { comm, tid: Tid(tid.trim().parse().ok()?), prio: prio.trim().parse().ok()? })
+fn side(name: &str, tid: &str, prio: &str) -> Option<Side> {
+    let tid = u32::try_from(number(tid)?).ok()?;
+    Some(Side { comm: comm(name), tid: Tid(tid), prio: i32::try_from(number(prio)?).ok()? })
 }
 
-fn switch(prev: Side, state: &str, next: Side) -> Option<Switch> {
-    // `D|K` is more than one; the first is the one that counts. `R+` is a thread that was preempted.
-    let letter = state.chars().next().filter(char::is_ascii_alphabetic)?;
-    Some(Switch {
+/// A number, which the option `fields` of ftrace shows in two ways: `0x78 (120)`.
+fn number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let text = match text.split_once(" (") {
+        Some((_, decimal)) => decimal.strip_suffix(')')?,
+        None => text,
+    };
+    text.parse().ok()
+}
+
+fn switch(prev: Side, state: PrevState, next: Side) -> Switch {
+    Switch {
         prev: prev.tid,
         next: next.tid,
         prev_prio: prev.prio,
         next_prio: next.prio,
-        state: PrevState { letter, preempted: state.ends_with('+') },
+        state,
         syscall: None,
         in_scope: None,
         prev_comm: prev.comm,
         next_comm: next.comm,
-    })
+    }
 }
 
-/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`. A name may hold
-/// anything, so fields are looked for from the end.
+/// `D|K` is more than one; the first is the one that counts. `R+` is a thread that was preempted.
+fn state_of(text: &str) -> Option<PrevState> {
+    let text = text.trim();
+    if let Some(letter) = text.chars().next().filter(char::is_ascii_alphabetic) {
+        return Some(PrevState { letter, preempted: text.ends_with('+') });
+    }
+    state_of_bits(number(text)?)
+}
+
+/// The state of raw fields, whose bits mean this since Linux 4.14. Before, the bit of a preempted thread was a higher one.
+pub(crate) fn state_of_bits(bits: i64) -> Option<PrevState> {
+    const LETTERS: [(i64, char); 8] = [
+        (0x01, 'S'),
+        (0x02, 'D'),
+        (0x04, 'T'),
+        (0x08, 't'),
+        (0x10, 'X'),
+        (0x20, 'Z'),
+        (0x40, 'P'),
+        (0x80, 'I'),
+    ];
+    const STATES: i64 = 0xff;
+    let letter = LETTERS.iter().find(|(bit, _)| bits & bit != 0).map_or('R', |(_, letter)| *letter);
+    let preempted = bits & STATES == 0 && bits != 0;
+    (bits >= 0).then_some(PrevState { letter, preempted })
+}
+
+/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`, where raw fields have no
+/// arrow. A name may hold anything, so fields are looked for from the end.
 fn kernel_switch(text: &str) -> Option<Switch> {
     let (text, next_prio) = text.rsplit_once(" next_prio=")?;
     let (text, next_pid) = text.rsplit_once(" next_pid=")?;
-    let (text, next_comm) = text.rsplit_once(" ==> next_comm=")?;
+    let (text, next_comm) =
+        text.rsplit_once(" ==> next_comm=").or_else(|| text.rsplit_once(" next_comm="))?;
     let (text, state) = text.rsplit_once(" prev_state=")?;
     let (text, prev_prio) = text.rsplit_once(" prev_prio=")?;
     let (text, prev_pid) = text.rsplit_once(" prev_pid=")?;
     let prev_comm = text.strip_prefix("prev_comm=")?;
-    switch(
-        side(prev_comm, prev_pid, prev_prio)?,
-        state,
-        side(next_comm, next_pid, first_word(next_prio))?,
-    )
+    let prev = side(prev_comm, prev_pid, prev_prio)?;
+    Some(switch(prev, state_of(state)?, side(next_comm, next_pid, first_value(next_prio))?))
 }
 
-/// `a:1 [120] S ==> b:2 [120]`.
+/// `a:1 [120] S ==> b:2 [120]`, behind which may stand the latency.
 fn trace_cmd_switch(text: &str) -> Option<Switch> {
+    let text = text.rsplit_once(" Latency: ").map_or(text, |(text, _)| text);
     let (prev, next) = text.rsplit_once(" ==> ")?;
     let (prev, state) = prev.rsplit_once(' ')?;
-    switch(trace_cmd_side(prev)?, state, trace_cmd_side(next)?)
+    Some(switch(trace_cmd_side(prev)?, state_of(state)?, trace_cmd_side(next)?))
 }
 
 /// `a:1 [120]`.
@@ -102,29 +153,34 @@ fn kernel_wake(text: &str) -> Option<(Side, Cpu)> {
     let (text, prio) = text.rsplit_once(" prio=")?;
     let (text, tid) = text.rsplit_once(" pid=")?;
     let comm = text.strip_prefix("comm=")?;
-    Some((side(comm, tid, prio)?, Cpu(first_word(target).parse().ok()?)))
+    Some((side(comm, tid, prio)?, Cpu(u32::try_from(number(first_value(target))?).ok()?)))
 }
 
 /// `b:9 [120] success=1 CPU:001`.
 fn trace_cmd_wake(text: &str) -> Option<(Side, Cpu)> {
+    let text = text.rsplit_once(" Latency: ").map_or(text, |(text, _)| text);
     let (text, target) = text.rsplit_once(" CPU:")?;
     let text = text.rsplit_once(" success=").map_or(text, |(text, _)| text);
-    Some((trace_cmd_side(text)?, Cpu(first_word(target).parse().ok()?)))
+    Some((trace_cmd_side(text)?, Cpu(first_value(target).parse().ok()?)))
 }
 
-/// Newer kernels may say more behind what is known.
-fn first_word(text: &str) -> &str {
-    text.split(' ').next().unwrap_or(text)
+/// The first value, without what newer kernels may say behind what is known.
+fn first_value(text: &str) -> &str {
+    let end = text.find(' ').unwrap_or(text.len());
+    let decimal = text.get(end..).and_then(|rest| rest.strip_prefix(" ("));
+    match decimal.and_then(|rest| rest.find(')')) {
+        Some(length) => &text[..end + length + " ()".len()],
+        None => &text[..end],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEAD: Head = Head { current: Tid(7), from_task: true };
-
-    fn comm(name: &str) -> Comm {
-        Comm::from_bytes(name.as_bytes())
+    /// The head of an event that thread 7 does.
+    fn parse(name: &str, text: &str) -> Option<Result<Kind, &'static str>> {
+        super::parse(name, text, Head::of_task(Tid(7)))
     }
 
     fn expected(letter: char, preempted: bool) -> Kind {
@@ -150,10 +206,47 @@ mod tests {
             );
             let trace_cmd = format!("a ==> b:1:7 [120] {told} ==> swapper/1:0 [139]");
             for text in [kernel, trace_cmd] {
-                let parsed = parse("sched_switch", &text, HEAD);
+                let parsed = parse("sched_switch", &text);
                 assert_eq!(parsed, Some(Ok(expected(letter, preempted))), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn raw_fields_and_fields_in_two_ways_are_read() {
+        for (state, letter, preempted) in [
+            ("0", 'R', false),
+            ("256", 'R', true),
+            ("1", 'S', false),
+            ("130", 'D', false),
+            ("0x80 (128)", 'I', false),
+        ] {
+            let raw = format!(
+                "prev_comm=a ==> b:1 prev_pid=0x7 (7) prev_prio=120 prev_state={state} next_comm=swapper/1 next_pid=0 next_prio=0x8b (139)"
+            );
+            assert_eq!(parse("sched_switch", &raw), Some(Ok(expected(letter, preempted))), "{raw}");
+        }
+        let wake = parse("sched_wakeup", "comm=b pid=0x9 (9) prio=0x78 (120) target_cpu=0x1 (1)");
+        assert!(
+            matches!(wake, Some(Ok(Kind::Wake(wake))) if (wake.tid, wake.target) == (Tid(9), Cpu(1)))
+        );
+        let latency = "a ==> b:1:7 [120] S ==> swapper/1:0 [139] Latency: 46.759 usecs";
+        assert_eq!(parse("sched_switch", latency), Some(Ok(expected('S', false))));
+    }
+
+    #[test]
+    fn an_unknown_name_is_none() {
+        let text = "<...>:7 [120] S ==> <...>:9 [120]";
+        let Some(Ok(Kind::Switch(switch))) = parse("sched_switch", text) else {
+            panic!("a switch")
+        };
+        assert_eq!((switch.prev_comm, switch.next_comm), (Comm::default(), Comm::default()));
+        let mut head = Head::of_task(Tid(7));
+        head.task.comm = comm("real");
+        let Some(Ok(Kind::Switch(switch))) = super::parse("sched_switch", text, head) else {
+            panic!("a switch")
+        };
+        assert_eq!(switch.prev_comm, comm("real"), "the column before has it");
     }
 
     #[test]
@@ -175,17 +268,14 @@ mod tests {
                 same_process: None,
                 in_scope: None,
             };
-            assert_eq!(parse("sched_wakeup_new", text, HEAD), Some(Ok(Kind::Wake(wake))), "{text}");
+            assert_eq!(parse("sched_wakeup_new", text), Some(Ok(Kind::Wake(wake))), "{text}");
         }
     }
 
     #[test]
     fn other_events_are_nothing_and_damaged_ones_an_error() {
-        assert_eq!(parse("sched_stat_runtime", "comm=a", HEAD), None);
-        assert!(matches!(parse("sched_switch", "prev_comm=a", HEAD), Some(Err(_))));
-        assert!(matches!(
-            parse("sched_waking", "comm=a pid=x prio=1 target_cpu=0", HEAD),
-            Some(Err(_))
-        ));
+        assert_eq!(parse("sched_stat_runtime", "comm=a"), None);
+        assert!(matches!(parse("sched_switch", "prev_comm=a"), Some(Err(_))));
+        assert!(matches!(parse("sched_waking", "comm=a pid=x prio=1 target_cpu=0"), Some(Err(_))));
     }
 }

@@ -82,6 +82,7 @@ impl Features {
             release: self.release.clone(),
             command_line: self.command_line.clone(),
             clock: None,
+            ..Origin::default()
         }
     }
 }

@@ -10,6 +10,7 @@
 //! come from anywhere.
 
 mod error;
+mod frames;
 mod head;
 mod layout;
 mod records;

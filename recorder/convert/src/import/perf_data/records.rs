@@ -14,6 +14,7 @@ use std::io::{self, Read};
 use zstd::stream::raw::{Decoder, Operation};
 
 use super::error::PerfDataError;
+use super::frames::Frames;
 use super::head::{Features, MOST_DESCRIBED};
 use super::layout::{Common, FIRST_OF_PERF, Layout, Layouts};
 use super::rounds::{Rounds, Timed};
@@ -139,13 +140,18 @@ pub(super) struct Records<R> {
     layouts: Layouts,
     pub(super) features: Features,
     packed: Option<Box<Packed>>,
+    frames: Frames,
+    /// Whether the size of a packed record was not its own.
+    wrong_sizes: bool,
     rounds: Rounds<PerfRecord>,
 }
 
 impl<R: Read> Records<R> {
     pub(super) fn new(input: R, len: Option<u64>, layouts: Layouts, features: Features) -> Self {
         let rounds = Rounds::new(MOST_WAITING);
-        Records { input, len, at: 0, ended: false, layouts, features, packed: None, rounds }
+        let (packed, frames, wrong_sizes) = (None, Frames::default(), false);
+        let (at, ended) = (0, false);
+        Records { input, len, at, ended, layouts, features, packed, frames, wrong_sizes, rounds }
     }
 
     /// Rounds that were too large to be ordered as a whole.
@@ -198,9 +204,13 @@ impl<R: Read> Records<R> {
     /// Takes the next record out of a packed one; false when there is none in it.
     fn next_packed(&mut self) -> Result<bool, ConvertError> {
         let Some(packed) = &mut self.packed else { return Ok(false) };
+        let wrong_sizes = self.wrong_sizes;
         let unpack = |packed: &mut Packed| {
             let part = "the compressed records";
-            packed.unpack().map_err(|source| ImportError::Unpack { part, source })
+            packed.unpack().map_err(|source| match wrong_sizes {
+                true => ImportError::WrongSizes(source),
+                false => ImportError::Unpack { part, source },
+            })
         };
         loop {
             if packed.plain.len() >= HEAD_BYTES {
@@ -247,8 +257,16 @@ impl<R: Read> Records<R> {
             COMPRESSED => self.packed_record(body, 0, None),
             COMPRESSED2 => {
                 let size = bytes.u64()?;
-                let len = usize::try_from(size).ok().filter(|len| *len <= bytes.rest().len());
-                let len = len.ok_or_else(|| head.too_small(at))?;
+                let stated = usize::try_from(size).ok();
+                let stated = stated.filter(|len| (1..=bytes.rest().len()).contains(len));
+                let len = match stated {
+                    Some(len) => {
+                        self.frames.pass(bytes.rest().get(..len).unwrap_or_default(), false)
+                    }
+                    // perf 6.16 gives the first of several records the size of all, and the others none.
+                    None => self.frames.pass(bytes.rest(), true),
+                };
+                self.wrong_sizes |= stated.is_none();
                 self.packed_record(body, 8, Some(len))
             }
             _ => {

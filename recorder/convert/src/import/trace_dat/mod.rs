@@ -116,6 +116,7 @@ fn origin(contents: &Contents) -> Origin {
         release: words.next().map(str::to_owned),
         command_line: None,
         clock: contents.clock.clone(),
+        ..Origin::default()
     }
 }
 

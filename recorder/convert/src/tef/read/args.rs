@@ -52,6 +52,11 @@ impl<'a> ArgSet<'a> {
         self.items.push((note_name(field), Item::Plain(value)));
     }
 
+    /// Adds an argument that is not in the JSON text.
+    pub(super) fn add_value(&mut self, name: &'static str, value: Value<'static>) {
+        self.items.push((name.into(), Item::Plain(value)));
+    }
+
     /// Whether there is a note about that field.
     pub(super) fn has_note(&self, field: &str) -> bool {
         self.items.iter().any(|(name, _)| name.strip_prefix(notes::PREFIX) == Some(field))

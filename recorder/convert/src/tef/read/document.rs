@@ -62,7 +62,7 @@ impl Importer<'_> {
 
     /// Reads an array of objects; false when the file ended before it, which only `may_end`
     /// allows.
-    fn array(
+    pub(super) fn array(
         &mut self,
         source: &mut Source<impl Read>,
         may_end: bool,
@@ -150,6 +150,8 @@ impl Importer<'_> {
             ("traceEvents", Some(b'[')) => return self.array(source, self.lenient, Self::event),
             ("samples", Some(b'[')) => return self.array(source, self.lenient, Self::sample),
             ("otherData", Some(b'{')) => self.other_data(source)?,
+            ("systemTraceEvents", Some(b'"')) => self.system_string(source)?,
+            ("systemTraceEvents", Some(b'{')) => self.system_object(source)?,
             ("displayTimeUnit", _) => {
                 let is_usual = source.value::<AnyValue, _>(|value, _| match value.get() {
                     "\"ns\"" => Ok(None),
@@ -169,7 +171,7 @@ impl Importer<'_> {
         Ok(true)
     }
 
-    fn keep(
+    pub(super) fn keep(
         &mut self,
         name: &str,
         fill: impl FnOnce(&mut Pieces, &mut Self) -> Result<(), ConvertError>,
@@ -180,7 +182,7 @@ impl Importer<'_> {
     }
 
     /// Copies a value of any size into a blob, element by element.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         source: &mut Source<impl Read>,
         pieces: &mut Pieces,

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::Importer;
 use super::args::ArgSet;
 use super::fields::{Fields, moment, string, wrong};
-use super::ids::{correlation, number};
+use super::ids::{correlation, number, own_local};
 use super::keep::write_blob;
 use super::members::Members;
 use super::time::Time;
@@ -72,10 +72,19 @@ impl Importer<'_> {
         }
         let mut args = ArgSet::default();
         let time = self.time_of(fields, &letter, &mut args, at)?;
-        let kind = self.kind(&letter, phase, time, fields, &mut args, at)?;
+        let state = is_state(&letter, fields);
+        let kind = match state {
+            true => self.state(phase, time, fields, &mut args, at)?,
+            false => self.kind(&letter, phase, time, fields, &mut args, at)?,
+        };
         self.release_waiting()?;
         let (process, thread) = self.thread_of(fields)?;
-        let overlap = self.overlap(kind, time.nanos, thread, fields, &mut args)?;
+        let overlap = match (state, kind) {
+            (true, EventKind::DurationComplete { end: Ticks(end) }) => {
+                Some((FIRST_STATE.wrapping_add(thread), end))
+            }
+            _ => self.overlap(kind, time.nanos, thread, fields, &mut args)?,
+        };
         let category = string(fields.category, "cat", at)?;
         let name = string(fields.name, "name", at)?;
         if letter == "N" {
@@ -95,6 +104,26 @@ impl Importer<'_> {
         let mut args = ArgSet::default();
         args.note_value(notes::OVERLAP, Value::Bool(true));
         self.write_event(&ready, args, json)
+    }
+
+    /// The state of a thread from a time on. It is an operation on a track beside the thread's own, since it nests with none of
+    /// its durations; without a length it is an instant.
+    fn state<'a>(
+        &mut self,
+        phase: &'a RawValue,
+        time: Time,
+        fields: &Fields<'a>,
+        args: &mut ArgSet<'a>,
+        at: Position,
+    ) -> Result<EventKind, ConvertError> {
+        args.note(notes::PHASE, phase);
+        let Some(value) = fields.duration else { return Ok(EventKind::Instant) };
+        let duration = moment(Some(value), "dur", at)?.nanos;
+        // It comes back as the event that it was.
+        args.note_text("dur", value);
+        args.note_value("id", Value::Null);
+        self.report.count("states of threads, kept on tracks of their own");
+        Ok(EventKind::DurationComplete { end: Ticks(time.nanos.saturating_add(duration)) })
     }
 
     /// The id and the end of the asynchronous operation that a complete event has to be, where it would overlap with
@@ -251,6 +280,11 @@ impl Importer<'_> {
         at: Position,
     ) -> Result<u64, ConvertError> {
         let process = self.ids.process(fields.process).koid;
+        if self.ids.trusts_threads()
+            && let Some(number) = fields.id2.and_then(own_local)
+        {
+            return Ok(number);
+        }
         let found = correlation(fields.id, fields.id2, fields.scope, process);
         match found {
             Some(found) if found.plain && fields.id2.is_none() && fields.scope.is_none() => {
@@ -300,7 +334,9 @@ impl Importer<'_> {
             }
             _ => {}
         }
-        if let Some(duration) = fields.duration.filter(|_| phase != "\"X\"") {
+        if let Some(duration) =
+            fields.duration.filter(|_| phase != "\"X\"" && !args.has_note("dur"))
+        {
             args.note("dur", duration);
             self.report.count("other fields, kept as arguments");
         }
@@ -421,6 +457,15 @@ fn short(content: &str) -> String {
 
 /// The ids of overlapping complete events begin here, where no counter or address is.
 const FIRST_OVERLAPPING: u64 = 0xf7ac_e000_0000_0000;
+
+/// The ids of the operations that states of threads become begin here, one for each thread.
+const FIRST_STATE: u64 = 0xf7ac_d000_0000_0000;
+
+/// Whether the event is a state of a thread. The letter is that of a step of an operation, too, which has an id.
+fn is_state(letter: &str, fields: &Fields<'_>) -> bool {
+    let is_category = fields.category.is_some_and(|it| it.get() == "\"thread_state\"");
+    letter == "T" && is_category && fields.id.is_none() && fields.id2.is_none()
+}
 
 /// All phases of the document.
 const KNOWN: [&str; 28] = [

@@ -57,6 +57,16 @@ impl Ids {
         self.threads_are_unique = true;
     }
 
+    /// The process of each thread whose ids are as Linux has them.
+    pub(super) fn owners(&self) -> FxHashMap<u32, u32> {
+        let owners = self.owners.iter().filter(|(_, process)| **process != 0);
+        owners
+            .filter_map(|(thread, process)| {
+                Some((u32::try_from(*thread).ok()?, u32::try_from(*process).ok()?))
+            })
+            .collect()
+    }
+
     /// Whether the file was written from FXT.
     pub(super) fn trusts_threads(&self) -> bool {
         self.threads_are_unique
@@ -162,6 +172,13 @@ pub(super) fn correlation(
     hash.add(&number.to_le_bytes());
     hash.add(scope.get().as_bytes());
     Some(Correlation { number: hash.0, plain: false })
+}
+
+/// The number of an id of a process as fxtrec writes it: of FXT, in which ids are those of a process.
+pub(super) fn own_local(id2: &RawValue) -> Option<u64> {
+    let members = Members::of(id2).filter(|members| members.0.len() == 1)?;
+    let local = members.get("local")?;
+    pointer(&text(local)?).filter(|_| is_plain(local))
 }
 
 /// The number that an id is, or a hash of its text.

@@ -101,7 +101,7 @@ impl Importer<'_> {
                 args.push(Arg::new(target.text(name)?, *value));
             }
             let name = target.text(&name)?;
-            target.write(&KernelObject { kind, koid: Koid(koid), name, args: &args })
+            target.write(&KernelObject { object_type: kind, koid: Koid(koid), name, args: &args })
         });
         match written {
             Ok(()) => Ok(true),

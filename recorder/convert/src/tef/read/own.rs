@@ -158,7 +158,7 @@ impl Importer<'_> {
         own.with_args(&members, self.target()?, |target, args| {
             let name = target.text(&name)?;
             let kind = ObjectType::Other(kind);
-            target.write(&KernelObject { kind, koid: Koid(koid), name, args })
+            target.write(&KernelObject { object_type: kind, koid: Koid(koid), name, args })
         })
     }
 

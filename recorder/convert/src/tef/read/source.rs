@@ -235,6 +235,71 @@ impl<R: Read> Source<R> {
         blanked > 0
     }
 
+    /// Takes a string of any length, which begins here, and hands its content over piece by piece.
+    pub(super) fn long_string(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
+        self.expect(b'"', "here")?;
+        loop {
+            let window = &self.window[self.at..self.filled];
+            let plain = window.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+            let plain = plain.unwrap_or(window.len());
+            if plain > 0 {
+                if window[..plain].iter().any(|byte| *byte < b' ') {
+                    return Err(self.malformed("a control character in a string".into()));
+                }
+                take(&window[..plain])?;
+                self.advance(plain);
+                continue;
+            }
+            if window.is_empty() {
+                if !self.fill()? {
+                    return Err(self.malformed("a string without an end".into()));
+                }
+                continue;
+            }
+            if window[0] == b'"' {
+                self.advance(1);
+                return Ok(());
+            }
+            let text = self.escaped()?;
+            take(text.as_bytes())?;
+        }
+    }
+
+    /// Takes what a backslash begins: one character, of which JSON may need two escapes.
+    fn escaped(&mut self) -> Result<String, ConvertError> {
+        const SHORT: usize = 2;
+        const LONG: usize = 6;
+        while self.filled - self.at < 2 * LONG && !self.ended {
+            self.fill()?;
+        }
+        let window = &self.window[self.at..self.filled];
+        let length = match window.get(1) {
+            Some(b'u')
+                if matches!(
+                    window.get(2..4),
+                    Some([b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B'])
+                ) =>
+            {
+                2 * LONG
+            }
+            Some(b'u') => LONG,
+            _ => SHORT,
+        };
+        let escape = std::str::from_utf8(window.get(..length).unwrap_or_default());
+        let text =
+            escape.ok().and_then(|it| serde_json::from_str::<String>(&format!("\"{it}\"")).ok());
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) => {
+                self.advance(length);
+                Ok(text)
+            }
+            None => Err(self.malformed("an invalid escape in a string".into())),
+        }
+    }
+
     /// Skips what cannot be understood, up to the next object of an array; false at the end.
     pub(super) fn skip_to_next_object(&mut self) -> Result<bool, ConvertError> {
         // How much of `} , {` stands before the position, whitespace aside.

@@ -8,7 +8,7 @@ use super::json::{self, Object};
 use super::names::Names;
 use super::{Exporter, Scheduling};
 use crate::error::ConvertError;
-use crate::tef::{marks, notes};
+use crate::tef::{NAMELESS, marks, notes};
 
 /// The phase of an event type.
 fn phase(kind: EventKind) -> &'static str {
@@ -56,8 +56,11 @@ impl Exporter<'_> {
             samples.append(if samples.is_empty() { b"[\n" } else { b",\n" })?;
             return samples.append(&text);
         }
+        // JSON takes the id of an operation for that of all processes; only what was JSON means it so.
+        let provider = self.current_provider.and_then(|id| self.providers.get(&id));
+        let is_local = is_async(event.kind) && provider.is_none_or(|name| name != NAMELESS);
         let mut object = self.document.event();
-        write_event(&mut object, event, &split, &self.names);
+        write_event_as(&mut object, event, &split, &self.names, is_local);
         object.end();
         Ok(())
     }
@@ -84,6 +87,13 @@ fn is_duration(kind: EventKind) -> bool {
     )
 }
 
+fn is_async(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::AsyncBegin { .. } | EventKind::AsyncInstant { .. } | EventKind::AsyncEnd { .. }
+    )
+}
+
 pub(super) fn write_thread_and_time(
     object: &mut Object<'_>,
     thread: Thread,
@@ -96,6 +106,17 @@ pub(super) fn write_thread_and_time(
 }
 
 fn write_event(object: &mut Object<'_>, event: &Event<'_>, split: &Split<'_>, names: &Names) {
+    write_event_as(object, event, split, names, false);
+}
+
+/// `is_local` says that its id is one of its process alone.
+fn write_event_as(
+    object: &mut Object<'_>,
+    event: &Event<'_>,
+    split: &Split<'_>,
+    names: &Names,
+    is_local: bool,
+) {
     let sample = split.note(notes::SAMPLE).is_some();
     let Event { kind, category, name, thread, time, .. } = *event;
     if !sample {
@@ -132,7 +153,14 @@ fn write_event(object: &mut Object<'_>, event: &Event<'_>, split: &Split<'_>, na
     if let Some(id) = id
         && split.note("id2").is_none()
     {
-        split.field(object, "id", |out| json::hex(out, id));
+        match is_local && split.note("id").is_none() {
+            true => {
+                let mut id2 = Object::begin(object.key("id2"));
+                json::hex(id2.key("local"), id);
+                id2.end();
+            }
+            false => split.field(object, "id", |out| json::hex(out, id)),
+        }
     }
     split.write_notes(object);
     split.write_args(object, matches!(kind, EventKind::Counter { .. }));

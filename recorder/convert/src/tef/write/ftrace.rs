@@ -65,7 +65,9 @@ impl Ftrace {
     fn wakeup_line(&self, wakeup: &Wakeup<'_>, names: &Names) -> String {
         // A wake-up done by an interrupt is shown on the thread that was interrupted.
         let current = wakeup.waker().or_else(|| self.current.get(&wakeup.cpu).copied());
-        let mut line = lead(current.unwrap_or_default(), wakeup.cpu, wakeup.time, names);
+        // The third flag says so, or a reader would take that thread for the waker.
+        let flags = if wakeup.waker().is_some() { "...." } else { "..h." };
+        let mut line = lead(current.unwrap_or_default(), (wakeup.cpu, flags), wakeup.time, names);
         let (name, Koid(thread)) = (comm(wakeup.koid, wakeup.cpu, names), wakeup.koid);
         let priority = priority(wakeup.weight());
         let cpu = wakeup.cpu.0;
@@ -81,7 +83,7 @@ impl Ftrace {
 
 fn switch_line(switch: &ContextSwitch<'_>, names: &Names) -> String {
     let ContextSwitch { time, cpu, outgoing, incoming, .. } = *switch;
-    let mut line = lead(outgoing, cpu, time, names);
+    let mut line = lead(outgoing, (cpu, "...."), time, names);
     let kernels_own = switch.args.str("prev_state");
     let state = kernels_own.unwrap_or(match switch.outgoing_state {
         ThreadState::New | ThreadState::Running => "R",
@@ -104,9 +106,9 @@ fn switch_line(switch: &ContextSwitch<'_>, names: &Names) -> String {
     line
 }
 
-fn lead(current: Koid, cpu: Cpu, time: Nanos, names: &Names) -> String {
+fn lead(current: Koid, (cpu, flags): (Cpu, &str), time: Nanos, names: &Names) -> String {
     let name = if current == Koid(0) { "<idle>".to_owned() } else { comm(current, cpu, names) };
-    format!("{name:>16}-{current:<7} [{:03}] .... {time}: ", cpu.0)
+    format!("{name:>16}-{current:<7} [{:03}] {flags} {time}: ", cpu.0)
 }
 
 fn put(line: &mut String, what: std::fmt::Arguments<'_>) {

@@ -264,6 +264,15 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
     stacks.detach();
 }
 
+/// Sets a flag when it is dropped, also where a test fails: others wait for it.
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -296,6 +305,7 @@ fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
         let [sleeps, awake, seen, over] = std::array::from_fn(|_| AtomicBool::new(false));
         let (tid, woke, unseen) = std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
+                let _ends = [Ends(&sleeps), Ends(&awake)];
                 pin();
                 prefer(libc::SCHED_FIFO, 1);
                 sleeps.store(true, Ordering::SeqCst);
@@ -307,11 +317,15 @@ fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
                 }
                 prefer(libc::SCHED_OTHER, 0);
                 let before = preempted();
-                while preempted() < before + 3 {}
+                while preempted() < before + 3 && !over.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
                 over.store(true, Ordering::SeqCst);
                 // SAFETY: the call has no arguments, and returns the thread's own id.
                 (Tid(unsafe { libc::gettid() }.cast_unsigned()), woke, before - at_first)
             });
+            // The threads wait for these.
+            let _ends = [Ends(&seen), Ends(&over)];
             wait_for(&sleeps);
             std::thread::sleep(Duration::from_millis(20));
             events.detach();

@@ -3,6 +3,7 @@
 use super::{assert_figures, figures, micros};
 use crate::Metric::{Blocked, Preemption, RunQueue, Slice, Wakeup};
 use crate::scene::{Leaves, Scene, thread};
+use crate::{Options, Selection};
 
 /// At 100: 101 runs on CPU 0, 102 waits for CPU 1, which 103 has, and 104 is blocked.
 fn before_a_gap() -> Scene {
@@ -178,4 +179,55 @@ fn a_file_that_was_cut_off_is_said_to_be_and_read_as_far_as_it_goes() {
     assert!(report.losses.truncated);
     assert_eq!(figures(&report, 102, Preemption), (0, 0, 1), "its end was cut off");
     assert_eq!(figures(&report, 101, Slice), (1, 190, 0));
+}
+
+#[test]
+fn an_application_whose_buffer_fills_up_before_the_first_switch_costs_no_event_of_the_scheduler() {
+    let mut scene = Scene::new();
+    scene.drop_records(5, 3, Some(7));
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    scene.switch(20, 0, 101, Leaves::S, 0);
+    let report = scene.report();
+    assert_eq!(figures(&report, 101, Slice), (1, 10, 0));
+    let losses = &report.losses;
+    assert_eq!((losses.gaps, losses.events, losses.unknown), (0, 0, 0));
+    assert_eq!((losses.records(), losses.unknown_records()), (7, 0));
+}
+
+#[test]
+fn a_buffer_of_the_scheduler_that_fills_up_before_the_first_switch_is_one_gap() {
+    let mut scene = Scene::new();
+    scene.lose(5, 0, 7);
+    scene.switch(10, 0, 0, Leaves::R, 101);
+    scene.switch(20, 0, 101, Leaves::S, 0);
+    let losses = scene.report().losses;
+    assert_eq!((losses.gaps, losses.events, losses.providers.len()), (1, 7, 0));
+}
+
+#[test]
+fn records_that_applications_dropped_are_counted_and_placed_in_time_by_name() {
+    let mut scene = before_a_gap();
+    scene.drop_records(60, 20, Some(5)).drop_records(90, 30, Some(8)).drop_records(95, 95, None);
+    after_a_gap(&mut scene);
+    scene.fill_up();
+    let report = scene.report();
+    assert_eq!(figures(&report, 102, Preemption), (1, 160, 0), "no switch is missing");
+    let [app] = &report.losses.providers[..] else { panic!("{:?}", report.losses) };
+    assert_eq!((&*app.name, app.records, app.gaps, app.unknown), ("app", 13, 4, 2));
+    let times: Vec<_> =
+        app.list.iter().map(|gap| (gap.span.begin.0, gap.span.end.0, gap.records)).collect();
+    assert_eq!(times, [(40_000, 60_000, Some(5)), (60_000, 90_000, Some(8)), (0, 95_000, None)]);
+}
+
+#[test]
+fn records_that_were_dropped_outside_of_the_selected_time_are_not_counted() {
+    let mut scene = before_a_gap();
+    scene.drop_records(20, 5, Some(5)).drop_records(90, 30, Some(8));
+    after_a_gap(&mut scene);
+    let whole = scene.report();
+    assert_eq!(whole.losses.records(), 13);
+    let mut selection = Selection::default();
+    selection.range.from = Some(crate::Moment::After(60_000));
+    let part = scene.report_with(Options { selection, ..Options::default() });
+    assert_eq!(part.losses.records(), 8);
 }

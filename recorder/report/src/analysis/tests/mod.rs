@@ -5,6 +5,7 @@ mod cpus;
 mod definitions;
 mod gaps;
 mod ranges;
+mod recorder;
 mod threads;
 mod waits;
 

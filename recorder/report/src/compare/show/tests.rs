@@ -14,6 +14,7 @@ fn comparison(base: &[f64], new: &[f64]) -> Comparison {
             }],
             lost: 0,
             doubt: Default::default(),
+            recorder: None,
         };
         numbers.iter().enumerate().map(run).collect()
     };

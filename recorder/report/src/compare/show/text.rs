@@ -13,6 +13,7 @@ use std::fmt;
 use super::super::effect::Ratio;
 use super::super::{Comparison, Finding, Row, Run, runs_needed};
 use fxtrec_gates::Amount;
+use fxtrec_units::text::{counted, noun, short};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a>(pub &'a Comparison);
@@ -31,12 +32,23 @@ impl fmt::Display for Text<'_> {
             let at_most = if run.doubt.at_most { "at most " } else { "" };
             let unknown = match run.doubt.unknown_gaps {
                 0 => String::new(),
-                gaps => format!(", and an unknown number more in {gaps} gaps"),
+                gaps => format!(", and an unknown number more in {}", counted(gaps, "gap", "gaps")),
             };
             writeln!(
                 f,
-                "{} lost {at_most}{} events{unknown}: its figures may be wrong",
-                run.name, run.lost
+                "{} lost {at_most}{} {}{unknown}: its figures may be wrong",
+                run.name,
+                run.lost,
+                noun(run.lost, "event", "events")
+            )?;
+        }
+        let both = || comparison.base.iter().chain(&comparison.new);
+        let own: Vec<_> = both().filter_map(|run| run.recorder).collect();
+        if let (Some(least), Some(most)) = (own.iter().min(), own.iter().max()) {
+            let (least, most) = (short(*least), short(*most));
+            writeln!(
+                f,
+                "left out: threads of fxtrec, CPU time {least} to {most} a run (--include-recorder)"
             )?;
         }
         write_table(&comparison.rows, f)?;

@@ -108,6 +108,7 @@ impl Machine {
             numbers: measures.iter().map(number).collect(),
             lost: 0,
             doubt: Default::default(),
+            recorder: None,
         }
     }
 
@@ -126,7 +127,7 @@ fn number(values: &Distribution, stat: Stat) -> Number {
 
 /// In how many of `trials` comparisons `--fail-if-worse` with this share fails.
 fn failures(machine: &Machine, factor: f64, share: f64, trials: u32) -> u32 {
-    let (measures, mut random) = (measures(&DEFAULT_MEASURES), Random(u64::from(trials)));
+    let (measures, mut random) = (measures(&OF_MACHINE), Random(u64::from(trials)));
     let failed = |_: &u32| {
         let comparison = machine.compare(factor, &measures, &mut random);
         assert!(
@@ -174,7 +175,7 @@ fn a_fifth_more_in_the_median_is_found_nine_times_in_ten_with_five_runs_a_side()
 /// no more than one in 25 different at all.
 #[test]
 fn false_alarms_are_as_rare_as_promised() {
-    let measures = measures(&DEFAULT_MEASURES);
+    let measures = measures(&OF_MACHINE);
     for (per_side, rows) in [(5, 5), (6, 5), (8, 3), (12, 2), (5, 1)] {
         let mut random = Random(per_side as u64);
         let mut side = || -> Vec<Run> {
@@ -183,6 +184,7 @@ fn false_alarms_are_as_rare_as_promised() {
                 numbers: (0..rows).map(|_| Number::Is(random.pareto())).collect(),
                 lost: 0,
                 doubt: Default::default(),
+                recorder: None,
             };
             (0..per_side).map(|_| run()).collect()
         };

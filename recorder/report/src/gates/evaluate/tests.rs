@@ -15,6 +15,9 @@ struct Known {
     doubt: Doubt,
     /// Whether conditions are true of nobody.
     nobody: bool,
+    /// The lengths of spans, in milliseconds.
+    spans: Vec<u64>,
+    lacks_records: bool,
 }
 
 impl Evidence for Known {
@@ -48,6 +51,17 @@ impl Evidence for Known {
     fn doubt(&self) -> Doubt {
         self.doubt
     }
+
+    fn lacks_records(&self) -> bool {
+        self.lacks_records
+    }
+
+    fn spans(&self, _: &str, _: Option<&Condition>) -> Option<SpanFigures> {
+        let mut tally = Tally::default();
+        self.spans.iter().for_each(|&span| tally.record(span * 1_000_000, Nanos(0)));
+        let figures = SpanFigures::of_lengths(tally.freeze());
+        (!self.spans.is_empty()).then_some(figures)
+    }
 }
 
 fn too_few(on_too_few: OnTooFew) -> Policy {
@@ -57,6 +71,34 @@ fn too_few(on_too_few: OnTooFew) -> Policy {
 fn finding(gate: &str, evidence: &Known) -> Finding {
     let gate: Gate = gate.parse().unwrap_or_else(|error| panic!("{gate}: {error}"));
     judge(&gate, evidence, too_few(OnTooFew::Fail)).finding
+}
+
+#[test]
+fn a_gate_on_spans_of_which_records_were_dropped_is_undecided_unless_it_fails_anyway() {
+    let known = |spans: &[u64], lacks_records| Known {
+        spans: spans.to_vec(),
+        lacks_records,
+        ..Known::default()
+    };
+    let judge = |gate: &str, known: &Known, on_too_few| {
+        let gate: Gate = gate.parse().unwrap_or_else(|error| panic!("{gate}: {error}"));
+        let verdict = judge(&gate, known, too_few(on_too_few));
+        (verdict.finding, verdict.failed, verdict.undecided)
+    };
+    let (whole, dropped) = (known(&[1, 2], false), known(&[1, 2], true));
+    for gate in ["span('work').max > 5ms", "span('work').count > 9"] {
+        assert_eq!(judge(gate, &whole, OnTooFew::Fail), (Finding::Kept, false, false), "{gate}");
+        let expected = (Finding::RecordsLost, false, true);
+        assert_eq!(judge(gate, &dropped, OnTooFew::Fail), expected, "{gate}");
+    }
+    let fails = "span('work').max > 1ms";
+    assert_eq!(judge(fails, &dropped, OnTooFew::Fail), (Finding::Broken, true, false));
+    let none = known(&[], true);
+    let gate = "span('work').p50 > 1ms";
+    assert_eq!(judge(gate, &none, OnTooFew::Fail), (Finding::Nobody, true, false));
+    assert_eq!(judge(gate, &none, OnTooFew::Pass), (Finding::RecordsLost, false, true));
+    let others = judge("wakeup.count > 9", &dropped, OnTooFew::Fail);
+    assert_eq!(others, (Finding::Kept, false, false), "switches are all there");
 }
 
 fn one_to(last: u64) -> Known {
@@ -85,7 +127,8 @@ fn a_gate_is_broken_when_what_it_says_is_so() {
     }
     assert_eq!(finding("lost > 0", &Known::default()), Finding::Kept);
     assert_eq!(finding("lost > 0", &Known { lost: 3.0, ..Known::default() }), Finding::Broken);
-    let unknown = Known { doubt: Doubt { at_most: false, unknown_gaps: 1 }, ..Known::default() };
+    let unknown =
+        Known { doubt: Doubt { unknown_gaps: 1, ..Doubt::default() }, ..Known::default() };
     assert_eq!(finding("lost > 9", &unknown), Finding::Broken, "nobody knows that it is not so");
     assert_eq!(finding("lost < 1", &unknown), Finding::Broken, "as far as it was counted");
     assert_eq!(finding("switches > 2000", &unknown), Finding::Kept, "that was counted");

@@ -37,6 +37,7 @@ impl JsonVerdict {
                 Finding::Kept => "kept",
                 Finding::TooFew { .. } | Finding::Nobody => "too_few",
                 Finding::NotRecorded => "not_recorded",
+                Finding::RecordsLost => "records_lost",
             },
             verdict: match (verdict.failed, verdict.undecided) {
                 (true, _) => "failed",

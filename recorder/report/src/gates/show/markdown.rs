@@ -23,6 +23,7 @@ fn write_markdown(verdicts: &[Verdict<'_>], about: &str, page: &mut String) -> s
             (true, true) => "❌ disturbed",
             (true, false) => "⚠️ disturbed",
             (false, true) => "❌ failed",
+            _ if verdict.undecided => "⚠️ undecided",
             (false, false) => "✅ passed",
         };
         let more = [censored(verdict), blame(verdict)].into_iter().flatten();

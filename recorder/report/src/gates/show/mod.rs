@@ -13,6 +13,7 @@ pub use text::Text;
 use super::evaluate::{Blame, Finding, Taken, Verdict};
 use fxtrec_gates::Amount;
 use fxtrec_gates::{Dimension, Quantity};
+use fxtrec_units::text::{counted, noun};
 
 /// What the recording has none of.
 fn nobody(verdict: &Verdict<'_>) -> String {
@@ -33,19 +34,27 @@ fn finding(verdict: &Verdict<'_>) -> String {
             format!("the recording does not tell {}: docs/trace.md says which do", metric(quantity))
         }
         (Finding::TooFew { needed }, _) => {
-            format!("{quantity} needs {} values, but there are {}", number(needed), values)
+            let are = if verdict.samples == Some(1) { "is" } else { "are" };
+            format!(
+                "{quantity} needs {}, but there {are} {values}",
+                counted(needed, "value", "values")
+            )
         }
         (_, None) => format!("there are no values of {}", metric(quantity)),
         (_, Some(measured)) if verdict.samples.is_none() => {
             let at_most = if verdict.doubt.at_most { "at most " } else { "" };
             let unknown = match verdict.doubt.unknown_gaps {
                 0 => String::new(),
-                gaps => format!(", and an unknown number more in {} gaps", number(gaps)),
+                gaps => format!(", and an unknown number more in {}", counted(gaps, "gap", "gaps")),
             };
-            format!("{quantity} is {at_most}{measured}{unknown}")
+            let records = match verdict.doubt.records {
+                0 => String::new(),
+                records => format!(" ({} of applications)", counted(records, "record", "records")),
+            };
+            format!("{quantity} is {at_most}{measured}{records}{unknown}")
         }
         (_, Some(measured)) => {
-            let of = if verdict.samples == Some(1) { "value" } else { "values" };
+            let of = noun(verdict.samples.unwrap_or(0), "value", "values");
             format!("{quantity} is {measured}, of {values} {of}")
         }
     }
@@ -63,6 +72,10 @@ fn metric(quantity: &Quantity) -> String {
     }
 }
 
+/// That records are missing which may have been otherwise.
+const RECORDS_LOST: &str =
+    "applications dropped records, since their buffers were full: other spans are not known";
+
 /// Who is to blame that spans took too long, if there is anything to say about that.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
@@ -70,6 +83,9 @@ fn blame(verdict: &Verdict<'_>) -> Option<String> {
         let parts = parts.collect::<Vec<_>>().join(", ");
         (format!("without what others took it is {}", taken.undisturbed), parts)
     };
+    if verdict.finding == Finding::RecordsLost {
+        return Some(RECORDS_LOST.to_owned());
+    }
     match verdict.blame.as_ref()? {
         Blame::Others(taken) => {
             let (without, parts) = without(taken);

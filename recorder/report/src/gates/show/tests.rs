@@ -144,9 +144,9 @@ fn what_is_not_known_about_losses_is_said() {
     let gate = gate("lost > 0");
     let lost = |doubt| Verdict { doubt, ..verdict(&gate, Finding::Broken, true) };
     let said = |verdict: &Verdict<'_>| super::finding(verdict);
-    let bound = lost(Doubt { at_most: true, unknown_gaps: 0 });
+    let bound = lost(Doubt { at_most: true, ..Doubt::default() });
     assert!(said(&bound).starts_with("lost is at most "), "{}", said(&bound));
-    let unknown = lost(Doubt { at_most: false, unknown_gaps: 2 });
+    let unknown = lost(Doubt { unknown_gaps: 2, ..Doubt::default() });
     assert!(
         said(&unknown).ends_with(", and an unknown number more in 2 gaps"),
         "{}",

@@ -41,6 +41,7 @@ impl Text<'_> {
         let look = Look { colour: self.colour, columns: None };
         let word = match (verdict.failed, verdict.is_disturbed()) {
             (_, true) => look.doubtful("DISTURBED"),
+            _ if verdict.undecided => look.doubtful("UNDECIDED"),
             (true, false) => look.bad("FAILED"),
             (false, false) => "passed".to_owned(),
         };

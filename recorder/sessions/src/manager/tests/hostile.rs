@@ -257,9 +257,8 @@ fn a_flood_holds_nobody_up() {
             }
             assert!(sent > 0);
         });
-        let stage = neighbours.all_is_well();
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        stage
+        let _ends = Ends(&stop);
+        neighbours.all_is_well()
     });
     let raised = stage.manager.providers().expect("it runs")[0].stats.alerts;
     assert!(raised > 0 && stage.manager.alerts().len() <= ALERTS);

@@ -80,8 +80,8 @@ fn somebody_who_talks_all_the_time_is_not_waited_for() {
                 let _ = talker.connection.send(&message, &[]);
             }
         });
+        let _ends = Ends(&over);
         (0..3).for_each(|_| stage.manager.settle().expect("it runs"));
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
 
@@ -115,6 +115,8 @@ fn one_that_registers_while_no_session_runs_is_told_so_and_hears_of_the_next() {
         // Whoever finds one has START as its first message.
         let (first, _) = stage.register("late").hear().expect("START");
         assert!(matches!(first, FromManager::Start { .. }), "{first:?}");
+        // It would not answer, and the session would wait for it.
+        drop(early);
         stage.manager.terminate().expect("it runs");
     }
 }

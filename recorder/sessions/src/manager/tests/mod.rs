@@ -15,6 +15,15 @@ use super::*;
 use by_hand::{ByHand, PATIENCE};
 use fxtrec_kernel::seqpacket::{Received, Seqpacket};
 
+/// Ends threads that work until a flag is set, also where a test fails: a scope waits for them.
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// A manager, and the archive that it writes.
 struct Stage {
     manager: Manager,

@@ -164,3 +164,30 @@ fn one_that_has_not_said_that_it_started_is_not_looked_at() {
     session.event("too early", 1);
     assert!(stage.events_in_snapshot().is_empty());
 }
+
+/// The word of a buffer's header that counts what was dropped.
+const DROPPED: usize = 8;
+
+#[test]
+fn what_a_provider_dropped_is_told_in_each_snapshot_and_once_in_the_archive() {
+    for mode in [Mode::Circular, Mode::Streaming] {
+        let stage = Stage::new();
+        stage.start(mode);
+        let provider = stage.register("app");
+        let mut session = provider.start();
+        session.event("one", 1);
+        stage.wait_for("app", ProviderState::Started);
+        assert_eq!(stage.events_in_snapshot().remove("fxtrec"), None, "{mode:?}");
+        session.store(DROPPED, 5);
+        for _ in 0..2 {
+            let told = stage.events_in_snapshot().remove("fxtrec");
+            assert_eq!(told, Some(vec!["lost_records".to_owned()]), "{mode:?}");
+        }
+        session.store(DROPPED, 7);
+        drop((provider, session));
+        stage.wait_until_gone("app");
+        let stopped = stage.stop();
+        assert_eq!(only(&stopped).stats.dropped, 7);
+        assert_eq!(stage.events_of("fxtrec"), ["lost_records", "lost_records"], "{mode:?}");
+    }
+}

@@ -183,7 +183,7 @@ pub(super) fn families(ledger: &Ledger, missing: Missing, tells: Tells) -> Vec<F
 }
 
 /// The labels of a set, of which there is always at least the cgroup.
-fn labels_of(labels: &Labels) -> Vec<Label> {
+pub(super) fn labels_of(labels: &Labels) -> Vec<Label> {
     let path = match &labels.group {
         Group::Path(path) => path,
         // Paths begin with a slash.
@@ -192,18 +192,12 @@ fn labels_of(labels: &Labels) -> Vec<Label> {
     };
     let owner = Owner::of(path);
     let told = [
-        ("cgroup", Some(harmless(path))),
+        ("cgroup", Some(path.to_owned())),
         ("pod", owner.pod_uid()),
         ("container", owner.container.map(str::to_owned)),
-        ("comm", labels.comm.as_deref().map(harmless)),
+        ("comm", labels.comm.clone()),
     ];
     told.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-/// Without what a terminal would obey.
-fn harmless(value: &str) -> String {
-    let replaced = |it: char| if it.is_control() && it != '\n' { '\u{fffd}' } else { it };
-    value.chars().map(replaced).collect()
 }
 
 #[cfg(test)]
@@ -211,13 +205,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_say_whose_it_is_and_nothing_that_a_terminal_obeys() {
+    fn labels_say_whose_it_is() {
         let of = |group, comm: Option<&str>| {
             let labels = labels_of(&Labels { group, comm: comm.map(str::to_owned) });
             labels.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         let path = |path: &str| Group::Path(path.to_owned());
-        assert_eq!(of(path("/a\n\u{1b}"), None), ["cgroup=/a\n\u{fffd}"]);
+        assert_eq!(of(path("/a"), None), ["cgroup=/a"]);
         let id = "ab".repeat(32);
         assert_eq!(
             of(path(&format!("/docker/{id}")), Some("sh")),

@@ -2,12 +2,16 @@
 //!
 //! Cgroups come and go, and each set of labels costs the one who stores it. So there are only so many; figures of what finds
 //! no place are those of "other". A set whose cgroup is no more is forgotten after a while, and makes room.
+//!
+//! The places go to the busiest, by slices. Every two minutes one that found no place takes that of the least busy one, if it
+//! had more than twice as many slices of late: sets that are about as busy as each other keep their places, since each change
+//! ends one series and begins another. What the one that goes had is added to "other", so sums stay sums.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::commands::live::groups::Groups;
-use crate::kernel::bpf::counts::{Figures, Key, Row};
+use crate::kernel::bpf::counts::{Figures, Key, Measure, Row};
 
 /// For how long figures of a cgroup are told that is no more: a scraper has seen the last of them by then.
 const KEPT: Duration = Duration::from_secs(600);
@@ -39,6 +43,26 @@ struct Series {
     /// The numbers of the cgroup; a path may be made anew.
     number: Option<u64>,
     changed: Instant,
+    /// How busy it was of late.
+    busy: u64,
+}
+
+impl Series {
+    fn new(number: Option<u64>, now: Instant) -> Series {
+        Series { figures: Figures::default(), number, changed: now, busy: 0 }
+    }
+}
+
+/// How busy threads were, in slices, or in lengths of time of which nothing is known.
+fn busy(figures: &Figures) -> u64 {
+    figures.of(Measure::Slice).count().saturating_add(figures.unknown)
+}
+
+/// Without what a terminal would obey. Two names that differ in that only are one: two series of the same labels would have
+/// Prometheus refuse all of them.
+fn harmless(value: &str) -> String {
+    let replaced = |it: char| if it.is_control() && it != '\n' { '\u{fffd}' } else { it };
+    value.chars().map(replaced).collect()
 }
 
 #[derive(Debug)]
@@ -46,12 +70,14 @@ pub(super) struct Ledger {
     groups: Groups,
     most: usize,
     series: BTreeMap<Labels, Series>,
+    /// How busy those were of late that found no place.
+    waiting: BTreeMap<Labels, u64>,
     looked: Option<Instant>,
 }
 
 impl Ledger {
     pub(super) fn new(groups: Groups, most: usize) -> Ledger {
-        Ledger { groups, most, series: BTreeMap::new(), looked: None }
+        Ledger { groups, most, series: BTreeMap::new(), waiting: BTreeMap::new(), looked: None }
     }
 
     /// Adds what was counted.
@@ -67,18 +93,24 @@ impl Ledger {
                 self.groups.look();
                 self.looked = Some(now);
                 self.forget(now);
+                self.rank(now);
             }
         }
         for row in rows {
             let number = number(&row);
             let labels = self.labels(&row.key, number);
+            let busy = busy(&row.figures);
             let has_room = self.series.len() < self.most || self.series.contains_key(&labels);
-            let (labels, number) = if has_room { (labels, number) } else { (OTHER, None) };
-            let entry = self.series.entry(labels);
-            let new = || Series { figures: Figures::default(), number, changed: now };
-            let series = entry.or_insert_with(new);
+            let (labels, number) = if has_room {
+                (labels, number)
+            } else {
+                self.wait(labels, busy);
+                (OTHER, None)
+            };
+            let series = self.series.entry(labels).or_insert_with(|| Series::new(number, now));
             series.figures.add(&row.figures);
             (series.number, series.changed) = (number, now);
+            series.busy = series.busy.saturating_add(busy);
         }
     }
 
@@ -87,12 +119,12 @@ impl Ledger {
         let comm = match key {
             Key::Named(_, name) => {
                 let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-                Some(String::from_utf8_lossy(&name[..end]).into_owned())
+                Some(harmless(&String::from_utf8_lossy(&name[..end])))
             }
             _ => None,
         };
         match self.groups.path(number) {
-            Some(path) => Labels { group: Group::Path(path.to_owned()), comm },
+            Some(path) => Labels { group: Group::Path(harmless(path)), comm },
             // Their names would be without bounds.
             None => Labels { group: Group::Removed, comm: None },
         }
@@ -105,6 +137,55 @@ impl Ledger {
             let is_fresh = now.saturating_duration_since(series.changed) < KEPT;
             is_there || is_fresh || labels.group == Group::Removed
         });
+    }
+
+    /// Takes note of one that found no place. Only so many are told apart.
+    fn wait(&mut self, labels: Labels, busy: u64) {
+        let is_new = !self.waiting.contains_key(&labels);
+        // Those of no name of their own have a place of their own.
+        if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
+        {
+            let sum = self.waiting.entry(labels).or_default();
+            *sum = sum.saturating_add(busy);
+        }
+    }
+
+    /// Has the busiest of those without a place take those of the least busy ones.
+    fn rank(&mut self, now: Instant) {
+        let mut wait: Vec<(u64, Labels)> = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .map(|(labels, busy)| (busy, labels))
+            .collect();
+        wait.sort_by(|a, b| b.cmp(a));
+        let is_path = |labels: &&Labels| matches!(labels.group, Group::Path(_));
+        let mut placed: Vec<(u64, Labels)> = self
+            .series
+            .iter()
+            .filter(|it| is_path(&it.0))
+            .map(|(labels, it)| (it.busy, labels.clone()))
+            .collect();
+        placed.sort();
+        let mut places = placed.into_iter();
+        for (busy, labels) in wait {
+            // Their places are taken by whoever comes first.
+            if self.series.len() < self.most {
+                break;
+            }
+            match places.next() {
+                Some((least, leaves)) if busy > least.saturating_mul(2) => {
+                    if let Some(left) = self.series.remove(&leaves) {
+                        let other =
+                            self.series.entry(OTHER).or_insert_with(|| Series::new(None, now));
+                        other.figures.add(&left.figures);
+                    }
+                    self.series.insert(labels, Series { busy, ..Series::new(None, now) });
+                }
+                _ => break,
+            }
+        }
+        for series in self.series.values_mut() {
+            series.busy /= 2;
+        }
     }
 
     pub(super) fn series(&self) -> impl Iterator<Item = (&Labels, &Figures)> {
@@ -167,5 +248,74 @@ mod tests {
         assert_eq!(told(&ledger), [("/b".to_owned(), 1), ("Other".to_owned(), 12)]);
         ledger.add(vec![row(u64::MAX, 4)], now + KEPT + LOOKED);
         assert_eq!(told(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
+    }
+
+    /// A ledger of so many places, and the numbers of cgroups of these names.
+    fn ledger_of<S: AsRef<std::ffi::OsStr>>(
+        most: usize,
+        names: &[S],
+    ) -> (tempfile::TempDir, Ledger, Vec<u64>) {
+        let root = tempfile::tempdir().expect("a folder");
+        let number = |name: &S| {
+            let path = root.path().join(name.as_ref());
+            std::fs::create_dir_all(&path).expect("a folder");
+            path.metadata().expect("it is there").ino()
+        };
+        let numbers = names.iter().map(number).collect();
+        let (_, groups) = Groups::new(Some(root.path().to_owned()));
+        (root, Ledger::new(groups, most), numbers)
+    }
+
+    #[test]
+    fn no_two_series_have_the_same_labels_whatever_bytes_are_in_names() {
+        use std::os::unix::ffi::OsStrExt;
+        let names = [&b"a\xff"[..], b"a\xfe", b"a\x01", b"a\x02", b"b"];
+        let names = names.map(std::ffi::OsStr::from_bytes);
+        let (_root, mut ledger, numbers) = ledger_of(100, &names);
+        let comm = |bytes: &[u8]| std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0));
+        let mut rows = Vec::new();
+        for number in numbers {
+            for name in [&b"x\xff"[..], b"x\xfe", b"x\x1b", b"x\x02", b"y"] {
+                rows.push(Row { key: Key::Named(number, comm(name)), figures: figures(1) });
+            }
+        }
+        ledger.add(rows, Instant::now());
+        let labels: Vec<_> =
+            ledger.series().map(|(labels, _)| super::super::families::labels_of(labels)).collect();
+        let mut apart = labels.clone();
+        apart.sort();
+        apart.dedup();
+        assert_eq!(apart.len(), labels.len(), "{labels:?}");
+        assert_eq!(ledger.series().map(|(_, figures)| figures.unknown).sum::<u64>(), 25);
+    }
+
+    #[test]
+    fn the_busiest_have_the_places_and_keep_them_while_others_are_about_as_busy() {
+        let names: Vec<String> = (0..6).map(|number| format!("g{number}")).collect();
+        let (_root, mut ledger, groups) = ledger_of(3, &names);
+        let mut now = Instant::now();
+        let mut round = |counts: &[(usize, u64)]| {
+            let rows = counts
+                .iter()
+                .map(|&(at, count)| Row { key: Key::Cgroup(groups[at]), figures: figures(count) });
+            ledger.add(rows.collect(), now);
+            now += LOOKED;
+            told(&ledger)
+        };
+        let names = |told: Vec<(String, u64)>| {
+            told.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        };
+        let idle = [(0, 1), (1, 1), (2, 1)];
+        assert_eq!(names(round(&idle)), "/g0 /g1 /g2");
+        // Three are busy, and find the places of the first three taken.
+        let all = [(0, 1), (1, 1), (2, 40), (3, 100), (4, 90), (5, 1)];
+        round(&all);
+        let busiest = names(round(&all));
+        assert!(busiest.contains("/g3") && busiest.contains("/g4"), "{busiest}");
+        let others = [(2, 70), (3, 100), (4, 90), (0, 80)];
+        let kept: Vec<_> = (0..5).map(|_| names(round(&others))).collect();
+        assert!(kept.iter().all(|it| *it == kept[0]), "{kept:?}");
+        let sum: u64 = round(&[]).iter().map(|it| it.1).sum();
+        assert_eq!(sum, 3 + 2 * 233 + 5 * 340, "nothing is told twice, and nothing is lost");
     }
 }

@@ -4,17 +4,18 @@
 //!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> families --> text or protobuf
 //! ```
 //!
-//! One thread answers one request after the other, and nobody may take long over it: the request has to be there and the
-//! answer taken within a few seconds. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
+//! One thread answers all requests, and none waits for another's peer: a request has to be there and its answer taken
+//! within a few seconds. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
 
 mod families;
 mod format;
 mod ledger;
+mod peers;
 mod protobuf;
 mod text;
 
-use std::io::{self, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::num::ParseIntError;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -31,9 +32,7 @@ use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
 use crate::kernel::stop_token::StopToken;
 use families::Tells;
 use format::Format;
-
-/// Within this time a request must be there and its answer taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+use peers::Peers;
 
 /// How often the kernel's tables are emptied when nobody asks: their counts have 32 bits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -147,18 +146,20 @@ struct Server {
 impl Server {
     fn run(&mut self) {
         let mut emptied = Instant::now();
+        let mut peers = Peers::default();
         while !self.stop.is_stopped() {
             match self.listener.accept() {
                 // What goes wrong with one connection is no reason not to wait for the next.
-                Ok((peer, _)) => drop(self.answer(&peer)),
+                Ok((peer, _)) => drop(peers.add(peer, Instant::now())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let listener = std::iter::once(self.listener.as_fd());
                     let idle = PERIOD.saturating_sub(emptied.elapsed());
                     let until_look = self.alerts.as_ref().map_or(idle, FigureAlerts::until_look);
-                    let _ = self.stop.wait(listener, idle.min(until_look));
+                    let others = [self.stop.fd(), self.listener.as_fd()];
+                    peers.wait(others, idle.min(until_look));
                 }
                 Err(_) => std::thread::sleep(DEAF),
             }
+            peers.serve(Instant::now(), |request| self.answer(request));
             let is_due = |alerts: &FigureAlerts| alerts.until_look().is_zero();
             let looks = self.alerts.as_ref().is_some_and(is_due);
             if looks || emptied.elapsed() >= PERIOD {
@@ -181,10 +182,9 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, peer: &TcpStream) -> io::Result<()> {
-        peer.set_nonblocking(false)?;
-        let mut peer = Deadline { peer, until: Instant::now() + PATIENCE };
-        let (status, format, body) = match Request::read(&mut BufReader::new(&mut peer))? {
+    /// The whole answer to a request, or to something that is none.
+    fn answer(&mut self, request: Option<Request>) -> Vec<u8> {
+        let (status, format, body) = match request {
             None => ("400 Bad Request", Format::Plain, Vec::new()),
             Some(request) => self.respond(&request),
         };
@@ -198,12 +198,7 @@ impl Server {
             format.media_type(),
             body.len()
         );
-        peer.write_all(head.as_bytes())?;
-        peer.write_all(&body)?;
-        // What is behind the request would have the connection reset, and the answer with it.
-        peer.peer.shutdown(Shutdown::Write)?;
-        io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
-        Ok(())
+        [head.into_bytes(), body].concat()
     }
 
     fn respond(&mut self, request: &Request) -> (&'static str, Format, Vec<u8>) {
@@ -244,37 +239,6 @@ fn is_of_here(host: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
         || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-}
-
-/// A peer that has only so much time altogether.
-struct Deadline<'p> {
-    peer: &'p TcpStream,
-    until: Instant,
-}
-
-impl Deadline<'_> {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Deadline<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.peer.set_read_timeout(self.left()?)?;
-        (&mut &*self.peer).read(buffer)
-    }
-}
-
-impl Write for Deadline<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.peer.set_write_timeout(self.left()?)?;
-        (&mut &*self.peer).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

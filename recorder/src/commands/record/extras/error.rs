@@ -1,15 +1,14 @@
 //! Why something beside the scheduler cannot be recorded.
 
 use std::fmt::{self, Display, Formatter};
-use std::io;
 use std::path::PathBuf;
 
+use crate::apart::ApartError;
 use crate::encode::probes::catalog::TooManyNames;
 use crate::kernel::format::FormatError;
 use crate::kernel::tracefs::TracefsError;
 use crate::kernel::uprobe::PmuError;
 use crate::kernel::uprobe::definitions::DefinitionError;
-use crate::probe::ProbeError;
 
 /// Names that are there, as a message shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,18 +74,18 @@ pub enum ExtraError {
     NoField { option: &'static str, event: String, field: &'static str },
     /// The source that was asked for has only the scheduler's events.
     #[error(
-        "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq use --source perf"
+        "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq leave --source out, or use bpf or perf"
     )]
     NeedsPerf { source_name: &'static str },
     /// A probe names no place.
     #[error(transparent)]
-    Probe(#[from] ProbeError),
+    Probe(#[from] ApartError),
     /// A probe has more arguments than an event can.
     #[error("probe {probe} has {count} arguments: the maximum is 15")]
     TooManyArgs { probe: String, count: usize },
     /// A program cannot be opened to be probed.
     #[error("cannot open {} to place a probe: {source}", path.display())]
-    Binary { path: PathBuf, source: io::Error },
+    Binary { path: PathBuf, source: ApartError },
     /// The kernel does not describe an argument that it was told to fetch.
     #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),

@@ -4,23 +4,32 @@
 //! behind, but which takes `CAP_SYS_ADMIN`. The kernel fetches arguments only for
 //! a probe that is defined in tracefs. The two ends of a span carry the stack
 //! pointer, by which they are paired.
+//!
+//! The kernel takes the events of probes back one after the other, and waits about a tenth of a second for each, on each CPU
+//! if they are perf's own. So many probes are defined as few events: those whose arguments have the same names and types
+//! share one, and the number of the place is one more argument:
+//!
+//! ```text
+//!  p:group/p0 app:0x1139 site=\0:u16 n=%di:s32       both are opened, and closed, at once
+//!  p:group/p0 app:0x1200 site=\1:u16 n=%si:s32
+//! ```
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{ExtraError, Extras};
+use crate::apart::Files;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
 use crate::kernel::caps::{Capabilities, Capability};
 use crate::kernel::extra::{Extra, What};
 use crate::kernel::format::Format;
-use crate::kernel::regular;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
-use crate::kernel::uprobe::definitions::{Definitions, Fetch};
+use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
-use crate::probe::{self, ArgKind, Context, FetchArg, Moment, Site, SiteKind, Spec};
+use crate::probe::{ArgKind, Context, FetchArg, Moment, Site, SiteKind, Spec};
 
 /// Adds every place that the specs name.
 pub(super) fn add(
@@ -31,24 +40,51 @@ pub(super) fn add(
     context: &Context,
     in_scope_only: bool,
 ) -> Result<(), ExtraError> {
-    let mut sites = Vec::new();
+    let (mut sites, mut files) = (Vec::new(), Files::default());
     for spec in specs {
-        sites.extend(probe::resolve(spec, context)?);
+        sites.extend(files.sites(spec, context)?);
     }
     let pmu = Pmu::read(sys)?;
-    let define_all = !Capabilities::own(sys).has(Capability::SysAdmin);
-    let binaries = HashMap::new();
-    let mut places = Places { pmu, define_all, tracefs, binaries, spans: 0, in_scope_only };
+    let own_kind = match Capabilities::own(sys).has(Capability::SysAdmin) {
+        true if sites.len() < MANY => OwnKind::Preferred,
+        true => OwnKind::Possible,
+        false => OwnKind::Refused,
+    };
+    let (binaries, shared) = (HashMap::new(), HashMap::new());
+    let mut places =
+        Places { pmu, own_kind, tracefs, files, binaries, shared, spans: 0, in_scope_only };
     sites.iter().try_for_each(|site| places.add(extras, site))
 }
+
+/// From so many places on, those without arguments are defined as well: nothing of perf's own kind can be left behind, but it
+/// takes long to be taken back.
+const MANY: usize = 8;
+
+/// Whether a probe without arguments is of perf's own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnKind {
+    Preferred,
+    /// If it cannot be defined.
+    Possible,
+    Refused,
+}
+
+/// The argument that numbers places.
+const NUMBER: &str = "fxtrec_site";
+
+/// What places have in common that share an event: whether it is on return, whether samples carry the stack pointer, and the
+/// names and types of arguments.
+type Likeness = (bool, bool, Vec<(String, String)>);
 
 /// What one site after the other is added with.
 struct Places<'a> {
     pmu: Pmu,
-    /// Whether perf's own kind of probe would be refused.
-    define_all: bool,
+    own_kind: OwnKind,
     tracefs: &'a Tracefs,
+    files: Files,
     binaries: HashMap<PathBuf, Binary>,
+    /// Events that more places may share.
+    shared: HashMap<Likeness, Defined>,
     spans: u16,
     in_scope_only: bool,
 }
@@ -85,9 +121,15 @@ impl Places<'_> {
         let binary = self.open(&site.binary)?;
         let (offset, semaphore) = (site.offset, site.semaphore);
         let place = Place { binary, offset, on_return, semaphore };
-        let (what, args) = match args.is_empty() && !self.define_all {
-            true => (What::Uprobe(Uprobe { pmu: self.pmu, place }), Vec::new()),
-            false => self.define(extras, &place, &args)?,
+        let own = |pmu| (What::Uprobe(Uprobe { pmu, place: place.clone() }), Vec::new());
+        let (what, args) = match (args.is_empty(), self.own_kind) {
+            (true, OwnKind::Preferred) => own(self.pmu),
+            (true, OwnKind::Possible) => match self.define(extras, &place, &args, moment.is_some())
+            {
+                Err(ExtraError::Definition(_)) => own(self.pmu),
+                defined => defined?,
+            },
+            _ => self.define(extras, &place, &args, moment.is_some())?,
         };
         let catalog = &mut extras.catalog;
         let entry = Entry {
@@ -107,8 +149,9 @@ impl Places<'_> {
         if let Some(binary) = self.binaries.get(path) {
             return Ok(binary.clone());
         }
-        let opened = regular::open(path);
-        let file = opened.map_err(|source| ExtraError::Binary { path: path.to_owned(), source })?;
+        // It may not answer when it is opened, and not even when it is closed.
+        let held = self.files.hold(path);
+        let file = held.map_err(|source| ExtraError::Binary { path: path.to_owned(), source })?;
         let binary = Binary::new(file);
         self.binaries.insert(path.to_owned(), binary.clone());
         Ok(binary)
@@ -116,20 +159,50 @@ impl Places<'_> {
 
     /// Has the kernel fetch arguments at a place.
     fn define(
-        &self,
+        &mut self,
         extras: &mut Extras,
         place: &Place,
         args: &[&FetchArg],
+        has_stack: bool,
     ) -> Result<(What, Vec<FieldArg>), ExtraError> {
         let definitions = extras
             .definitions
             .get_or_insert_with(|| Definitions::new(Box::new(Linux), self.tracefs.clone()));
         let fetch = |arg: &&FetchArg| Fetch { name: arg.name.clone(), how: arg.fetch.clone() };
         let fetches: Vec<Fetch> = args.iter().map(fetch).collect();
-        let format = definitions.add(place, &fetches)?;
-        let fields = fields(&mut extras.catalog, &format, args)?;
-        Ok((What::Tracepoint(format.id), fields))
+        let place_in_list = u16::try_from(extras.events.len());
+        let number = place_in_list.map_err(|_| ExtraError::TooMany(extras.events.len()))?;
+        let number = Fetch { name: NUMBER.to_owned(), how: format!("\\{number}:u16") };
+        let numbered: Vec<Fetch> = std::iter::once(number).chain(fetches.iter().cloned()).collect();
+        let likeness = likeness(place, has_stack, &fetches);
+        if let Some(shared) = self.shared.get(&likeness)
+            && definitions.extend(&shared.name, place, &numbered).is_ok()
+        {
+            let fields = fields(&mut extras.catalog, &shared.format, args)?;
+            return Ok((What::Elsewhere, fields));
+        }
+        // Before Linux 5.4 there are no such numbers.
+        let Ok(defined) = definitions.add(place, &numbered) else {
+            let Defined { format, .. } = definitions.add(place, &fetches)?;
+            let fields = fields(&mut extras.catalog, &format, args)?;
+            return Ok((What::Tracepoint(format.id), fields));
+        };
+        let field = defined.format.field(NUMBER).map_err(ExtraError::Field)?;
+        let number_at = u16::try_from(field.offset).unwrap_or(u16::MAX);
+        let fields = fields(&mut extras.catalog, &defined.format, args)?;
+        let what = What::Shared { tracepoint: defined.format.id, number_at };
+        self.shared.insert(likeness, defined);
+        Ok((what, fields))
     }
+}
+
+fn likeness(place: &Place, has_stack: bool, fetches: &[Fetch]) -> Likeness {
+    // The type is behind the last colon.
+    let kind = |fetch: &Fetch| {
+        let kind = fetch.how.rsplit_once(':').map_or("", |(_, kind)| kind);
+        (fetch.name.clone(), kind.to_owned())
+    };
+    (place.on_return, has_stack, fetches.iter().map(kind).collect())
 }
 
 /// Where the arguments lie in the samples.

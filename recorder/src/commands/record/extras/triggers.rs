@@ -16,6 +16,9 @@ pub(super) fn watch(plan: &Plan, catalog: &Catalog) -> Result<Option<Watch>, Ext
         return Ok(None);
     }
     let mut watch = Watch::new(flight.triggers.clone(), flight.limits);
+    if plan.include_recorder {
+        watch.include_recorder();
+    }
     for (at, trigger) in flight.triggers.iter().enumerate() {
         let name = match &trigger.what {
             What::Probe(name) => name,

@@ -204,7 +204,9 @@ fn describe_fired(watch: &Watch, fired: &Fired) -> String {
         }
         (None, Some(from)) => format!("trigger {trigger}: {from}"),
         (None, None) => {
-            format!("trigger {trigger}: {} events lost on{cpu}", value.unwrap_or_default())
+            let value = value.unwrap_or_default();
+            let events = if value == "1" { "event" } else { "events" };
+            format!("trigger {trigger}: {value} {events} lost on{cpu}")
         }
     }
 }

@@ -19,10 +19,12 @@ use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
+use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
 use crate::kernel::user::Owner;
 use crate::manager::Section;
-use crate::sink::{self, Compression, Output, Sink, SinkError, Target, Totals};
+use crate::sink::outfile::Whereabouts;
+use crate::sink::{self, Compression, Opened, Output, Sink, SinkError, Target, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
@@ -64,6 +66,9 @@ pub(in crate::commands::record) enum SnapshotError {
     /// The buffers could not be read.
     #[error("cannot read the buffers: {0}")]
     Read(#[from] fxt_reader::Error),
+    /// Somebody removed the file meanwhile.
+    #[error("{} was removed while it was written", .0.display())]
+    Removed(PathBuf),
     /// The window could not be cut out of them.
     #[error("cannot cut the window out of the buffers: {0}")]
     Cut(#[from] ConvertError),
@@ -78,7 +83,7 @@ pub(in crate::commands::record) enum News {
         path: PathBuf,
         bytes: u64,
         /// How much of what came before was there and how much was wanted, when there was less.
-        reach: Option<(Nanos, Nanos)>,
+        reach: Reach,
     },
     /// A snapshot was not written.
     Failed {
@@ -138,6 +143,9 @@ pub(in crate::commands::record) struct SnapshotCounts {
     pub(in crate::commands::record) removed: u64,
 }
 
+/// How far memory reached back and how far it should have, where that was too short.
+type Reach = Option<(Nanos, Nanos)>;
+
 /// What the thread works with.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Snapshots {
@@ -166,8 +174,8 @@ impl Snapshots {
         for (number, shot) in (1..).zip(&self.shots) {
             let path = snapshot_path(&self.path, number);
             let news = match self.write(&shot, &path) {
-                Ok((totals, reach)) => {
-                    if let Err(error) = files.add(&path, totals.output_bytes, 0) {
+                Ok((id, totals, reach)) => {
+                    if let Err(error) = files.add(&path, id, totals.output_bytes, 0) {
                         self.tell(News::Stays(error));
                     }
                     News::Written { cause: shot.cause, path, bytes: totals.output_bytes, reach }
@@ -188,12 +196,8 @@ impl Snapshots {
         self.bell.ring();
     }
 
-    /// Writes one file. Says how large it is, and how far memory reached back when that was too short.
-    fn write(
-        &self,
-        shot: &Shot,
-        path: &Path,
-    ) -> Result<(Totals, Option<(Nanos, Nanos)>), SnapshotError> {
+    /// Writes one file. Says which and how large it is, and how far memory reached back when that was too short.
+    fn write(&self, shot: &Shot, path: &Path) -> Result<(FileId, Totals, Reach), SnapshotError> {
         let Records { names, buffers, stacks, now, ending, overwritten, sections } = &*shot.records;
         let head = self.beginning.head_at(shot.at);
         let begun = rewind(&head, &[buffers], now)?;
@@ -210,14 +214,20 @@ impl Snapshots {
 
         let target = Target::Path(path.to_owned());
         let output = Output { target, compression: self.compression, named: false };
-        let mut sink = sink::open(&output, Owner::sudo_caller())?.sink;
+        let Opened { mut sink, hold, .. } = sink::open(&output, Owner::sudo_caller())?;
+        // A name that the user did not give is that of a new file.
+        let hold = hold.ok_or(SinkError::AlreadyFailed)?;
+        let written = |sink: &mut dyn Sink, reach| match (sink.finish()?, hold.whereabouts()) {
+            (_, Whereabouts::Removed) => Err(SnapshotError::Removed(path.to_owned())),
+            (totals, _) => Ok((hold.id(), totals, reach)),
+        };
         let Some(before) = self.window.before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
             sink.write(stacks)?;
             sections.iter().try_for_each(|section| sink.write(&past::whole(section)))?;
             sink.write(&tail)?;
-            return Ok((sink.finish()?, None));
+            return written(&mut *sink, None);
         };
         let to = shot.at.0.saturating_add(self.window.after.0);
         let window = cut::Window {
@@ -237,7 +247,7 @@ impl Snapshots {
         cut?;
         let reach = (begin > from && *overwritten)
             .then(|| (Nanos(shot.at.0.saturating_sub(begin.0)), before));
-        Ok((sink.finish()?, reach))
+        written(&mut *sink, reach)
     }
 }
 

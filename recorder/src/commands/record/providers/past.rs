@@ -15,7 +15,7 @@ use crate::convert::ConvertError;
 use crate::convert::cut::{self, Owner, Window};
 use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind_trace;
-use crate::manager::Section;
+use crate::manager::{RecordLoss, Section};
 use crate::units::Nanos;
 use crate::units::convention::PROVIDER;
 
@@ -82,7 +82,18 @@ pub(in crate::commands::record) fn window(
     if !cut_out.is_empty() {
         put(&mut cut_out, &ProviderSection { id: PROVIDER });
     }
+    // In fxtrec's section, which comes before these as well.
+    for section in sections {
+        for loss in section.losses.iter().filter(|loss| is_within(loss, window)) {
+            loss.put(&section.name, section.process, &mut cut_out);
+        }
+    }
     Ok(cut_out)
+}
+
+/// Whether records that were dropped may have been of the time that is wanted.
+fn is_within(loss: &RecordLoss, window: &Window) -> bool {
+    loss.since.0 <= window.to.0 && loss.until.0 >= window.from.0
 }
 
 #[cfg(test)]

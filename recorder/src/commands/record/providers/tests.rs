@@ -39,6 +39,12 @@ fn the_summary_names_the_most_active_and_says_nothing_of_none() {
 }
 
 #[test]
+fn records_of_providers_count_as_events() {
+    let both = stopped(vec![provider("app", 12, 3), provider("db", 30, 0)]);
+    assert_eq!((records(&both), records(&Stopped::default())), (42, 0));
+}
+
+#[test]
 fn what_went_wrong_is_said_once_for_each_provider() {
     let mut failed = provider("bad", 0, 0);
     failed.fault = Some("it registered again".to_owned());
@@ -55,7 +61,7 @@ fn what_went_wrong_is_said_once_for_each_provider() {
         warnings[0].contains("bad (process 7)") && warnings[0].ends_with("it registered again")
     );
     assert!(warnings[1].contains("hung did not stop within 2 s"));
-    assert!(warnings[2].contains("2 providers were rejected: they belong to other users"));
+    assert!(warnings[2].contains("2 providers were rejected: of another user than COMMAND"));
 }
 
 #[test]

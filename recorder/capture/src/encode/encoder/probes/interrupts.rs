@@ -92,10 +92,15 @@ fn track(time: Nanos, cpu: Cpu) -> Place {
 /// Names the track of a CPU, and the process of all of them.
 fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
     let name = Text::Inline("interrupts");
-    lanes.durable(&KernelObject { kind: ObjectType::Process, koid: PROCESS, name, args: &[] })?;
+    lanes.durable(&KernelObject {
+        object_type: ObjectType::Process,
+        koid: PROCESS,
+        name,
+        args: &[],
+    })?;
     let name = format!("CPU {}", cpu.0);
     lanes.durable(&KernelObject {
-        kind: ObjectType::Thread,
+        object_type: ObjectType::Thread,
         koid: thread_of(cpu),
         name: Text::Inline(&name),
         args: &[Arg::new(strings::PROCESS, Value::Koid(PROCESS))],

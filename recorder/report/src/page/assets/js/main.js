@@ -8,15 +8,25 @@
     const begun = trace.clock(0);
     const lost = trace.gaps.reduce((sum, gap) => sum + (gap.count ?? 0), 0);
     const unknown = trace.gaps.filter((gap) => gap.count === null).length;
-    const more = unknown > 0 ? `, an unknown number more in ${units.count(unknown)} gaps` : "";
+    const more = unknown > 0 ? `, an unknown number more in ${units.counted(unknown, "gap", "gaps")}` : "";
+    // What applications dropped of their own, and what is missing besides switches.
+    const others = trace.lost.others > 0 && `${units.counted(trace.lost.others, "event", "events")} besides switches lost`;
+    const records = trace.lost.providers.map(([name, records, unknown]) => {
+      const what = records > 0 || unknown === 0 ? units.counted(records, "record", "records") : "an unknown number of records";
+      return `${what} of ${name} lost`;
+    });
+    const isWhole = trace.gaps.length === 0 && !others && records.length === 0;
     const list = [
       units.time(trace.length),
-      `${units.count(trace.switches)} switches`,
-      `${units.count(trace.wakeups)} wake-ups`,
-      `${units.count(trace.threads.length - 1)} threads on ${trace.cpus.length} CPUs`,
-      trace.gaps.length > 0 ? `${units.count(lost)} events lost${more}` : "nothing lost",
-      trace.unmatched > 0 && `${units.count(trace.unmatched)} ends of spans that began before the trace`,
-      trace.stacks && `${units.count(trace.stacks.waits)} waits with stacks`,
+      units.counted(trace.switches, "switch", "switches"),
+      units.counted(trace.wakeups, "wake-up", "wake-ups"),
+      `${units.counted(trace.threads.length - 1, "thread", "threads")} on ${units.counted(trace.cpus.length, "CPU", "CPUs")}`,
+      isWhole && "nothing lost",
+      trace.gaps.length > 0 && `${units.counted(lost, "event", "events")} lost${more}`,
+      others,
+      ...records,
+      trace.unmatched > 0 && `${units.counted(trace.unmatched, "end of a span", "ends of spans")} that began before the trace`,
+      trace.stacks && `${units.counted(trace.stacks.waits, "wait", "waits")} with stacks`,
       ...(fx.told?.leftOut() ?? []),
       ...fx.absent.leftOut(),
       trace.host && `${trace.host}, Linux ${trace.release}`,

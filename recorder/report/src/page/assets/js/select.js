@@ -271,7 +271,7 @@
       facts.push(["moved", `CPU ${from} to ${to} at ${units.moment(time, 1)}`]);
     }
     const more = Math.max(found.length - MOST_MOVES, 0);
-    if (more > 0 || !all) facts.push(["moved", all ? `${units.count(more)} times more` : "perhaps more often"]);
+    if (more > 0 || !all) facts.push(["moved", all ? `${units.counted(more, "time", "times")} more` : "perhaps more often"]);
     if (state === STATE.RUNNING && thread !== 0) {
       takenFacts(facts);
       const woke = selected.arrows.filter((arrow) => arrow.from === thread).length;

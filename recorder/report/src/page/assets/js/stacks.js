@@ -226,7 +226,7 @@
   // What was left out of the page, in words.
   function leftOut() {
     const list = [];
-    if (about.leftOut[0] > 0) list.push(`${units.count(about.leftOut[0])} waits of ${units.time(about.leftOut[1])} or less are left out for the size of the page`);
+    if (about.leftOut[0] > 0) list.push(`${units.counted(about.leftOut[0], "wait", "waits")} of ${units.time(about.leftOut[1])} or less ${about.leftOut[0] === 1 ? "is" : "are"} left out for the size of the page`);
     if (about.every > 1) list.push(`of ${about.every} samples the page has one`);
     if (about.homeless > 0) list.push(`${units.count(about.homeless)} ${about.homeless === 1 ? "stack belongs" : "stacks belong"} to no wait that is known`);
     return list;

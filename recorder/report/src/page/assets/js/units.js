@@ -34,6 +34,11 @@ const fx = {};
     return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   }
 
+  // A count with its noun, in the number that the count asks for.
+  function counted(number, one, many) {
+    return `${count(number)} ${number === 1 ? one : many}`;
+  }
+
   // A value of a counter; of one that is no integer, so many digits.
   function value(number, digits = 6) {
     if (Number.isInteger(number) && Math.abs(number) < 1e15) return (number < 0 ? "−" : "") + count(Math.abs(number));
@@ -54,5 +59,5 @@ const fx = {};
     return unit * (factor >= 5 ? 5 : factor >= 2 ? 2 : 1);
   }
 
-  fx.units = { time, moment, count, value, percent, round };
+  fx.units = { time, moment, count, counted, value, percent, round };
 })();

@@ -12,7 +12,7 @@ fn section(goes_on: bool, events: &[(EventKind, &str, u64)]) -> Section {
     let mut records = Vec::new();
     put(&mut records, &Initialization { ticks_per_second: 1_000_000_000 });
     let (kind, name) = (ObjectType::Process, Text::Inline("app"));
-    put(&mut records, &KernelObject { kind, koid: APP, name, args: &[] });
+    put(&mut records, &KernelObject { object_type: kind, koid: APP, name, args: &[] });
     for (kind, name, time) in events {
         put(
             &mut records,
@@ -26,7 +26,14 @@ fn section(goes_on: bool, events: &[(EventKind, &str, u64)]) -> Section {
             },
         );
     }
-    Section { id: ProviderId(2), name: "app".to_owned(), goes_on, records }
+    Section {
+        id: ProviderId(2),
+        name: "app".to_owned(),
+        goes_on,
+        process: Koid(2),
+        records,
+        losses: Vec::new(),
+    }
 }
 
 /// The events behind the head of an archive: `(` for a begin, `)` for an end, the name, the time, and `~` for `cut`.

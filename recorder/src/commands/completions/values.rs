@@ -3,7 +3,7 @@
 
 use std::io;
 
-use clap_complete::Shell;
+use crate::cli::Shell;
 
 /// The options, by the beginnings of their lines in zsh's completions, and the functions that know their values.
 const ZSH: [(&[&str], &str); 5] = [
@@ -18,14 +18,13 @@ const ZSH: [(&[&str], &str); 5] = [
 ///
 /// # Errors
 /// When a place for them is not there: clap writes other scripts than it did.
-pub(crate) fn add(shell: Shell, script: String) -> io::Result<String> {
+pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
         // They are asked before clap's function.
-        Shell::Bash => Ok(script + include_str!("../completions/values.bash")),
+        Shell::Bash => Ok(script + include_str!("values.bash")),
         Shell::Zsh => add_to_zsh(&script),
         // One line more for an option adds to its values.
-        Shell::Fish => Ok(script + include_str!("../completions/values.fish")),
-        other => Err(io::Error::other(format!("no completions for {other}"))),
+        Shell::Fish => Ok(script + include_str!("values.fish")),
     }
 }
 
@@ -51,6 +50,6 @@ fn add_to_zsh(script: &str) -> io::Result<String> {
     let Some(own) = own else {
         return Err(io::Error::other("clap's completions for zsh have another form than is known"));
     };
-    added.insert_str(own, include_str!("../completions/values.zsh"));
+    added.insert_str(own, include_str!("values.zsh"));
     Ok(added)
 }

@@ -1,0 +1,127 @@
+//! The worst delay of a recording: the summary of a recording, the report and `fxtrec why` name the same one.
+//!
+//! ```text
+//!   state    |- ran -|... blocked, until a thread woke it ...|.. waited for a CPU ..|- ran -|
+//!   delay            from                                  able                     to
+//! ```
+//!
+//! A thread that is blocked until no thread wakes it had chosen that time: its delay begins when it was woken.
+
+/// So many of the longest delays of each thread are looked at: some may turn out to be none.
+pub const KEPT: usize = 4;
+
+/// What a delay is measured against: what is shorter than half of the recording is an incident.
+const SHARE: u64 = 2;
+
+/// Shorter than this, in nanoseconds, nothing is worth to be preferred to a longer delay that is no incident.
+const WORTH: u64 = 1_000_000;
+
+/// A time in which a thread did not get on, and not by its own choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    pub koid: u64,
+    pub from: u64,
+    /// When it was woken or preempted.
+    pub able: u64,
+    pub to: u64,
+    /// Who woke it, if it was blocked before.
+    pub waker: Option<u64>,
+}
+
+impl Delay {
+    pub fn length(&self) -> u64 {
+        self.to - self.from
+    }
+
+    /// What is left of it where the thread waited for the end of another process's thread that woke it, whose last slice began then: a
+    /// shell that waits for its child. It is late only once it was woken. A thread of the same process may have ended by chance after
+    /// it let go of a lock, so the caller tells of others only.
+    pub fn without_end(self, last_slice_of_waker: Option<u64>) -> Delay {
+        match last_slice_of_waker {
+            Some(begin) if begin <= self.able => Delay { from: self.able, ..self },
+            _ => self,
+        }
+    }
+}
+
+/// Leaves the incidents, if any is worth it: a delay that is most of the recording is how a thread lives.
+pub fn leave_incidents(found: &mut Vec<Delay>, recorded: u64) {
+    let is_incident = |delay: &Delay| delay.length() <= recorded / SHARE;
+    if found.iter().any(|delay| is_incident(delay) && delay.length() >= WORTH) {
+        found.retain(is_incident);
+    }
+}
+
+/// The worst of all delays of a recording that took so long: the longest incident, or that of the thread which waited for it.
+///
+/// If a thread was waited for by another that was nearly as late for that reason, the other one is chosen, and so on: it is the
+/// one that was to get something done.
+pub fn worst(mut found: Vec<Delay>, recorded: u64) -> Option<Delay> {
+    found.retain(|delay| delay.from < delay.to);
+    leave_incidents(&mut found, recorded);
+    let longest = |of: &mut dyn Iterator<Item = &Delay>| -> Option<Delay> {
+        of.max_by_key(|it| (it.length(), u64::MAX - it.from, it.koid)).copied()
+    };
+    let mut chosen = longest(&mut found.iter())?;
+    // Nobody is chosen twice.
+    for _ in 0..found.len() {
+        let waits_for_it = |it: &&Delay| {
+            let both = it.to.min(chosen.to).saturating_sub(it.from.max(chosen.from));
+            it.waker == Some(chosen.koid)
+                && it.to > chosen.to
+                && both >= chosen.length() / 5 * 4
+                && both >= it.length() / 2
+        };
+        match longest(&mut found.iter().filter(waits_for_it)) {
+            Some(next) => chosen = next,
+            None => break,
+        }
+    }
+    Some(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn delay(koid: u64, millis: (u64, u64), waker: Option<u64>) -> Delay {
+        let (from, to) = (millis.0 * MS, millis.1 * MS);
+        Delay { koid, from, able: to - MS, to, waker }
+    }
+
+    #[test]
+    fn a_delay_of_most_of_the_recording_is_none_if_there_is_another() {
+        let (idle, incident) = (delay(1, (0, 70), Some(9)), delay(2, (10, 20), None));
+        assert_eq!(worst(vec![idle, incident], 100 * MS), Some(incident));
+        assert_eq!(worst(vec![idle], 100 * MS), Some(idle));
+        let short = Delay { to: incident.from + WORTH - 1, able: incident.from, ..incident };
+        assert_eq!(worst(vec![idle, short], 100 * MS), Some(idle), "that one is not worth it");
+    }
+
+    #[test]
+    fn who_waits_for_a_late_thread_is_chosen_if_that_is_most_of_its_own_delay() {
+        let holder = delay(2, (10, 40), None);
+        let waiter = delay(3, (12, 42), Some(2));
+        assert_eq!(worst(vec![holder, waiter], 200 * MS), Some(waiter));
+        let patient = delay(3, (0, 42), Some(2));
+        assert_eq!(worst(vec![holder, patient], 200 * MS), Some(patient), "30 of 42 ms");
+        let shell = delay(3, (12, 99), Some(2));
+        let shown = worst(vec![holder, Delay { from: shell.able, ..shell }], 200 * MS);
+        assert_eq!(shown, Some(holder), "it waited for the end of a process");
+    }
+
+    #[test]
+    fn a_wait_for_the_end_of_a_process_is_no_delay() {
+        let shell = delay(3, (12, 99), Some(2));
+        assert_eq!(shell.without_end(Some(90 * MS)).length(), MS);
+        assert_eq!(shell.without_end(Some(99 * MS)), shell, "the waker ran once more later on");
+        assert_eq!(shell.without_end(None), shell, "it lives");
+        assert_eq!(
+            worst(vec![shell.without_end(Some(shell.able))], 200 * MS).map(|it| it.length()),
+            Some(MS)
+        );
+        assert_eq!(worst(vec![Delay { able: 5, from: 5, to: 5, ..shell }], 200), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! What is asked of the files of recorded processes, and what becomes of files that never answer.
+//!
+//! Another process opens and reads them: see [`Worker`], and [`super::reader`] for what it does. The recorder has no such file open. It
+//! holds each by a descriptor that only says which file it is (`O_PATH`), and sends that along with a question.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fxtrec_kernel::code::ExecutableMapping;
+use fxtrec_kernel::worker::{Message, Patience, Start, Worker, Workers};
+
+use super::reader::{self, Described, Names};
+use super::wire::{Ask, Packed};
+
+/// How long a file is waited for.
+const PATIENCE: Patience = Patience { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
+
+/// How long is waited in vain, for all files together; after that no file is asked any more.
+const MOST_LOST: Duration = Duration::from_secs(8);
+
+/// The file did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Silent;
+
+/// The one way to files of recorded processes.
+#[derive(Debug)]
+pub(super) struct Files {
+    workers: Workers,
+    /// Files that did not answer.
+    silent: u64,
+    /// Each map that is held has a clone.
+    pub(super) maps: Arc<()>,
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files::started_by(|| Worker::start(reader::NAME))
+    }
+}
+
+impl Files {
+    fn started_by(start: Start) -> Files {
+        Files { workers: Workers::new(start, PATIENCE, MOST_LOST), silent: 0, maps: Arc::default() }
+    }
+
+    /// How many files did not answer.
+    pub(super) fn silent(&self) -> u64 {
+        self.silent
+    }
+
+    /// What the file of a mapping says of itself, with tables to unwind by if they take at most `room` bytes.
+    pub(super) fn describe(
+        &mut self,
+        pid: u32,
+        mapping: &ExecutableMapping,
+        room: usize,
+    ) -> Result<Option<(Described, OwnedFd)>, Silent> {
+        let (answer, file) = self.ask(&Ask::Describe { pid, mapping, room }, None)?;
+        Ok(file.and_then(|file| Some((Described::read(&answer)?, file))))
+    }
+
+    /// The functions of a file that addresses are in: whether all were looked for. A file that is `kept` is going to be asked again soon.
+    pub(super) fn names(
+        &mut self,
+        file: impl AsFd,
+        names: &Names<'_>,
+        take: impl FnMut(u64, String),
+    ) -> Result<bool, Silent> {
+        let (answer, _) = self.ask(&Ask::Name(names), Some(file.as_fd()))?;
+        // An answer that makes no sense names nothing.
+        Ok(reader::each_name(&answer, take).unwrap_or(true))
+    }
+
+    /// Holds the map of what a process has compiled.
+    pub(super) fn map(&mut self, pid: u32) -> Result<Option<OwnedFd>, Silent> {
+        Ok(self.ask(&Ask::Map { pid }, None)?.1)
+    }
+
+    /// The functions of such a map that addresses are in: where they begin and end, and their names.
+    pub(super) fn compiled(
+        &mut self,
+        map: impl AsFd,
+        addresses: &[u64],
+        take: impl FnMut(u64, u64, String),
+    ) -> Result<(), Silent> {
+        let (answer, _) = self.ask(&Ask::Compiled { addresses }, Some(map.as_fd()))?;
+        let _ = reader::each_compiled(&answer, take);
+        Ok(())
+    }
+
+    fn ask(&mut self, ask: &Ask<'_>, file: Option<BorrowedFd<'_>>) -> Result<Message, Silent> {
+        let answer = self.workers.ask(Packed::of(ask).bytes(), file);
+        self.silent += u64::from(answer.is_none());
+        answer.ok_or(Silent)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io;
+    use std::os::unix::net::UnixStream;
+
+    use fxtrec_kernel::code::executable_mappings;
+    use fxtrec_kernel::worker::serve;
+
+    use super::super::reader::Reader;
+    use super::*;
+
+    /// A worker that is a thread of this process.
+    fn thread() -> io::Result<Worker> {
+        let (ours, theirs) = UnixStream::pair()?;
+        std::thread::spawn(move || {
+            let mut reader = Reader::default();
+            serve(&theirs, |question, file| reader.answer(question, file))
+        });
+        Ok(Worker::at(ours))
+    }
+
+    /// One that ends with the first question, as by a damaged file.
+    fn ending() -> io::Result<Worker> {
+        Ok(Worker::at(UnixStream::pair()?.0))
+    }
+
+    pub(in super::super) fn in_this_process() -> Files {
+        Files::started_by(thread)
+    }
+
+    fn own_program() -> ExecutableMapping {
+        let own = executable_mappings(std::process::id()).expect("its own");
+        let exe = std::env::current_exe().expect("it has one");
+        own.into_iter().find(|it| it.path == exe).expect("this test is in one")
+    }
+
+    #[test]
+    fn a_file_tells_about_itself_and_names_its_functions() {
+        let mut files = in_this_process();
+        let (own, mapping) = (std::process::id(), own_program());
+        let found = files.describe(own, &mapping, 64 << 20).expect("it answers");
+        let (described, file) = found.expect("an ELF file");
+        assert!(!described.segments.is_empty() && described.symbols > 0, "{described:?}");
+        assert_eq!(described.rights.uid, nix::unistd::geteuid().as_raw());
+        assert!(described.tables.is_some(), "Rust's programs have tables to unwind by");
+        let segment = described.segments.iter().find(|it| it.executable).expect("it has code");
+        let here = own_program as fn() -> ExecutableMapping as usize as u64;
+        let address = here - mapping.start + mapping.offset - segment.offset + segment.address;
+        for keep in [false, true] {
+            let (path, rights) = (&mapping.path, &described.rights);
+            let addresses = &[1, address, address + 1][..];
+            let names = Names { image: 0, path, rights, keep, time: PATIENCE.most, addresses };
+            let mut named = Vec::new();
+            files.names(&file, &names, |at, name| named.push((at, name))).expect("answers");
+            assert!(named.iter().any(|(at, _)| *at == address), "{named:?}");
+            assert!(named.iter().all(|(_, name)| name.ends_with("own_program")), "{named:?}");
+        }
+        assert_eq!(files.silent(), 0);
+    }
+
+    #[test]
+    fn files_that_do_not_answer_are_counted() {
+        let mut files = Files::started_by(ending);
+        for count in 1..4 {
+            let found = files.describe(std::process::id(), &own_program(), 0);
+            assert_eq!((found.map(drop), files.silent()), (Err(Silent), count));
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_tables_where_there_is_no_room() {
+        let mut files = in_this_process();
+        let found = files.describe(std::process::id(), &own_program(), 0).expect("it answers");
+        assert!(found.is_some_and(|(described, _)| described.tables.is_none()), "no room for them");
+    }
+}

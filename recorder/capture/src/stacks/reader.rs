@@ -1,0 +1,325 @@
+//! The process that reads files of recorded programs for the recorder: `fxtrec-files`.
+//!
+//! A file may be on a file system that never answers, or be made to take all time and memory that there is. Here that costs this process
+//! alone: see [`super::files`].
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fxtrec_kernel::code::ExecutableMapping;
+use fxtrec_kernel::made_code::{self, VDSO};
+use fxtrec_kernel::regular::Regular;
+use fxtrec_kernel::rights::Rights;
+use fxtrec_kernel::worker::{self, Message};
+use fxtrec_kernel::{process_files, shared_memory};
+use fxtrec_probe::elf::{
+    Arch, Budget, Elf, FileData, Functions, Names as Readable, ReadRef, Segment, Usable, data_of,
+    frame_index, functions_at_while, separate_debug_file_by, usable_frames,
+};
+use rustc_hash::FxHashMap;
+
+use super::made::functions_in;
+use super::unwind::{Section, Tables};
+use super::wire::{Packed, Words, kind};
+
+/// What the process is called, by which the program knows what to do.
+pub const NAME: &str = "fxtrec-files";
+
+/// The most memory that it may have, in bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// How much of functions is kept of files, in bytes; what is beyond that is read again.
+const MOST_FUNCTIONS: usize = 16 << 20;
+
+/// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
+const MOST_SYMBOLS: u64 = 256 << 20;
+
+/// The most bytes of names in an answer.
+const MOST_NAMES: usize = 16 << 20;
+
+/// Answers the recorder that started this process until it closes the connection.
+///
+/// # Errors
+/// When the recorder is gone.
+pub fn run() -> io::Result<()> {
+    let mut reader = Reader::default();
+    worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
+}
+
+/// What a file says of itself.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) build_id: Vec<u8>,
+    pub(super) segments: Vec<Segment>,
+    /// Bytes of its symbol tables.
+    pub(super) symbols: u64,
+    /// Whose rights decide which other files are opened for it.
+    pub(super) rights: Rights,
+    /// What its functions are unwound by.
+    pub(super) tables: Option<Tables>,
+}
+
+impl Described {
+    /// From a file, with tables that take at most `room` bytes.
+    fn of<'d, R: ReadRef<'d>>(file: R, rights: Rights, room: usize) -> Option<Described> {
+        let elf = Elf::parse(file).ok()?;
+        Some(Described {
+            build_id: elf.build_id().unwrap_or_default().to_vec(),
+            segments: elf.segments().to_vec(),
+            symbols: elf.symbol_bytes(),
+            rights,
+            tables: tables(&elf, room),
+        })
+    }
+
+    fn packed(&self) -> Packed {
+        let mut to = Packed::default();
+        to.text(&self.build_id).number(self.symbols).rights(&self.rights);
+        to.number(self.segments.len() as u64);
+        for segment in &self.segments {
+            to.number(segment.address).number(segment.size).number(segment.offset);
+            to.number(u64::from(segment.executable));
+        }
+        let sections =
+            self.tables.iter().flat_map(|it| std::iter::once(&it.frames).chain(&it.index));
+        for section in sections {
+            to.number(section.address).text(&section.bytes);
+        }
+        to
+    }
+
+    pub(super) fn read(answer: &[u8]) -> Option<Described> {
+        let mut from = Words::of(answer);
+        let build_id = from.text()?.to_vec();
+        let (symbols, rights) = (from.number()?, from.rights()?);
+        let mut segments = Vec::new();
+        for _ in 0..from.number()? {
+            let (address, size, offset) = (from.number()?, from.number()?, from.number()?);
+            segments.push(Segment { address, size, offset, executable: from.number()? != 0 });
+        }
+        let mut section = || Some((from.number()?, from.text()?));
+        let mut section = || section().map(|(address, it)| Section { bytes: it.into(), address });
+        let tables = section().map(|frames| Tables { frames, index: section() });
+        Some(Described { build_id, segments, symbols, rights, tables })
+    }
+}
+
+/// Of which functions of which file the names are wanted.
+#[derive(Debug)]
+pub(super) struct Names<'a> {
+    /// The number of the file.
+    pub(super) image: usize,
+    /// Its path, for separate files of symbols.
+    pub(super) path: &'a Path,
+    pub(super) rights: &'a Rights,
+    /// Whether all functions are read and kept, since the file is going to be asked again.
+    pub(super) keep: bool,
+    /// For how long names are looked for.
+    pub(super) time: Duration,
+    /// In ascending order, as the file has them.
+    pub(super) addresses: &'a [u64],
+}
+
+/// Takes the names of an answer: whether they are all.
+pub(super) fn each_name(answer: &[u8], mut take: impl FnMut(u64, String)) -> Option<bool> {
+    let mut from = Words::of(answer);
+    let is_whole = from.number()? != 0;
+    while let Some(at) = from.number() {
+        take(at, from.name()?);
+    }
+    Some(is_whole)
+}
+
+/// Takes the functions of an answer about a map.
+pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String)) -> Option<()> {
+    let mut from = Words::of(answer);
+    loop {
+        take(from.number()?, from.number()?, from.name()?);
+    }
+}
+
+/// What it knows of files.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Functions of files that are asked again and again.
+    functions: FxHashMap<usize, Functions>,
+    /// What they take, in bytes.
+    bytes: usize,
+}
+
+impl Reader {
+    /// An empty answer says that there is nothing.
+    pub(super) fn answer(&mut self, question: &[u8], file: Option<OwnedFd>) -> Message {
+        let mut from = Words::of(question);
+        let answer = match from.number() {
+            Some(kind::DESCRIBE) => describe(&mut from),
+            Some(kind::NAME) => self.name(&mut from, file),
+            Some(kind::MAP) => map(&mut from),
+            Some(kind::COMPILED) => compiled(&mut from, file),
+            _ => None,
+        };
+        answer.unwrap_or_default()
+    }
+
+    fn name(&mut self, from: &mut Words<'_>, file: Option<OwnedFd>) -> Option<Message> {
+        let (image, keep) = (usize::try_from(from.number()?).ok()?, from.number()? != 0);
+        let until = Instant::now().checked_add(Duration::from_millis(from.number()?))?;
+        let (path, rights, addresses) = (from.path()?, from.rights()?, from.numbers()?);
+        let (mut to, mut is_whole, mut budget) = (Packed::default(), true, Budget::default());
+        let mut put = |at: u64, raw: &str| {
+            if to.bytes().len() < MOST_NAMES {
+                to.number(at).text(Readable::within(&mut budget, raw).short.as_bytes());
+            } else {
+                is_whole = false;
+            }
+        };
+        let mut is_done = true;
+        if keep && !self.functions.contains_key(&image) {
+            let file = data_of(Regular::of(file.as_ref()?.try_clone().ok()?).ok()?.open().ok()?);
+            self.keep(image, functions(&file, &path, &rights));
+        }
+        match self.functions.get(&image) {
+            Some(functions) => {
+                for &address in &addresses {
+                    if let Some((function, _)) = functions.at(address) {
+                        put(address, &function.raw);
+                    }
+                }
+            }
+            None => {
+                let file = data_of(Regular::of(file?).ok()?.open().ok()?);
+                let files = with_symbols(file, &path, &rights);
+                let go_on = || Instant::now() < until;
+                is_done = functions_at_while(&files, &addresses, &go_on, put).ok()?;
+            }
+        }
+        let mut answer = Packed::default();
+        answer.number((is_whole && is_done).into());
+        let answer = [answer.into_bytes(), to.into_bytes()].concat();
+        Some((answer, None))
+    }
+
+    fn keep(&mut self, image: usize, functions: Functions) {
+        let names = functions.all.iter().map(|function| function.raw.len()).sum::<usize>();
+        // About.
+        let bytes = names + size_of_val(&functions.all[..]);
+        if self.bytes + bytes > MOST_FUNCTIONS {
+            self.functions.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.functions.insert(image, functions);
+    }
+}
+
+fn describe(from: &mut Words<'_>) -> Option<Message> {
+    let (pid, room) = (from.small()?, usize::try_from(from.number()?).ok()?);
+    let mapping = from.mapping()?;
+    if mapping.file.is_none() && mapping.path == Path::new(VDSO) {
+        return vdso(pid, &mapping, room);
+    }
+    let mapped = process_files::mapped(pid, &mapping).ok()?;
+    let file = data_of(mapped.file.open().ok()?);
+    let described = Described::of(&file, mapped.rights, room)?;
+    Some((described.packed().into_bytes(), Some(mapped.file.into())))
+}
+
+/// The vDSO of a process, as a file in memory.
+fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
+    let bytes = made_code::vdso(pid, mapping)?;
+    let described = Described::of(&*bytes, Rights::nobody(), room)?;
+    let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
+    Some((described.packed().into_bytes(), Some(file)))
+}
+
+fn map(from: &mut Words<'_>) -> Option<Message> {
+    let map = made_code::map(from.small()?).ok()?;
+    Some((Vec::new(), Some(map.into())))
+}
+
+fn compiled(from: &mut Words<'_>, map: Option<OwnedFd>) -> Option<Message> {
+    let addresses = BTreeSet::from_iter(from.numbers()?);
+    let map = Regular::of(map?).ok()?.open().ok()?;
+    let mut to = Packed::default();
+    for (start, (end, name)) in functions_in(map, &addresses) {
+        if to.bytes().len() < MOST_NAMES {
+            to.number(start).number(end).text(name.as_bytes());
+        }
+    }
+    Some((to.into_bytes(), None))
+}
+
+/// The tables of a file, if they take at most `room` bytes.
+fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
+    if elf.arch() != Arch::HOST {
+        return None;
+    }
+    let section = |name: &str, room: usize| {
+        let (bytes, address) = elf.section_within(name, room as u64)?;
+        (!bytes.is_empty()).then(|| Section { bytes: bytes.into(), address })
+    };
+    let frames = section(".eh_frame", room)?;
+    let index = section(".eh_frame_hdr", room - frames.bytes.len());
+    fn parts(section: &Section) -> (&[u8], u64) {
+        (&section.bytes, section.address)
+    }
+    match usable_frames(parts(&frames), index.as_ref().map(parts)) {
+        Usable::All => Some(Tables { frames, index }),
+        // One for all programs that have mapped the file: otherwise each of their mappings would get its own.
+        Usable::Tables => {
+            let index = frame_index(parts(&frames));
+            let index = index.filter(|it| it.len() + frames.bytes.len() <= room)?;
+            let index = Section { bytes: index.into(), address: frames.address };
+            Some(Tables { frames, index: Some(index) })
+        }
+        Usable::Nothing => None,
+    }
+}
+
+/// The file, and a separate file of its symbols where one is installed; none of those whose symbols are too large.
+fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
+    let separate = {
+        let Ok(elf) = Elf::parse(&file) else { return Vec::new() };
+        if elf.symbol_bytes() > MOST_SYMBOLS {
+            return Vec::new();
+        }
+        let separate = || symbols_of(&elf, path, rights);
+        let is_small = |data: &FileData| {
+            Elf::parse(data).is_ok_and(|debug| debug.symbol_bytes() <= MOST_SYMBOLS)
+        };
+        if elf.has_all_symbols() { None } else { separate().filter(is_small) }
+    };
+    [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
+}
+
+/// The functions of a file, with those of a separate file of symbols where one is installed.
+fn functions(file: &FileData, path: &Path, rights: &Rights) -> Functions {
+    let Ok(elf) = Elf::parse(file) else { return Functions::default() };
+    if elf.symbol_bytes() > MOST_SYMBOLS {
+        return Functions::default();
+    }
+    let mut functions = elf.functions().unwrap_or_default();
+    if !functions.complete
+        && let Some(data) = symbols_of(&elf, path, rights)
+        && let Ok(debug) = Elf::parse(&data)
+        && debug.symbol_bytes() <= MOST_SYMBOLS
+        && let Ok(more) = debug.functions_of(&elf)
+    {
+        functions.merge(more);
+    }
+    functions
+}
+
+/// The separate file of symbols of a file, if one is installed that its process may read too.
+fn symbols_of<'d, R: ReadRef<'d>>(
+    elf: &Elf<'d, R>,
+    path: &Path,
+    rights: &Rights,
+) -> Option<FileData> {
+    let open = |path: &Path| rights.open(path);
+    separate_debug_file_by(elf, path, Path::new("/"), open).map(|(_, data)| data)
+}

@@ -1,0 +1,12 @@
+//! Any bytes as a trace of Perfetto: no panic, no hang, and a sound trace or an error.
+
+#![no_main]
+
+mod import;
+
+use fxtrec_convert::{Format, Options};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    import::import(bytes, Format::Perfetto, Options::default());
+});

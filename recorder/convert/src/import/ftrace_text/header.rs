@@ -1,0 +1,147 @@
+//! What the comments at the beginning of ftrace's text say about its columns.
+//!
+//! ```text
+//!   #                                _-----=> irqs-off/BH-disabled
+//!   #                               / _----=> need-resched
+//!   #                              | / _---=> hardirq/softirq           the third flag
+//!   #                              || / _--=> preempt-depth
+//!   #                              ||| / _-=> migrate-disable
+//!   #                              |||| /     delay
+//!   #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+//! ```
+//!
+//! Real-time kernels have a column for lazy rescheduling before that of interrupts. Where no comment says which column it
+//! is, its letters do, which no other column has.
+
+/// Flags in one line: four in old kernels, five, and six or seven in real-time kernels.
+const FLAGS: std::ops::RangeInclusive<usize> = 4..=8;
+
+/// The columns of flags, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// How many flags a line has: by the header, or as a line had them that leaves no doubt.
+    flags: Option<usize>,
+    /// Which of them the header calls that of interrupts.
+    interrupt: Option<usize>,
+    /// Flags that the header has named so far.
+    named: usize,
+    /// Lines whose time has no decimals.
+    pub(super) plain_times: u64,
+}
+
+impl Columns {
+    /// Takes in a comment.
+    pub(super) fn comment(&mut self, line: &str) {
+        if line.starts_with("# tracer:") {
+            *self = Columns { plain_times: self.plain_times, ..Columns::default() };
+        } else if let Some((_, name)) = line.split_once("=> ") {
+            match name.trim() {
+                // The number of the CPU stands in the same column in layouts for latencies, and is no flag.
+                "CPU#" => self.named = 0,
+                name => {
+                    if name.starts_with("hardirq") {
+                        self.interrupt = Some(self.named);
+                    }
+                    self.named += 1;
+                    self.flags = Some(self.named);
+                }
+            }
+        } else if line.contains("TASK-PID") && self.named == 0 {
+            let bars =
+                line.split(' ').find(|word| word.len() > 2 && word.bytes().all(|it| it == b'|'));
+            self.flags = bars.map(str::len).or(self.flags);
+        }
+    }
+
+    /// A line had so many flags, with a blank behind them.
+    pub(super) fn seen(&mut self, flags: usize) {
+        self.flags.get_or_insert(flags);
+    }
+
+    /// How many bytes of `glued` are flags, which has the seconds of a time right behind them. `None` where that is in doubt.
+    pub(super) fn flags_of(&self, glued: &str) -> Option<usize> {
+        let fits = |flags: &usize| {
+            let (Some(word), Some(seconds)) = (glued.get(..*flags), glued.get(*flags..)) else {
+                return false;
+            };
+            Columns::are_flags(word)
+                && !seconds.is_empty()
+                && seconds.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if let Some(flags) = self.flags.filter(|flags| fits(flags)) {
+            return Some(flags);
+        }
+        // Kernels that are not real-time ones write four or five.
+        let mut fitting = (4..=5).filter(fits);
+        let first = fitting.next()?;
+        fitting.next().is_none().then_some(first)
+    }
+
+    /// Whether a word can be flags.
+    pub(super) fn are_flags(word: &str) -> bool {
+        // Hexadecimal digits are depths; `#` is what old kernels write where they do not know.
+        let is_flag = |byte: u8| byte.is_ascii_hexdigit() || b".dDbBXNnpLlHhsZz#".contains(&byte);
+        FLAGS.contains(&word.len())
+            && word.bytes().all(is_flag)
+            && !word.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    /// Whether the flags say that an interrupt had the CPU.
+    pub(super) fn in_interrupt(&self, flags: &str) -> bool {
+        let is_interrupt = |byte: &u8| b"hHsZz".contains(byte);
+        match self.interrupt.filter(|_| self.flags == Some(flags.len())) {
+            Some(column) => flags.as_bytes().get(column).is_some_and(is_interrupt),
+            None => flags.as_bytes().iter().any(is_interrupt),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(header: &str) -> Columns {
+        let mut columns = Columns::default();
+        header.lines().for_each(|line| columns.comment(line));
+        columns
+    }
+
+    #[test]
+    fn the_header_names_the_column_of_interrupts() {
+        let usual = columns(
+            "# tracer: nop\n#  _-----=> irqs-off/BH-disabled\n# / _----=> need-resched\n\
+             #| / _---=> hardirq/softirq\n#|| / _--=> preempt-depth\n#||| / _-=> migrate-disable\n\
+             #   TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION",
+        );
+        assert_eq!((usual.flags, usual.interrupt), (Some(5), Some(2)));
+        let latency = columns(
+            "#  _------=> CPU#\n# / _-----=> irqs-off\n#| / _----=> need-resched\n\
+             #|| / _---=> hardirq/softirq\n#||| / _--=> preempt-depth",
+        );
+        assert_eq!((latency.flags, latency.interrupt), (Some(4), Some(2)));
+        let bare = columns("#           TASK-PID    TGID   CPU#  ||||    TIMESTAMP  FUNCTION");
+        assert_eq!((bare.flags, bare.interrupt), (Some(4), None));
+        let next = columns("# _-=> irqs-off\n# _-=> hardirq/softirq\n# tracer: nop");
+        assert_eq!((next.flags, next.interrupt), (None, None), "another file begins");
+    }
+
+    #[test]
+    fn letters_tell_an_interrupt_where_no_header_does() {
+        let none = Columns::default();
+        for (flags, expected) in
+            [("d..h2..", true), ("d.s2", true), ("d.L.211", false), ("dNZ1.", true)]
+        {
+            assert_eq!(none.in_interrupt(flags), expected, "{flags}");
+        }
+    }
+
+    #[test]
+    fn flags_are_told_from_the_seconds_behind_them_or_left_in_doubt() {
+        let none = Columns::default();
+        assert_eq!(none.flags_of("d..2.42"), Some(5));
+        assert_eq!(none.flags_of("d..2142"), None, "four or five flags");
+        let four = Columns { flags: Some(4), ..none };
+        assert_eq!(four.flags_of("d..2142"), Some(4));
+        assert_eq!(none.flags_of("d..."), None, "no seconds");
+    }
+}

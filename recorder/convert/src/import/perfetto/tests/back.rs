@@ -1,0 +1,154 @@
+//! From FXT to Perfetto, and back.
+
+use super::*;
+
+/// The trace as one of Perfetto, and that as FXT again.
+fn back(fxt: &[u8]) -> (Vec<u8>, Report) {
+    let mut packets = Vec::new();
+    let report = crate::to_perfetto(fxt, &mut packets).expect("memory has room");
+    (converted(&packets).0, report)
+}
+
+#[test]
+fn scheduling_names_and_losses_come_back_as_they_were() {
+    let (idle, app, hog) = (("swapper", 0, 120), ("app", 101, 100), ("hog", 102, 139));
+    let clock = |id, time| message().number(1, id).number(2, time);
+    let snapshot = message().with(1, clock(6, 90)).with(1, clock(1, 1_700_000_000_000_000_090));
+    let process = message().number(1, 100).text(3, "server");
+    let thread = |tid| message().number(1, tid).number(3, 100);
+    let tree = message().with(1, process).with(2, thread(101)).with(2, thread(102));
+    let moved = message().number(2, 101).number(4, 0).number(5, 1);
+    let mut lossy = message().number(1, 1).number(3, 1);
+    lossy = lossy.with(2, switch(900, hog, 0x20, idle));
+    let first = converted(&trace([
+        message().with(6, snapshot),
+        message().with(2, tree),
+        bundle(
+            0,
+            [
+                switch(100, idle, 0, app),
+                switch(200, app, 2, hog),
+                // By the thread that runs there, by an interrupt, and by nobody knows whom.
+                wake((20, 300), (102, 0), ("app", 101), 1),
+                event(320, 102, 0, 491, moved),
+                switch(350, hog, 0x100, idle),
+                wake((20, 360), (0, 0x08), ("late", 103), 0),
+                wake((20, 370), (0, 0), ("later", 104), 0),
+            ],
+        ),
+        bundle(1, [switch(310, idle, 0, app), switch(400, app, 1, idle)]),
+        message().with(1, lossy),
+    ]))
+    .0;
+    let (again, report) = back(&first);
+    let reported = |line: String| line.replace(" inferred=true", "");
+    assert_eq!(lines(&again), lines(&first).into_iter().map(reported).collect::<Vec<_>>());
+    assert!(lines(&first).contains(&"300 cpu 1: 101 woken by 102".to_owned()));
+    assert_eq!(objects(&again), objects(&first));
+    assert!(info(&again).contains(&"wall_clock_offset_ns=1700000000000000000".to_owned()));
+    let remarks: Vec<(&str, u64)> = report.remarks().collect();
+    let expected = [
+        ("events about the recording itself, left out", 1),
+        ("inferred switches, which look like reported ones", 1),
+    ];
+    assert_eq!(remarks, expected);
+}
+
+#[test]
+fn spans_counters_flows_and_arguments_come_back_as_they_were() {
+    let descriptor = |uuid, tid| {
+        let thread = message().number(1, 40).number(2, tid).text(5, "worker");
+        message().with(60, message().number(1, uuid).with(4, thread))
+    };
+    let process = message().number(1, 40).text(6, "shop");
+    let packet = |time, event| message().number(8, time).with(11, event);
+    let on = |track, kind| message().number(9, kind).number(11, track);
+    let arg = message().text(10, "size").number(4, 77);
+    let first = converted(&trace([
+        descriptor(70, 41),
+        descriptor(71, 42),
+        message().with(60, message().number(1, 10).with(3, process)),
+        message().with(60, message().number(1, 11).number(5, 10).text(2, "requests")),
+        message()
+            .with(60, message().number(1, 12).number(5, 10).text(2, "memory").with(8, message())),
+        packet(100, on(70, 1).text(22, "net").text(23, "send").with(4, arg).fixed(47, 8)),
+        packet(150, on(12, 4).number(30, 3)),
+        packet(160, on(11, 1).text(23, "GET /")),
+        packet(200, on(71, 1).text(22, "net").text(23, "receive").fixed(48, 8)),
+        packet(250, on(71, 2)),
+        packet(260, on(70, 3).text(23, "mark")),
+        packet(300, on(70, 2)),
+        packet(310, on(11, 2)),
+    ]))
+    .0;
+    let (again, report) = back(&first);
+    assert_eq!(report.remarks().count(), 1, "{report}");
+    // Tracks of operations have new numbers.
+    let plain = |fxt: &[u8]| -> Vec<String> {
+        let words = |line: String| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
+        let lines = lines(fxt).into_iter().map(words);
+        lines
+            .map(|mut words| {
+                if words[1] == "async" {
+                    words.remove(3);
+                }
+                words.join(" ")
+            })
+            .collect()
+    };
+    assert_eq!(plain(&again), plain(&first));
+    assert!(plain(&first).contains(&"160 async begin :GET / of 40/40".to_owned()));
+}
+
+/// Each stack: its time, its thread, which it is, and its functions.
+fn stacks(fxt: &[u8]) -> Vec<String> {
+    let mut reader = Reader::from_slice(fxt);
+    let (mut names, mut found) = (std::collections::HashMap::new(), Vec::new());
+    while let Some(item) = reader.next().expect("a sound trace") {
+        match item.record {
+            Record::UserspaceObject(it) => {
+                names.insert((it.process, it.pointer), it.name.to_owned());
+            }
+            Record::Backtrace(it) => {
+                let frames: Vec<u64> = it.frames.iter().collect();
+                found.push((it.time.0, it.thread, it.flags >> 8 & 3, frames));
+            }
+            _ => {}
+        }
+    }
+    let name = |process, frame: &u64| {
+        let own = names.get(&(process, *frame));
+        let name = own.or_else(|| names.get(&(fxt_reader::Koid(0), *frame)));
+        // What has no name in ours has a place in a file in Perfetto's.
+        name.filter(|name| !name.contains("+0x")).map_or("?", |name| name)
+    };
+    let mut lines: Vec<String> = found
+        .iter()
+        .map(|(time, thread, kind, frames)| {
+            let frames: Vec<&str> = frames.iter().map(|it| name(thread.process, it)).collect();
+            format!("{time} {} {kind}: {}", thread.thread.0, frames.join(" "))
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn stacks_come_back_with_their_functions() {
+    let recorded = include_bytes!("../../../../fuzz/corpus/stacks/alone");
+    let again = back(recorded).0;
+    let expected = stacks(recorded);
+    assert!(expected.len() > 20, "{expected:?}");
+    assert_eq!(stacks(&again), expected);
+    let mut reader = Reader::from_slice(&again);
+    while let Some(item) = reader.next().expect("a sound trace") {
+        if let Record::Event(event) = item.record
+            && event.name == "stack_info"
+        {
+            let over = event.args.get("over_ns").map(|over| over.to_string());
+            assert_eq!(over.as_deref(), Some("1517701"), "the shortest wait with a stack");
+            return;
+        }
+    }
+    panic!("no stack_info");
+}

@@ -1,0 +1,257 @@
+//! Switches, wake-ups, states, names, losses and facts.
+
+use super::*;
+
+/// Threads by name, number and priority.
+const IDLE: (&str, u64, u64) = ("swapper/0", 0, 120);
+const APP: (&str, u64, u64) = ("app", 101, 100);
+const HOG: (&str, u64, u64) = ("hog", 102, 139);
+
+/// Clocks of which the monotonic one is a second behind the boot-time clock.
+fn clocks() -> Built {
+    let clock = |id, time| message().number(1, id).number(2, time);
+    let snapshot = message()
+        .with(1, clock(6, 5_000_000_000))
+        .with(1, clock(3, 4_000_000_000))
+        .with(1, clock(1, 1_700_000_004_000_000_000));
+    message().with(6, snapshot).number(10, 1)
+}
+
+#[test]
+fn bundles_of_all_cpus_are_merged_and_states_have_the_kernels_letters() {
+    let second = |ns: u64| 5_000_000_000 + ns;
+    let fxt = converted(&trace([
+        clocks(),
+        bundle(1, [switch(second(400), IDLE, 0, HOG), switch(second(900), HOG, 0x100, IDLE)]),
+        bundle(
+            0,
+            [
+                switch(second(100), APP, 2, IDLE),
+                wake((20, second(300)), (0, 0x08), ("app", 101), 0),
+                switch(second(350), IDLE, 0, APP),
+                switch(second(800), APP, 1, IDLE),
+            ],
+        ),
+    ]))
+    .0;
+    let expected = [
+        "4000000100 cpu 0: 101 blocked -> 0 prev_state=\"D\"",
+        "4000000300 cpu 0: 101 woken by an interrupt",
+        "4000000350 cpu 0: 0 running -> 101",
+        "4000000400 cpu 1: 0 running -> 102",
+        "4000000800 cpu 0: 101 blocked -> 0",
+        "4000000900 cpu 1: 102 running -> 0 prev_state=\"R+\"",
+    ];
+    assert_eq!(lines(&fxt), expected);
+    let info = info(&fxt);
+    for wanted in [
+        "source=\"Perfetto trace\"",
+        "clock=\"monotonic\"",
+        "causes=\"waker\"",
+        "wall_clock_offset_ns=1700000000000000000",
+    ] {
+        assert!(info.iter().any(|arg| arg == wanted), "{wanted} in {info:?}");
+    }
+}
+
+#[test]
+fn compact_bundles_say_the_same_as_plain_ones() {
+    // Who goes out is who came in before: the first switch says only who comes in.
+    let compact = message()
+        .text(5, "app")
+        .text(5, "hog")
+        .numbers(1, &[1000, 500, 500])
+        .numbers(2, &[1, 0x100, 1])
+        .numbers(3, &[101, 102, 101])
+        .numbers(4, &[100, 139, 100])
+        .numbers(6, &[0, 1, 0])
+        .numbers(7, &[1600, 100])
+        .numbers(8, &[101, 103])
+        .numbers(9, &[0, 1])
+        .numbers(10, &[100, 120])
+        .numbers(11, &[0, 0])
+        .numbers(12, &[1, 0x10]);
+    let packet = message().with(1, message().number(1, 0).with(4, compact));
+    let fxt = converted(&trace([packet])).0;
+    let expected = [
+        "1500 cpu 0: 101 running -> 102 prev_state=\"R+\"",
+        "1600 cpu 0: 101 woken by 102",
+        "1700 cpu 1: 103 woken by an interrupt",
+        "2000 cpu 0: 102 blocked -> 101",
+    ];
+    let found = lines(&fxt);
+    assert_eq!(found[0], expected[0]);
+    assert_eq!(found[1..], expected[2..], "a thread that is awake is not woken");
+    assert!(objects(&fxt).contains(&"thread 101 app of 101".to_owned()), "{:?}", objects(&fxt));
+}
+
+#[test]
+fn a_wake_up_counts_once_and_its_waker_is_who_began_it() {
+    // The waker runs on CPU 1; CPU 0 completes the wake-up in an interrupt.
+    let both = trace([
+        bundle(
+            0,
+            [
+                switch(100, APP, 1, HOG),
+                wake((17, 310), (102, 0x08), ("app", 101), 0),
+                switch(400, HOG, 0, APP),
+            ],
+        ),
+        bundle(1, [wake((20, 300), (55, 0), ("app", 101), 0)]),
+    ]);
+    let found = lines(&converted(&both).0);
+    assert!(found.contains(&"310 cpu 0: 101 woken by 55".to_owned()), "{found:?}");
+    assert_eq!(found.iter().filter(|line| line.contains("woken")).count(), 1);
+    // Without flags, nobody knows whether it was an interrupt.
+    let body = message().text(1, "app").number(2, 101).number(5, 0);
+    let plain = message().number(1, 300).number(2, 55).with(20, body);
+    let unknown = trace([bundle(0, [switch(100, APP, 1, HOG)]), bundle(1, [plain])]);
+    let found = lines(&converted(&unknown).0);
+    assert!(found.contains(&"300 cpu 0: 101 woken by ?".to_owned()), "{found:?}");
+}
+
+#[test]
+fn threads_have_the_names_and_processes_that_the_trace_tells_anywhere() {
+    let process = |pid, name| message().number(1, pid).text(3, name);
+    let thread = |tid, tgid| message().number(1, tid).number(3, tgid);
+    let tree = message()
+        .with(1, process(100, "/usr/bin/server --fast"))
+        .with(2, thread(101, 100))
+        .with(2, thread(100, 100));
+    // A new thread of that process, and a thread that takes a name.
+    let begin = message().number(1, 104).text(2, "app").number(3, 0x10000);
+    let rename = message().number(1, 104).text(2, "app").text(3, "loader");
+    let fxt = converted(&trace([
+        bundle(
+            0,
+            [
+                switch(100, IDLE, 0, APP),
+                event(150, 101, 0, 235, begin),
+                event(160, 101, 0, 236, rename),
+                wake((114, 170), (101, 0), ("loader", 104), 0),
+                switch(200, APP, 1, ("loader", 104, 120)),
+            ],
+        ),
+        message().with(2, tree),
+    ]))
+    .0;
+    let objects = objects(&fxt);
+    for expected in ["process 100 server", "thread 101 app of 100", "thread 104 loader of 100"] {
+        assert!(objects.iter().any(|object| object == expected), "{expected} in {objects:?}");
+    }
+    assert!(lines(&fxt).contains(&"170 cpu 0: 104 woken by 101".to_owned()));
+}
+
+#[test]
+fn what_was_lost_is_a_gap_on_its_cpu_and_has_the_number_of_the_rings_count() {
+    let stats = |phase, overrun| {
+        let cpu = message().number(1, 0).number(3, overrun);
+        message().with(34, message().number(1, phase).with(2, cpu))
+    };
+    let mut lossy = message().number(1, 0).number(3, 1);
+    for event in [switch(500, HOG, 1, APP), switch(600, APP, 1, IDLE)] {
+        lossy = lossy.with(2, event);
+    }
+    let fxt = converted(&trace([
+        stats(1, 10),
+        bundle(0, [switch(100, IDLE, 0, APP)]),
+        message().with(1, lossy),
+        stats(2, 17),
+    ]))
+    .0;
+    let found = lines(&fxt);
+    let lost = "500 instant fxtrec:lost of 4294967295/4294967295 count=7 cpu=0 at_most=true";
+    let at = found.iter().position(|line| line == lost).unwrap_or_else(|| panic!("{found:?}"));
+    assert!(found[at + 1..].iter().any(|line| line.starts_with("500 cpu 0: 102 blocked -> 101")));
+    // Packets that a writer dropped are a gap of each CPU.
+    let late = bundle(0, [switch(200, APP, 1, IDLE)]).number(42, 1);
+    let dropped = converted(&trace([bundle(0, [switch(100, IDLE, 0, APP)]), late])).0;
+    let lost = lines(&dropped).into_iter().find(|line| line.contains("fxtrec:lost"));
+    assert_eq!(lost.as_deref(), Some("200 instant fxtrec:lost of 4294967295/4294967295 cpu=0"));
+}
+
+#[test]
+fn system_calls_interrupts_moves_and_blocked_functions_are_facts() {
+    let symbols = message().with(26, message().number(1, 7).text(2, "folio_wait_bit_common"));
+    let enter = message().number(1, 202);
+    let irq = message().number(1, 30).text(2, "virtio0");
+    let soft = message().number(1, 3);
+    let moved = message().number(2, 101).number(4, 0).number(5, 1);
+    let reason = message().number(1, 101).number(2, 7).number(3, 1);
+    let fxt = converted(&trace([bundle(
+        0,
+        [
+            switch(100, IDLE, 0, APP),
+            event(110, 101, 0, 329, enter),
+            switch(200, APP, 2, HOG),
+            event(300, 102, 0x08, 36, irq.clone()),
+            event(310, 102, 0x08, 37, irq),
+            event(320, 102, 0x10, 24, soft.clone()),
+            event(325, 102, 0x10, 18, reason),
+            wake((17, 330), (102, 0x10), ("app", 101), 0),
+            event(350, 102, 0x10, 25, soft),
+            event(360, 102, 0, 491, moved),
+            switch(400, HOG, 0, APP),
+        ],
+    )
+    .with(12, symbols)]))
+    .0;
+    let found = lines(&fxt);
+    for expected in [
+        "200 cpu 0: 101 blocked -> 102 prev_state=\"D\" syscall=202",
+        "300 begin irq:virtio0 of 3221225472/3221225473",
+        "310 end irq:virtio0 of 3221225472/3221225473",
+        "320 begin irq:net_rx of 3221225472/3221225473",
+        "360 instant sched:migrate of 101/101 orig_cpu=0 dest_cpu=1",
+        "400 cpu 0: 102 running -> 101 irq_ns=40 irqs=2",
+    ] {
+        assert!(found.iter().any(|line| line == expected), "{expected} in {found:#?}");
+    }
+    assert!(info(&fxt).contains(&"causes=\"irq,migrate,syscall\"".to_owned()), "{:?}", info(&fxt));
+    let mut reader = Reader::from_slice(&fxt);
+    let (mut stack, mut names) = (None, std::collections::HashMap::new());
+    while let Some(item) = reader.next().expect("a sound trace") {
+        match item.record {
+            Record::Backtrace(it) => {
+                let frames: Vec<u64> = it.frames.iter().collect();
+                stack = Some((it.time.0, it.thread.thread.0, frames));
+            }
+            Record::UserspaceObject(it) => {
+                names.insert(it.pointer, it.name.to_owned());
+            }
+            _ => {}
+        }
+    }
+    let (time, thread, frames) = stack.expect("where it was blocked");
+    assert_eq!((time, thread, frames.len()), (200, 101, 1), "since it left its CPU");
+    assert_eq!(names[&frames[0]], "folio_wait_bit_common");
+}
+
+#[test]
+fn any_size_of_the_sorted_pieces_gives_the_same_trace() {
+    let mut packets = Vec::new();
+    for round in 0..40_u64 {
+        for cpu in [2, 0, 1] {
+            let at = round * 10_000 + cpu * 7;
+            let thread = ("worker", 200 + cpu, 120);
+            packets.push(bundle(
+                cpu,
+                [
+                    switch(at + 100, ("swapper", 0, 120), 0, thread),
+                    wake((17, at + 4000), (200 + cpu, 0), ("worker", 200 + (cpu + 1) % 3), 0),
+                    switch(at + 9000, thread, 1, ("swapper", 0, 120)),
+                ],
+            ));
+        }
+    }
+    let trace = trace(packets);
+    let of = |piece_bytes| {
+        let mut input = Input::from_bytes(trace.clone()).expect("not packed");
+        let mut out = Vec::new();
+        super::super::read_in_pieces(&mut input, &mut out, piece_bytes).expect("sound");
+        out
+    };
+    let whole = of(1 << 20);
+    assert_eq!(lines(&whole).iter().filter(|line| line.contains("->")).count(), 240);
+    assert!(of(1) == whole && of(1500) == whole);
+}

@@ -1,0 +1,232 @@
+//! The process that reads the files that have the names, by their build id.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fxtrec_kernel::code::{KERNEL, KernelCode};
+use fxtrec_kernel::made_code::{VDSO, own_vdso};
+use fxtrec_kernel::worker;
+use fxtrec_probe::elf::{
+    self, Budget, Elf, FileData, Names, debug_file_of, functions_at, separate_debug_file,
+};
+use serde::{Deserialize, Serialize};
+
+use super::code::Build;
+
+/// The most memory that it may have, in bytes. Symbols are read in pieces.
+const MOST_MEMORY: u64 = 2 << 30;
+
+/// The most bytes of names in an answer: more than are kept of all files.
+const MOST_NAMES: usize = 32 << 20;
+
+/// How many kernels of a folder are looked at.
+const MOST_KERNELS: usize = 64;
+
+/// What a name is told to: an address, and its function as people call it.
+type Take<'t> = &'t mut dyn FnMut(u64, &str);
+
+/// What is asked: the functions of the addresses of a file, which ascend.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Question<'a> {
+    pub(super) build: Cow<'a, Build>,
+    pub(super) addresses: Cow<'a, [u64]>,
+    pub(super) debug_folders: Vec<OsString>,
+    pub(super) vmlinux: Option<OsString>,
+}
+
+/// What is answered.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Answer {
+    /// Whether there is such a file.
+    pub(super) is_found: bool,
+    /// Files that are called the same, and are others.
+    pub(super) refused: Vec<String>,
+    pub(super) names: Vec<(u64, String)>,
+}
+
+/// Answers the process that has started this one until it is gone.
+///
+/// # Errors
+/// When it is gone.
+pub fn serve() -> io::Result<()> {
+    let mut reader = Reader::default();
+    worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| (reader.answer(question), None))
+}
+
+/// What reads files.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    debug_folders: Vec<PathBuf>,
+    vmlinux: Option<PathBuf>,
+    /// The running kernel, once somebody has asked.
+    kernel: Option<KernelCode>,
+    /// Files at a recorded path that have another build id.
+    refused: Vec<String>,
+}
+
+impl Reader {
+    /// No bytes are the answer to a question that makes no sense.
+    pub(super) fn answer(&mut self, question: &[u8]) -> Vec<u8> {
+        let Ok(question) = serde_json::from_slice::<Question<'_>>(question) else {
+            return Vec::new();
+        };
+        self.debug_folders = question.debug_folders.into_iter().map(PathBuf::from).collect();
+        self.vmlinux = question.vmlinux.map(PathBuf::from);
+        let (mut names, mut room) = (Vec::new(), MOST_NAMES);
+        let mut take = |address: u64, name: &str| {
+            if let Some(left) = room.checked_sub(name.len()) {
+                room = left;
+                names.push((address, name.to_owned()));
+            }
+        };
+        let (build, addresses) = (&question.build, &question.addresses);
+        let is_found = match build.in_kernel {
+            true => self.in_kernel(build, addresses, &mut take),
+            false => self.in_file(build, addresses, &mut take),
+        };
+        let refused = std::mem::take(&mut self.refused);
+        serde_json::to_vec(&Answer { is_found, refused, names }).unwrap_or_default()
+    }
+
+    fn in_file(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
+        if build.paths.iter().any(|path| path == VDSO) {
+            return in_vdso(build, addresses, take);
+        }
+        let Some(files) = self.files_of(build) else { return false };
+        named(&files, addresses, take)
+    }
+
+    /// The files with the symbols of a program or library, first the one with the code if it is there.
+    fn files_of(&mut self, build: &Build) -> Option<Vec<File>> {
+        for path in &build.paths {
+            let path = Path::new(path);
+            let Ok(data) = elf::open(path) else { continue };
+            let separate = {
+                let Ok(elf) = Elf::parse(&data) else { continue };
+                if elf.build_id() != Some(&build.id) {
+                    self.refused.push(path.display().to_string());
+                    continue;
+                }
+                match elf.has_all_symbols() {
+                    true => None,
+                    false => separate_debug_file(&elf, path, Path::new("/")).map(|(_, data)| data),
+                }
+            };
+            let separate = separate.or_else(|| self.by_build(&build.id));
+            return Some(
+                [Some(data), separate].into_iter().flatten().map(FileData::into_inner).collect(),
+            );
+        }
+        self.by_build(&build.id).map(|data| vec![data.into_inner()])
+    }
+
+    /// A file with symbols from the folders of such files.
+    fn by_build(&self, id: &[u8]) -> Option<FileData> {
+        let folders = self.debug_folders.iter().map(PathBuf::as_path);
+        folders.chain([Path::new("/")]).find_map(|folder| debug_file_of(id, folder))
+    }
+
+    fn in_kernel(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
+        let is_kernel = build.paths.iter().any(|path| path == KERNEL);
+        if is_kernel && let Some(file) = self.vmlinux(build) {
+            // Addresses count from the beginning of the text: where it is depends on the boot.
+            if let Ok(Some(begin)) = elf::label(&file, "_stext") {
+                let moved: Vec<u64> =
+                    addresses.iter().map(|address| address.saturating_add(begin)).collect();
+                let mut back = |at: u64, name: &str| take(at - begin, name);
+                return named(&[file], &moved, &mut back);
+            }
+        }
+        let running = self.kernel.get_or_insert_with(KernelCode::read);
+        let is_it =
+            |name: &str, id: &[u8]| build.id == id && build.paths.iter().any(|it| it == name);
+        let Some(module) = running.modules.iter().find(|it| is_it(&it.name, &it.build_id)) else {
+            return false;
+        };
+        let size = module.end - module.start;
+        for &address in addresses.iter().filter(|address| **address < size) {
+            if let Some((name, _)) = running.symbol(module.start + address) {
+                take(address, name);
+            }
+        }
+        true
+    }
+
+    fn vmlinux(&mut self, build: &Build) -> Option<File> {
+        if let Some(path) = &self.vmlinux {
+            match of_build(path, &build.id) {
+                Some(data) => return Some(data.into_inner()),
+                None => self.refused.push(path.display().to_string()),
+            }
+        }
+        let folders = self.debug_folders.iter().map(PathBuf::as_path).chain([Path::new("/")]);
+        let installed = || folders.flat_map(vmlinux_in).find_map(|path| of_build(&path, &build.id));
+        self.by_build(&build.id).or_else(installed).map(FileData::into_inner)
+    }
+}
+
+/// The file at a path, if it is of this build.
+fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
+    let is_it = |data: &FileData| Elf::parse(data).is_ok_and(|elf| elf.build_id() == Some(id));
+    elf::open(path).ok().filter(is_it)
+}
+
+/// Where packages of kernels put a vmlinux with symbols, in the folder of one distribution or another: Debian's have no link by its
+/// build id. What the trace calls the kernel's release leads nowhere: it may be any path.
+fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| {
+        let read = fs::read_dir(folder).into_iter().flatten();
+        let mut names: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
+        names.sort_unstable();
+        names.truncate(MOST_KERNELS);
+        names
+    };
+    let mut found = Vec::new();
+    for top in [folder.to_owned(), folder.join("usr/lib/debug")] {
+        let is_one = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinux"))
+        };
+        found.extend(entries(top.join("boot")).into_iter().filter(is_one));
+        for modules in ["lib/modules", "usr/lib/modules"] {
+            found.extend(entries(top.join(modules)).into_iter().map(|it| it.join("vmlinux")));
+        }
+    }
+    found
+}
+
+/// Tells the functions of the running kernel's vDSO, if that is the build.
+fn in_vdso(build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
+    let Some(image) = own_vdso() else { return false };
+    let Ok(elf) = Elf::parse(&*image) else { return false };
+    let Ok(functions) = elf.functions() else { return false };
+    if elf.build_id() != Some(&build.id) {
+        return false;
+    }
+    for &address in addresses {
+        if let Some((function, _)) = functions.at(address) {
+            take(address, &Names::of(&function.raw).short);
+        }
+    }
+    true
+}
+
+/// Tells the functions that the files have; false if they cannot be read.
+fn named(files: &[File], addresses: &[u64], take: Take<'_>) -> bool {
+    let mut budget = Budget::default();
+    let name = |at: u64, raw: &str| take(at, &Names::within(&mut budget, raw).short);
+    functions_at(files, addresses, name).is_ok()
+}
+
+/// A worker that is a thread of this process.
+#[cfg(test)]
+pub(crate) fn in_this_process() -> io::Result<worker::Worker> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    std::thread::spawn(move || {
+        let mut reader = Reader::default();
+        worker::serve(&theirs, |question, _| (reader.answer(question), None))
+    });
+    Ok(worker::Worker::at(ours))
+}

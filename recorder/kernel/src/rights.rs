@@ -1,0 +1,234 @@
+//! With whose rights a file is opened: those of the process that it is opened for.
+//!
+//! A program chooses what its files say about other files (`.gnu_debuglink`) and what stands in its own `/tmp`. Root's recorder may
+//! read everything, so it opens such files as that program could: the kernel then decides, with all that it takes into account.
+//!
+//! Linux has users for file access (fsuid), groups and capabilities for each thread. So only the calling thread changes, and only
+//! for a while.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid};
+
+use super::procfs::field;
+use super::regular;
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Never a user or a group: the calls that set one do nothing, and return what it is.
+const NO_CHANGE: u32 = u32::MAX;
+
+/// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits, in two words.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which read everything.
+const READ_EVERYTHING: u32 = 1 << 1 | 1 << 2;
+
+/// The user and the groups of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+impl Rights {
+    /// Of a process that nothing is known of: what everybody may read.
+    pub fn nobody() -> Rights {
+        Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
+    }
+
+    /// Those of the process with this `status` file. Of one that runs with the rights of two users, as a set-user-id program does, it is
+    /// not known for which of them it works: it gets those of neither.
+    pub fn of_status(status: &[u8]) -> Rights {
+        let numbers = |name: &str| -> Option<Vec<u32>> {
+            field(status, name)?.split_whitespace().map(|word| word.parse().ok()).collect()
+        };
+        let only = |name: &str| {
+            let ids = numbers(name)?;
+            let first = *ids.first()?;
+            ids.iter().all(|id| *id == first).then_some(first)
+        };
+        let rights = || {
+            let groups = numbers("Groups")?;
+            Some(Rights { uid: only("Uid")?, gid: only("Gid")?, groups })
+        };
+        rights().unwrap_or_else(Rights::nobody)
+    }
+
+    /// Does something with the calling thread's access to files reduced to these rights. A recorder that may not change users does it
+    /// with the rights of its own user.
+    ///
+    /// # Errors
+    /// EPERM when that is not possible and the own user is root, and what `what` returns.
+    pub fn with<T>(&self, what: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let changed = Changed::to(self)?;
+        let result = what();
+        drop(changed);
+        result
+    }
+
+    /// Opens a regular file as [`regular::open`], with these rights.
+    ///
+    /// # Errors
+    /// As for [`regular::open`] and [`Rights::with`].
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        self.with(|| regular::open(path))
+    }
+}
+
+/// What the thread had before; it has it again when this is dropped.
+struct Changed {
+    uid: Uid,
+    gid: Gid,
+    groups: Option<Vec<u32>>,
+    capabilities: Sets,
+}
+
+impl Changed {
+    fn to(rights: &Rights) -> io::Result<Changed> {
+        let groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
+        let capabilities = Sets::get()?;
+        // Users come after groups: to change groups takes a capability that a change of users may take away.
+        let groups = set_groups(&rights.groups).is_ok().then_some(groups);
+        let gid = setfsgid(Gid::from_raw(rights.gid));
+        let uid = setfsuid(Uid::from_raw(rights.uid));
+        let changed = Changed { uid, gid, groups, capabilities };
+        changed.capabilities.without(READ_EVERYTHING).set()?;
+        let now = setfsuid(Uid::from_raw(NO_CHANGE));
+        if now.as_raw() != rights.uid && now.is_root() {
+            return Err(Errno::EPERM.into());
+        }
+        Ok(changed)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        setfsuid(self.uid);
+        setfsgid(self.gid);
+        // What the thread had it may have again; else it has less than before, and says so when it needs more.
+        if let Some(groups) = &self.groups {
+            let _ = set_groups(groups);
+        }
+        let _ = self.capabilities.set();
+    }
+}
+
+/// The groups of this thread alone; libc's call changes those of all.
+fn set_groups(groups: &[u32]) -> Result<(), Errno> {
+    // SAFETY: the call reads as many groups as it is passed the number of, from a live slice of them.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+    Errno::result(result).map(drop)
+}
+
+/// What capget(2) and capset(2) take first.
+#[repr(C)]
+struct Header {
+    version: u32,
+    /// 0 for the calling thread.
+    pid: i32,
+}
+
+/// A word of each set of capabilities.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Set {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// The capabilities of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sets([Set; 2]);
+
+impl Sets {
+    fn get() -> io::Result<Sets> {
+        let mut header = Header { version: CAPABILITY_VERSION, pid: 0 };
+        let mut sets = [Set::default(); 2];
+        // SAFETY: for this version the call writes two words of each set, and at most the version into the header; both are live.
+        let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
+        Errno::result(result)?;
+        Ok(Sets(sets))
+    }
+
+    fn without(mut self, capabilities: u32) -> Sets {
+        self.0[0].effective &= !capabilities;
+        self
+    }
+
+    fn set(&self) -> io::Result<()> {
+        let mut header = Header { version: CAPABILITY_VERSION, pid: 0 };
+        // SAFETY: for this version the call reads two words of each set, and the header; both are live.
+        let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, self.0.as_ptr()) };
+        Errno::result(result)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    #[test]
+    fn rights_are_those_of_the_one_user_that_a_process_works_for() {
+        let status =
+            |uid: &str| format!("Name:\tx\nUid:\t{uid}\nGid:\t8\t8\t8\t8\nGroups:\t8 27 \n");
+        let user = Rights { uid: 7, gid: 8, groups: vec![8, 27] };
+        assert_eq!(Rights::of_status(status("7\t7\t7\t7").as_bytes()), user);
+        assert_eq!(Rights::of_status(status("7\t0\t0\t0").as_bytes()), Rights::nobody());
+        assert_eq!(Rights::of_status(b""), Rights::nobody());
+        let own = std::fs::read("/proc/self/status").expect("it is there");
+        assert_eq!(Rights::of_status(&own).uid, nix::unistd::geteuid().as_raw());
+    }
+
+    #[test]
+    fn a_file_is_opened_as_the_process_could_and_the_thread_is_as_before() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
+        };
+        set(folder.path(), 0o711);
+        let [secret, shared, hidden] =
+            ["secret", "shared", "closed/hidden"].map(|name| folder.path().join(name));
+        std::fs::create_dir(folder.path().join("closed")).expect("room");
+        for path in [&secret, &shared, &hidden] {
+            std::fs::write(path, "content").expect("room");
+        }
+        set(&secret, 0o600);
+        set(&shared, 0o640);
+        chown(&shared, None, Some(4711)).expect("root may");
+        set(&hidden, 0o644);
+        set(&folder.path().join("closed"), 0o700);
+        let user = |groups: &[u32]| Rights { uid: 4710, gid: 4710, groups: groups.to_vec() };
+        let before =
+            (Sets::get().expect("they can be read"), getgroups().expect("they can be read"));
+        for (rights, path, expected) in [
+            (user(&[]), &secret, false),
+            (user(&[0]), &secret, false),
+            (user(&[]), &shared, false),
+            (user(&[4711]), &shared, true),
+            // Everybody may read it, but not come there.
+            (user(&[4711]), &hidden, false),
+            (Rights::nobody(), &hidden, false),
+            (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),
+        ] {
+            let opened = rights.open(path);
+            assert_eq!(opened.is_ok(), expected, "{} {rights:?}: {opened:?}", path.display());
+        }
+        let after =
+            (Sets::get().expect("they can be read"), getgroups().expect("they can be read"));
+        assert_eq!(after, before);
+        assert_eq!(std::fs::read(&hidden).expect("root may"), b"content");
+    }
+}

@@ -1,0 +1,455 @@
+//! Processes that do what may never end, and can be abandoned.
+//!
+//! A file system in user space (FUSE) that does not answer holds whoever asks it in the kernel, and not even SIGKILL ends that. So a
+//! process of its own asks. It is the same program under another name, and talks by a socket:
+//!
+//! ```text
+//!   fxtrec      length, question, descriptor -->  worker
+//!               <-- length, answer, descriptor
+//!               no answer in time: SIGKILL; it is not waited for, and the next question goes to a new one
+//! ```
+//!
+//! fxtrec itself holds such a file by `O_PATH` only: to close what is open for reading may wait, too.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+use super::child::open_pidfd;
+use super::{priority, stream};
+
+/// How often it is seen whether a worker does something, while its answer is awaited.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the end of a worker that has answered is awaited, in milliseconds.
+const LAST_WAIT: u16 = 100;
+
+/// The most bytes of a question or an answer.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// How many processes may hang at a time, and how many are started at most.
+const MOST_HANGING: usize = 4;
+const MOST_STARTED: u32 = 64;
+
+/// Signals that end the recorder, which needs its workers until then. They end when it closes their sockets.
+const UNHEARD: [Signal; 5] =
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR2];
+
+/// How long an answer is awaited.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// While the worker does nothing, since a file system does not answer it.
+    pub idle: Duration,
+    /// In all.
+    pub most: Duration,
+}
+
+/// A question or an answer: bytes, and a descriptor if there is one.
+pub type Message = (Vec<u8>, Option<OwnedFd>);
+
+/// A process that answers questions.
+#[derive(Debug)]
+pub struct Worker {
+    socket: UnixStream,
+    /// `None` for a thread of this process, in tests.
+    process: Option<Child>,
+}
+
+impl Worker {
+    /// Starts this program as `name`, by which it knows what to do: see [`serve_as`]. It has nothing of this process.
+    ///
+    /// # Errors
+    /// What socketpair(2), fork(2) or execve(2) return.
+    pub fn start(name: &str) -> io::Result<Worker> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(name).current_dir("/").env_clear();
+        Worker::run(command)
+    }
+
+    /// The same with a `word` that says what it is asked for, and with the environment and the folder of this process, for paths that a user
+    /// has named.
+    ///
+    /// # Errors
+    /// As for [`Worker::start`].
+    pub fn start_for(name: &str, word: &str) -> io::Result<Worker> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(name).arg(word);
+        Worker::run(command)
+    }
+
+    fn run(mut command: Command) -> io::Result<Worker> {
+        let (socket, theirs) = UnixStream::pair()?;
+        command
+            // The terminal's signals are not for it.
+            .process_group(0)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Worker { socket, process: Some(command.spawn()?) })
+    }
+
+    /// One that is at the other end of this socket.
+    pub fn at(socket: UnixStream) -> Worker {
+        Worker { socket, process: None }
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// `TimedOut` when there is none in time, `UnexpectedEof` or `BrokenPipe` when the worker has ended. Then it is of no more use.
+    pub fn ask(
+        &self,
+        question: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+        patience: Patience,
+    ) -> io::Result<Message> {
+        // It reads a question as soon as it has answered the last one.
+        self.socket.set_write_timeout(Some(patience.idle))?;
+        self.socket.set_read_timeout(Some(LOOK.min(patience.idle)))?;
+        send(&self.socket, question, descriptor).map_err(timed_out)?;
+        let begun = Instant::now();
+        let (mut done, mut moved) = (self.work_done(), begun);
+        self.hurry();
+        let wait = || {
+            self.hurry();
+            let (now, work) = (Instant::now(), self.work_done());
+            if work != done {
+                (done, moved) = (work, now);
+            }
+            match now - moved >= patience.idle || now - begun >= patience.most {
+                true => Err(ErrorKind::TimedOut.into()),
+                false => Ok(()),
+            }
+        };
+        receive(&self.socket, wait)?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Lets it go before others as far as the thread does that waits for it, which others may hurry meanwhile.
+    fn hurry(&self) {
+        if let Some(process) = &self.process {
+            priority::lend_to(process.id());
+        }
+    }
+
+    /// What changes while it does something or waits for a CPU: how long it has run, and how long it was able to.
+    fn work_done(&self) -> Option<String> {
+        let pid = self.process.as_ref()?.id();
+        std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()
+    }
+
+    /// Lets it end by itself, or be ended as soon as its file system lets go of it.
+    pub fn abandon(mut self) -> Abandoned {
+        if let Some(process) = &mut self.process {
+            // One that has ended needs no signal.
+            let _ = process.kill();
+        }
+        Abandoned(self.process.take())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It waits for a question, and so ends at once: no process is to be left to whoever may not care for it.
+        let Some(mut process) = self.process.take() else { return };
+        let _ = process.kill();
+        if let Ok(end) = open_pidfd(process.id().cast_signed()) {
+            let mut polled = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut polled, PollTimeout::from(LAST_WAIT));
+        }
+        let _ = process.try_wait();
+    }
+}
+
+/// A worker that is not waited for.
+#[derive(Debug)]
+pub struct Abandoned(Option<Child>);
+
+impl Abandoned {
+    /// Whether it has ended meanwhile.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
+    }
+}
+
+/// What starts a worker.
+pub type Start = fn() -> io::Result<Worker>;
+
+/// Workers, of which one is asked at a time. One that does not answer is abandoned, and the next question goes to a new one.
+#[derive(Debug)]
+pub struct Workers {
+    start: Start,
+    patience: Patience,
+    /// How long is waited in vain in all; after that nothing is asked any more.
+    most_lost: Duration,
+    worker: Option<Worker>,
+    abandoned: Vec<Abandoned>,
+    started: u32,
+    lost: Duration,
+}
+
+impl Workers {
+    /// None yet: the first question starts one.
+    pub fn new(start: Start, patience: Patience, most_lost: Duration) -> Workers {
+        let (worker, abandoned) = (None, Vec::new());
+        Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
+    }
+
+    /// The answer; `None` when there is none in time, or no worker.
+    pub fn ask(&mut self, question: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Option<Message> {
+        let left = self.most_lost.checked_sub(self.lost).filter(|left| !left.is_zero())?;
+        let worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => self.next_worker()?,
+        };
+        let Patience { idle, most } = self.patience;
+        let patience = Patience { idle: idle.min(left), most: most.min(left) };
+        let begun = Instant::now();
+        match worker.ask(question, descriptor, patience) {
+            Ok(answer) => {
+                self.worker = Some(worker);
+                Some(answer)
+            }
+            Err(_) => {
+                self.lost += begun.elapsed();
+                self.abandoned.push(worker.abandon());
+                None
+            }
+        }
+    }
+
+    fn next_worker(&mut self) -> Option<Worker> {
+        self.abandoned.retain_mut(|worker| !worker.has_ended());
+        if self.abandoned.len() >= MOST_HANGING || self.started >= MOST_STARTED {
+            return None;
+        }
+        self.started += 1;
+        (self.start)().ok()
+    }
+}
+
+fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends when it needs more than `memory`, in
+/// bytes, and when the thread that has started it does.
+///
+/// # Errors
+/// When the recorder is gone, or this is no worker.
+pub fn serve_as(
+    name: &std::ffi::CStr,
+    memory: u64,
+    answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
+) -> io::Result<()> {
+    nix::sys::prctl::set_name(name)?;
+    // A question may take long, and is in vain then.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    for unheard in UNHEARD {
+        // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
+        unsafe { signal(unheard, SigHandler::SigIgn)? };
+    }
+    let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
+    setrlimit(Resource::RLIMIT_AS, most.min(memory), most)?;
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    serve(&socket, answer)
+}
+
+/// Answers the questions of a recorder until it closes the socket.
+///
+/// # Errors
+/// When the recorder is gone.
+pub fn serve(
+    socket: &UnixStream,
+    mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
+) -> io::Result<()> {
+    while let Some((question, descriptor)) = receive(socket, || Ok(()))? {
+        let (answer, descriptor) = answer(&question, descriptor);
+        send(socket, &answer, descriptor.as_ref().map(AsFd::as_fd))?;
+    }
+    Ok(())
+}
+
+fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let length = (message.len() as u64).to_ne_bytes();
+    stream::send(socket, &length, descriptor.as_slice())?;
+    stream::send(socket, message, &[])
+}
+
+/// The next message; `None` at the end. Where nothing comes for as long as the socket's timeout, `wait` says whether to go on.
+fn receive(
+    socket: &UnixStream,
+    mut wait: impl FnMut() -> io::Result<()>,
+) -> io::Result<Option<Message>> {
+    let (mut length, mut descriptors) = ([0; 8], Vec::new());
+    let mut fill = |buffer: &mut [u8]| -> io::Result<usize> {
+        let mut at = 0;
+        while at < buffer.len() {
+            match stream::receive(socket, &mut buffer[at..], &mut descriptors) {
+                Ok(0) => break,
+                Ok(bytes) => at += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => wait()?,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(at)
+    };
+    match fill(&mut length)? {
+        0 => return Ok(None),
+        8 => {}
+        _ => return Err(ErrorKind::UnexpectedEof.into()),
+    }
+    let length = u64::from_ne_bytes(length);
+    if length > MOST_BYTES {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    let mut message = vec![0; length as usize];
+    if fill(&mut message)? < message.len() {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some((message, descriptors.pop())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::*;
+
+    const SHORT: Patience =
+        Patience { idle: Duration::from_millis(10), most: Duration::from_secs(60) };
+
+    #[test]
+    fn a_question_is_answered_with_its_descriptor_whatever_its_length() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let thread = std::thread::spawn(move || {
+            serve(&theirs, |question, file| {
+                let mut text = question.to_vec();
+                if let Some(file) = &file {
+                    let file = file.try_clone().expect("a descriptor");
+                    File::from(file).read_to_end(&mut text).expect("it is open");
+                }
+                (text, file)
+            })
+        });
+        let worker = Worker::at(ours);
+        let most = Duration::from_secs(60);
+        let patience = Patience { idle: most, most };
+        let mut file = tempfile::tempfile().expect("room");
+        io::Write::write_all(&mut file, b" and more").expect("room");
+        io::Seek::rewind(&mut file).expect("a file");
+        let (answer, same) = worker.ask(b"this", Some(file.as_fd()), patience).expect("an answer");
+        assert_eq!((&answer[..], same.is_some()), (&b"this and more"[..], true));
+        for length in [0, 1, 1 << 20] {
+            let question = vec![7; length];
+            let (answer, none) = worker.ask(&question, None, patience).expect("an answer");
+            assert!(answer == question && none.is_none(), "{length}");
+        }
+        drop(worker);
+        thread.join().expect("it ends").expect("well");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for_and_who_is_gone_is_noticed() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let worker = Worker::at(ours);
+        let error = worker.ask(b"?", None, SHORT).expect_err("no answer");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // Nor does one stay that reads nothing.
+        let error = worker.ask(&vec![0; 16 << 20], None, SHORT).expect_err("no room");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        drop(theirs);
+        let error = worker.ask(b"?", None, SHORT).expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        assert!(worker.abandon().has_ended());
+    }
+
+    /// One whose files never answer. It ends when it is abandoned.
+    fn hanging() -> io::Result<Worker> {
+        let (ours, theirs) = UnixStream::pair()?;
+        std::thread::spawn(move || {
+            let mut left = Vec::new();
+            Read::read_to_end(&mut &theirs, &mut left)
+        });
+        Ok(Worker::at(ours))
+    }
+
+    /// One that ends with the first question, as by a damaged file.
+    fn ending() -> io::Result<Worker> {
+        Ok(Worker::at(UnixStream::pair()?.0))
+    }
+
+    /// One that answers by the question.
+    fn echoing() -> io::Result<Worker> {
+        let (ours, theirs) = UnixStream::pair()?;
+        std::thread::spawn(move || serve(&theirs, |question, file| (question.to_vec(), file)));
+        Ok(Worker::at(ours))
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn workers_that_never_answer_are_not_waited_for_again_and_again() {
+        let mut workers = Workers::new(hanging, SHORT, MINUTE);
+        for _ in 0..2 * MOST_STARTED {
+            assert!(workers.ask(b"?", None).is_none());
+        }
+        assert_eq!(workers.started, MOST_STARTED);
+    }
+
+    #[test]
+    fn what_is_lost_in_vain_is_bounded_whatever_is_asked() {
+        let patience = Patience { idle: MINUTE, most: MINUTE };
+        let mut workers = Workers::new(echoing, patience, MINUTE);
+        assert_eq!(workers.ask(b"?", None).expect("an answer").0, b"?");
+        workers.lost = MINUTE;
+        assert!(workers.ask(b"?", None).is_none());
+        assert_eq!(workers.started, 1);
+    }
+
+    #[test]
+    fn the_next_question_after_the_end_of_a_worker_goes_to_another() {
+        let patience = Patience { idle: MINUTE, most: MINUTE };
+        let mut workers = Workers::new(ending, patience, MINUTE);
+        assert!(workers.ask(b"?", None).is_none());
+        workers.start = echoing;
+        assert!(workers.ask(b"?", None).is_some() && workers.ask(b"?", None).is_some());
+        assert_eq!(workers.started, 2);
+    }
+
+    #[test]
+    fn a_process_that_waits_does_no_work_and_ends_when_it_is_abandoned() {
+        let (socket, theirs) = UnixStream::pair().expect("a pair");
+        let mut command = Command::new("cat");
+        let process = command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let worker = Worker { socket, process: Some(process.spawn().expect("it runs")) };
+        let error = worker.ask(b"?", None, SHORT).expect_err("it only reads");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let mut abandoned = worker.abandon();
+        while !abandoned.has_ended() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_not_needed_any_more_ends() {
+        let (socket, theirs) = UnixStream::pair().expect("a pair");
+        let mut command = Command::new("cat");
+        let process = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn().expect("it runs");
+        let end = open_pidfd(process.id().cast_signed()).expect("it is there");
+        drop(Worker { socket, process: Some(process) });
+        let mut polled = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut polled, PollTimeout::NONE).expect("it can be polled"), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! Whose scheduling records a trace has, and whose buffers filled up.
+//!
+//! A provider event says that a buffer filled up, and not what of. If it is the buffer of the provider that writes the
+//! scheduling records, these are missing; if it is an application's, only its own records are.
+
+use fxt_reader::ProviderId;
+
+/// Providers that are remembered before the first scheduling record.
+const MOST: usize = 256;
+
+/// What is missing when a buffer filled up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilledUp {
+    /// Scheduling records.
+    Scheduler,
+    /// Records of that provider's own.
+    Other,
+    /// That is known when the first scheduling record comes.
+    Unknown,
+}
+
+/// The provider of the scheduling records, as far as a trace was read.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduler {
+    provider: Option<ProviderId>,
+    is_known: bool,
+    /// Whose buffers filled up before.
+    early: Vec<ProviderId>,
+}
+
+impl Scheduler {
+    /// Takes the provider of a scheduling record. True if scheduling records before this one are missing: its buffer
+    /// had filled up before it was known to be the scheduler's.
+    #[inline(always)]
+    pub fn is(&mut self, provider: Option<ProviderId>) -> bool {
+        if self.is_known && self.provider == provider {
+            return false;
+        }
+        self.becomes(provider)
+    }
+
+    #[cold]
+    fn becomes(&mut self, provider: Option<ProviderId>) -> bool {
+        self.provider = provider;
+        self.is_known = true;
+        // A trace without providers has one buffer.
+        let ours = |id: &ProviderId| provider.is_none_or(|provider| provider == *id);
+        let was_full = self.early.iter().any(ours);
+        self.early.retain(|id| !ours(id));
+        was_full
+    }
+
+    /// Takes a provider event: a buffer filled up.
+    pub fn filled_up(&mut self, id: ProviderId) -> FilledUp {
+        if !self.is_known {
+            if self.early.len() < MOST && !self.early.contains(&id) {
+                self.early.push(id);
+            }
+            return FilledUp::Unknown;
+        }
+        match self.provider.is_none_or(|provider| provider == id) {
+            true => FilledUp::Scheduler,
+            false => FilledUp::Other,
+        }
+    }
+
+    /// Something else has said what was missing when that provider's buffer filled up.
+    pub fn said(&mut self, id: ProviderId) {
+        self.early.retain(|early| *early != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ProviderId = ProviderId(1);
+    const TWO: ProviderId = ProviderId(2);
+
+    #[test]
+    fn a_buffer_that_fills_up_before_the_first_scheduling_record_is_judged_by_that() {
+        let mut scheduler = Scheduler::default();
+        assert_eq!(scheduler.filled_up(TWO), FilledUp::Unknown);
+        assert!(!scheduler.is(Some(ONE)), "an application's");
+        let mut scheduler = Scheduler::default();
+        scheduler.filled_up(ONE);
+        scheduler.said(ONE);
+        assert!(!scheduler.is(Some(ONE)), "that is known");
+        let mut scheduler = Scheduler::default();
+        scheduler.filled_up(ONE);
+        assert!(scheduler.is(Some(ONE)));
+        assert!(!scheduler.is(Some(ONE)), "once");
+        let mut scheduler = Scheduler::default();
+        scheduler.filled_up(ONE);
+        assert!(scheduler.is(None), "there is one buffer");
+    }
+
+    #[test]
+    fn afterwards_it_is_told_apart_by_the_provider() {
+        let mut scheduler = Scheduler::default();
+        scheduler.is(Some(ONE));
+        assert_eq!(scheduler.filled_up(ONE), FilledUp::Scheduler);
+        assert_eq!(scheduler.filled_up(TWO), FilledUp::Other);
+    }
+}

@@ -1,0 +1,126 @@
+//! Records that a provider dropped, and when.
+//!
+//! A provider counts what it drops in the header of its buffer, and says no time. So a loss lies between the last look at
+//! that count and the look that found more:
+//!
+//! ```text
+//!  look: 40      saved      look: 52          12 records, dropped in between
+//!     |------------------------|
+//! ```
+
+use fxt_writer::record::{Event, EventKind, Record};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
+
+use fxtrec_units::Nanos;
+
+/// Losses that are kept apart; of more, the oldest are put together.
+const MOST: usize = 64;
+
+/// Records that a provider dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordLoss {
+    /// How many; `None` when that was not counted.
+    pub records: Option<u64>,
+    /// They were dropped between these times.
+    pub since: Nanos,
+    pub until: Nanos,
+}
+
+impl RecordLoss {
+    /// Appends the event `lost_records`, which belongs into fxtrec's section, where times are nanoseconds.
+    pub fn put(&self, name: &str, process: Koid, archive: &mut Vec<u8>) {
+        let number = |name, value| Arg::new(Text::Inline(name), Value::uint(value));
+        let during = self.until.0.saturating_sub(self.since.0);
+        let mut args = vec![
+            Arg::new(Text::Inline("provider"), Value::Str(Text::Inline(name))),
+            number("during_ns", during),
+        ];
+        args.extend(self.records.map(|records| number("count", records)));
+        let event = Event {
+            kind: EventKind::Instant,
+            time: Ticks(self.until.0),
+            // The main thread, to show it where the records are missing.
+            thread: ThreadName::Inline { process, thread: process },
+            category: Text::Inline("fxtrec"),
+            name: Text::Inline("lost_records"),
+            args: &args,
+        };
+        // A name that the format cannot express was not let in at registration.
+        let written = event.write(archive);
+        debug_assert!(written.is_ok(), "{written:?}");
+    }
+}
+
+/// What one recording of a provider lost so far, and was not taken.
+#[derive(Clone, Debug)]
+pub(super) struct LossLog {
+    begun: Nanos,
+    looked: Nanos,
+    losses: Vec<RecordLoss>,
+}
+
+impl LossLog {
+    /// Begins at a time at which nothing was lost.
+    pub(super) fn new(now: Nanos) -> LossLog {
+        LossLog { begun: now, looked: now, losses: Vec::new() }
+    }
+
+    /// Takes note of what a look at `now` has found; `None` for records that nobody counted.
+    pub(super) fn look(&mut self, now: Nanos, found: Option<u64>) {
+        // Those that nobody counted may be from any time.
+        let looked = std::mem::replace(&mut self.looked, now);
+        let since = if found.is_none() { self.begun } else { looked };
+        if found == Some(0) {
+            return;
+        }
+        self.losses.push(RecordLoss { records: found, since, until: now });
+        if self.losses.len() > MOST {
+            let [first, second, ..] = self.losses[..] else { return };
+            let records =
+                first.records.zip(second.records).map(|(one, other)| one.saturating_add(other));
+            self.losses[1] =
+                RecordLoss { records, since: first.since.min(second.since), until: second.until };
+            self.losses.remove(0);
+        }
+    }
+
+    /// All that was not taken.
+    pub(super) fn all(&self) -> Vec<RecordLoss> {
+        self.losses.clone()
+    }
+
+    pub(super) fn take(&mut self) -> Vec<RecordLoss> {
+        std::mem::take(&mut self.losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(records: Option<u64>, since: u64, until: u64) -> RecordLoss {
+        RecordLoss { records, since: Nanos(since), until: Nanos(until) }
+    }
+
+    #[test]
+    fn a_loss_lies_between_two_looks_at_the_count() {
+        let mut log = LossLog::new(Nanos(10));
+        log.look(Nanos(20), Some(0));
+        log.look(Nanos(30), Some(7));
+        log.look(Nanos(40), None);
+        assert_eq!(log.all(), [loss(Some(7), 20, 30), loss(None, 10, 40)]);
+        assert_eq!(log.take().len(), 2);
+        assert!(log.all().is_empty());
+    }
+
+    #[test]
+    fn of_many_losses_the_oldest_are_put_together_and_none_is_forgotten() {
+        let mut log = LossLog::new(Nanos(0));
+        for number in 1..=100 {
+            log.look(Nanos(number), Some(1));
+        }
+        let all = log.all();
+        assert_eq!((all.len(), all[0]), (MOST, loss(Some(37), 0, 37)));
+        assert_eq!(all.iter().filter_map(|loss| loss.records).sum::<u64>(), 100);
+    }
+}

@@ -1,0 +1,244 @@
+//! What commands ask of files that others may have written, and that may never answer: another process reads them.
+//!
+//! It is this program by the name of [`READER_PROCESS`], as that of a recording, with a word that says what it is for. See
+//! [`Workers`].
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::capture::stacks::{READER_PROCESS, run_reader_process};
+use crate::convert::symbolize;
+use crate::kernel::regular::Regular;
+use crate::kernel::worker::{Patience, Worker, Workers, serve_as};
+use crate::probe::spec::{Binary, Spec};
+use crate::probe::{self, Context, ListedFunction, Listing, Site};
+use crate::report::stacks::Line;
+
+mod lines;
+
+/// What the process is for: names for `fxtrec symbolize`, or answers to a [`Question`].
+const NAMES: &str = "names";
+const QUESTIONS: &str = "questions";
+
+/// How long a file is waited for.
+const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
+
+/// How long is waited in vain, for all files together.
+const MOST_LOST: Duration = Duration::from_secs(90);
+
+/// The most memory that the process may have, in bytes: it has all functions of a file at once.
+const MOST_MEMORY: u64 = 8 << 30;
+
+/// How many functions are in an answer.
+const PIECE: usize = 10_000;
+
+/// Is the process that reads files for what `word` says.
+///
+/// # Errors
+/// When this is no such process, or the one that started it is gone.
+pub fn run(word: Option<&OsStr>) -> io::Result<()> {
+    match word.and_then(OsStr::to_str) {
+        None => run_reader_process(),
+        Some(NAMES) => symbolize::serve(),
+        Some(QUESTIONS) => {
+            let mut reader = Reader::default();
+            serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| reader.answer(question))
+        }
+        Some(_) => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Starts one for names.
+///
+/// # Errors
+/// What fork(2) and execve(2) return.
+pub fn start_for_names() -> io::Result<Worker> {
+    Worker::start_for(READER_PROCESS, NAMES)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Question<'a> {
+    /// The places that a spec names.
+    Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
+    /// What probes can be put at; functions come afterwards.
+    List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
+    /// More functions of what is listed.
+    More,
+    /// To hold a file.
+    Hold { path: OsString },
+    /// The lines of an address of a file.
+    Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folder: Option<OsString>, address: u64 },
+}
+
+/// What comes back in the place of an answer, in the words of [`crate::probe`].
+type Answer<T> = Result<T, String>;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApartError {
+    /// What the file is, or is not.
+    #[error("{0}")]
+    Answer(String),
+    /// There is none.
+    #[error(
+        "{0} did not answer, or reading it took more than a minute or too much memory: is its file system still there?"
+    )]
+    Silent(String),
+}
+
+/// The files that a command asks.
+#[derive(Debug)]
+pub struct Files(Workers);
+
+impl Default for Files {
+    fn default() -> Files {
+        let start = || Worker::start_for(READER_PROCESS, QUESTIONS);
+        Files(Workers::new(start, PATIENCE, MOST_LOST))
+    }
+}
+
+impl Files {
+    /// Finds the places that a spec names: see [`probe::resolve`].
+    ///
+    /// # Errors
+    /// As there, and when a file does not answer.
+    pub fn sites(&mut self, spec: &Spec, context: &Context) -> Result<Vec<Site>, ApartError> {
+        let (spec, context) = (Cow::Borrowed(&*spec.text), Cow::Borrowed(context));
+        let silent = || format!("probe '{}': a file", spec);
+        Ok(self.ask(&Question::Sites { spec: spec.clone(), context }, silent)?.0)
+    }
+
+    /// Lists what probes can be put at: see [`probe::list`].
+    ///
+    /// # Errors
+    /// As there, and when a file does not answer.
+    pub fn list(
+        &mut self,
+        binary: &Binary,
+        pattern: &str,
+        context: &Context,
+    ) -> Result<Vec<Listing>, ApartError> {
+        let name = || match binary {
+            Binary::Path(path) => path.display().to_string(),
+            Binary::Name(name) => name.clone(),
+            Binary::Command => "COMMAND".to_owned(),
+        };
+        let (binary, context) = (Cow::Borrowed(binary), Cow::Borrowed(context));
+        let pattern = Cow::Borrowed(pattern);
+        let question = Question::List { binary: binary.clone(), pattern, context };
+        let (mut listings, _): (Vec<Listing>, _) = self.ask(&question, name)?;
+        for listing in &mut listings {
+            loop {
+                let (more, _): (Vec<ListedFunction>, _) = self.ask(&Question::More, name)?;
+                if more.is_empty() {
+                    break;
+                }
+                listing.functions.extend(more);
+            }
+        }
+        Ok(listings)
+    }
+
+    /// Holds a regular file, by a descriptor that only says which it is.
+    ///
+    /// # Errors
+    /// When it is none, or does not answer.
+    pub fn hold(&mut self, path: &Path) -> Result<File, ApartError> {
+        let silent = || path.display().to_string();
+        let ((), file) = self.ask(&Question::Hold { path: path.into() }, silent)?;
+        file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
+    }
+
+    /// The lines of an address in the file that was at `path`, or in one from `folder`; none if no file of this build is found.
+    pub fn lines(
+        &mut self,
+        path: &str,
+        build_id: &[u8],
+        folder: Option<&Path>,
+        address: u64,
+    ) -> Result<Vec<Line>, ApartError> {
+        let (name, build_id) = (Cow::Borrowed(path), Cow::Borrowed(build_id));
+        let folder = folder.map(OsString::from);
+        let question = Question::Lines { path: name, build_id, folder, address };
+        Ok(self.ask(&question, || path.to_owned())?.0)
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        question: &Question<'_>,
+        name: impl Fn() -> String,
+    ) -> Result<(T, Option<OwnedFd>), ApartError> {
+        let question = serde_json::to_vec(question).unwrap_or_default();
+        let answer = self.0.ask(&question, None).and_then(|(answer, file)| {
+            Some((serde_json::from_slice::<Answer<T>>(&answer).ok()?, file))
+        });
+        match answer {
+            Some((Ok(answer), file)) => Ok((answer, file)),
+            Some((Err(text), _)) => Err(ApartError::Answer(text)),
+            None => Err(ApartError::Silent(name())),
+        }
+    }
+}
+
+/// What reads files.
+#[derive(Debug, Default)]
+struct Reader {
+    /// Functions that were not asked for yet, of each file that is listed.
+    listed: Vec<std::vec::IntoIter<ListedFunction>>,
+    sources: lines::Sources,
+}
+
+impl Reader {
+    fn answer(&mut self, question: &[u8]) -> (Vec<u8>, Option<OwnedFd>) {
+        match serde_json::from_slice(question) {
+            Ok(Question::Hold { path }) => {
+                let path = PathBuf::from(path);
+                match Regular::hold(&path) {
+                    Ok(file) => (written(&Ok(())), Some(file.into())),
+                    Err(error) => (written::<()>(&Err(error.to_string())), None),
+                }
+            }
+            Ok(Question::Sites { spec, context }) => {
+                let sites =
+                    |spec: Spec| probe::resolve(&spec, &context).map_err(|it| it.to_string());
+                let spec = spec.parse::<Spec>().map_err(|error| error.to_string());
+                (written(&spec.and_then(sites)), None)
+            }
+            Ok(Question::List { binary, pattern, context }) => {
+                let mut listings = probe::list(&binary, &pattern, &context);
+                let all = listings.iter_mut().flatten();
+                self.listed = all.map(|it| std::mem::take(&mut it.functions).into_iter()).collect();
+                (written(&listings.map_err(|error| error.to_string())), None)
+            }
+            Ok(Question::More) => {
+                let Some(first) = self.listed.first_mut() else {
+                    return (written(&Ok([0; 0])), None);
+                };
+                let piece: Vec<ListedFunction> = first.take(PIECE).collect();
+                if piece.is_empty() {
+                    self.listed.remove(0);
+                }
+                (written(&Ok(piece)), None)
+            }
+            Ok(Question::Lines { path, build_id, folder, address }) => {
+                let folder = folder.map(PathBuf::from);
+                let lines = self.sources.at(&path, &build_id, folder.as_deref(), address);
+                (written(&Ok(lines)), None)
+            }
+            Err(_) => (Vec::new(), None),
+        }
+    }
+}
+
+fn written<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
+    serde_json::to_vec(answer).unwrap_or_default()
+}

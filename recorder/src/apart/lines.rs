@@ -1,0 +1,51 @@
+//! The lines of source code that stacks are in, from files on this machine.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
+use crate::report::stacks::Line;
+
+/// Files by their build id, each of which is looked for once.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    known: HashMap<Vec<u8>, Option<Lines>>,
+}
+
+impl Sources {
+    /// The lines of an address in the file that was at `path`; none if no file of this build is found.
+    pub(super) fn at(
+        &mut self,
+        path: &str,
+        build_id: &[u8],
+        folder: Option<&Path>,
+        address: u64,
+    ) -> Vec<Line> {
+        // A file that is only called the same may be another.
+        if build_id.is_empty() {
+            return Vec::new();
+        }
+        let open = || open(Path::new(path), build_id, folder);
+        let lines = self.known.entry(build_id.to_owned()).or_insert_with(open);
+        let found = lines.iter().flat_map(|lines| lines.at(address));
+        found
+            .filter_map(|it| Some(Line { function: it.function, file: it.file?, line: it.line? }))
+            .collect()
+    }
+}
+
+fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
+    let here = || {
+        let file = elf::open(path).ok()?;
+        let elf = Elf::parse(&file).ok().filter(|elf| elf.build_id() == Some(build_id))?;
+        Lines::of(&elf).or_else(|| {
+            let (_, debug) = separate_debug_file(&elf, path, Path::new("/"))?;
+            Lines::of(&Elf::parse(&debug).ok()?)
+        })
+    };
+    let by_build = |folder: &Path| {
+        let debug = debug_file_of(build_id, folder)?;
+        Lines::of(&Elf::parse(&debug).ok()?)
+    };
+    folder.and_then(by_build).or_else(here).or_else(|| by_build(Path::new("/")))
+}

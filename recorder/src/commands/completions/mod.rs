@@ -1,0 +1,54 @@
+//! `fxtrec completions`: the script by which a shell completes fxtrec's command line.
+//!
+//! It follows from the command line's own description, so it cannot name an option that does not exist. [`values`] adds what is
+//! looked up when it is asked for.
+
+mod values;
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::Shell as Generator;
+
+use crate::cli::{Cli, CompletionsArgs, Shell};
+
+impl Shell {
+    fn generator(self) -> Generator {
+        match self {
+            Shell::Bash => Generator::Bash,
+            Shell::Zsh => Generator::Zsh,
+            Shell::Fish => Generator::Fish,
+        }
+    }
+
+    /// What a file with its script is called where shells look for one.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Shell::Bash => "fxtrec.bash",
+            Shell::Zsh => "_fxtrec",
+            Shell::Fish => "fxtrec.fish",
+        }
+    }
+}
+
+/// Prints the script that `args` ask for.
+///
+/// # Errors
+/// When it cannot be written. An output that is closed early is no error.
+pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
+    match out.write_all(script(args.shell)?.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The script for a shell.
+///
+/// # Errors
+/// When clap's script has another form than is known.
+pub fn script(shell: Shell) -> io::Result<String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell.generator(), &mut Cli::command(), "fxtrec", &mut script);
+    let script = String::from_utf8(script).map_err(io::Error::other)?;
+    values::add(shell, script)
+}

@@ -1,0 +1,211 @@
+//! Connections of scrapers, all served at the same time by one thread: one that is idle, or reads slowly, holds up nobody.
+//!
+//! ```text
+//!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
+//! ```
+//!
+//! There are only so many. Where one more comes, the one that has asked for nothing for longest has to go, or of those
+//! that have asked the oldest one.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::commands::http::Request;
+
+/// Connections at a time.
+const MOST: usize = 64;
+
+/// Within this time a request must be there and its answer taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most that is read behind a request, so that the answer is not reset.
+const MOST_BEHIND: usize = u16::MAX as usize;
+
+#[derive(Debug)]
+enum State {
+    Asking(Vec<u8>),
+    Answering { answer: Vec<u8>, sent: usize },
+    Ending { read: usize },
+}
+
+#[derive(Debug)]
+struct Peer {
+    stream: TcpStream,
+    until: Instant,
+    state: State,
+}
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    open: Vec<Peer>,
+}
+
+impl Peers {
+    /// Takes one more.
+    pub(super) fn add(&mut self, stream: TcpStream, now: Instant) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        if self.open.len() >= MOST {
+            let is_asking = |peer: &Peer| matches!(peer.state, State::Asking(_));
+            let idle = self.open.iter().position(is_asking);
+            self.open.remove(idle.unwrap_or(0));
+        }
+        self.open.push(Peer { stream, until: now + PATIENCE, state: State::Asking(Vec::new()) });
+        Ok(())
+    }
+
+    /// Waits until one of them or one of `others` has something to do, or `timeout` has passed.
+    pub(super) fn wait(&self, others: [BorrowedFd<'_>; 2], timeout: Duration) {
+        let wanted = |peer: &Peer| match peer.state {
+            State::Answering { .. } => PollFlags::POLLOUT,
+            State::Asking(_) | State::Ending { .. } => PollFlags::POLLIN,
+        };
+        let others = others.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let own = self.open.iter().map(|peer| PollFd::new(peer.stream.as_fd(), wanted(peer)));
+        let mut polled: Vec<PollFd<'_>> = others.into_iter().chain(own).collect();
+        let first = self.open.iter().map(|peer| peer.until).min();
+        let left = first.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = left.map_or(timeout, |left| left.min(timeout));
+        // poll knows milliseconds: rounded down, the last one would be spent in a tight loop.
+        let millis = timeout.as_nanos().div_ceil(1_000_000);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        // An error is found out by whoever reads.
+        let _ = poll(&mut polled, timeout);
+    }
+
+    /// Does what can be done without waiting. `respond` makes an answer of a request, or of something that is none.
+    pub(super) fn serve(
+        &mut self,
+        now: Instant,
+        mut respond: impl FnMut(Option<Request>) -> Vec<u8>,
+    ) {
+        self.open.retain_mut(|peer| now < peer.until && peer.serve(&mut respond).is_ok());
+    }
+}
+
+impl Peer {
+    /// Goes on until it would have to wait; an error where there is nothing more to do.
+    fn serve(&mut self, respond: &mut impl FnMut(Option<Request>) -> Vec<u8>) -> io::Result<()> {
+        match self.go_on(respond) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn go_on(&mut self, respond: &mut impl FnMut(Option<Request>) -> Vec<u8>) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match &mut self.state {
+                State::Asking(asked) => {
+                    let read = again(|| self.stream.read(&mut buffer))?;
+                    asked.extend_from_slice(&buffer[..read]);
+                    if read == 0 || Request::is_whole(asked) {
+                        let request = Request::read(&mut &asked[..])?;
+                        self.state = State::Answering { answer: respond(request), sent: 0 };
+                    }
+                }
+                State::Answering { answer, sent } => {
+                    while *sent < answer.len() {
+                        *sent += again(|| self.stream.write(&answer[*sent..]))?;
+                    }
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.state = State::Ending { read: 0 };
+                }
+                // What is behind the request would have the connection reset, and the answer with it.
+                State::Ending { read } => match again(|| self.stream.read(&mut buffer))? {
+                    0 => return Ok(()),
+                    more => {
+                        *read += more;
+                        if *read > MOST_BEHIND {
+                            return Ok(());
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Once more after a signal.
+fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const ASKED: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    fn connect(listener: &TcpListener, peers: &mut Peers, now: Instant) -> TcpStream {
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).expect("it listens");
+        peers.add(listener.accept().expect("it is there").0, now).expect("a socket");
+        stream
+    }
+
+    /// What comes of an answer, while the others are served.
+    fn answer_of(stream: &mut TcpStream, peers: &mut Peers, now: Instant, answer: &[u8]) -> usize {
+        stream.set_nonblocking(true).expect("a socket");
+        let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+        let until = Instant::now() + Duration::from_secs(20);
+        while got.len() < answer.len() && Instant::now() < until {
+            peers.serve(now, |request| {
+                assert_eq!(request.expect("a request").path, "/metrics");
+                answer.to_vec()
+            });
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => got.extend_from_slice(&buffer[..read]),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert!(answer.starts_with(&got));
+        got.len()
+    }
+
+    #[test]
+    fn idle_connections_and_slow_readers_hold_up_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (mut peers, now) = (Peers::default(), Instant::now());
+        let large = vec![b'x'; 16 << 20];
+        let mut slow = connect(&listener, &mut peers, now);
+        slow.write_all(ASKED).expect("sent");
+        let until = Instant::now() + Duration::from_secs(20);
+        while matches!(peers.open[0].state, State::Asking(_)) && Instant::now() < until {
+            peers.serve(now, |_| large.clone());
+        }
+        // More than there may be, none of which asks for anything.
+        let _idle: Vec<_> = (0..100).map(|_| connect(&listener, &mut peers, now)).collect();
+        let mut half = connect(&listener, &mut peers, now);
+        half.write_all(&ASKED[..10]).expect("sent");
+        let mut scraper = connect(&listener, &mut peers, now);
+        scraper.write_all(ASKED).expect("sent");
+        assert_eq!(answer_of(&mut scraper, &mut peers, now, b"answer"), 6);
+        assert_eq!(peers.open.len(), MOST);
+        assert_eq!(answer_of(&mut slow, &mut peers, now, &large), large.len(), "it goes on");
+    }
+
+    #[test]
+    fn whoever_takes_too_long_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (mut peers, now) = (Peers::default(), Instant::now());
+        let _idle = connect(&listener, &mut peers, now);
+        peers.serve(now, |_| unreachable!("it asks for nothing"));
+        assert_eq!(peers.open.len(), 1);
+        peers.serve(now + PATIENCE, |_| unreachable!("it asks for nothing"));
+        assert!(peers.open.is_empty());
+    }
+}

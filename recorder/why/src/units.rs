@@ -1,0 +1,444 @@
+//! Which piece of work took unusually long: what is explained where the query names neither a span nor a stretch.
+//!
+//! Most long waits are how a program lives: a server waits for requests, a client sleeps between them. Such waits are idle. A unit
+//! of work is what a thread does from the end of one idle wait to the beginning of the next. A unit that is much longer than the
+//! median of its thread's units is an incident.
+//!
+//! ```text
+//!   client   sleeps | send, recv | sleeps | send, recv ............ | sleeps        idle: the sleeps
+//!                   |- unit 0.2 -|        |- unit 300: the incident -|
+//!   server   epoll  |- work -| epoll ...  |- work ------------| epoll               idle: epoll, since the client slept meanwhile
+//! ```
+//!
+//! Waits at one place are alike: the same system call, the same kind of waker, and for sleeps and locks the same stack. A place is idle
+//! if it is frequent all over the thread's life, and nothing that the recording knows was done for its waits: the wakers, and their
+//! wakers, slept most of the time.
+
+use fxt_reader::Koid;
+use fxtrec_blame::Class;
+use fxtrec_blame::threads::Index;
+use fxtrec_blame::track::{About, Begin, By, Reason};
+use fxtrec_report::stacks::{LATE, Recorded};
+use fxtrec_sched::State;
+use fxtrec_sched::backtrace::Kind;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::cmp::Reverse;
+use std::hash::{Hash, Hasher};
+
+/// Waits that are kept, of 24 bytes each. A recording with more has no incidents that are recognised by units.
+const MOST_WAITS: usize = 2_000_000;
+
+/// A thread with fewer units has no usual length.
+const LEAST_UNITS: usize = 8;
+
+/// A place with fewer waits is judged by others of the same system call.
+const LEAST_WAITS: usize = 5;
+
+/// In so many tenths of the thread's life an idle place has waits, at least.
+const LEAST_TENTHS: u32 = 4;
+
+/// So many waits of a place are looked at to tell whether somebody worked for them.
+const SAMPLES: usize = 15;
+
+/// So many wakers are followed from one to the next, and so many waits of each.
+const MOST_DEEP: usize = 4;
+const MOST_INSIDE: usize = 64;
+
+/// The most incidents that are followed. One of them is explained.
+const MOST_INCIDENTS: usize = 5;
+
+/// At most the time of a unit, divided by this, may be unknown.
+const MOST_UNKNOWN: u64 = 10;
+
+/// An incident takes longer than the median by so many nanoseconds, and by so many medians.
+const LEAST_EXCESS: u64 = 1_000_000;
+const LEAST_RATIO: u64 = 5;
+
+/// In place of a waker.
+const INTERRUPT: Index = Index::MAX;
+const UNKNOWN: Index = Index::MAX - 1;
+/// It is no wait: what the thread did is not known.
+const GAP: Index = Index::MAX - 2;
+/// In place of a system call.
+const NO_CALL: u32 = u32::MAX;
+
+/// A time in which a thread was blocked.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    from: u64,
+    to: u64,
+    call: u32,
+    by: Index,
+}
+
+impl Wait {
+    /// Whether it stands for time of which nothing is known.
+    fn is_gap(&self) -> bool {
+        self.by == GAP
+    }
+
+    fn length(&self) -> u64 {
+        self.to - self.from
+    }
+
+    fn call(&self) -> Option<u64> {
+        (self.call != NO_CALL).then(|| u64::from(self.call))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Thread {
+    first: u64,
+    last: u64,
+    /// Since when it is blocked, and in which system call.
+    blocked: Option<(u64, u32)>,
+    /// Since when it is not known what it does.
+    unknown: Option<u64>,
+    waits: Vec<Wait>,
+}
+
+/// The waits of all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    threads: Vec<Thread>,
+    count: usize,
+}
+
+/// A unit of work that took unusually long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) koid: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The thread's units, and their median length.
+    pub(crate) count: u64,
+    pub(crate) median: u64,
+    /// The system call of its idle waits.
+    pub(crate) idle_in: Option<u64>,
+}
+
+impl Unit {
+    fn excess(&self) -> u64 {
+        (self.to - self.from).saturating_sub(self.median)
+    }
+}
+
+/// What makes waits alike: system call, how they end, stack.
+type Place = (u32, Ender, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Ender {
+    /// A thread of this name, as a hash.
+    Thread(u64),
+    Interrupt,
+    Unknown,
+}
+
+/// What is known of threads and system calls besides their waits.
+pub(crate) struct Known<'a> {
+    pub(crate) koid: &'a dyn Fn(Index) -> u64,
+    pub(crate) comm: &'a dyn Fn(u64) -> Option<&'a str>,
+    pub(crate) class: &'a dyn Fn(Option<u64>) -> Class,
+    pub(crate) stacks: Option<&'a Recorded>,
+}
+
+impl Waits {
+    /// A thread begins to do something.
+    #[inline]
+    pub(crate) fn begin(&mut self, index: Index, begin: &Begin) {
+        let at = index as usize;
+        if at >= self.threads.len() {
+            self.threads.resize(at + 1, Thread::default());
+        }
+        let thread = &mut self.threads[at];
+        if thread.first == 0 {
+            thread.first = begin.time;
+        }
+        thread.last = begin.time;
+        if let Some(from) = thread.unknown.take() {
+            self.add(at, Wait { from, to: begin.time, call: NO_CALL, by: GAP });
+        }
+        let thread = &mut self.threads[at];
+        if begin.state.is_blocked() {
+            let call = match begin.about {
+                About::Syscall(Some(number)) => u32::try_from(number).unwrap_or(NO_CALL),
+                _ => NO_CALL,
+            };
+            thread.blocked = Some((begin.time, call));
+            return;
+        }
+        if begin.state == State::Unknown {
+            // It was blocked until shortly before it has a CPU again: only what woke it is not in the file.
+            let reason = About::Unknown(Reason::NoWakeup);
+            if thread.blocked.is_some() && begin.about == reason {
+                return;
+            }
+            thread.unknown = Some(begin.time);
+            return;
+        }
+        let Some((from, call)) = thread.blocked.take() else { return };
+        let by = match (begin.state, begin.about) {
+            (State::Woken | State::WokenThrottled, About::Woken(By::Thread(waker))) => waker,
+            (State::Woken | State::WokenThrottled, About::Woken(By::Interrupt)) => INTERRUPT,
+            (State::Woken | State::WokenThrottled | State::Running, _) => UNKNOWN,
+            // It ended, or nothing is known of it.
+            _ => return,
+        };
+        if from < begin.time {
+            self.add(at, Wait { from, to: begin.time, call, by });
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, thread: usize, wait: Wait) {
+        self.count += 1;
+        if self.count <= MOST_WAITS {
+            self.threads[thread].waits.push(wait);
+        }
+    }
+
+    /// The units that are incidents, one for each thread that `wanted` lets pass, those with the largest excess first.
+    pub(crate) fn incidents(&self, known: &Known<'_>, wanted: impl Fn(u64) -> bool) -> Vec<Unit> {
+        if self.count > MOST_WAITS {
+            return Vec::new();
+        }
+        let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
+        let mut found: Vec<(usize, Unit)> = Vec::new();
+        for (at, thread) in self.threads.iter().enumerate() {
+            let koid = (known.koid)(at as Index);
+            if thread.waits.len() >= LEAST_UNITS && wanted(koid) {
+                found.extend(self.of_thread(thread, koid, known, &stacks).map(|unit| (at, unit)));
+            }
+        }
+        found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
+        let mut units = Vec::new();
+        while units.len() < MOST_INCIDENTS && !found.is_empty() {
+            let (mut chosen, mut unit) = found.remove(0);
+            // Who waited for it meanwhile is the one that was late. No thread is chosen twice.
+            while let Some(at) =
+                found.iter().position(|(at, it)| self.waits_for(*at, it, chosen, &unit))
+            {
+                (chosen, unit) = found.remove(at);
+            }
+            units.push(unit);
+        }
+        units
+    }
+
+    /// Whether the thread waited in its unit for most of another's.
+    fn waits_for(&self, at: usize, unit: &Unit, other_at: usize, other: &Unit) -> bool {
+        let waits = &self.threads[at].waits;
+        let first = waits.partition_point(|wait| wait.to <= unit.from);
+        let inside = waits[first..].iter().take_while(|wait| wait.from < unit.to);
+        let most = (other.to - other.from) / 5 * 4;
+        at != other_at
+            && inside
+                .filter(|wait| wait.by as usize == other_at)
+                .any(|wait| wait.to.min(other.to).saturating_sub(wait.from.max(other.from)) >= most)
+    }
+
+    fn of_thread(
+        &self,
+        thread: &Thread,
+        koid: u64,
+        known: &Known<'_>,
+        stacks: &StackIds,
+    ) -> Option<Unit> {
+        let places: Vec<Place> =
+            thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
+        let idle = self.idle_places(thread, &places, known);
+        let main = idle.iter().max_by_key(|(place, count)| (**count, **place)).map(|it| *it.0)?;
+        // What comes before is its start-up.
+        let begin = places.iter().position(|place| *place == main)?;
+        let mut units = Vec::new();
+        let mut since = None;
+        let mut unknown = 0;
+        for (wait, place) in thread.waits.iter().zip(&places).skip(begin) {
+            if wait.is_gap() {
+                unknown += wait.length();
+                continue;
+            }
+            // The waker exists only since then: who waited for it before had nothing to do.
+            let waker = self.threads.get(wait.by as usize);
+            let is_idle = idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from);
+            if !is_idle {
+                continue;
+            }
+            if let Some(since) = since {
+                let length = wait.from.saturating_sub(since);
+                // An idle wait may be in what is not known.
+                if unknown <= length / MOST_UNKNOWN {
+                    units.push((length, since, wait.from));
+                }
+            }
+            (since, unknown) = (Some(wait.to), 0);
+        }
+        if units.len() < LEAST_UNITS {
+            return None;
+        }
+        let mut lengths: Vec<u64> = units.iter().map(|unit| unit.0).collect();
+        let middle = lengths.len() / 2;
+        let median = *lengths.select_nth_unstable(middle).1;
+        let (length, from, to) = units.iter().copied().max_by_key(|unit| (unit.0, unit.1))?;
+        let excess = length.saturating_sub(median);
+        let is_incident = excess >= LEAST_EXCESS && excess >= LEAST_RATIO.saturating_mul(median);
+        let idle_in = (main.0 != NO_CALL).then(|| u64::from(main.0));
+        let count = units.len() as u64;
+        is_incident.then_some(Unit { koid, from, to, count, median, idle_in })
+    }
+
+    fn place(&self, wait: &Wait, koid: u64, known: &Known<'_>, stacks: &StackIds) -> Place {
+        let ender = match wait.by {
+            INTERRUPT => Ender::Interrupt,
+            UNKNOWN => Ender::Unknown,
+            by => Ender::Thread(hash((known.comm)((known.koid)(by)).unwrap_or_default())),
+        };
+        // Only waits of some length have stacks, so for others than these a stack would part the long from the short ones.
+        let has_place = matches!((known.class)(wait.call()), Class::Sleep | Class::Lock);
+        let stack = if has_place { stacks.find(koid, wait) } else { 0 };
+        (wait.call, ender, stack)
+    }
+
+    /// The places at which the thread waits because it has nothing to do, with how often it does.
+    fn idle_places(
+        &self,
+        thread: &Thread,
+        places: &[Place],
+        known: &Known<'_>,
+    ) -> FxHashMap<Place, usize> {
+        let mut waits: FxHashMap<Place, Vec<&Wait>> = FxHashMap::default();
+        for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
+            waits.entry(*place).or_default().push(wait);
+        }
+        let life = (thread.last - thread.first).max(1);
+        let tenths = |waits: &[&Wait]| {
+            let tenth = |wait: &&Wait| {
+                (u128::from(wait.from.saturating_sub(thread.first)) * 10 / u128::from(life)).min(9)
+            };
+            waits.iter().fold(0_u16, |all, wait| all | 1 << tenth(wait)).count_ones()
+        };
+        let mut idle = FxHashMap::default();
+        // They count if there are no others: those of a part of its life, as when most of that is one long delay, and those of which it
+        // is not known whether somebody works for them.
+        let (mut seldom, mut perhaps) = (FxHashMap::default(), FxHashMap::default());
+        for (place, list) in waits.iter().filter(|(_, list)| list.len() >= LEAST_WAITS) {
+            let is_frequent = tenths(list) >= LEAST_TENTHS;
+            match self.is_idle(place, list, known) {
+                Some(true) if is_frequent => drop(idle.insert(*place, list.len())),
+                Some(true) => drop(seldom.insert(*place, list.len())),
+                None if is_frequent => drop(perhaps.insert(*place, list.len())),
+                _ => {}
+            }
+        }
+        if idle.is_empty() {
+            // The busiest of them: others may be in what takes so long.
+            idle.extend(seldom.into_iter().max_by_key(|(place, count)| (*count, *place)));
+        }
+        if idle.is_empty() {
+            idle = perhaps;
+        }
+        // A waker that is rare ends what others end: a new client, or who sends the signal to stop. So does one that was not seen.
+        let alike = |place: &Place| {
+            idle.keys().any(|it| {
+                (it.0, it.2) == (place.0, place.2)
+                    && (matches!(it.1, Ender::Thread(_)) || place.1 == Ender::Unknown)
+            })
+        };
+        let rare: Vec<(Place, usize)> = waits
+            .iter()
+            .filter(|(place, list)| list.len() < LEAST_WAITS && place.1 != Ender::Interrupt)
+            .filter(|(place, _)| alike(place))
+            .map(|(place, list)| (*place, list.len()))
+            .collect();
+        idle.extend(rare);
+        idle
+    }
+
+    /// Whether nothing was done for the waits of a place; `None` where that is not known.
+    fn is_idle(&self, place: &Place, waits: &[&Wait], known: &Known<'_>) -> Option<bool> {
+        let class = (known.class)((place.0 != NO_CALL).then(|| u64::from(place.0)));
+        match (class, place.1) {
+            (Class::Sleep | Class::Signal, _)
+            | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
+            (Class::Lock | Class::Socket | Class::Network, Ender::Interrupt | Ender::Unknown) => {
+                None
+            }
+            (_, Ender::Interrupt | Ender::Unknown) => Some(false),
+            (_, Ender::Thread(_)) => {
+                let step = waits.len().div_ceil(SAMPLES);
+                let sampled = waits.iter().step_by(step);
+                let mut shares: Vec<u64> = sampled
+                    .map(|wait| {
+                        self.worked(wait, known, MOST_DEEP).saturating_mul(100) / wait.length()
+                    })
+                    .collect();
+                let middle = shares.len() / 2;
+                Some(*shares.select_nth_unstable(middle).1 < 50)
+            }
+        }
+    }
+
+    /// How long in this wait the waker did something, or somebody that it waited for.
+    fn worked(&self, wait: &Wait, known: &Known<'_>, deep: usize) -> u64 {
+        let class = (known.class)(wait.call());
+        if matches!(wait.by, INTERRUPT | UNKNOWN) {
+            let is_work = matches!(class, Class::Disk | Class::Io | Class::NoSyscall);
+            return if is_work { wait.length() } else { 0 };
+        }
+        let Some(waker) = self.threads.get(wait.by as usize) else { return 0 };
+        let began = wait.from.max(waker.first).min(wait.to);
+        let mut worked = wait.to - began;
+        let end = waker.waits.partition_point(|it| it.from < wait.to);
+        for inside in waker.waits[..end].iter().rev().take(MOST_INSIDE) {
+            if inside.to <= began {
+                break;
+            }
+            if inside.is_gap() {
+                continue;
+            }
+            let (from, to) = (inside.from.max(began), inside.to.min(wait.to));
+            let clipped = Wait { from, to, ..*inside };
+            let of_others = match deep {
+                0 => 0,
+                // A sleep is over at a time that the thread has chosen.
+                _ if matches!((known.class)(inside.call()), Class::Sleep) => 0,
+                _ if from < to => self.worked(&clipped, known, deep - 1),
+                _ => 0,
+            };
+            worked = worked.saturating_sub((to - from).saturating_sub(of_others));
+        }
+        worked
+    }
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// By thread, in order of time: when a wait with this stack was seen to begin.
+#[derive(Default)]
+struct StackIds(FxHashMap<u64, Vec<(u64, u64)>>);
+
+impl StackIds {
+    fn of(recorded: &Recorded) -> StackIds {
+        let mut ids = StackIds::default();
+        for stack in recorded.all.iter().filter(|stack| stack.kind == Kind::OffCpu) {
+            ids.0.entry(stack.thread.0).or_default().push((stack.time, hash(stack.addresses())));
+        }
+        for list in ids.0.values_mut() {
+            list.sort_unstable();
+        }
+        ids
+    }
+
+    /// That of a wait; 0 if it has none.
+    fn find(&self, koid: u64, wait: &Wait) -> u64 {
+        let found = self.0.get(&Koid(koid).0).and_then(|list| {
+            let before = list.partition_point(|it| it.0 < wait.to).checked_sub(1)?;
+            Some(list[before]).filter(|it| it.0.saturating_add(LATE) >= wait.from)
+        });
+        found.map_or(0, |it| it.1)
+    }
+}

@@ -1,0 +1,123 @@
+/* A file system that stops answering, and a program that blocks in a library from there: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
+ * program and its children see the file system. It is built twice; with -DLIBRARY it is the library. */
+#define _GNU_SOURCE
+#include <unistd.h>
+
+#define DONE __asm__ volatile("" ::: "memory")
+
+#ifdef LIBRARY
+__attribute__((noinline)) void blocks_in_silence(int us) { if (us) usleep(us); DONE; }
+#else
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+static void check(int is_well, const char *what)
+{
+	if (is_well) return;
+	perror(what);
+	exit(1);
+}
+
+static struct fuse_attr attributes(unsigned long node, long size)
+{
+	struct fuse_attr it = { .ino = node, .size = node == 1 ? 0 : size, .blocks = size / 512 + 1, .nlink = 1, .blksize = 4096 };
+	it.mode = node == 1 ? S_IFDIR | 0755 : S_IFREG | 0755;
+	return it;
+}
+
+/* Serves one file, until it is to be silent. Then the connection stays open for a minute at most. */
+static void serve(int fuse, const char *content, long size, volatile int *is_silent)
+{
+	static char question[1 << 20];
+	for (;;) {
+		long length = read(fuse, question, sizeof question);
+		if (*is_silent) for (;;) pause();
+		if (length < 0 && errno == ENODEV) exit(0);
+		if (length < (long)sizeof(struct fuse_in_header)) continue;
+		struct fuse_in_header *header = (void *)question;
+		void *body = header + 1;
+		struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 4096, .max_readahead = 4096 };
+		struct fuse_entry_out entry = { .nodeid = 2, .attr = attributes(2, size) };
+		struct fuse_attr_out attr = { .attr = attributes(header->nodeid, size) };
+		struct fuse_open_out open = { .fh = 1 };
+		struct fuse_out_header out = { .unique = header->unique };
+		const void *answer = NULL;
+		switch (header->opcode) {
+		case FUSE_INIT: answer = &init; out.len = sizeof init; break;
+		case FUSE_LOOKUP:
+			if (strcmp(body, "lib.so") == 0) { answer = &entry; out.len = sizeof entry; }
+			else out.error = -ENOENT;
+			break;
+		case FUSE_GETATTR: answer = &attr; out.len = sizeof attr; break;
+		case FUSE_OPEN: answer = &open; out.len = sizeof open; break;
+		case FUSE_READ: {
+			struct fuse_read_in *in = body;
+			long from = (long)in->offset < size ? (long)in->offset : size;
+			answer = content + from;
+			out.len = size - from < (long)in->size ? size - from : in->size;
+			break;
+		}
+		case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: continue;
+		case FUSE_RELEASE: break;
+		default: out.error = -ENOSYS;
+		}
+		struct iovec parts[] = { { &out, sizeof out }, { (void *)answer, out.len } };
+		out.len += sizeof out;
+		(void)!writev(fuse, parts, 2);
+	}
+}
+
+int main(int count, char **values)
+{
+	check(count == 5, "arguments");
+	struct stat facts;
+	int library = open(values[2], O_RDONLY);
+	check(library >= 0 && fstat(library, &facts) == 0, values[2]);
+	char *content = malloc(facts.st_size);
+	check(read(library, content, facts.st_size) == facts.st_size, "read");
+	volatile int *is_silent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(is_silent != MAP_FAILED, "mmap");
+
+	check(unshare(CLONE_NEWNS) == 0, "unshare");
+	check(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private");
+	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	check(fuse >= 0, "/dev/fuse");
+	char options[64], path[4096];
+	snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0", fuse);
+	check(mount("silent", values[1], "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mount");
+	pid_t server = fork();
+	check(server >= 0, "fork");
+	if (server == 0) {
+		setsid();
+		alarm(60);
+		int null = open("/dev/null", O_RDWR);
+		for (int at = 0; at < 3; at++) dup2(null, at);
+		serve(fuse, content, facts.st_size, is_silent);
+	}
+	close(fuse);
+	FILE *file = fopen(values[3], "w");
+	check(file && fprintf(file, "%d", server) > 0 && fclose(file) == 0, values[3]);
+
+	snprintf(path, sizeof path, "%s/lib.so", values[1]);
+	void *loaded = dlopen(path, RTLD_NOW);
+	void (*blocks)(int) = loaded ? (void (*)(int))dlsym(loaded, "blocks_in_silence") : NULL;
+	if (!blocks) { fprintf(stderr, "silent: %s\n", dlerror()); return 1; }
+	/* What it needs of the library is in memory from here on. */
+	blocks(1);
+	*is_silent = 1;
+	for (int round = atoi(values[4]); round > 0; round--) blocks(4000);
+	/* Nothing of the library is to be asked for any more. */
+	_exit(0);
+}
+#endif

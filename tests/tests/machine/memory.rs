@@ -1,0 +1,118 @@
+//! What a recorder with default options keeps in memory, whatever runs: the bounds of docs/recording.md.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fxtrec_tests::binary;
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::process::spawn;
+use fxtrec_tests::programs::{Built, build};
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::trace::Trace;
+
+/// What the whole recorder may have resident, in bytes.
+const MOST: u64 = 256 << 20;
+
+fn crowd(flags: &[&str]) -> Built {
+    build("crowd.c", flags)
+}
+
+/// Waits until a child ends: its exit status, and the most memory that it had resident, in bytes.
+fn peak(pid: u32) -> (i32, u64) {
+    let mut status = 0;
+    // SAFETY: rusage is a struct of integers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are of local variables of the types that wait4(2) writes; the child is waited for by nobody else, since its
+    // handle is dropped by the caller, which does not wait.
+    let ended = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
+    assert_eq!(ended, pid as libc::pid_t, "{}", std::io::Error::last_os_error());
+    assert!(libc::WIFEXITED(status), "it ended by a signal: {status}");
+    (libc::WEXITSTATUS(status), usage.ru_maxrss as u64 * 1024)
+}
+
+/// Records COMMAND with default options, and these: what fxtrec said.
+#[track_caller]
+fn bounded(options: &[&str], command: &[&str]) -> String {
+    let folder = Folder::new();
+    let said = std::fs::File::create(folder.path("said")).expect("room");
+    let mut fxtrec: Command = binary::command();
+    fxtrec.current_dir(folder.path("")).args(["-o", "t.fxt"]).args(options).arg("--");
+    fxtrec.args(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let pid = spawn(&mut fxtrec).id();
+    let (status, bytes) = peak(pid);
+    let said = std::fs::read_to_string(folder.path("said")).expect("text");
+    assert_eq!(status, 0, "{said}");
+    assert!(bytes <= MOST, "{} MiB\n{said}", bytes >> 20);
+    let trace = Trace::read(Path::new(&folder.path("t.fxt")));
+    trace.assert_sound();
+    said
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn four_hundred_threads_that_sleep_for_a_millisecond_take_no_gigabytes() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let crowd = crowd(&[]);
+    bounded(&[], &[crowd.text(), "sleepers", "400", "600"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn twenty_thousand_threads_have_their_place() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let crowd = crowd(&[]);
+    bounded(&["--stacks=offcpu,wake"], &[crowd.text(), "sleepers", "20000", "3"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn five_thousand_programs_are_not_all_kept() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let crowd = crowd(&[]);
+    bounded(&[], &[crowd.text(), "programs", "5000"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn a_large_file_is_indexed_once_however_often_it_is_mapped() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let crowd = crowd(&["-DMANY", "-Wl,--no-eh-frame-hdr"]);
+    bounded(&[], &[crowd.text(), "mappings", "208"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn thirty_thousand_mappings_take_no_minutes() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let crowd = crowd(&[]);
+    bounded(&[], &[crowd.text(), "mappings", "30000"]);
+}
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn callers_that_programs_make_up_take_no_more_than_others() {
+    if !may_record() || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let _turn = machine::alone();
+    let liar = build("liar.c", &[]);
+    let said = bounded(&[], &[liar.text(), "6000", "16"]);
+    // As many as there was no room for, so that the bounds were reached.
+    assert!(said.contains("frames unnamed"), "{said}");
+}
