@@ -12,6 +12,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -35,7 +36,7 @@ def fxtrec(*args, **more):
 
 
 def report(*traces):
-    return json.loads(fxtrec("report", "--json", "--worst", "10", *traces))
+    return json.loads(fxtrec("report", "--json", "--include-recorder", "--worst", "10", *traces))
 
 
 # The recordings.
@@ -80,6 +81,7 @@ def traces():
         if commit == "aaa":
             set_back(name)
         fxtrec("export", "-q", name, "-o", "fleet", "--label", f"commit={commit}")
+        fxtrec("export", "-q", name, "-o", "fleet-csv", "--format", "csv", "--label", f"commit={commit}")
     weeks, today = {}, datetime.now(timezone.utc)
     for commit, age in (("aaa", 7), ("bbb", 0)):
         year, week, _ = (today - timedelta(days=age)).isocalendar()
@@ -171,18 +173,24 @@ def spark(folder, tables):
     return run
 
 
-def query_by(engine):
-    """`fxtrec query`, where PATH leads to this engine alone."""
+def path_to(engine):
+    """A PATH that leads to this engine alone."""
     venv = Path(sys.prefix) / "bin"
     only = SCRATCH / f"path-{engine}"
-    only.mkdir()
+    only.mkdir(exist_ok=True)
     # No link: Python finds its environment by where it is.
     (only / engine).write_text(f'#!/bin/sh\nexec "{venv / engine}" "$@"\n')
     (only / engine).chmod(0o755)
+    return {**os.environ, "PATH": str(only)}
+
+
+def query_by(engine, other=None):
+    """`fxtrec query` with this engine alone, of the tables in this folder."""
+    env = path_to(engine)
 
     def begin(folder, tables):
         def run(sql):
-            rows = json.loads(fxtrec("query", folder, sql, "--json", env={**os.environ, "PATH": str(only)}) or "[]")
+            rows = json.loads(fxtrec("query", other or folder, sql, "--json", env=env) or "[]")
             # The program writes integers of 128 bits, which sums are, as strings.
             number = lambda name, value: int(value) if name.endswith("_ns") and isinstance(value, str) else value
             rows = [{name: number(name, value) for name, value in row.items()} for row in rows]
@@ -191,6 +199,30 @@ def query_by(engine):
         return run
 
     return begin
+
+
+def same_by_csv(engine, tables, trace):
+    """Every table of a trace has the same columns, types and rows by Parquet, by CSV, and without an export of its own."""
+    env = path_to(engine)
+    ask = lambda source, sql: json.loads(fxtrec("query", source, sql, "--json", env=env) or "[]")
+    own = ask(trace, "SELECT trace_id FROM trace")[0]["trace_id"]
+    temporary = lambda: sorted(Path(tempfile.gettempdir()).glob("fxtrec-query-*"))
+    before = temporary()
+    for table in tables:
+        equal(f"columns of {table}", ask("fleet-csv", f"DESCRIBE {table}"), ask("fleet", f"DESCRIBE {table}"))
+        # An export has labels, and a query has none.
+        sources = ["fleet", "fleet-csv"] + ([trace] if table != "label" else [])
+        rows = [ask(source, f"SELECT * FROM {table} WHERE trace_id = '{own}' ORDER BY ALL") for source in sources]
+        if not rows[0] and table in ("sched_slice", "thread_state", "wait", "thread", "trace"):
+            raise Failed(f"{table} has no rows to compare")
+        for other in rows[1:]:
+            if table != "trace":
+                equal(f"rows of {table}", other, rows[0])
+            else:
+                equal(f"rows of {table}", [{**row, "file": None} for row in other], [{**row, "file": None} for row in rows[0]])
+    equal("tables", ask(trace, "SHOW TABLES"), ask("fleet", "SHOW TABLES"))
+    if found := set(temporary()) - set(before):
+        raise Failed(f"left behind: {found}")
 
 
 # What the report says.
@@ -305,7 +337,8 @@ def blocked(all_traces, rows):
 def spans(all_traces, rows):
     wall, whole = {}, {}
     for trace in all_traces:
-        for row in trace.report.get("spans", []):
+        # Asynchronous spans have no parts.
+        for row in (it for it in trace.report.get("spans", []) if not it.get("async")):
             wall[row["name"]] = wall.get(row["name"], 0) + row["parts"]["wall"]["sum_ns"]
             if row["unknown_ns"] == 0:
                 for part in ("cpu", "runqueue", "blocked"):
@@ -354,6 +387,8 @@ ENGINES = {
     "Spark": spark,
     "fxtrec query with the program duckdb": query_by("duckdb"),
     "fxtrec query with Python's module": query_by("python3"),
+    "fxtrec query of CSV with the program duckdb": query_by("duckdb", "fleet-csv"),
+    "fxtrec query of CSV with Python's module": query_by("python3", "fleet-csv"),
 }
 
 
@@ -380,6 +415,14 @@ def main():
                 print(f"{name}: {title}: {type(error).__name__}: {str(error)[:2000]}", file=sys.stderr)
         getattr(run, "end", lambda: None)()
         print(f"{name}: {len(CHECKS)} queries in {time.time() - begin:.1f} s", flush=True)
+    for engine in ("duckdb", "python3"):
+        begin = time.time()
+        try:
+            same_by_csv(engine, tables, all_traces[0].name)
+        except Exception as error:
+            wrong += 1
+            print(f"CSV by {engine}: {type(error).__name__}: {str(error)[:2000]}", file=sys.stderr)
+        print(f"CSV and Parquet by {engine}: {len(tables)} tables compared in {time.time() - begin:.1f} s", flush=True)
     return 1 if wrong else 0
 
 

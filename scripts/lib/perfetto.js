@@ -1,13 +1,15 @@
 // Loads an FXT trace into Perfetto's own trace processor, and holds what it found there against `fxtrec dump` of the same file.
 //
-//   node perfetto.js FXTREC ENGINE FILE       ENGINE is the folder of a Perfetto UI
+//   node perfetto.js FXTREC ENGINE FILE [CONVERTED]     ENGINE is the folder of a Perfetto UI
+//
+// With CONVERTED, which `fxtrec convert` made of FILE for Perfetto, that is loaded in its place.
 
 "use strict";
 const fs = require("node:fs");
 const { records, tid } = require("./perfetto_dump.js");
 const { TraceProcessor } = require("./perfetto_engine.js");
 
-const [fxtrec, engine, file] = process.argv.slice(2);
+const [fxtrec, engine, file, converted] = process.argv.slice(2);
 
 const add = (map, key, value) => map.set(key, (map.get(key) ?? 0n) + value);
 
@@ -43,7 +45,7 @@ function compare(what, found, expected) {
 }
 
 async function main() {
-    const processor = await TraceProcessor.of(engine, fs.readFileSync(file));
+    const processor = await TraceProcessor.of(engine, fs.readFileSync(converted ?? file));
     const faults = await processor.query("SELECT name, severity, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0");
     if (faults.length > 0) throw new Error(`Perfetto counts faults: ${faults.join("; ")}`);
     const [[kinds]] = await processor.query("SELECT count(*) FROM stats WHERE severity IN ('error', 'data_loss')");
@@ -55,8 +57,12 @@ async function main() {
     // What goes on at the end has no length in one of the two.
     const time = await of(`SELECT tid, sum(dur) ${threads} AND end_state IS NOT NULL GROUP BY tid`);
     compare("nanoseconds on CPUs", time, told.time);
-    const wakeups = "SELECT tid, count(*) FROM thread_state JOIN thread USING (utid) WHERE state = 'W' GROUP BY tid";
+    // Events of ftrace have wakers, and make threads runnable at once.
+    const woken = converted ? "waker_utid IS NOT NULL" : "state = 'W'";
+    const wakeups = `SELECT tid, count(*) FROM thread_state JOIN thread USING (utid) WHERE ${woken} GROUP BY tid`;
     compare("wake-ups", await of(wakeups), told.wakeups);
+    // Moves are events of ftrace there.
+    if (converted) told.events.delete("migrate");
     compare("events", await of("SELECT name, count(*) FROM slice WHERE category = 'sched' GROUP BY name"), told.events);
 }
 

@@ -9,6 +9,7 @@ kernel), if they are no more than three, and if each of them passes twice when i
 Whatever else failed, a build or a program that crashed among it, exits with 1.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import sys
 MOST = 3
 PASSES = 2
 TIMES = 3
-OF_MACHINE = ("-p fxtrec-tests ", "-p fxtrec-kernel --lib ")
+# The folder in which each program runs, as under cargo.
+OF_MACHINE = {"-p fxtrec-tests ": "tests", "-p fxtrec-kernel --lib ": "recorder/kernel"}
 
 
 def failed(text):
-    """The targets that failed, as arguments of cargo, and the names of the tests, each counted by its own program."""
+    """The targets that failed, as arguments of cargo, with their programs, and the names of the tests, each counted by its own program."""
     heading = re.search(r"^error: (\d+) targets? failed:$", text, re.M)
     if not heading:
         sys.exit("the tests did not run to their end")
@@ -34,7 +36,13 @@ def failed(text):
     names = [name for listed, _ in lists for name in listed.split()]
     if len(lists) != len(targets) or len(names) != sum(int(count) for _, count in lists):
         sys.exit(f"{len(targets)} targets failed, {len(lists)} of them tell which tests: did one crash?")
-    return targets, names
+    # Each program is named before its tests, and its target behind them.
+    programs, program = {}, None
+    for running, target in re.findall(r"^     Running .* \((.+)\)$|to rerun pass `([^`]+)`$", text, re.M):
+        program = running or program
+        if target:
+            programs[target] = program
+    return {target: programs.get(target) for target in targets}, names
 
 
 def main():
@@ -43,7 +51,7 @@ def main():
         sys.exit(0 if len(sys.argv) == 2 else 2)
     with open(sys.argv[1], encoding="utf-8", errors="replace") as file:
         targets, names = failed(file.read())
-    others = [target for target in targets if not (target + " ").startswith(OF_MACHINE)]
+    others = [target for target in targets if not (target + " ").startswith(tuple(OF_MACHINE))]
     if others:
         sys.exit(f"these tests depend on no machine: {', '.join(others)}")
     if len(names) > MOST:
@@ -52,10 +60,12 @@ def main():
     for attempt in range(TIMES):
         still = [name for name in names if passed[name] < PASSES]
         ran = []
-        for target in targets if still else []:
-            command = ["cargo", "test", "--locked", *target.split(), "--", "--exact", "--test-threads=1", *still]
+        for target, program in targets.items() if still else []:
+            # Not by cargo, which would build the programs of one package anew, with the features that it alone asks for.
+            command = [os.path.abspath(program), "--exact", "--test-threads=1", *still]
+            folder = next(folder for prefix, folder in OF_MACHINE.items() if (target + " ").startswith(prefix))
             print("+", *command, flush=True)
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
             print(done.stdout, end="", flush=True)
             results = dict(re.findall(r"^test (\S+) \.\.\. (ok|FAILED)$", done.stdout, re.M))
             if (done.returncode == 0) != ("FAILED" not in results.values()):
