@@ -46,10 +46,11 @@ install_tools() {
 # Programs that tests run.
 # shellcheck disable=SC2034 # The scripts that source this use it.
 test_tools=(
-    chromium:chromium gcc:gcc g++:g++ git:git go:golang-go hackbench:rt-tests make:make node:nodejs npm:npm perf:linux-perf
-    pkg-config:pkgconf prlimit:util-linux python3:python3 setcap:libcap2-bin setpriv:util-linux shellcheck:shellcheck
-    strace:strace stress-ng:stress-ng su:util-linux sudo:sudo systemd-analyze:systemd taskset:util-linux trace-cmd:trace-cmd
-    unshare:util-linux zstd:zstd yaml=python3-yaml venv=python3-venv ensurepip=python3-venv
+    chromium:chromium cmake:cmake g++:g++ gcc:gcc git:git go:golang-go hackbench:rt-tests make:make node:nodejs npm:npm
+    nsenter:util-linux perf:linux-perf pkg-config:pkgconf prlimit:util-linux python3:python3 setcap:libcap2-bin setpriv:util-linux
+    shellcheck:shellcheck strace:strace stress-ng:stress-ng su:util-linux sudo:sudo systemd-analyze:systemd taskset:util-linux
+    trace-cmd:trace-cmd unshare:util-linux zstd:zstd prometheus_client=python3-prometheus-client yaml=python3-yaml venv=python3-venv
+    ensurepip=python3-venv
 )
 
 check_rust() {
