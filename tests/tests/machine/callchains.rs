@@ -43,7 +43,6 @@ fn none_is_lost_while_a_large_file_is_read() {
     if !may_record() || !tools::or_skip(&["gcc"]) {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let padding = folder.path("padding.s");
     let mut source = String::from(".text\n.section .note.GNU-stack,\"\",@progbits\n.text\n");
@@ -56,6 +55,7 @@ fn none_is_lost_while_a_large_file_is_read() {
     let padding = padding.to_str().expect("a plain path");
     // Its functions are named where a file ends, while it still runs.
     let program = build("waits.c", &["-O2", "-fno-omit-frame-pointer", padding]);
+    let _turn = machine::alone();
     let script = format!("{} 150", program.text());
     let mut outer: Command = binary::command();
     outer.args(["-o", "t.fxt", "--source", "perf", "--stacks=wake", "--scope", "app"]);

@@ -62,7 +62,7 @@ fn the_time_stolen_from_slices_is_what_the_kernel_counts_for_each_cpu() {
     }
     let _turn = machine::alone();
     let Some(recording) = record_machine(&["--source", "bpf"], || {
-        run(&["slices", "3", "800"]);
+        run(&["slices", "3", "400"]);
     }) else {
         return;
     };
@@ -224,7 +224,7 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
     };
     let before = quota.throttled();
     let Some(recording) =
-        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "250"]))
+        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "125"]))
     else {
         return;
     };

@@ -42,7 +42,7 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
                 continue;
             }
         };
-        quota.run(&[WORKLOAD, "slices", "2", "60"]);
+        quota.run(&[WORKLOAD, "slices", "2", "30"]);
         let (path, said) = ongoing.stop();
         let counted = quota.throttled() - before;
         assert!(counted > 200_000_000, "the quota is used up again and again: {counted} ns");
@@ -268,7 +268,7 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
         return skip("no cgroup may have a quota here");
     };
     let never = "a trigger on throttled never fires";
-    let words = quota.words(&[WORKLOAD, "slices", "2", "60"]);
+    let words = quota.words(&[WORKLOAD, "slices", "2", "30"]);
     for source in ["bpf", "perf"] {
         let folder = Folder::new();
         let options = ["--source", source, "--mode", "circular", "--max-snapshots", "1"];
@@ -330,7 +330,7 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
     };
     for (option, value) in [("--mode", "circular"), ("--scope", "app")] {
         let folder = Folder::new();
-        let words = quota.words(&[WORKLOAD, "slices", "2", "60"]);
+        let words = quota.words(&[WORKLOAD, "slices", "2", "30"]);
         let mut args = vec!["-q", "--source", "bpf", "--need-resched", option, value];
         args.extend(["-o", "t.fxt", "--"]);
         args.extend(words.iter().map(String::as_str));
