@@ -21,6 +21,7 @@ pub mod pass;
 pub mod spans;
 pub mod threads;
 pub mod track;
+pub mod trigger;
 pub mod worst;
 
 pub use class::Class;

@@ -18,8 +18,8 @@ use fxtrec_sched::{
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
-use crate::Causes;
 use crate::threads::{Family, Index, Roster};
+use crate::{Causes, trigger};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
 pub const FXTREC: &str = "fxtrec";
@@ -271,6 +271,7 @@ pub struct Tracker {
     pub losses: u64,
     /// Whether it has stacks.
     pub has_stacks: bool,
+    trigger: trigger::Search,
     usual_args: UsualArgs,
     machine: Machine<usize>,
     threads: Vec<Thread>,
@@ -314,6 +315,7 @@ impl Tracker {
             now: 0,
             losses: 0,
             has_stacks: false,
+            trigger: trigger::Search::default(),
             usual_args: UsualArgs::default(),
             machine: Machine::default(),
             threads: Vec::new(),
@@ -332,6 +334,11 @@ impl Tracker {
     /// Whether it is certain that COMMAND did not start this thread.
     pub fn is_stranger(&self, thread: Index) -> bool {
         self.family.is_without(&self.roster, self.roster.koid(thread))
+    }
+
+    /// The delay for which a trigger fired, if the file was written for one.
+    pub fn fired(&self) -> Option<&trigger::Fired> {
+        self.trigger.found()
     }
 
     /// The name of a cgroup.
@@ -756,6 +763,8 @@ impl Tracker {
         match event.name {
             "trace_info" => self.learn(event),
             "stack_info" => self.has_stacks = true,
+            "snapshot_info" => self.trigger.written_for(event),
+            "trigger" => self.trigger.fired(event),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
                 // The recording goes on until then.

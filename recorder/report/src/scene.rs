@@ -311,6 +311,24 @@ impl Scene {
         self
     }
 
+    /// A trigger fires for a delay of a thread that is over, of so many microseconds.
+    pub fn fire(&mut self, micros: u64, koid: u64, expression: &str, length: u64) -> &mut Scene {
+        let args = [
+            Arg::new(name("expression"), Value::Str(name(expression))),
+            Arg::new(name("thread"), Value::Koid(Koid(koid))),
+            Arg::new(name("value_ns"), Value::Uint64(length * 1000)),
+        ];
+        self.own_event(micros, "trigger", &args);
+        self
+    }
+
+    /// The file is written for the trigger that fires at this time.
+    pub fn written_for(&mut self, micros: u64, trigger: u64) -> &mut Scene {
+        let args = [Arg::new(name("trigger_ns"), Value::Uint64(trigger * 1000))];
+        self.own_event(micros, "snapshot_info", &args);
+        self
+    }
+
     /// The host took so many of so many microseconds of a CPU.
     pub fn host_steal(&mut self, micros: u64, cpu: u16, stolen: u64, during: u64) -> &mut Scene {
         let args = [

@@ -15,9 +15,10 @@ const INTERVAL: &str = "Interval";
 #[command(
     group = ArgGroup::new("pick").multiple(false),
     after_help = "\
-Without options, it explains the worst thing that happened to COMMAND: its longest span beyond the \
-median of its name, else the longest time that one of its threads was off the CPU and not asleep \
-until a time of its own choice.
+Without options, it explains the delay that fired the trigger of a snapshot. Of any other trace, it \
+explains the worst thing that happened to COMMAND: its longest span beyond the median of its name, \
+else the unit of work that took unusually long, else the longest time that one of its threads was \
+off the CPU and not asleep until a time of its own choice.
 
 Examples:
   fxtrec why app.fxt                              the worst thing in the file

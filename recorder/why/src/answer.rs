@@ -41,7 +41,7 @@ pub struct Who {
 /// Why a thread took so long for something.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `span`, `unit`, `late`, `runqueue`, `blocked`, `turn`, `life` or `range`.
+    /// `span`, `unit`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
     pub subject: &'static str,
     pub span: Option<String>,
     /// How many spans of that name there are.
@@ -51,6 +51,9 @@ pub struct Explanation {
     pub idle_in: Option<String>,
     /// The median length of those spans or units.
     pub median_ns: Option<u64>,
+    /// The expression of the trigger for which the file was written, if this is what fired it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
     /// The thread on which it began, if it is an asynchronous span. `thread` is the one on which it ended.
     pub begun_on: Option<Who>,
     pub thread: Who,

@@ -10,6 +10,7 @@ use fxtrec_blame::chain::{Frame, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
+use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
 
 /// So many of the longest stretches of each thread are kept at most.
@@ -254,6 +255,12 @@ pub(crate) fn choose(
 ) -> Result<Vec<Choice>, WhyError> {
     let first = tracker.first.ok_or(WhyError::Empty)?;
     let end = tracker.now;
+    if query.may_be_unit()
+        && query.thread.is_none()
+        && let Some(choice) = tracker.fired().and_then(|fired| triggered(fired, first, end))
+    {
+        return Ok(vec![choice]);
+    }
     let threads = threads(query, tracker)?;
     if let Some(name) = &query.span {
         return spans(query, finder, name, &threads);
@@ -299,6 +306,24 @@ pub(crate) fn choose(
         subject: Subject::Unit { count, median, idle_in },
     };
     Ok(units.into_iter().map(choice).chain(longest.unwrap_or_default()).collect())
+}
+
+/// The delay for which the file was written, if it is one that ended when the trigger fired. The other metrics are parts of one.
+fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
+    let metric = match fired.expression.split(' ').next()? {
+        "wakeup" | "preempt" | "runqueue" => Some(Metric::RunQueue),
+        "blocked" | "blocked_d" => Some(Metric::Blocked),
+        "slice" => None,
+        _ => return None,
+    };
+    let from = fired.at.saturating_sub(fired.nanos).max(first);
+    let subject = Subject::Trigger { expression: fired.expression.clone(), metric };
+    (from < fired.at && fired.at <= end).then_some(Choice {
+        koid: fired.koid,
+        from,
+        to: fired.at,
+        subject,
+    })
 }
 
 /// Which of several choices to explain: the first unit that the recorder did not delay for more than half of its time, else the

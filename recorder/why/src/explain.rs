@@ -343,11 +343,16 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
         }
         Subject::Metric(metric) => (metric.name(), None),
         Subject::Unit { .. } => ("unit", None),
+        Subject::Trigger { .. } => ("trigger", None),
         Subject::Life => ("life", None),
         Subject::Range => ("range", None),
     };
     let unit = match &choice.subject {
         Subject::Unit { count, median, idle_in } => Some((*count, *median, *idle_in)),
+        _ => None,
+    };
+    let trigger = match &choice.subject {
+        Subject::Trigger { expression, .. } => Some(expression.clone()),
         _ => None,
     };
     let begun_on = match &choice.subject {
@@ -360,6 +365,7 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
     }
     Explanation {
         subject,
+        trigger,
         begun_on,
         spans: span.as_ref().map(|span| span.1),
         units: unit.map(|unit| unit.0),

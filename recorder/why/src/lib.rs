@@ -161,6 +161,12 @@ pub enum Subject {
         /// The system call of the idle waits.
         idle_in: Option<u64>,
     },
+    /// A flight recording wrote the file for it.
+    Trigger {
+        expression: String,
+        /// Which kind of stretch it is; `None` for a slice.
+        metric: Option<Metric>,
+    },
     /// It is the whole life of the thread.
     Life,
     /// It was asked for.

@@ -463,6 +463,14 @@ pub(crate) fn sentence(
                 nanos(more)
             )
         }
+        Subject::Trigger { expression, metric } => {
+            let did = match metric {
+                Some(Metric::Blocked) => format!("did not get further for {length}"),
+                Some(_) => format!("was {length} late"),
+                None => format!("had a CPU for {length}"),
+            };
+            format!("{who} {did} (trigger '{}')", fxtrec_units::escape::line(expression))
+        }
         Subject::Life => format!("{who} lived {length}"),
         Subject::Range => format!("{who}, in {length}"),
     };

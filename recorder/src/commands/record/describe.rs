@@ -199,6 +199,18 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     Ok(head)
 }
 
+/// Tells for which `trigger` event a snapshot is written that begins at `time`.
+pub(super) fn snapshot_info(
+    time: Nanos,
+    recorder: ThreadName,
+    trigger: Nanos,
+) -> Result<Vec<u8>, Closed> {
+    let mut info = Vec::new();
+    let args = [number("trigger_ns", trigger.0)];
+    info.rolling(&own_event(time, recorder, Text::Inline("snapshot_info"), &args))?;
+    Ok(info)
+}
+
 /// What the stacks are of.
 fn stack_info(wanted: &Wanted) -> Vec<Arg<'static>> {
     let kind = match (wanted.wakes, wanted.frequency.is_some()) {

@@ -4,9 +4,12 @@ use std::path::Path;
 
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
+use fxtrec_tests::binary;
 use fxtrec_tests::event::Event;
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
+
+use serde_json::json;
 
 use crate::flight::Recorder;
 use crate::flight::counted::{self, THREADS, assert_all_counted, reported};
@@ -100,8 +103,18 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     assert!(wait >= 60_000_000, "{wait}");
     let told = Amount { number: wait as f64, dimension: Dimension::Time };
     assert!(line.contains(&format!(", {told}: snapshot of ")), "{line}");
-    // Nothing is in it but the window.
     let at = marks[0].time;
+    let infos = window.own.iter().filter(|event| event.name == "snapshot_info");
+    let written_for: Vec<u64> = infos.map(|event| event.number("trigger_ns")).collect();
+    assert_eq!(written_for, [at]);
+    let mut why = binary::command();
+    why.args(["why", "--json"]).arg(folder.path().join("spike.1.fxt"));
+    let why = why.output().expect("it runs");
+    let why: serde_json::Value = serde_json::from_slice(&why.stdout).expect("JSON");
+    let why = &why["explanations"][0];
+    assert_eq!((&why["trigger"], &why["thread"]["tid"]), (&json!(thread.late()), &json!(victim)));
+    assert_eq!((&why["from_ns"], &why["to_ns"]), (&json!(at - wait), &json!(at)));
+    // Nothing is in it but the window.
     let window_ns = at - 400_000_000..=at + 50_000_000;
     assert!(window.switches.iter().all(|switch| window_ns.contains(&switch.time)));
     assert!(window.own.iter().all(|event| window_ns.contains(&event.time)), "{:?}", window.own);

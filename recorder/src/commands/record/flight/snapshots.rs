@@ -206,7 +206,12 @@ impl Snapshots {
             Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),
             None => begin,
         };
-        let opening = opening(&self.beginning, begin.max(from), names, (begin, &moment));
+        let beginning = &self.beginning;
+        let mut opening = opening(beginning, begin.max(from), names, (begin, &moment));
+        if shot.cause.is_some() {
+            let info = describe::snapshot_info(begin.max(from), beginning.recorder, shot.at);
+            opening.extend(info.unwrap_or_default());
+        }
         let held = (opening.len() + buffers.len()) as u64;
         let growth = self.beginning.watches.growth();
         let tail =
