@@ -46,9 +46,7 @@ pub enum SinkError {
     #[error("the pipe {name} has no reader: start the reader first")]
     NoReader { name: String },
     /// A write failed. What was written before can be read.
-    #[error(
-        "cannot write {name}: {source}; {saved} bytes of trace were saved and are readable, the rest is lost"
-    )]
+    #[error("cannot write {name}: {source}; {}", what_is_left(*saved))]
     Write {
         name: String,
         source: OsError,
@@ -69,6 +67,13 @@ fn advice(source: OsError) -> &'static str {
         libc::EACCES | libc::EROFS | libc::EPERM => " (use another directory with -o)",
         libc::EISDIR => " (name a file in it with -o)",
         _ => "",
+    }
+}
+
+fn what_is_left(saved: u64) -> String {
+    match saved {
+        0 => "nothing of the trace was saved".to_owned(),
+        _ => format!("{saved} bytes of trace were saved and are readable, the rest is lost"),
     }
 }
 
