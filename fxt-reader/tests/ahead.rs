@@ -184,6 +184,26 @@ fn other_bytes_are_read_ahead_as_they_are() {
     assert_eq!(error.to_string(), "the disk is gone");
 }
 
+#[test]
+fn what_is_looked_at_stays_to_be_read_even_before_a_failure() {
+    let content: &'static [u8] = b"a short file";
+    let mut pieces = ReadAhead::new(Pieces { bytes: io::Cursor::new(content.to_vec()), length: 1 });
+    assert_eq!(pieces.peek(1).expect("memory"), b"a");
+    assert_eq!(pieces.peek(7).expect("memory"), b"a short");
+    assert_eq!(pieces.peek(1000).expect("memory"), content);
+    let mut read = Vec::new();
+    pieces.read_to_end(&mut read).expect("memory");
+    assert_eq!(read, content);
+    assert_eq!(pieces.peek(1).expect("memory"), b"");
+
+    let mut failing = ReadAhead::new(content.chain(Failing));
+    assert_eq!(failing.peek(1000).expect("its first bytes"), content);
+    read.clear();
+    let error = failing.read_to_end(&mut read).expect_err("it fails");
+    assert_eq!((read.as_slice(), error.to_string().as_str()), (content, "the disk is gone"));
+    assert!(ReadAhead::new(Failing).peek(1).is_err());
+}
+
 struct Failing;
 
 impl Read for Failing {

@@ -198,10 +198,10 @@ impl Read for Stream<'_> {
 
 impl BufRead for Stream<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.fill(1);
-        match self.take_error() {
-            Some(error) => Err(error),
-            None => Ok(self.window()),
+        // What was read before a failure comes first.
+        match self.fill(1) {
+            true => Ok(self.window()),
+            false => self.take_error().map_or(Ok(&[]), Err),
         }
     }
 
@@ -222,6 +222,15 @@ impl ReadAhead {
     pub fn new(source: impl Read + Send + 'static) -> Self {
         let source = Box::new(source);
         Self(Stream::new(Source::Movable(Movable { source, joined: false })))
+    }
+
+    /// The next bytes, which stay to be read: at least `length`, or all up to the end. It waits for them.
+    ///
+    /// # Errors
+    /// When the source fails before there is any. A later failure comes when the bytes before it have been read.
+    pub fn peek(&mut self, length: usize) -> io::Result<&[u8]> {
+        self.0.fill(length);
+        self.0.fill_buf()
     }
 }
 

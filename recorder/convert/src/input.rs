@@ -1,7 +1,7 @@
 //! The input of a conversion: opened, unpacked, and looked at.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, stdin};
+use std::io::{self, BufReader, Cursor, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
 
 use fxt_reader::ReadAhead;
@@ -15,10 +15,17 @@ use super::traces;
 /// Bytes that are read from the file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Bytes of a file that tell its packing.
+const PACKING_BYTES: u64 = 4;
+
+/// Bytes of the content that tell its format, and those that tell FXT.
+const FIRST_BYTES: usize = 64 * 1024;
+const MAGIC_BYTES: usize = 8;
+
 /// A file or pipe, unpacked.
 pub struct Input {
     path: PathBuf,
-    content: Box<dyn BufRead>,
+    content: ReadAhead,
     /// The file itself, where it is a regular one and not packed.
     plain: Option<File>,
     progress: Progress,
@@ -92,7 +99,7 @@ impl Input {
     ///
     /// When a packing of theirs cannot be taken off.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
-        let (content, _) = unpack(io::Cursor::new(bytes)).map_err(ConvertError::Read)?;
+        let (content, _) = unpack(Cursor::new(bytes)).map_err(ConvertError::Read)?;
         let progress = Progress::hidden();
         Ok(Self { path: PathBuf::from("-"), content, plain: None, progress })
     }
@@ -103,24 +110,29 @@ impl Input {
     ///
     /// When neither tells, or the input cannot be read.
     pub fn format(&mut self) -> Result<Format, ConvertError> {
-        let first = self.content.fill_buf().map_err(ConvertError::Read)?;
+        // FXT from a pipe may be read while it is recorded. All others are read to their end first, so they can be waited for.
+        let magic = self.content.peek(MAGIC_BYTES).map_err(ConvertError::Read)?;
+        if Format::of_content(magic) == Some(Format::Fxt) {
+            return Ok(Format::Fxt);
+        }
+        let first = self.first_bytes()?;
         if let Some(format) = Format::of_content(first) {
             return Ok(format);
         }
-        let first = first.get(..first.len().min(8)).unwrap_or_default().to_vec();
+        let first = first.get(..first.len().min(MAGIC_BYTES)).unwrap_or_default().to_vec();
         match Format::of_path(&self.path).0 {
             Some(format) => Ok(format),
             None => Err(UnknownFormat::Input { path: self.path.clone(), first }.into()),
         }
     }
 
-    /// What the content begins with: up to some kilobytes, which stay to be read.
+    /// What the content begins with: its first 64 KiB at least, or all of it. They stay to be read.
     ///
     /// # Errors
     ///
     /// When the input cannot be read.
     pub fn first_bytes(&mut self) -> Result<&[u8], ConvertError> {
-        self.content.fill_buf().map_err(ConvertError::Read)
+        self.content.peek(FIRST_BYTES).map_err(ConvertError::Read)
     }
 
     /// The whole content as a file that can be sought in: the very file where it is one and not packed, else a copy
@@ -177,15 +189,15 @@ impl Drop for Input {
 }
 
 /// Takes gzip or zstd off whatever `packed` holds, and tells which it was. What is long is read, and unpacked, ahead.
-fn unpack(packed: impl Read + Send + 'static) -> io::Result<(Box<dyn BufRead>, Packing)> {
-    let mut packed = BufReader::with_capacity(BUFFER_BYTES, packed);
-    let packing = Packing::of_content(packed.fill_buf()?);
-    let content: Box<dyn BufRead> = match packing {
-        Packing::Plain => Box::new(ReadAhead::new(packed)),
-        Packing::Gzip => Box::new(ReadAhead::new(flate2::bufread::MultiGzDecoder::new(packed))),
-        Packing::Zstd => {
-            Box::new(ReadAhead::new(zstd::stream::read::Decoder::with_buffer(packed)?))
-        }
+fn unpack(mut packed: impl Read + Send + 'static) -> io::Result<(ReadAhead, Packing)> {
+    let mut first = Vec::new();
+    packed.by_ref().take(PACKING_BYTES).read_to_end(&mut first)?;
+    let packing = Packing::of_content(&first);
+    let packed = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(first).chain(packed));
+    let content = match packing {
+        Packing::Plain => ReadAhead::new(packed),
+        Packing::Gzip => ReadAhead::new(flate2::bufread::MultiGzDecoder::new(packed)),
+        Packing::Zstd => ReadAhead::new(zstd::stream::read::Decoder::with_buffer(packed)?),
     };
     Ok((content, packing))
 }

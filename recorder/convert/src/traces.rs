@@ -1,20 +1,17 @@
 //! Traces that commands read: what another recorder wrote is converted to a temporary file first.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write, stderr, stdin};
+use std::io::{self, Cursor, Read, Seek, Write, stderr, stdin};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fxtrec_kernel::terminal::Terminal;
 use fxtrec_units::escape::Escaping;
 use fxtrec_units::text::counted;
 
 use super::{Format, Input, Options};
-
-/// Bytes of standard input that tell its format, where they come at once.
-const FIRST_BYTES: usize = 64 * 1024;
 
 /// At most this many converted traces are kept.
 const MOST_KEPT: usize = 16;
@@ -63,14 +60,48 @@ fn again(file: &File) -> io::Result<File> {
 /// # Errors
 /// When it cannot be read, or not be converted.
 pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
-    let mut source = BufReader::with_capacity(FIRST_BYTES, stdin());
-    // What is compressed is looked into, and stays compressed if it is FXT: its reader takes what there is of a truncated stream.
-    let mut first = Input::from_bytes(source.fill_buf()?.to_vec());
-    let Some(from) = first.as_mut().ok().and_then(foreign) else { return Ok(Box::new(source)) };
-    let input = Input::of_source(Path::new("-"), true, Box::new(source), None);
-    let mut converted = convert(&mut input.map_err(io::Error::other)?, from)?;
-    converted.rewind()?;
-    Ok(Box::new(converted))
+    from_pipe(Box::new(stdin()))
+}
+
+fn from_pipe(pipe: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let source = Source(Arc::new(Mutex::new(Pipe { pipe, looked_at: Some(Vec::new()) })));
+    let mut input = Input::of_source(Path::new("-"), true, Box::new(source.clone()), None);
+    let from = input.as_mut().ok().and_then(foreign);
+    let looked_at = source.parts().looked_at.take().unwrap_or_default();
+    if let (Ok(mut input), Some(from)) = (input, from) {
+        drop(looked_at);
+        let mut converted = convert(&mut input, from)?;
+        converted.rewind()?;
+        return Ok(Box::new(converted));
+    }
+    // FXT stays compressed: its reader takes what there is of a truncated stream.
+    Ok(Box::new(Cursor::new(looked_at).chain(source)))
+}
+
+/// A pipe, and what has been read of it as long as that may be wanted again.
+struct Pipe {
+    pipe: Box<dyn Read + Send>,
+    looked_at: Option<Vec<u8>>,
+}
+
+#[derive(Clone)]
+struct Source(Arc<Mutex<Pipe>>);
+
+impl Source {
+    fn parts(&self) -> MutexGuard<'_, Pipe> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Pipe { pipe, looked_at } = &mut *self.parts();
+        let read = pipe.read(buffer)?;
+        if let Some(kept) = looked_at {
+            kept.extend_from_slice(&buffer[..read]);
+        }
+        Ok(read)
+    }
 }
 
 /// The other recorder's format that it is in, if it is.
@@ -95,9 +126,70 @@ fn convert(input: &mut Input, from: Format) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::Write;
+
+    use flate2::write::GzEncoder;
 
     use super::*;
+
+    /// Gives one byte at a time.
+    struct Bytewise(Cursor<Vec<u8>>);
+
+    impl Read for Bytewise {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let one = buffer.len().min(1);
+            self.0.read(&mut buffer[..one])
+        }
+    }
+
+    /// A pipe that never ends, and gives nothing after its first bytes.
+    struct Open(Cursor<Vec<u8>>);
+
+    impl Read for Open {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => panic!("it waits for more"),
+                read => Ok(read),
+            }
+        }
+    }
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut packer = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(content).expect("memory");
+        packer.finish().expect("memory")
+    }
+
+    #[test]
+    fn a_pipe_tells_its_format_in_whatever_pieces_it_comes() {
+        // Packets of a trace of Perfetto: the first with 300 bytes, the second says the name of a process.
+        let uuid = [&[0xca, 0x05, 0xa9, 0x02][..], &[b'x'; 297]].concat();
+        let tree = [18, 10, 10, 8, 8, 7, 26, 4, b's', b'h', b'o', b'p'];
+        let perfetto = [&[10, 0xad, 0x02][..], &uuid, &[10, 12], &tree].concat();
+        let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
+        let text = b"# tracer: nop\n";
+        let read = |pipe: Box<dyn Read + Send>| {
+            let mut content = Vec::new();
+            from_pipe(pipe).and_then(|mut it| it.read_to_end(&mut content)).expect("memory");
+            content
+        };
+        for foreign in [&perfetto[..], text] {
+            for packed in
+                [foreign.to_vec(), gzip(foreign), zstd::encode_all(foreign, 1).expect("memory")]
+            {
+                let whole = read(Box::new(Cursor::new(packed.clone())));
+                assert!(whole.starts_with(&magic), "{whole:?}");
+                assert!(read(Box::new(Bytewise(Cursor::new(packed)))) == whole);
+            }
+        }
+        // What is FXT, or nothing that is known, is passed on as it is.
+        let fxt = [&magic[..], b"rest"].concat();
+        let truncated = gzip(&fxt)[..20].to_vec();
+        for own in [fxt.clone(), gzip(&fxt), truncated, b"?".to_vec(), Vec::new()] {
+            assert_eq!(read(Box::new(Bytewise(Cursor::new(own.clone())))), own);
+        }
+        assert!(from_pipe(Box::new(Open(Cursor::new(fxt)))).is_ok(), "it is not waited for");
+    }
 
     #[test]
     fn what_is_converted_is_converted_once_and_read_from_its_beginning_each_time() {
