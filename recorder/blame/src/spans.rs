@@ -37,6 +37,14 @@ pub fn is_called((category, name): (&str, &str), text: &str) -> bool {
     name == text || rest == Some(name)
 }
 
+/// What [`is_called`] knows a span by: category and name, or the name alone if there is no category.
+pub fn full_name(category: &str, name: &str) -> String {
+    match category {
+        "" => name.to_owned(),
+        category => format!("{category}:{name}"),
+    }
+}
+
 impl Span {
     pub fn length(&self) -> u64 {
         self.to - self.from

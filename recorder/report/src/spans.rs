@@ -404,7 +404,7 @@ pub fn worst(
     let name = spans.name_of(worst.name);
     let thread = report.threads().iter().find(|it| it.koid.is_some_and(|it| it.0 == worst.koid));
     Some(WorstSpan {
-        name: format!("{}:{}", name.category, name.name),
+        name: spans::full_name(&name.category, &name.name),
         thread: thread.map_or_else(|| format!("[{}]", worst.koid), thread_name),
         span: Span { begin: Nanos(worst.from), end: Nanos(worst.to) },
         count,

@@ -7,6 +7,7 @@ use fxtrec_units::look::Look;
 use fxtrec_units::text::count;
 
 use crate::counters::{CounterReport, CounterRow};
+use fxtrec_blame::spans::full_name;
 
 /// A value with as many digits as tell something.
 fn value(number: f64) -> String {
@@ -21,7 +22,7 @@ fn value(number: f64) -> String {
 
 fn called(row: &CounterRow) -> String {
     let CounterRow { category, name, id, .. } = row;
-    let name = printable(&format!("{category}:{name}"), 40);
+    let name = printable(&full_name(category, name), 40);
     if *id == 0 { name } else { format!("{name} #{id}") }
 }
 

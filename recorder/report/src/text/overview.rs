@@ -27,8 +27,19 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         report.span.begin
     )?;
     if let Some(origin) = &report.origin {
-        let command = printable(&origin.command_line, 100);
-        writeln!(out, "recorded on {} (Linux {}): {command}", origin.host, origin.release)?;
+        // What other recorders write says less of this.
+        let parts = [
+            (" on ", &origin.host, ""),
+            (" (Linux ", &origin.release, ")"),
+            (": ", &origin.command_line, ""),
+        ];
+        let known = parts.iter().filter(|(_, text, _)| !text.is_empty());
+        let said: String = known
+            .map(|(before, text, after)| format!("{before}{}{after}", printable(text, 100)))
+            .collect();
+        if !said.is_empty() {
+            writeln!(out, "recorded{said}")?;
+        }
         if report.is_narrow() {
             writeln!(
                 out,

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use fxtrec_blame::spans::full_name;
 use fxtrec_gates::SpanPart;
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
@@ -55,7 +56,7 @@ fn causes(figures: &SpanFigures) -> String {
 
 fn called(name: &SpanName<'_>) -> String {
     let SpanName { category, name, is_async } = name;
-    let name = printable(&format!("{category}:{name}"), 40);
+    let name = printable(&full_name(category, name), 40);
     if *is_async { format!("{name} (async)") } else { name }
 }
 
@@ -222,6 +223,16 @@ Spans, and the sums of the parts of their time:
         assert_eq!(written(&scene, None), expected);
         let one = written(&scene, Some(1));
         assert!(one.contains("and 1 more name (") && !one.contains("app:parse"), "{one}");
+    }
+
+    #[test]
+    fn a_name_without_a_category_stands_alone() {
+        let called = |category, name| called(&SpanName { category, name, is_async: false });
+        assert_eq!(called("", "GET /"), "GET /");
+        assert_eq!(called("app", "GET /"), "app:GET /");
+        // By what is shown a span can be chosen.
+        let is_called = fxtrec_blame::spans::is_called;
+        assert!(is_called(("", "GET /"), "GET /") && is_called(("app", "GET /"), "app:GET /"));
     }
 
     #[test]

@@ -94,6 +94,23 @@ fn numbers_agree_with_their_nouns() {
 }
 
 #[test]
+fn the_head_says_where_and_of_what_as_far_as_the_trace_does() {
+    let said = |host: &str, release: &str, command_line: &str| {
+        let mut report = report();
+        let [host, release, command_line] = [host, release, command_line].map(str::to_owned);
+        report.origin = Some(crate::Origin { host, release, command_line, ..Default::default() });
+        let head = text(|out| write_head(&report, Look::PLAIN, out));
+        head.lines().nth(1).map(str::to_owned)
+    };
+    let expected = |line: &str| Some(line.to_owned());
+    assert_eq!(said("a", "6.12", "make"), expected("recorded on a (Linux 6.12): make"));
+    assert_eq!(said("", "6.12", ""), expected("recorded (Linux 6.12)"));
+    assert_eq!(said("a", "", ""), expected("recorded on a"));
+    assert_eq!(said("", "", "make"), expected("recorded: make"));
+    assert_eq!(said("", "", ""), expected(""), "the head ends there");
+}
+
+#[test]
 fn what_applications_dropped_is_told_by_name() {
     let mut report = report();
     let one = |name: &str, records, gaps, unknown| crate::model::ProviderLosses {

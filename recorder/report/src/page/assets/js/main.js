@@ -29,7 +29,7 @@
       trace.stacks && `${units.counted(trace.stacks.waits, "wait", "waits")} with stacks`,
       ...(fx.told?.leftOut() ?? []),
       ...fx.absent.leftOut(),
-      trace.host && `${trace.host}, Linux ${trace.release}`,
+      [trace.host, trace.release && `Linux ${trace.release}`].filter(Boolean).join(", "),
       begun && `${begun.day} ${begun.hours}`,
       trace.recorder && !trace.finished && "truncated",
     ];
