@@ -1,0 +1,200 @@
+//! What is told of threads and CPUs, and to whom.
+
+use fxt_reader::Cpu;
+use fxt_reader::record::Event;
+use fxtrec_sched::State;
+use fxtrec_units::lock_kind::LockKind;
+
+use super::Tracker;
+use crate::threads::Index;
+
+/// Why it is not known what a thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The recording has nothing of the thread before.
+    #[default]
+    NotSeen,
+    Lost,
+    /// It slept, and then waited for a CPU or not: its wake-up is not in the file.
+    NoWakeup,
+    /// No event reported the switch.
+    Inferred,
+    /// It is outside the scope of the recording.
+    OutOfScope,
+    /// It waited for a CPU, or a quota held it back: which of both when, is not known.
+    Unplaced,
+    /// More happened in the interval than is kept.
+    NotKept,
+    /// The chain is too long to be followed further.
+    NotFollowed,
+    /// The one that is said to have woken the thread was not seen running then.
+    WakerUnseen,
+}
+
+impl Reason {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::NotSeen => "not_seen",
+            Reason::Lost => "lost",
+            Reason::NoWakeup => "no_wakeup",
+            Reason::Inferred => "inferred",
+            Reason::OutOfScope => "out_of_scope",
+            Reason::Unplaced => "unplaced",
+            Reason::NotKept => "not_kept",
+            Reason::NotFollowed => "not_followed",
+            Reason::WakerUnseen => "waker_unseen",
+        }
+    }
+
+    /// The same in words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Reason::NotSeen => "no record of the thread yet",
+            Reason::Lost => "events were lost",
+            Reason::NoWakeup => "off the CPU, its wake-up is not in the file",
+            Reason::Inferred => "no event reported the switch",
+            Reason::OutOfScope => "outside the scope of the recording",
+            Reason::Unplaced => "throttled or waiting, which of both is not known",
+            Reason::NotKept => "too many events to keep",
+            Reason::NotFollowed => "not followed further",
+            Reason::WakerUnseen => "the waker was not seen running",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// The file does not say.
+    #[default]
+    Unknown,
+    Interrupt,
+    Thread(Index),
+}
+
+/// What is to be known about the beginning of a stretch besides its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Nothing,
+    Woken(By),
+    /// It went out while it was in this system call.
+    Syscall(Option<u64>),
+    /// It goes on waiting, in the queue of a CPU that is named with it, or held back. Before, it was in the queue of this one.
+    Queue(Cpu),
+    /// Why nothing is known.
+    Unknown(Reason),
+}
+
+/// A thread begins to do something.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    pub time: u64,
+    pub state: State,
+    pub cpu: Cpu,
+    pub about: About,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tenant {
+    Thread(Index),
+    Idle,
+    OutOfScope,
+    Unknown,
+}
+
+/// The lock that a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lock {
+    /// The address of its futex, or the id of a lock of the kernel.
+    pub address: u64,
+    /// What kind of lock of the kernel it is, if one; else it is a futex.
+    pub kernel: Option<LockKind>,
+    /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
+    pub owner: Option<Index>,
+    /// Whether it is no lock, but the end of that thread.
+    pub is_end: bool,
+}
+
+impl Lock {
+    /// The address of its futex, if it is one.
+    pub fn futex(self) -> Option<u64> {
+        self.kernel.is_none().then_some(self.address)
+    }
+
+    /// The id of the lock of the kernel, if it is one.
+    pub fn kernel_id(self) -> Option<u64> {
+        self.kernel.map(|_| self.address)
+    }
+
+    /// Who had the lock, if it is one.
+    pub fn holder(self) -> Option<Index> {
+        self.owner.filter(|_| !self.is_end)
+    }
+
+    /// The thread for the end of which it is waited.
+    pub fn ending(self) -> Option<Index> {
+        self.owner.filter(|_| self.is_end)
+    }
+}
+
+/// Is told what threads and CPUs begin to do, in order for each of them.
+pub trait Sink {
+    /// A thread begins to do something. If that is to run, it has the CPU.
+    fn begin(&mut self, thread: Index, begin: Begin);
+    /// What was taken of the slice that the thread is in.
+    fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
+    /// Whose quota held the thread back in the wait that is over.
+    fn quota(&mut self, _: Index, _cgroup: u32) {}
+    /// Which lock the thread waits for, which has just begun to be blocked.
+    fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
+    /// A CPU goes to another than a thread.
+    fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
+    /// A duration of a thread, as somebody else than the kernel tells it.
+    fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
+    /// A scheduling record of this time comes next. Whether it is wanted still.
+    fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
+        true
+    }
+}
+
+/// Both are told.
+impl<A: Sink, B: Sink> Sink for (A, B) {
+    #[inline(always)]
+    fn begin(&mut self, thread: Index, begin: Begin) {
+        self.0.begin(thread, begin);
+        self.1.begin(thread, begin);
+    }
+
+    fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
+        self.0.taken(thread, steal, irq);
+        self.1.taken(thread, steal, irq);
+    }
+
+    fn quota(&mut self, thread: Index, cgroup: u32) {
+        self.0.quota(thread, cgroup);
+        self.1.quota(thread, cgroup);
+    }
+
+    fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
+        self.0.lock(thread, time, lock);
+        self.1.lock(thread, time, lock);
+    }
+
+    #[inline(always)]
+    fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
+        self.0.tenant(cpu, time, tenant);
+        self.1.tenant(cpu, time, tenant);
+    }
+
+    fn event(&mut self, event: &Event<'_>, is_provider: bool) {
+        self.0.event(event, is_provider);
+        self.1.event(event, is_provider);
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, tracker: &Tracker, time: u64) -> bool {
+        let wanted = self.0.advance(tracker, time);
+        self.1.advance(tracker, time) && wanted
+    }
+}
