@@ -203,6 +203,7 @@ EXPECTED_OF_REST = [
     r"0\.000300000 .*context_switch .*out=502:helper .*irq_ns=20000 irqs=2",
     r'userspace_object .*"folio_wait_bit_common"',
     r"0\.000320000 .*counter .*khz=2000000",
+    r'0\.000330000 .*counter .*"cpu_idle" .*state=1',
     r'0\.000350000 .*async_begin .*"GET /"',
     r"0\.000370000 .*backtrace .*",
     r'0\.000500000 .*"lost" .*count=9 .*at_most=true',

@@ -228,6 +228,30 @@ fn system_calls_interrupts_moves_and_blocked_functions_are_facts() {
 }
 
 #[test]
+fn idle_states_and_frequencies_are_counters_of_their_cpus() {
+    let power = |state, cpu| message().number(1, state).number(2, cpu);
+    const AWAKE: u64 = u32::MAX as u64;
+    let fxt = converted(&trace([bundle(
+        0,
+        [
+            event(100, 0, 0, 13, power(2, 0)),
+            event(110, 0, 0, 13, power(1, 1)),
+            // The frequency of another CPU than the one that sets it.
+            event(150, 0, 0, 11, power(2_400_000, 1)),
+            event(200, 0, 0, 13, power(AWAKE, 0)),
+        ],
+    )]))
+    .0;
+    let expected = [
+        "100 counter 0 power:cpu_idle of 0/0 state=2",
+        "110 counter 1 power:cpu_idle of 0/0 state=1",
+        "150 counter 1 power:cpu_frequency of 0/0 khz=2400000",
+        "200 counter 0 power:cpu_idle of 0/0 state=4294967295",
+    ];
+    assert_eq!(lines(&fxt), expected);
+}
+
+#[test]
 fn any_size_of_the_sorted_pieces_gives_the_same_trace() {
     let mut packets = Vec::new();
     for round in 0..40_u64 {
