@@ -153,7 +153,9 @@ impl Decoder {
                 };
                 let interrupt = event.flags.map(|flags| flags & IN_INTERRUPT != 0);
                 self.saw_wake(kind, interrupt);
-                Item::Wake { cpu, kind, current: Some(event.pid), interrupt, target, woken }
+                // Who runs is not woken: scxtop has the woken thread there as well.
+                let current = Some(event.pid).filter(|current| *current != woken.tid);
+                Item::Wake { cpu, kind, current, interrupt, target, woken }
             }
             event::NEWTASK => {
                 let (mut tid, mut comm, mut flags) = (0, 0, 0);
@@ -301,8 +303,15 @@ impl Decoder {
             self.switches += 1;
             self.add(at, Item::Switch { cpu, prev: None, state: state as u32, next })?;
         }
+        if !times.is_empty() {
+            self.switching.insert(cpu);
+        }
         time = 0;
         let [times, tids, targets, prios, comms, flags] = &columns.wakings;
+        // Whether they are of one CPU is all that matters.
+        if !times.is_empty() && self.waking.len() < 2 {
+            self.waking.insert((cpu, self.writer));
+        }
         for (at, delta) in times.iter().enumerate() {
             let number = |column: &[u64]| column.get(at).copied();
             let (Some(tid), Some(target), Some(prio)) =

@@ -26,7 +26,7 @@ mod tests;
 
 use std::io::{BufReader, Write};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BUFFER_BYTES;
 use super::importer::{Importer, Origin};
@@ -123,6 +123,11 @@ struct Decoder {
     /// Gaps of each CPU, and how many events its ring had lost at the beginning and at the end.
     gaps: FxHashMap<u16, u64>,
     overruns: FxHashMap<u16, (u64, u64)>,
+    /// The writer of the packet that is taken in; 0 if it does not say.
+    writer: u32,
+    /// CPUs of compact bundles with switches, and those with wake-ups together with the writer.
+    switching: FxHashSet<u16>,
+    waking: FxHashSet<(u16, u32)>,
     switches: u64,
     moves: u64,
     events: u64,
@@ -196,6 +201,9 @@ impl Decoder {
             drops: FxHashMap::default(),
             gaps: FxHashMap::default(),
             overruns: FxHashMap::default(),
+            writer: 0,
+            switching: FxHashSet::default(),
+            waking: FxHashSet::default(),
             switches: 0,
             moves: 0,
             events: 0,
@@ -247,6 +255,7 @@ impl Decoder {
         if flags & 1 != 0 {
             sequence.clear(&mut self.interned_bytes);
         }
+        self.writer = id;
         let relied = Relied { interned, defaults, snapshot };
         let done = self
             .prepare(relied, (time, clock), &mut sequence)
@@ -560,13 +569,22 @@ impl Decoder {
         self.add(time, Item::Sample { pid, tid, stack, kind, weight, error })
     }
 
+    /// Whether compact wake-ups of all CPUs were put into the bundle of one, as systing does, so that it is not told where they
+    /// happened. Recorders of Perfetto name the writer of each packet, and have wake-ups of each CPU.
+    fn has_gathered_wakings(&self) -> bool {
+        let mut cpus = self.waking.iter();
+        self.switching.len() > 1
+            && cpus.next().is_some_and(|(_, writer)| *writer == 0)
+            && cpus.next().is_none()
+    }
+
     /// What the trace says about itself.
     fn origin(&self) -> Origin {
         let interrupts = self.interrupts.0 && self.interrupts.1;
         let facts = [
             (interrupts, "irq"),
             (self.moves > 0, "migrate"),
-            (self.has_wakings && self.has_wakers, "waker"),
+            (self.has_wakings && self.has_wakers && !self.has_gathered_wakings(), "waker"),
             (self.calls, "syscall"),
         ];
         let causes: Vec<&str> = facts.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();

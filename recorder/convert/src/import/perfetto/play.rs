@@ -44,6 +44,8 @@ struct Player<W: Write> {
     has_blocked: bool,
     /// Whether the only wake-ups are those that a waker begins.
     only_wakings: bool,
+    /// Whether compact wake-ups do not tell where they happened.
+    has_gathered_wakings: bool,
     has_interrupts: bool,
     /// Whether states have the bits that they had before Linux 4.14.
     old_states: bool,
@@ -66,6 +68,11 @@ pub(super) fn play(
             .report
             .note("no sched_switch in the trace: it does not tell who ran and who waited".into());
     }
+    let has_gathered_wakings = decoder.has_gathered_wakings();
+    if has_gathered_wakings {
+        let note = "the wake-ups of all CPUs stand together: it is not told where they happened, so they have no waker";
+        importer.report.note(note.into());
+    }
     let mut suspensions = decoder.clocks.to_monotonic();
     let mut sorted = decoder.sorter.sorted(progress).map_err(ConvertError::Write)?;
     let mut player = Player {
@@ -78,6 +85,7 @@ pub(super) fn play(
         blocked: FxHashMap::default(),
         has_blocked: decoder.stacks & 1 != 0,
         only_wakings: !decoder.has_wakeups,
+        has_gathered_wakings,
         has_interrupts: decoder.interrupts.0 && decoder.interrupts.1,
         old_states: decoder.release.as_deref().is_some_and(is_old),
         gaps: decoder.gaps,
@@ -327,6 +335,7 @@ impl<W: Write> Player<W> {
         target: u16,
         woken: Side,
     ) -> Result<(), ConvertError> {
+        let is_compact = current.is_none();
         let last = |seat: &Seat| seat.last.map(|last| last.tid);
         let seat = self.seats.get(&cpu);
         let interrupt = interrupt
@@ -344,6 +353,7 @@ impl<W: Write> Player<W> {
             Woken::Waking => WakeKind::Waking,
         };
         let current = Tid(current);
+        let interrupt = interrupt.filter(|_| !(is_compact && self.has_gathered_wakings));
         let by = match (here, interrupt) {
             (Some(_), Some(interrupt)) => Waker::here(told, current, interrupt),
             _ => Waker::Unknown,

@@ -111,6 +111,45 @@ fn a_wake_up_counts_once_and_its_waker_is_who_began_it() {
 }
 
 #[test]
+fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker() {
+    // As scxtop: the event is said to be of the woken thread.
+    let body = message().text(1, "app").number(2, 101).number(5, 0);
+    let waking = message().number(1, 300).number(2, 101).with(20, body);
+    let fxt = converted(&trace([bundle(
+        0,
+        [switch(100, APP, 1, HOG), waking, switch(400, HOG, 0x100, APP)],
+    )]))
+    .0;
+    let expected = [
+        "100 cpu 0: 101 blocked -> 102",
+        "300 cpu 0: 101 woken by ?",
+        "400 cpu 0: 102 running -> 101 prev_state=\"R+\"",
+    ];
+    assert_eq!(lines(&fxt), expected);
+
+    // As systing: the wake-ups of all CPUs are in the bundle of the first one, in packets without a writer.
+    let switches = |tids: &[u64]| {
+        let columns = message().text(5, "x").numbers(1, &[100, 200]).numbers(2, &[1, 1]);
+        columns.numbers(3, tids).numbers(4, &[120, 120]).numbers(6, &[0, 0])
+    };
+    let wakings = switches(&[0, 101]).numbers(7, &[350]).numbers(8, &[103]).numbers(9, &[1]);
+    let wakings = wakings.numbers(10, &[120]).numbers(11, &[0]).numbers(12, &[1]);
+    let packet = |cpu, columns| message().with(1, message().number(1, cpu).with(4, columns));
+    let others = switches(&[103, 0]);
+    let gathered = [packet(0, wakings.clone()), packet(1, others.clone())];
+    let told = |packets: [Built; 2]| {
+        let (fxt, report) = converted(&trace(packets));
+        let found = lines(&fxt).into_iter().find(|line| line.contains("woken"));
+        let causes = info(&fxt).into_iter().any(|arg| arg == "causes=\"waker\"");
+        (found, causes, report.notes().len())
+    };
+    let woken = |by: &str| Some(format!("350 cpu 1: 103 woken by {by}"));
+    assert_eq!(told(gathered.clone()), (woken("?"), false, 1));
+    // A writer of Perfetto's own knows.
+    assert_eq!(told(gathered.map(|packet| packet.number(10, 1))), (woken("101"), true, 0));
+}
+
+#[test]
 fn threads_have_the_names_and_processes_that_the_trace_tells_anywhere() {
     let process = |pid, name| message().number(1, pid).text(3, name);
     let thread = |tid, tgid| message().number(1, tid).number(3, tgid);
