@@ -10,6 +10,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use perf_event_open_sys::bindings as b;
 use rustc_hash::FxHashMap;
@@ -50,7 +51,9 @@ pub enum What {
     Shared { tracepoint: u64, number_at: u16 },
     /// Beginnings or ends of system calls, which a program may write as well.
     Calls(Calls),
-    /// Something else than perf writes it.
+    /// What a BPF program writes, which finds the events of all CPUs in `map`. It stands for several as a shared tracepoint does.
+    Program { map: Arc<OwnedFd>, number_at: u16 },
+    /// Something else than an event of its own writes it.
     Elsewhere,
     /// perf's own user probe, which needs no definition anywhere and ends with its descriptor.
     Uprobe(Uprobe),
@@ -78,6 +81,7 @@ pub enum ExtraCall {
     Open,
     SetFilter,
     Id,
+    Give,
 }
 
 impl ExtraCall {
@@ -86,6 +90,7 @@ impl ExtraCall {
             ExtraCall::Open => "perf_event_open",
             ExtraCall::SetFilter => "ioctl PERF_EVENT_IOC_SET_FILTER",
             ExtraCall::Id => "ioctl PERF_EVENT_IOC_ID",
+            ExtraCall::Give => "bpf BPF_MAP_UPDATE_ELEM",
         }
     }
 }
@@ -100,7 +105,7 @@ pub fn try_open(sys: &dyn Sys, cpu: Cpu, extra: &Extra) -> Result<(), (ExtraCall
     attr.set_disabled(1);
     extra.fill(&mut attr);
     let event = sys.perf_event_open(&mut attr, cpu.0).map_err(|error| (ExtraCall::Open, error))?;
-    extra.prepare(sys, event.as_fd()).map(drop)
+    extra.prepare(sys, cpu, event.as_fd()).map(drop)
 }
 
 impl Extra {
@@ -115,6 +120,10 @@ impl Extra {
                 attr.type_ = b::PERF_TYPE_TRACEPOINT;
                 attr.config = *id;
             }
+            What::Program { .. } => {
+                attr.type_ = b::PERF_TYPE_SOFTWARE;
+                attr.config = u64::from(b::PERF_COUNT_SW_BPF_OUTPUT);
+            }
             What::Elsewhere => {}
             What::Uprobe(probe) => probe.fill(attr),
         }
@@ -124,14 +133,19 @@ impl Extra {
         }
     }
 
-    /// What is left to do after the event was opened: its filter. Returns its id.
+    /// What is left to do after the event of a CPU was opened: its filter, and that its program finds it. Returns its id.
     pub(super) fn prepare(
         &self,
         sys: &dyn Sys,
+        cpu: Cpu,
         event: BorrowedFd<'_>,
     ) -> Result<u64, (ExtraCall, io::Error)> {
         if let Some(filter) = &self.filter {
             sys.perf_set_filter(event, filter).map_err(|error| (ExtraCall::SetFilter, error))?;
+        }
+        if let What::Program { map, .. } = &self.what {
+            let given = sys.perf_give(event, map.as_fd(), cpu.0);
+            given.map_err(|error| (ExtraCall::Give, error))?;
         }
         sys.perf_id(event).map_err(|error| (ExtraCall::Id, error))
     }
@@ -169,7 +183,7 @@ impl OpenExtras {
     pub fn add(&mut self, event: OwnedFd, id: u64, index: ExtraIndex, extra: &Extra) {
         self.events.push(event);
         let number_at = match extra.what {
-            What::Shared { number_at, .. } => Some(number_at),
+            What::Shared { number_at, .. } | What::Program { number_at, .. } => Some(number_at),
             _ => None,
         };
         let has_stack = extra.user_stack && STACK_POINTER.is_some();
@@ -189,8 +203,6 @@ impl OpenExtras {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::fake::{Fake, options};
     use crate::perf::{CpuEvents, OpenError, Options};

@@ -268,6 +268,11 @@ impl Sys for Fake {
         self.answer("perf_set_output")
     }
 
+    fn perf_give(&self, _event: BorrowedFd<'_>, _map: BorrowedFd<'_>, cpu: u32) -> io::Result<()> {
+        self.asked.lock().push(format!("give cpu {cpu}"));
+        self.answer("perf_give")
+    }
+
     fn perf_set_filter(&self, _event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()> {
         self.asked.lock().push(format!("set_filter {}", filter.to_string_lossy()));
         self.answer("perf_set_filter")

@@ -251,7 +251,7 @@ impl CpuEvents {
         extra.fill(&mut attr);
         let event = open_or(sys, self.cpu, attr, |error| refused((ExtraCall::Open, error)))?;
         self.redirect(sys, event.as_fd())?;
-        let id = extra.prepare(sys, event.as_fd()).map_err(refused)?;
+        let id = extra.prepare(sys, self.cpu, event.as_fd()).map_err(refused)?;
         self.extras.add(event, id, index, extra);
         Ok(())
     }

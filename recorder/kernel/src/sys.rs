@@ -51,6 +51,9 @@ pub trait Sys: Debug {
     /// `PERF_EVENT_IOC_SET_OUTPUT`: lets `event` write into the ring of `ring`.
     fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// `BPF_MAP_UPDATE_ELEM`: lets BPF programs write samples of `event` on its CPU, which find it in `map`.
+    fn perf_give(&self, event: BorrowedFd<'_>, map: BorrowedFd<'_>, cpu: u32) -> io::Result<()>;
+
     /// `PERF_EVENT_IOC_SET_FILTER`: has the kernel check each sample of a tracepoint first.
     fn perf_set_filter(&self, event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()>;
 
@@ -278,6 +281,10 @@ impl Sys for Linux {
         // SAFETY: both descriptors are open for the time of the call.
         check(unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), ring.as_raw_fd() as _) })
             .map(drop)
+    }
+
+    fn perf_give(&self, event: BorrowedFd<'_>, map: BorrowedFd<'_>, cpu: u32) -> io::Result<()> {
+        crate::bpf::sys::set(map, cpu, event)
     }
 
     fn perf_set_filter(&self, event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()> {

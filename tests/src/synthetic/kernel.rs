@@ -205,6 +205,10 @@ impl Sys for SyntheticKernel {
         Ok(())
     }
 
+    fn perf_give(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>, _: u32) -> io::Result<()> {
+        Ok(())
+    }
+
     fn perf_set_filter(&self, _: BorrowedFd<'_>, _: &CStr) -> io::Result<()> {
         Ok(())
     }

@@ -109,6 +109,8 @@ pub enum Helper {
     GetSmpProcessorId = 8,
     /// `bpf_get_stackid(context, map, flags)`: the number of the stack in a map of stacks, or a negative error.
     GetStackId = 27,
+    /// `bpf_perf_event_output(context, map, flags, data, size)`: 0, or a negative error.
+    PerfEventOutput = 25,
     /// The ids of the process, in the upper half, and of the thread that runs.
     GetCurrentPidTgid = 14,
     /// `bpf_get_current_task()`: the address of the task that runs, which is a mere number.
@@ -127,6 +129,8 @@ pub enum Helper {
     /// `bpf_this_cpu_ptr(variable)`.
     ThisCpuPtr = 154,
     GetCurrentTaskBtf = 158,
+    /// `bpf_get_attach_cookie(context)`: what the place was attached with.
+    GetAttachCookie = 174,
     /// `bpf_task_pt_regs(task)`: what the task had for registers when it entered the kernel (since Linux 5.15).
     TaskPtRegs = 175,
 }

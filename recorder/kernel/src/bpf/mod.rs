@@ -16,7 +16,7 @@
 //! a helper call is needed to write a record, and nobody is woken for one. The
 //! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
 //! With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`] which cgroups. Where threads block is a matter of a program of
-//! its own ([`stacks`]), and so are figures without records ([`counts`]).
+//! its own ([`stacks`]), and so are figures without records ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 
@@ -32,6 +32,7 @@ pub mod fake;
 pub mod groups;
 pub mod interrupts;
 pub mod lane;
+pub mod probes;
 pub mod programs;
 pub mod scope;
 pub mod stacks;

@@ -70,7 +70,7 @@ use super::contentions::Contention;
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::stacks::WaitNotes;
-use super::sys::ProgramSpec;
+use super::sys::{On, ProgramSpec};
 use super::task::{CallLayout, ScopeLayout, TaskLayout};
 use crate::extra::CallSide;
 
@@ -132,7 +132,7 @@ pub struct Program {
 impl Program {
     /// How the kernel is asked to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
-        ProgramSpec { name: self.name, insns: &self.insns, tracepoint: Some(self.tracepoint) }
+        ProgramSpec { name: self.name, insns: &self.insns, on: On::Tracepoint(self.tracepoint) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The bpf(2) calls, behind a trait so that tests can refuse them.
 
+use std::ffi::CStr;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,6 +13,7 @@ use crate::bell::Bell;
 #[repr(u32)]
 pub enum MapKind {
     Array = 2,
+    PerfEventArray = 4,
     PerCpuArray = 6,
     StackTrace = 7,
     ArrayOfMaps = 12,
@@ -38,8 +40,37 @@ pub struct ProgramSpec<'a> {
     /// At most 15 letters.
     pub name: &'static str,
     pub insns: &'a [Insn],
-    /// The id of `btf_trace_` and the name of the tracepoint that it is for; `None` if it is for samples of perf events.
-    pub tracepoint: Option<u32>,
+    pub on: On,
+}
+
+/// What a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// A tracepoint, by the id of `btf_trace_` and its name.
+    Tracepoint(u32),
+    /// Samples of perf events.
+    Samples,
+    /// Places of programs in user space (since Linux 6.6).
+    Places,
+}
+
+/// Places of one file.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    pub path: &'a CStr,
+    /// Whether the returns of the functions that begin there are meant.
+    pub on_return: bool,
+    pub places: &'a [AttachedPlace],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachedPlace {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Offset in the file of a counter that is to be above zero as long as the place is attached; 0 if there is none.
+    pub semaphore: u64,
+    /// What the program is told there.
+    pub cookie: u64,
 }
 
 /// The calls that a machine may refuse.
@@ -64,6 +95,11 @@ pub trait BpfSys: Debug {
 
     /// `BPF_LINK_CREATE`: the program runs at each sample of the perf event until the descriptor is closed (since Linux 5.15).
     fn attach_to(&self, _program: BorrowedFd<'_>, _event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// `BPF_LINK_CREATE`: the program runs at each of the places until the descriptor is closed (since Linux 6.6).
+    fn attach_to_places(&self, _program: BorrowedFd<'_>, _: &Places<'_>) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -104,10 +140,18 @@ const TRACING: u32 = 26;
 
 const TRACE_RAW_TP: u32 = 23;
 
+const KPROBE: u32 = 2;
+
 const PERF_EVENT: u32 = 7;
 
 /// `BPF_PERF_EVENT`, what such a program is attached as.
 const TO_PERF_EVENT: u32 = 41;
+
+/// `BPF_TRACE_UPROBE_MULTI`
+const TO_PLACES: u32 = 48;
+
+/// `BPF_F_UPROBE_MULTI_RETURN`
+const ON_RETURN: u32 = 1;
 
 /// The licence of the programs, in the words that the kernel knows.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
@@ -186,6 +230,20 @@ struct LinkCreate {
     target_fd: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct LinkPlaces {
+    link: LinkCreate,
+    path: u64,
+    offsets: u64,
+    semaphores: u64,
+    cookies: u64,
+    count: u32,
+    flags: u32,
+    pid: u32,
+    padding: u32,
 }
 
 #[derive(Default)]
@@ -283,8 +341,13 @@ impl BpfSys for LinuxBpf {
             }
             None => (0, 0, 0),
         };
+        let (prog_type, expected_attach_type, attach_btf_id) = match spec.on {
+            On::Tracepoint(id) => (TRACING, TRACE_RAW_TP, id),
+            On::Samples => (PERF_EVENT, 0, 0),
+            On::Places => (KPROBE, TO_PLACES, 0),
+        };
         let attr = ProgLoad {
-            prog_type: if spec.tracepoint.is_some() { TRACING } else { PERF_EVENT },
+            prog_type,
             insn_cnt: u32::try_from(spec.insns.len()).unwrap_or(u32::MAX),
             insns: address(spec.insns.as_ptr()),
             license: address(LICENSE.as_ptr()),
@@ -292,8 +355,8 @@ impl BpfSys for LinuxBpf {
             log_size,
             log_buf,
             prog_name,
-            expected_attach_type: if spec.tracepoint.is_some() { TRACE_RAW_TP } else { 0 },
-            attach_btf_id: spec.tracepoint.unwrap_or(0),
+            expected_attach_type,
+            attach_btf_id,
             ..ProgLoad::default()
         };
         // SAFETY: the instructions and the licence, which ends with a zero, are only read; the log is writable for the
@@ -311,6 +374,33 @@ impl BpfSys for LinuxBpf {
         let (prog_fd, target_fd) = (raw(program), raw(event));
         let attr = LinkCreate { prog_fd, target_fd, attach_type: TO_PERF_EVENT, flags: 0 };
         // SAFETY: the structure has no pointers. The command returns a descriptor.
+        unsafe { bpf_fd(LINK_CREATE, &attr) }
+    }
+
+    fn attach_to_places(
+        &self,
+        program: BorrowedFd<'_>,
+        Places { path, on_return, places }: &Places<'_>,
+    ) -> io::Result<OwnedFd> {
+        let words = |word: fn(&AttachedPlace) -> u64| places.iter().map(word).collect::<Vec<u64>>();
+        let (offsets, cookies) = (words(|place| place.offset), words(|place| place.cookie));
+        let semaphores = words(|place| place.semaphore);
+        let attr = LinkPlaces {
+            link: LinkCreate {
+                prog_fd: raw(program),
+                attach_type: TO_PLACES,
+                ..LinkCreate::default()
+            },
+            path: address(path.as_ptr()),
+            offsets: address(offsets.as_ptr()),
+            semaphores: address(semaphores.as_ptr()),
+            cookies: address(cookies.as_ptr()),
+            count: u32::try_from(places.len()).map_err(io::Error::other)?,
+            flags: if *on_return { ON_RETURN } else { 0 },
+            ..LinkPlaces::default()
+        };
+        // SAFETY: the path ends with a zero, and each array has `count` words; all are only read, and live until the call returns.
+        // The command returns a descriptor.
         unsafe { bpf_fd(LINK_CREATE, &attr) }
     }
 
@@ -391,7 +481,8 @@ pub(super) fn set_side_by_side(
     })
 }
 
-fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
+/// Puts a map into a map of maps, or a perf event into a map of these.
+pub(crate) fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
     let value = raw(inner);
     let attr = MapUpdate {
         map_fd: raw(outer),
@@ -399,7 +490,7 @@ fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()>
         value: address(&raw const value),
         ..MapUpdate::default()
     };
-    // SAFETY: keys of arrays and values of maps of maps are four bytes, and both live until the call returns.
+    // SAFETY: keys of arrays and values of maps of descriptors are four bytes, and both live until the call returns.
     unsafe { bpf(MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
 

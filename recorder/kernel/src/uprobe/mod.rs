@@ -13,7 +13,7 @@
 pub mod definitions;
 mod pmu;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -36,6 +36,11 @@ impl Binary {
         // A number and slashes hold no NUL.
         let path = CString::new(path).unwrap_or_default();
         Binary { _file: Arc::new(file), path }
+    }
+
+    /// The same in the form of system calls.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.path
     }
 
     /// The name by which this process and the kernel on its behalf find the file.

@@ -24,7 +24,7 @@ use super::asm::Insn;
 use super::btf::Btf;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
-use super::sys::{self, BpfSys, MapKind, MapSpec, ProgramSpec};
+use super::sys::{self, BpfSys, MapKind, MapSpec, On, ProgramSpec};
 use super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout};
 use crate::cgroups::Hierarchy;
 use crate::sys::{Mapping, Sys};
@@ -281,7 +281,7 @@ fn load_all(
     setting: Setting<'_>,
 ) -> Result<Vec<(&'static str, OwnedFd)>, BpfError> {
     let load = |name, insns: &[Insn], tracepoint: u32| {
-        let spec = ProgramSpec { name, insns, tracepoint: Some(tracepoint) };
+        let spec = ProgramSpec { name, insns, on: On::Tracepoint(tracepoint) };
         let failed = |(error, log)| BpfError::Load { name, error, log };
         Ok::<_, BpfError>((name, sys::load(sys, &spec).map_err(failed)?))
     };

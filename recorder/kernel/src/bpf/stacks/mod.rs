@@ -31,7 +31,7 @@ use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
 use super::programs::newtask;
 use super::scope::ScopeMap;
-use super::sys::{self, BpfSys, MapKind, MapSpec, ProgramSpec};
+use super::sys::{self, BpfSys, MapKind, MapSpec, On, ProgramSpec};
 use super::task::{RegisterLayout, TaskLayout, offset};
 use crate::code_records::CodeRecords;
 use crate::cpus;
@@ -294,7 +294,8 @@ fn load(
     insns: &[Insn],
     tracepoint: Option<u32>,
 ) -> Result<(&'static str, OwnedFd), BpfError> {
-    let spec = ProgramSpec { name, insns, tracepoint };
+    let on = tracepoint.map_or(On::Samples, On::Tracepoint);
+    let spec = ProgramSpec { name, insns, on };
     let failed = |(error, log)| BpfError::Load { name, error, log };
     Ok((name, sys::load(sys, &spec).map_err(failed)?))
 }

@@ -1,0 +1,443 @@
+//! User probes whose hits a BPF program reports: one link holds all places of a file, where the kernel has such links (6.6).
+//!
+//! ```text
+//!   place 1 --+                        +--> CPU 0: perf event --> ring
+//!   place 2 --+-- link --> program ----+--> CPU 1: perf event --> ring
+//!   place 3 --+   cookie: which place it is, and what is taken there
+//! ```
+//!
+//! The kernel takes back perf's own probes, and events that are defined in tracefs, one after the other, and waits each time for
+//! all CPUs, perf's own once more for each CPU. For a link it waits once. Nothing can be left behind: a link goes with its
+//! descriptor.
+//!
+//! A program takes registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for
+//! it; the kernel's own probes do.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::asm::{Alu, AsmError, Assembler, Helper, Insn, Reg, When, Width};
+use super::events::BpfError;
+use super::sys::{self, AttachedPlace, BpfSys, MapKind, MapSpec, On, Places, ProgramSpec};
+use crate::format::{self, Field};
+use crate::uprobe::{Binary, Place};
+
+const NAME: &str = "fxtrec_probe";
+
+/// Where the parts of a sample are. It begins as those of tracepoints do.
+mod part {
+    use std::ops::Range;
+
+    /// What a tracepoint has before the thread: its id and flags. Zero here.
+    pub(super) const COMMON: i16 = 0;
+    pub(super) const TID: i16 = 4;
+    pub(super) const NUMBER: i16 = 8;
+    /// Eight bytes each.
+    pub(super) const VALUES: i16 = 16;
+
+    /// The most bytes of a sample, which is on the program's stack.
+    pub(super) const MOST: i16 = 256;
+
+    /// Where the value of that number begins; `None` if there is no room for it.
+    pub(super) fn value(index: usize) -> Option<Range<i16>> {
+        let begin = VALUES.checked_add(i16::try_from(index.checked_mul(8)?).ok()?)?;
+        let end = begin.checked_add(8)?;
+        (end <= MOST).then_some(begin..end)
+    }
+}
+
+/// Where in a sample the number of the probe is, 16 bits.
+pub const NUMBER_AT: u16 = part::NUMBER.cast_unsigned();
+
+/// A value that the program takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// The register that lies there in the kernel's `struct pt_regs`.
+    Register(i16),
+    Constant(i32),
+}
+
+impl Value {
+    /// From how tracefs is told to take it (`%di:u32`), with its size in bytes; `None` if it is no number, or not in a register.
+    pub fn parse(how: &str) -> Option<(Value, usize)> {
+        let (place, kind) = how.rsplit_once(':')?;
+        let bits = kind.strip_prefix(['u', 's', 'x'])?;
+        let bytes = ["8", "16", "32", "64"].iter().position(|known| *known == bits)?;
+        let value = match place.strip_prefix('\\') {
+            Some(number) => Value::Constant(number.parse().ok()?),
+            None => Value::Register(register(place)?),
+        };
+        Some((value, 1 << bytes))
+    }
+}
+
+/// Where a register lies in `struct pt_regs`, by its name in tracefs.
+fn register(place: &str) -> Option<i16> {
+    /// In the order of the structure.
+    #[cfg(target_arch = "x86_64")]
+    const ORDER: [&str; 20] = [
+        "%r15", "%r14", "%r13", "%r12", "%bp", "%bx", "%r11", "%r10", "%r9", "%r8", "%ax", "%cx",
+        "%dx", "%si", "%di", "", "%ip", "", "%flags", "%sp",
+    ];
+    #[cfg(target_arch = "aarch64")]
+    const ORDER: [&str; 34] = [
+        "%x0", "%x1", "%x2", "%x3", "%x4", "%x5", "%x6", "%x7", "%x8", "%x9", "%x10", "%x11",
+        "%x12", "%x13", "%x14", "%x15", "%x16", "%x17", "%x18", "%x19", "%x20", "%x21", "%x22",
+        "%x23", "%x24", "%x25", "%x26", "%x27", "%x28", "%x29", "%x30", "%sp", "%pc", "%pstate",
+    ];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const ORDER: [&str; 0] = [];
+    let name = match place {
+        "$retval" if cfg!(target_arch = "x86_64") => "%ax",
+        "$retval" => "%x0",
+        "$stack" => "%sp",
+        place => place,
+    };
+    let index = ORDER.iter().position(|known| *known == name && !name.is_empty())?;
+    i16::try_from(index * size_of::<u64>()).ok()
+}
+
+/// A place, and what is taken there.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    pub place: Place,
+    /// What its samples have at [`NUMBER_AT`].
+    pub number: u16,
+    /// Whether its samples are those of the second output.
+    pub user_stack: bool,
+    pub values: Vec<Value>,
+}
+
+/// Where in a sample the value of that number is, of so many bytes; `None` if samples have no room for it.
+pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
+    let at = part::value(index)?;
+    // Values are 64 bits, of which the lower ones count.
+    let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
+    Some(Field {
+        name: name.to_owned(),
+        ctype: "u64".to_owned(),
+        offset: usize::try_from(at.start).ok()? + skipped,
+        size: bytes,
+        signed: false,
+        place: format::Place::Inline,
+        array_len: None,
+    })
+}
+
+/// The map in which the program finds the perf event of its CPU. `possible` is how many CPUs there may ever be.
+///
+/// # Errors
+/// [`BpfError::Map`].
+pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfError> {
+    let map = sys.map_create(&MapSpec {
+        kind: MapKind::PerfEventArray,
+        value_bytes: 4,
+        entries: u32::try_from(possible.max(1)).unwrap_or(u32::MAX),
+        mapped: false,
+        inner: None,
+    });
+    map.map(Arc::new).map_err(|error| BpfError::Map { what: "hits of probes", error })
+}
+
+/// The links that hold the places. Dropping it takes them back.
+#[derive(Debug)]
+#[must_use]
+pub struct Links {
+    _links: Vec<OwnedFd>,
+}
+
+impl Links {
+    /// Attaches the program to all of the places. It writes to `outputs`: to the second what is to carry the stack pointer.
+    /// As long as a CPU has no event there, or one that does not run, nothing is written.
+    ///
+    /// # Errors
+    /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
+    pub fn open(
+        sys: &dyn BpfSys,
+        probes: &[Probe],
+        outputs: [Option<BorrowedFd<'_>>; 2],
+    ) -> Result<Links, BpfError> {
+        let mut ways: Vec<Way<'_>> = probes.iter().map(Way::of).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let insns = program(&ways, outputs)?;
+        let failed = |(error, log)| BpfError::Load { name: NAME, error, log };
+        let spec = ProgramSpec { name: NAME, insns: &insns, on: On::Places };
+        let program = sys::load(sys, &spec).map_err(failed)?;
+        let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
+        for probe in probes {
+            let Place { binary, offset, on_return, semaphore } = &probe.place;
+            // Equal ones are among them.
+            let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
+            let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
+            let semaphore = semaphore.unwrap_or(0);
+            let place = AttachedPlace { offset: *offset, semaphore, cookie };
+            let same = |group: &&mut (&Binary, bool, _)| {
+                group.0.name() == binary.name() && group.1 == *on_return
+            };
+            match groups.iter_mut().find(same) {
+                Some((.., places)) => places.push(place),
+                None => groups.push((binary, *on_return, vec![place])),
+            }
+        }
+        let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedPlace>)| {
+            let places = Places { path: binary.name(), on_return: *on_return, places };
+            let attached = sys.attach_to_places(program.as_fd(), &places);
+            attached.map_err(|error| BpfError::Attach { name: NAME, error })
+        };
+        Ok(Links { _links: groups.iter().map(attach).collect::<Result<_, _>>()? })
+    }
+}
+
+/// The lower bits of a cookie are the number of the probe.
+const WAY_SHIFT: i32 = 16;
+
+/// What the program does at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Way<'a> {
+    user_stack: bool,
+    values: &'a [Value],
+}
+
+impl Way<'_> {
+    fn of(probe: &Probe) -> Way<'_> {
+        Way { user_stack: probe.user_stack, values: &probe.values }
+    }
+}
+
+/// The program. From its ways it chooses by the upper bits of the cookie, in as few steps as a binary search takes.
+fn program(ways: &[Way<'_>], outputs: [Option<BorrowedFd<'_>>; 2]) -> Result<Vec<Insn>, AsmError> {
+    let mut asm = Assembler::new();
+    asm.set(Reg::R6, Reg::R1);
+    asm.call(Helper::GetAttachCookie);
+    asm.set(Reg::R7, Reg::R0);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.store(Width::Word, Reg::R10, part::COMMON - part::MOST, 0);
+    asm.store(Width::Word, Reg::R10, part::TID - part::MOST, Reg::R0);
+    // What is behind the number is there as well, and means nothing.
+    asm.store(Width::Double, Reg::R10, part::NUMBER - part::MOST, Reg::R7);
+    asm.alu(Alu::ShiftRight, Reg::R7, WAY_SHIFT);
+    choose(&mut asm, 0, ways, outputs);
+    asm.finish()
+}
+
+fn choose(
+    asm: &mut Assembler,
+    first: usize,
+    ways: &[Way<'_>],
+    outputs: [Option<BorrowedFd<'_>>; 2],
+) {
+    match ways {
+        [] => asm.exit(),
+        [way] => write(asm, *way, outputs),
+        _ => {
+            let (low, high) = ways.split_at(ways.len() / 2);
+            let (middle, upper) = (first + low.len(), asm.label());
+            // There are fewer than samples have numbers.
+            asm.jump_if(When::AtLeast, Reg::R7, i32::try_from(middle).unwrap_or(i32::MAX), upper);
+            choose(asm, first, low, outputs);
+            asm.place(upper);
+            choose(asm, middle, high, outputs);
+        }
+    }
+}
+
+fn write(asm: &mut Assembler, way: Way<'_>, outputs: [Option<BorrowedFd<'_>>; 2]) {
+    let mut end = part::NUMBER + 4;
+    for (value, at) in way.values.iter().zip((0..).map_while(part::value)) {
+        match value {
+            Value::Register(register) => {
+                asm.load(Width::Double, Reg::R1, Reg::R6, *register);
+                asm.store(Width::Double, Reg::R10, at.start - part::MOST, Reg::R1);
+            }
+            Value::Constant(value) => {
+                asm.store(Width::Double, Reg::R10, at.start - part::MOST, *value);
+            }
+        }
+        end = at.end;
+    }
+    if let Some(output) = outputs[usize::from(way.user_stack)] {
+        asm.set(Reg::R1, Reg::R6);
+        asm.load_map(Reg::R2, output.as_raw_fd());
+        // `BPF_F_CURRENT_CPU`, all of the lower 32 bits.
+        asm.set(Reg::R3, -1);
+        asm.alu(Alu::ShiftRight, Reg::R3, 32);
+        asm.set(Reg::R4, Reg::R10);
+        asm.alu(Alu::Add, Reg::R4, i32::from(-part::MOST));
+        asm.set(Reg::R5, i32::from(end));
+        asm.call(Helper::PerfEventOutput);
+    }
+    asm.exit();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Grants everything, and remembers the places of each link.
+    #[derive(Debug, Default)]
+    struct Granting {
+        refuses_links: bool,
+        /// For each link whether it is on return, and offsets, semaphores and cookies.
+        links: Mutex<Vec<(bool, Vec<AttachedPlace>)>>,
+    }
+
+    fn descriptor() -> io::Result<OwnedFd> {
+        Ok(File::open("/dev/null")?.into())
+    }
+
+    impl BpfSys for Granting {
+        fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+            assert_eq!((spec.kind, spec.entries), (MapKind::PerfEventArray, 4));
+            descriptor()
+        }
+
+        fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn program_load(
+            &self,
+            spec: &ProgramSpec<'_>,
+            _: Option<&mut [u8]>,
+        ) -> io::Result<OwnedFd> {
+            assert_eq!(spec.on, On::Places);
+            descriptor()
+        }
+
+        fn attach(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn attach_to_places(&self, _: BorrowedFd<'_>, places: &Places<'_>) -> io::Result<OwnedFd> {
+            if self.refuses_links {
+                return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            }
+            let mut links = self.links.lock().expect("no test panicked");
+            links.push((places.on_return, places.places.to_vec()));
+            descriptor()
+        }
+
+        fn missed(&self, _: BorrowedFd<'_>) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    fn binary() -> Binary {
+        Binary::new(File::open("/dev/null").expect("there is one"))
+    }
+
+    fn probe(binary: &Binary, number: u16, on_return: bool, values: &[Value]) -> Probe {
+        let semaphore = (number == 2).then_some(0x4010);
+        let (binary, offset) = (binary.clone(), 0x1000 + u64::from(number));
+        let place = Place { binary, offset, on_return, semaphore };
+        Probe { place, number, user_stack: false, values: values.to_vec() }
+    }
+
+    fn open(sys: &Granting, probes: &[Probe]) -> Result<Links, BpfError> {
+        let output = output(sys, 4)?;
+        Links::open(sys, probes, [Some(output.as_fd()), None])
+    }
+
+    #[test]
+    fn places_of_a_file_share_a_link_and_are_told_apart_by_cookies() {
+        let (sys, one, other) = (Granting::default(), binary(), binary());
+        let argument = [Value::Register(112)];
+        let probes = [
+            probe(&one, 0, false, &[]),
+            probe(&one, 1, false, &argument),
+            probe(&one, 2, false, &argument),
+            probe(&one, 3, true, &argument),
+            probe(&other, 4, false, &[]),
+        ];
+        let links = open(&sys, &probes).expect("nothing is refused");
+        assert_eq!(links._links.len(), 3);
+        let place = |number: u64, semaphore, way: u64| AttachedPlace {
+            offset: 0x1000 + number,
+            semaphore,
+            cookie: way << 16 | number,
+        };
+        let expected = [
+            (false, vec![place(0, 0, 0), place(1, 0, 1), place(2, 0x4010, 1)]),
+            (true, vec![place(3, 0, 1)]),
+            (false, vec![place(4, 0, 0)]),
+        ];
+        assert_eq!(*sys.links.lock().expect("no test panicked"), expected);
+    }
+
+    #[test]
+    fn a_kernel_without_such_links_is_an_error() {
+        let sys = Granting { refuses_links: true, ..Granting::default() };
+        let error = open(&sys, &[probe(&binary(), 0, false, &[])]).expect_err("refused");
+        assert!(matches!(error, BpfError::Attach { name: NAME, .. }), "{error}");
+    }
+
+    #[test]
+    fn any_number_of_ways_makes_a_program() {
+        let output = descriptor().expect("a file");
+        let values: Vec<[Value; 1]> = (0..500).map(|it| [Value::Constant(it)]).collect();
+        let way = |values| Way { user_stack: false, values };
+        let ways: Vec<Way<'_>> = values.iter().map(|values| way(&values[..])).collect();
+        let outputs = [Some(output.as_fd()), None];
+        let [none, one, all] =
+            [0, 1, 500].map(|count| program(&ways[..count], outputs).expect("jumps reach"));
+        let body = one.len() - none.len();
+        // Between two halves there is a jump; what ends a program without any way ends each way.
+        assert_eq!(all.len(), one.len() + 499 * (body + 2 + 1));
+        // Far jumps are refused, not cut.
+        let values: Vec<[Value; 1]> = (0..9000).map(|it| [Value::Constant(it)]).collect();
+        let ways: Vec<Way<'_>> = values.iter().map(|values| way(&values[..])).collect();
+        assert!(matches!(program(&ways, outputs), Err(AsmError::TooFar(_))));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn registers_and_constants_are_taken_and_memory_is_not() {
+        for (how, value) in [
+            ("%di:u32", Some((Value::Register(112), 4))),
+            ("%r15:s8", Some((Value::Register(0), 1))),
+            ("%flags:x64", Some((Value::Register(144), 8))),
+            ("$stack:x64", Some((Value::Register(152), 8))),
+            ("$retval:s16", Some((Value::Register(80), 2))),
+            (r"\-7:s64", Some((Value::Constant(-7), 8))),
+            (r"\4294967296:u64", None),
+            ("+8(%di):u32", None),
+            ("+0(%si):string", None),
+            ("$comm:string", None),
+            ("$stack3:u8", None),
+            ("@0x4010:s32", None),
+            ("%orig_ax:u64", None),
+            ("%di", None),
+        ] {
+            assert_eq!(Value::parse(how), value, "{how}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn registers_and_constants_are_taken_and_memory_is_not() {
+        for (how, value) in [
+            ("%x0:u32", Some((Value::Register(0), 4))),
+            ("$retval:s16", Some((Value::Register(0), 2))),
+            ("$stack:x64", Some((Value::Register(248), 8))),
+            ("%pstate:x64", Some((Value::Register(264), 8))),
+            ("+8(%x0):u32", None),
+        ] {
+            assert_eq!(Value::parse(how), value, "{how}");
+        }
+    }
+
+    #[test]
+    fn fields_follow_each_other_and_end_with_the_sample() {
+        let at = |index, bytes| field("n", index, bytes).map(|field| (field.offset, field.size));
+        if cfg!(target_endian = "little") {
+            assert_eq!([at(0, 4), at(1, 8)], [Some((16, 4)), Some((24, 8))]);
+        }
+        assert!(at(29, 8).is_some() && at(30, 8).is_none());
+        assert_eq!(at(usize::MAX, 8), None);
+    }
+}
