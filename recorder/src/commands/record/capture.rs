@@ -10,6 +10,7 @@ use fxt_writer::engine::Engine;
 
 use super::alerts::Alerts;
 use super::describe::{Ending, Growth, Watches, clock_change};
+use super::extras::Placed;
 use super::flight::Flight;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
@@ -28,7 +29,6 @@ use crate::kernel::priority::{self, Denied};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::ThreadClock;
-use crate::kernel::uprobe::definitions::Definitions;
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::Nanos;
@@ -68,8 +68,8 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
     /// When the output is divided.
     pub(super) pieces: Option<Pieces>,
-    /// What was defined for the source's events.
-    pub(super) definitions: Option<Definitions>,
+    /// What the source's events are of.
+    pub(super) placed: Placed,
     /// Where threads block, if somebody asked.
     pub(super) stacks: Option<Stacks>,
     /// Applications that record themselves, if they may.
@@ -101,10 +101,10 @@ impl Capture {
         std::thread::Builder::new().name("fxtrec-capture".to_owned()).spawn(move || {
             let captured = self.run();
             ended();
-            let Capture { source, definitions, .. } = self;
+            let Capture { source, placed, .. } = self;
             // The kernel keeps a definition as long as an event uses it.
             drop(source);
-            drop(definitions);
+            drop(placed);
             captured
         })
     }

@@ -63,15 +63,25 @@ impl Live {
 
     /// Draws how far names of functions are, if it is time to.
     pub(super) fn draw_naming(&mut self, named: &Named) -> io::Result<()> {
-        let now = Instant::now();
         let (done, all) = named.done();
+        self.draw_part("names of functions", (done, all), "frames")
+    }
+
+    /// Draws how much of something is done, if it is time to.
+    pub(super) fn draw_part(
+        &mut self,
+        what: &str,
+        (done, all): (u64, u64),
+        unit: &str,
+    ) -> io::Result<()> {
+        let now = Instant::now();
         if !self.line.is_due(now) || all == 0 {
             return Ok(());
         }
         let part = done.min(all) * BAR as u64 / all;
         let bar = "=".repeat(part as usize);
         let (done, all) = (count(done.min(all)), count(all));
-        self.line.draw(now, &format!("[{bar:BAR$}] names of functions: {done} of {all} frames"))
+        self.line.draw(now, format!("[{bar:BAR$}] {what}: {done} of {all} {unit}").trim_end())
     }
 
     pub(super) fn clear(&mut self) -> io::Result<()> {

@@ -52,7 +52,7 @@ use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
 use crate::capture::source::{Causes, SourceKind};
-use crate::cli::{EXIT_FAILURE, Mode, RecordArgs};
+use crate::cli::{EXIT_FAILURE, Mode, RecordArgs, SourceChoice};
 use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::is_piece;
 use crate::commands::plan::{Filter, Plan};
@@ -127,7 +127,9 @@ fn record(
     // Stacks come first. Each source has it raised for its CPUs.
     limits::raise_open_files(0);
     // Before the source, so that what it defines is dropped after what uses it.
-    let extras = Extras::new(&Linux, &plan)?;
+    let bpf = kernel.bpf();
+    let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
+    let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
     let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)?;

@@ -201,7 +201,7 @@ impl Pipeline {
             written: written.clone(),
             flight,
             pieces,
-            definitions: extras.definitions,
+            placed: extras.placed,
             stacks,
             providers,
             alerts: Alerts::default(),

@@ -24,7 +24,7 @@ fn definitions_of(pid: u32) -> Vec<String> {
 fn waiting(program: &str, folder: &Folder) -> Process {
     let process = Process::start_ready(
         binary::command()
-            .args(["-P", ":tick n=arg1:s32", "-o"])
+            .args(["-P", ":tick name=arg2:str", "-o"])
             .arg(folder.path("out.fxt"))
             .args(["--", program, "linger"])
             .stderr(Stdio::null()),
@@ -54,7 +54,7 @@ fn a_recording_that_ends_takes_its_definitions_back() {
 #[test]
 fn a_recording_that_fails_takes_its_definitions_back() {
     let Some(program) = ready() else { return };
-    let probe = format!("{program}:tick n=arg1:s32");
+    let probe = format!("{program}:tick name=arg2:str");
     // The second probe is refused after the first was defined, and the output when all is set up.
     for words in [
         vec!["-P", &probe, "-e", "sched:no_such_event", "--", "true"],

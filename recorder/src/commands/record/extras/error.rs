@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use crate::apart::ApartError;
 use crate::encode::probes::catalog::TooManyNames;
+use crate::kernel::bpf::events::BpfError;
+use crate::kernel::cpus::CpusError;
 use crate::kernel::format::FormatError;
 use crate::kernel::tracefs::TracefsError;
 use crate::kernel::uprobe::PmuError;
@@ -97,6 +99,11 @@ pub enum ExtraError {
     /// More names than the format takes.
     #[error(transparent)]
     Names(#[from] TooManyNames),
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// A program cannot report of probes.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
     /// The kernel has no user probes.

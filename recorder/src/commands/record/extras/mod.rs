@@ -15,6 +15,8 @@ pub(super) use error::ExtraError;
 use crate::commands::plan::{Filter, Plan};
 use crate::encode::probes::catalog::{Catalog, Entry};
 use crate::flight::watch::Watch;
+use crate::kernel::bpf::probes::Links;
+use crate::kernel::bpf::sys::BpfSys;
 use crate::kernel::extra::Extra;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
@@ -29,23 +31,35 @@ pub(super) struct Extras {
     pub(super) catalog: Catalog,
     /// What is waited for, when something is.
     pub(super) watch: Option<Watch>,
-    /// What had to be defined in tracefs. To be dropped after the events were closed.
-    pub(super) definitions: Option<Definitions>,
+    /// To be dropped after the events were closed.
+    pub(super) placed: Placed,
+}
+
+/// What holds probes in their places. Dropping it takes them back.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    links: Option<Links>,
+    /// What had to be defined in tracefs.
+    definitions: Option<Definitions>,
 }
 
 impl Extras {
-    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::definitions`] holds,
-    /// and removes what recorders that were killed have left.
+    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::placed`] holds,
+    /// and removes what recorders that were killed have left. BPF programs may be used where there is `bpf`.
     ///
     /// # Errors
     /// [`ExtraError`].
-    pub(super) fn new(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
-        let mut extras = Extras::beside(sys, plan)?;
+    pub(super) fn new(
+        sys: &dyn Sys,
+        bpf: Option<&dyn BpfSys>,
+        plan: &Plan,
+    ) -> Result<Extras, ExtraError> {
+        let mut extras = Extras::beside(sys, bpf, plan)?;
         extras.watch = triggers::watch(plan, &extras.catalog)?;
         Ok(extras)
     }
 
-    fn beside(sys: &dyn Sys, plan: &Plan) -> Result<Extras, ExtraError> {
+    fn beside(sys: &dyn Sys, bpf: Option<&dyn BpfSys>, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::default();
         if let Ok(Some(tracefs)) = Tracefs::find_mounted(sys) {
             // What cannot be looked at cannot be removed, and hurts nobody but the reader of the list.
@@ -59,8 +73,7 @@ impl Extras {
         let narrow = plan.scope != Filter::Machine;
         if !wanted.probes.is_empty() {
             let context = Context::new(plan.launch.as_ref(), plan.pids());
-            let (specs, in_scope_only) = (&wanted.probes, wanted.in_scope_only);
-            probes::add(&mut extras, sys, &tracefs, specs, &context, in_scope_only)?;
+            extras = probes::open(sys, bpf, &tracefs, plan, &context)?;
         }
         for spec in &wanted.events {
             events::add(&mut extras, sys, &tracefs, spec, narrow)?;

@@ -6,59 +6,123 @@
 //! pointer, by which they are paired.
 //!
 //! The kernel takes the events of probes back one after the other, and waits about a tenth of a second for each, on each CPU
-//! if they are perf's own. So many probes are defined as few events: those whose arguments have the same names and types
-//! share one, and the number of the place is one more argument:
+//! if they are perf's own. So where BPF may be used and the kernel has such links (6.6), a program reports of all probes that it
+//! can fetch the arguments of: see [`crate::kernel::bpf::probes`]. Others are defined as few events: those whose arguments have
+//! the same types share one, and the number of the place is one more argument:
 //!
 //! ```text
-//!  p:group/p0 app:0x1139 site=\0:u16 n=%di:s32       both are opened, and closed, at once
-//!  p:group/p0 app:0x1200 site=\1:u16 n=%si:s32
+//!  p:group/p0 app:0x1139 site=\0:u16 arg1=%di:s32    both are opened, and closed, at once
+//!  p:group/p0 app:0x1200 site=\1:u16 arg1=%si:s32
 //! ```
 
 use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::super::live::Live;
 use super::{ExtraError, Extras};
 use crate::apart::Files;
+use crate::cli::Progress;
+use crate::commands::plan::Plan;
 use crate::encode::probes::catalog::{Act, Catalog, Class, Entry};
 use crate::encode::probes::fields::{FieldArg, MAX_ARGS, Show};
 use crate::encode::probes::spans::SpanId;
+use crate::kernel::bpf;
+use crate::kernel::bpf::probes::{Links, Probe, Value};
+use crate::kernel::bpf::sys::BpfSys;
 use crate::kernel::caps::{Capabilities, Capability};
+use crate::kernel::cpus;
 use crate::kernel::extra::{Extra, What};
 use crate::kernel::format::Format;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
-use crate::probe::{ArgKind, Context, FetchArg, Moment, Site, SiteKind, Spec};
+use crate::probe::{ArgKind, Context, FetchArg, Moment, Site, SiteKind};
 
-/// Adds every place that the specs name.
-pub(super) fn add(
-    extras: &mut Extras,
+/// What is recorded of every place that the specs name. With `bpf`, a program reports of as many as it can.
+///
+/// # Errors
+/// [`ExtraError`].
+pub(super) fn open(
     sys: &dyn Sys,
+    bpf: Option<&dyn BpfSys>,
     tracefs: &Tracefs,
-    specs: &[Spec],
+    plan: &Plan,
     context: &Context,
-    in_scope_only: bool,
-) -> Result<(), ExtraError> {
+) -> Result<Extras, ExtraError> {
+    let specs = &plan.trace_points.probes;
+    let mut opening = Opening::new(plan.display.progress);
     let (mut sites, mut files) = (Vec::new(), Files::default());
-    for spec in specs {
+    for (done, spec) in specs.iter().enumerate() {
+        opening.draw("finding probes", (done, specs.len()));
         sites.extend(files.sites(spec, context)?);
     }
-    let pmu = Pmu::read(sys)?;
+    let (pmu, cpus) = (Pmu::read(sys)?, cpus::online(sys)?.len());
     let own_kind = match Capabilities::own(sys).has(Capability::SysAdmin) {
-        true if sites.len() < MANY => OwnKind::Preferred,
+        true if sites.iter().map(ends).sum::<usize>() * cpus < MANY => OwnKind::Preferred,
         true => OwnKind::Possible,
         false => OwnKind::Refused,
     };
-    let (binaries, shared) = (HashMap::new(), HashMap::new());
-    let mut places =
-        Places { pmu, own_kind, tracefs, files, binaries, shared, spans: 0, in_scope_only };
-    sites.iter().try_for_each(|site| places.add(extras, site))
+    let places = Places {
+        pmu,
+        own_kind,
+        tracefs,
+        files,
+        binaries: HashMap::new(),
+        shared: HashMap::new(),
+        spans: 0,
+        in_scope_only: plan.trace_points.in_scope_only,
+        by_program: None,
+        opening,
+    };
+    places.place_all(sys, bpf, &sites)
 }
 
-/// From so many places on, those without arguments are defined as well: nothing of perf's own kind can be left behind, but it
-/// takes long to be taken back.
+/// A line that says how far opening is, once it takes long.
+struct Opening {
+    begun: Instant,
+    progress: Progress,
+    /// Inside: `None` where there is to be no line.
+    live: Option<Option<Live>>,
+}
+
+impl Opening {
+    /// What takes no longer needs no line.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn new(progress: Progress) -> Opening {
+        Opening { begun: Instant::now(), progress, live: None }
+    }
+
+    fn draw(&mut self, what: &str, (done, all): (usize, usize)) {
+        if self.begun.elapsed() < Opening::PATIENCE {
+            return;
+        }
+        // COMMAND does not run yet.
+        let live = self.live.get_or_insert_with(|| Live::new(self.progress, false));
+        // A terminal that is gone takes the line with it.
+        let _ = live.as_mut().map(|live| live.draw_part(what, (done as u64, all as u64), ""));
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // A terminal that is gone has nothing to be cleared.
+        let _ = self.live.take().flatten().map(|mut live| live.clear());
+    }
+}
+
+/// From so many on, counted on each CPU, those without arguments are defined as well: nothing of perf's own kind can be left
+/// behind, but it takes long to be taken back.
 const MANY: usize = 8;
+
+/// How many probes a site takes.
+fn ends(site: &Site) -> usize {
+    if site.kind == SiteKind::Span { 2 } else { 1 }
+}
 
 /// Whether a probe without arguments is of perf's own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +136,14 @@ enum OwnKind {
 /// The argument that numbers places.
 const NUMBER: &str = "fxtrec_site";
 
+/// What an argument is called in tracefs.
+fn nth(index: usize) -> String {
+    format!("arg{}", index + 1)
+}
+
 /// What places have in common that share an event: whether it is on return, whether samples carry the stack pointer, and the
-/// names and types of arguments.
-type Likeness = (bool, bool, Vec<(String, String)>);
+/// types of arguments.
+type Likeness = (bool, bool, Vec<String>);
 
 /// What one site after the other is added with.
 struct Places<'a> {
@@ -87,9 +156,93 @@ struct Places<'a> {
     shared: HashMap<Likeness, Defined>,
     spans: u16,
     in_scope_only: bool,
+    /// If a program may report of places.
+    by_program: Option<ByProgram<'a>>,
+    opening: Opening,
 }
 
-impl Places<'_> {
+/// What a program will report of.
+struct ByProgram<'a> {
+    bpf: &'a dyn BpfSys,
+    /// How many CPUs there may ever be.
+    possible: usize,
+    outputs: [Option<Arc<OwnedFd>>; 2],
+    probes: Vec<Probe>,
+}
+
+impl<'a> ByProgram<'a> {
+    fn new(bpf: &'a dyn BpfSys, sys: &dyn Sys) -> Result<ByProgram<'a>, ExtraError> {
+        let possible = cpus::possible(sys)?.last().map_or(0, |cpu| cpu.0 as usize + 1);
+        Ok(ByProgram { bpf, possible, outputs: [None, None], probes: Vec::new() })
+    }
+
+    /// Adds a place; `None` if a program cannot fetch its arguments.
+    fn add(
+        &mut self,
+        catalog: &mut Catalog,
+        place: &Place,
+        number: u16,
+        args: &[&FetchArg],
+        user_stack: bool,
+    ) -> Result<Option<(What, Vec<FieldArg>)>, ExtraError> {
+        let (mut values, mut fields) = (Vec::new(), Vec::new());
+        for (index, arg) in args.iter().enumerate() {
+            let Some((value, bytes)) = Value::parse(&arg.fetch) else { return Ok(None) };
+            let Some(field) = bpf::probes::field(&arg.name, index, bytes) else { return Ok(None) };
+            values.push(value);
+            fields.push(FieldArg::new(catalog.text(&arg.name)?, &field, Some(show(arg.kind))));
+        }
+        let output = &mut self.outputs[usize::from(user_stack)];
+        let what = match output {
+            Some(_) => What::Elsewhere,
+            None => {
+                let map = bpf::probes::output(self.bpf, self.possible)?;
+                *output = Some(map.clone());
+                What::Program { map, number_at: bpf::probes::NUMBER_AT }
+            }
+        };
+        self.probes.push(Probe { place: place.clone(), number, user_stack, values });
+        Ok(Some((what, fields)))
+    }
+
+    fn attach(&self) -> Result<Links, ExtraError> {
+        let outputs = self.outputs.each_ref().map(|map| map.as_ref().map(|map| map.as_fd()));
+        Ok(Links::open(self.bpf, &self.probes, outputs)?)
+    }
+}
+
+impl<'a> Places<'a> {
+    fn place_all(
+        mut self,
+        sys: &dyn Sys,
+        bpf: Option<&'a dyn BpfSys>,
+        sites: &[Site],
+    ) -> Result<Extras, ExtraError> {
+        if let Some(bpf) = bpf {
+            self.by_program = Some(ByProgram::new(bpf, sys)?);
+            // Why the kernel refuses programs is nothing to be told: what it has in their place records the same. Any other
+            // error comes again.
+            if let Ok(extras) = self.add_all(sites) {
+                return Ok(extras);
+            }
+            (self.by_program, self.spans) = (None, 0);
+            self.shared.clear();
+        }
+        self.add_all(sites)
+    }
+
+    fn add_all(&mut self, sites: &[Site]) -> Result<Extras, ExtraError> {
+        let mut extras = Extras::default();
+        for (done, site) in sites.iter().enumerate() {
+            self.opening.draw("placing probes", (done, sites.len()));
+            self.add(&mut extras, site)?;
+        }
+        if let Some(by_program) = self.by_program.as_ref().filter(|it| !it.probes.is_empty()) {
+            extras.placed.links = Some(by_program.attach()?);
+        }
+        Ok(extras)
+    }
+
     fn add(&mut self, extras: &mut Extras, site: &Site) -> Result<(), ExtraError> {
         self.pmu.check_semaphore(site.semaphore)?;
         match site.kind {
@@ -122,14 +275,23 @@ impl Places<'_> {
         let (offset, semaphore) = (site.offset, site.semaphore);
         let place = Place { binary, offset, on_return, semaphore };
         let own = |pmu| (What::Uprobe(Uprobe { pmu, place: place.clone() }), Vec::new());
-        let (what, args) = match (args.is_empty(), self.own_kind) {
-            (true, OwnKind::Preferred) => own(self.pmu),
-            (true, OwnKind::Possible) => match self.define(extras, &place, &args, moment.is_some())
-            {
-                Err(ExtraError::Definition(_)) => own(self.pmu),
-                defined => defined?,
-            },
-            _ => self.define(extras, &place, &args, moment.is_some())?,
+        let number = u16::try_from(extras.events.len());
+        let number = number.map_err(|_| ExtraError::TooMany(extras.events.len()))?;
+        let has_stack = moment.is_some();
+        let by_program = match &mut self.by_program {
+            Some(program) => program.add(&mut extras.catalog, &place, number, &args, has_stack)?,
+            None => None,
+        };
+        let (what, args) = match (by_program, args.is_empty(), self.own_kind) {
+            (Some(added), ..) => added,
+            (None, true, OwnKind::Preferred) => own(self.pmu),
+            (None, true, OwnKind::Possible) => {
+                match self.define(extras, number, &place, &args, has_stack) {
+                    Err(ExtraError::Definition(_)) => own(self.pmu),
+                    defined => defined?,
+                }
+            }
+            _ => self.define(extras, number, &place, &args, has_stack)?,
         };
         let catalog = &mut extras.catalog;
         let entry = Entry {
@@ -161,17 +323,19 @@ impl Places<'_> {
     fn define(
         &mut self,
         extras: &mut Extras,
+        number: u16,
         place: &Place,
         args: &[&FetchArg],
         has_stack: bool,
     ) -> Result<(What, Vec<FieldArg>), ExtraError> {
         let definitions = extras
+            .placed
             .definitions
             .get_or_insert_with(|| Definitions::new(Box::new(Linux), self.tracefs.clone()));
-        let fetch = |arg: &&FetchArg| Fetch { name: arg.name.clone(), how: arg.fetch.clone() };
-        let fetches: Vec<Fetch> = args.iter().map(fetch).collect();
-        let place_in_list = u16::try_from(extras.events.len());
-        let number = place_in_list.map_err(|_| ExtraError::TooMany(extras.events.len()))?;
+        // By their places, since names that differ would keep events from being shared.
+        let fetch =
+            |(index, arg): (usize, &&FetchArg)| Fetch { name: nth(index), how: arg.fetch.clone() };
+        let fetches: Vec<Fetch> = args.iter().enumerate().map(fetch).collect();
         let number = Fetch { name: NUMBER.to_owned(), how: format!("\\{number}:u16") };
         let numbered: Vec<Fetch> = std::iter::once(number).chain(fetches.iter().cloned()).collect();
         let likeness = likeness(place, has_stack, &fetches);
@@ -198,10 +362,7 @@ impl Places<'_> {
 
 fn likeness(place: &Place, has_stack: bool, fetches: &[Fetch]) -> Likeness {
     // The type is behind the last colon.
-    let kind = |fetch: &Fetch| {
-        let kind = fetch.how.rsplit_once(':').map_or("", |(_, kind)| kind);
-        (fetch.name.clone(), kind.to_owned())
-    };
+    let kind = |fetch: &Fetch| fetch.how.rsplit_once(':').map_or("", |(_, kind)| kind).to_owned();
     (place.on_return, has_stack, fetches.iter().map(kind).collect())
 }
 
@@ -212,15 +373,143 @@ fn fields(
     args: &[&FetchArg],
 ) -> Result<Vec<FieldArg>, ExtraError> {
     let mut fields = Vec::new();
-    for arg in args {
-        let show = match arg.kind {
-            ArgKind::Unsigned(_) => Show::Unsigned,
-            ArgKind::Signed(_) => Show::Signed,
-            ArgKind::Str => Show::Text,
-            ArgKind::Ptr => Show::Pointer,
-        };
-        let field = format.field(&arg.name).map_err(ExtraError::Field)?;
-        fields.push(FieldArg::new(catalog.text(&arg.name)?, field, Some(show)));
+    for (index, arg) in args.iter().enumerate() {
+        let field = format.field(&nth(index)).map_err(ExtraError::Field)?;
+        fields.push(FieldArg::new(catalog.text(&arg.name)?, field, Some(show(arg.kind))));
     }
     Ok(fields)
+}
+
+fn show(kind: ArgKind) -> Show {
+    match kind {
+        ArgKind::Unsigned(_) => Show::Unsigned,
+        ArgKind::Signed(_) => Show::Signed,
+        ArgKind::Str => Show::Text,
+        ArgKind::Ptr => Show::Pointer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::kernel::bpf::sys::{self, MapSpec, ProgramSpec};
+    use crate::kernel::fake::Fake;
+    use crate::probe::Width;
+
+    /// A kernel that takes programs, and links if it is new enough.
+    #[derive(Debug)]
+    struct Kernel {
+        has_links: bool,
+    }
+
+    fn descriptor() -> io::Result<OwnedFd> {
+        Ok(File::open("/dev/null")?.into())
+    }
+
+    impl BpfSys for Kernel {
+        fn map_create(&self, _: &MapSpec<'_>) -> io::Result<OwnedFd> {
+            descriptor()
+        }
+
+        fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn program_load(&self, _: &ProgramSpec<'_>, _: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+            descriptor()
+        }
+
+        fn attach(&self, _: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn attach_to_places(&self, _: BorrowedFd<'_>, _: &sys::Places<'_>) -> io::Result<OwnedFd> {
+            match self.has_links {
+                true => descriptor(),
+                false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            }
+        }
+
+        fn missed(&self, _: BorrowedFd<'_>) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    const BINARY: &str = "/bin/app";
+
+    fn site(offset: u64, kind: SiteKind, args: &[(&str, Moment)]) -> Site {
+        let arg = |(fetch, moment): &(&str, Moment)| FetchArg {
+            name: "n".to_owned(),
+            fetch: (*fetch).to_owned(),
+            kind: ArgKind::Signed(Width::Bits32),
+            moment: *moment,
+        };
+        Site {
+            name: format!("place_{offset}"),
+            binary: BINARY.into(),
+            offset,
+            symbol: format!("place_{offset}"),
+            kind,
+            semaphore: None,
+            args: args.iter().map(arg).collect(),
+        }
+    }
+
+    /// The kinds of events that are opened for these sites.
+    fn kinds(bpf: Option<&dyn BpfSys>, sites: &[Site]) -> (Vec<&'static str>, bool) {
+        let pmu = "/sys/bus/event_source/devices/uprobe";
+        let sys = Fake::default()
+            .file(&format!("{pmu}/type"), "8")
+            .file(&format!("{pmu}/format/retprobe"), "config:0")
+            .file("/sys/devices/system/cpu/possible", "0-3")
+            .refuse("/sys/kernel/tracing/events", libc::EISDIR);
+        let tracefs = Tracefs::find(&sys).expect("mounted");
+        let binary = Binary::new(File::open("/dev/null").expect("there is one"));
+        let places = Places {
+            pmu: Pmu::read(&sys).expect("described"),
+            own_kind: OwnKind::Preferred,
+            tracefs: &tracefs,
+            files: Files::default(),
+            binaries: HashMap::from([(BINARY.into(), binary)]),
+            shared: HashMap::new(),
+            spans: 0,
+            in_scope_only: true,
+            by_program: None,
+            opening: Opening::new(Progress::Never),
+        };
+        let extras = places.place_all(&sys, bpf, sites).expect("nothing else is refused");
+        let kind = |extra: &Extra| match &extra.what {
+            What::Program { .. } => "program",
+            What::Elsewhere => "elsewhere",
+            What::Uprobe(_) => "own",
+            _ => "other",
+        };
+        (extras.events.iter().map(kind).collect(), extras.placed.links.is_some())
+    }
+
+    #[test]
+    fn a_program_has_one_event_for_each_shape_of_its_samples() {
+        let sites = [
+            site(1, SiteKind::Entry, &[("%di:s32", Moment::Hit)]),
+            site(2, SiteKind::Span, &[(r"\7:s32", Moment::Hit)]),
+            site(3, SiteKind::Return, &[]),
+            site(4, SiteKind::Usdt, &[("%bx:s32", Moment::Hit)]),
+        ];
+        let kernel = Kernel { has_links: true };
+        let expected = ["program", "program", "elsewhere", "elsewhere", "elsewhere"];
+        assert_eq!(kinds(Some(&kernel), &sites), (expected.to_vec(), true));
+    }
+
+    #[test]
+    fn a_kernel_without_links_has_probes_of_its_own() {
+        let sites = [site(1, SiteKind::Entry, &[]), site(2, SiteKind::Span, &[])];
+        let kernel = Kernel { has_links: false };
+        for bpf in [None, Some(&kernel as &dyn BpfSys)] {
+            assert_eq!(kinds(bpf, &sites), (vec!["own"; 3], false));
+        }
+    }
 }
