@@ -24,6 +24,9 @@ const READS_OF_ONE: usize = 1 << 20;
 /// no bytes in what they describe, so each of its bytes can cost as much as the longest list. Compilers write about 40.
 const LIST_BYTES: usize = 128;
 
+/// How many bytes of names one address has at most: all that are inlined there may be called by the same long one of the file.
+const TEXT_OF_ONE: usize = 32 << 10;
+
 /// A place in source code, and the function there as people call it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
@@ -69,7 +72,8 @@ impl Lines {
         Some(Lines { context, left: allowance, of_one: READS_OF_ONE / cost })
     }
 
-    /// Where the instruction at an address comes from: a function that was put into another comes before that.
+    /// Where the instruction at an address comes from: a function that was put into another comes before that. What has more names than
+    /// fit into [`TEXT_OF_ONE`] is cut off.
     pub fn at(&self, address: u64) -> Vec<Line> {
         self.left.starts_here();
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
@@ -77,15 +81,20 @@ impl Lines {
         };
         // What has been read until now is known from now on, but this is read anew for each address.
         let left = self.left.bytes.replace(self.of_one);
-        let mut lines = Vec::new();
+        let (mut lines, mut room) = (Vec::new(), TEXT_OF_ONE);
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|it| it.raw_name().ok());
             let location = frame.location.as_ref();
-            lines.push(Line {
-                function: name.map(|name| super::Names::of(&name).short.into_owned()),
-                file: location.and_then(|it| it.file).map(str::to_owned),
-                line: location.and_then(|it| it.line),
-            });
+            let file = location.and_then(|it| it.file);
+            // Names are not made readable before it is known that they fit.
+            let raw = name.as_deref().map_or(0, str::len) + file.map_or(0, str::len);
+            let Some(_) = room.checked_sub(raw) else { break };
+            let function = name.map(|name| super::Names::of(&name).short.into_owned());
+            let shown = function.as_deref().map_or(0, str::len) + file.map_or(0, str::len);
+            let Some(left) = room.checked_sub(shown.max(raw).max(1)) else { break };
+            room = left;
+            let line = location.and_then(|it| it.line);
+            lines.push(Line { function, file: file.map(str::to_owned), line });
         }
         self.left.bytes.set(left);
         lines
@@ -172,6 +181,35 @@ mod tests {
         }
         unit.extend(vec![3; 1_000_000]);
         assert_eq!(lines_of(&described(&abbreviations, &unit)), Some(Vec::new()));
+    }
+
+    #[test]
+    fn names_that_all_which_is_inlined_shares_do_not_make_a_small_file_take_gigabytes() {
+        // A unit of everything, a function of everything, and a hundred inlined into it, which refer to one name.
+        for (name, most) in [(1 << 20, 0), (TEXT_OF_ONE / 4, 4), (8, 101)] {
+            let abbreviations = [
+                &[1, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0, 0][..], // compile_unit: low_pc address, high_pc data4
+                &[2, 0x2E, 1, 0x03, 0x0E, 0x11, 0x01, 0x12, 0x06, 0, 0], // subprogram: name strp, the same
+                &[3, 0x1D, 1, 0x03, 0x0E, 0x11, 0x01, 0x12, 0x06, 0, 0, 0], // inlined_subroutine, the same
+            ]
+            .concat();
+            let range = [&0_u64.to_le_bytes()[..], &u32::MAX.to_le_bytes()].concat();
+            let mut unit = vec![5, 0, 1, 8, 0, 0, 0, 0, 1];
+            unit.extend(&range);
+            for code in std::iter::once(2).chain([3; 100]) {
+                unit.extend([code, 0, 0, 0, 0]);
+                unit.extend(&range);
+            }
+            unit.extend([0; 103]);
+            let mut file = described(&abbreviations, &unit);
+            let at = file.len() as u64;
+            file.extend(vec![b'n'; name]);
+            file.push(0);
+            for (field, value) in [(24, at), (32, name as u64 + 1)] {
+                crate::elf::tests::section_header(&mut file, b".debug_str", field, value);
+            }
+            assert_eq!(lines_of(&file).map(|lines| lines.len()), Some(most), "{name}");
+        }
     }
 
     #[test]

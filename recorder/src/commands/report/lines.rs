@@ -2,9 +2,16 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crate::apart::Files;
 use crate::report::stacks::Line;
+
+/// How long files are asked in all, also such as answer: each takes less than what it may, but there may be any number of them.
+const MOST_TIME: Duration = Duration::from_secs(120);
+
+/// The most bytes of names in all answers, which are kept until the report is printed.
+const MOST_TEXT: usize = 64 << 20;
 
 /// Finds lines, and knows which files did not answer.
 #[derive(Debug, Default)]
@@ -13,6 +20,8 @@ pub(super) struct Sources {
     files: Files,
     /// By their build id: they are not asked again.
     silent: HashSet<Vec<u8>>,
+    spent: Duration,
+    text: usize,
 }
 
 impl Sources {
@@ -26,15 +35,43 @@ impl Sources {
         if build_id.is_empty() || self.silent.contains(build_id) {
             return Vec::new();
         }
-        let lines = self.files.lines(path, build_id, self.debug_folder.as_deref(), address);
-        lines.unwrap_or_else(|_| {
-            self.silent.insert(build_id.to_owned());
-            Vec::new()
-        })
+        let begun = Instant::now();
+        let has_room = self.spent < MOST_TIME && self.text < MOST_TEXT;
+        let ask = || self.files.lines(path, build_id, self.debug_folder.as_deref(), address).ok();
+        let lines = has_room.then(ask).flatten();
+        self.spent += begun.elapsed();
+        match lines {
+            Some(lines) => {
+                let length =
+                    |it: &Line| it.file.len() + it.function.as_ref().map_or(0, String::len);
+                self.text += lines.iter().map(length).sum::<usize>();
+                lines
+            }
+            None => {
+                self.silent.insert(build_id.to_owned());
+                Vec::new()
+            }
+        }
     }
 
-    /// How many files have no lines, since they did not answer.
+    /// How many files have no lines, or not all, since they did not answer or there was no more time or room.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_not_asked_any_more_when_time_or_room_is_used_up() {
+        for (spent, text) in [(MOST_TIME, 0), (Duration::ZERO, MOST_TEXT)] {
+            let mut sources = Sources { spent, text, ..Sources::default() };
+            // No process is started for the question.
+            assert!(sources.at("/bin/true", b"id", 1).is_empty());
+            assert_eq!(sources.silent(), 1);
+            assert!(sources.spent < spent + Duration::from_secs(1));
+        }
     }
 }

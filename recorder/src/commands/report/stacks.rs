@@ -51,7 +51,7 @@ pub(super) fn run(
             let files = counted(sources.silent() as u64, "file", "files");
             writeln!(
                 messages,
-                "fxtrec: {files} without lines: no answer, or reading took too long"
+                "fxtrec: {files} without lines, or without some: no answer, or reading took too long"
             )?;
         }
     }
