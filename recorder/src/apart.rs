@@ -37,6 +37,9 @@ const MOST_LOST: Duration = Duration::from_secs(90);
 /// The most memory that the process may have, in bytes: it has all functions of a file at once.
 const MOST_MEMORY: u64 = 8 << 30;
 
+const SERVED: &str = "its file system is a process of a user (FUSE): the machine could start no process while that does not answer; copy the file \
+                      to another file system";
+
 /// How many functions are in an answer.
 const PIECE: usize = 10_000;
 
@@ -72,7 +75,7 @@ enum Question<'a> {
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
     /// More functions of what is listed.
     More,
-    /// To hold a file.
+    /// To hold a file that the kernel will read at any time.
     Hold { path: OsString },
     /// The lines of an address of a file.
     Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folder: Option<OsString>, address: u64 },
@@ -148,10 +151,10 @@ impl Files {
         Ok(listings)
     }
 
-    /// Holds a regular file, by a descriptor that only says which it is.
+    /// Holds a regular file to put probes at, by a descriptor that only says which it is.
     ///
     /// # Errors
-    /// When it is none, or does not answer.
+    /// When it is none, does not answer, or may not answer the kernel.
     pub fn hold(&mut self, path: &Path) -> Result<File, ApartError> {
         let silent = || path.display().to_string();
         let ((), file) = self.ask(&Question::Hold { path: path.into() }, silent)?;
@@ -202,7 +205,7 @@ impl Reader {
         match serde_json::from_slice(question) {
             Ok(Question::Hold { path }) => {
                 let path = PathBuf::from(path);
-                match Regular::hold(&path) {
+                match hold(&path) {
                     Ok(file) => (written(&Ok(())), Some(file.into())),
                     Err(error) => (written::<()>(&Err(error.to_string())), None),
                 }
@@ -236,6 +239,16 @@ impl Reader {
             }
             Err(_) => (Vec::new(), None),
         }
+    }
+}
+
+/// Holds a file to put probes at. The kernel reads it where it puts them, and whoever begins a process waits meanwhile, on the whole machine:
+/// so not one that may fall silent between this answer and that.
+fn hold(path: &Path) -> io::Result<Regular> {
+    let file = Regular::hold(path)?;
+    match file.is_served_by_others()? {
+        true => Err(io::Error::other(SERVED)),
+        false => Ok(file),
     }
 }
 

@@ -1,5 +1,5 @@
 /* A file system that stops answering, and a program that blocks in a library from there: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
- * program and its children see the file system. It is built twice; with -DLIBRARY it is the library. */
+ * program and its children see the file system. With -1 rounds it goes on answering. It is built twice; with -DLIBRARY it is the library. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -115,7 +115,7 @@ int main(int count, char **values)
 	if (!blocks) { fprintf(stderr, "silent: %s\n", dlerror()); return 1; }
 	/* What it needs of the library is in memory from here on. */
 	blocks(1);
-	*is_silent = 1;
+	*is_silent = atoi(values[4]) >= 0;
 	for (int round = atoi(values[4]); round > 0; round--) blocks(4000);
 	/* Nothing of the library is to be asked for any more. */
 	_exit(0);

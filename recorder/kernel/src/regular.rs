@@ -19,14 +19,16 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open as open_path, openat, openat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, major, minor};
 use nix::sys::statfs::{
-    DEBUGFS_MAGIC, FsType, PROC_SUPER_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+    DEBUGFS_MAGIC, FUSE_SUPER_MAGIC, FsType, PROC_SUPER_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
 };
 
 /// File systems whose regular files are made when they are read, and some of which wait or take what is read from others.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
+
+const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 
 /// How often a path is walked while others rename folders on it.
 const WALKS: u32 = 32;
@@ -99,6 +101,18 @@ impl Regular {
         Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
     }
 
+    /// Whether a process serves it that another user than root has started, as far as is known: it may stop to answer at any time.
+    ///
+    /// # Errors
+    /// What fstat(2), fstatfs(2), or reading the table of mounts returns.
+    pub fn is_served_by_others(&self) -> io::Result<bool> {
+        if fstatfs(&self.0)?.filesystem_type() != FUSE_SUPER_MAGIC {
+            return Ok(false);
+        }
+        let mounts = std::fs::read_to_string(MOUNTS_PATH)?;
+        Ok(!is_served_by_root(&mounts, fstat(&self.0)?.st_dev))
+    }
+
     /// What fstat(2) says of it.
     ///
     /// # Errors
@@ -118,6 +132,16 @@ impl From<Regular> for OwnedFd {
     fn from(held: Regular) -> OwnedFd {
         held.0
     }
+}
+
+/// Whether a table of mounts has this device as one of FUSE that is root's. What only other namespaces have is not in it, and may be anybody's.
+fn is_served_by_root(mounts: &str, device: u64) -> bool {
+    let device = format!("{}:{}", major(device), minor(device));
+    mounts.lines().any(|mount| {
+        let is_it = mount.split(' ').nth(2) == Some(&*device);
+        let options = mount.rsplit(' ').next().unwrap_or_default();
+        is_it && options.split(',').any(|option| option == "user_id=0")
+    })
 }
 
 /// Holds what `path` is for a process with this root directory.
@@ -234,6 +258,18 @@ mod tests {
         }
         std::fs::write(dir.path().join("file"), "content").expect("room");
         assert_eq!(read(&dir.path().join("file")).expect("a file"), b"content");
+    }
+
+    #[test]
+    fn only_what_root_has_mounted_here_is_served_by_root() {
+        let mounts = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw,user_id=0\n\
+                      40 22 0:45 / /mnt/a\\040b rw shared:9 - fuse.sshfs host:/ rw,user_id=1000,group_id=0\n\
+                      41 22 0:46 / /mnt/c rw - fuse /dev/fuse rw,user_id=0,group_id=0,allow_other\n";
+        let served = |minor| is_served_by_root(mounts, nix::sys::stat::makedev(0, minor));
+        assert_eq!([45, 46, 4, 47].map(served), [false, true, false, false]);
+        assert!(!is_served_by_root("", 0) && !is_served_by_root("0:0\n\n", 0));
+        let own = Regular::hold(Path::new("/proc/self/exe")).expect("this program");
+        assert!(!own.is_served_by_others().expect("it can be looked at"));
     }
 
     #[test]

@@ -123,6 +123,31 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
 }
 
 #[test]
+fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let folder = Folder::new();
+    fs::create_dir(folder.path("mount")).expect("room");
+    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
+    let program = build("silent.c", &[FRAMES]);
+    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+    let server = Server(folder.path("pid"));
+    // It answers all questions of fxtrec, and would have to answer the kernel too.
+    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "-1"]));
+    let running = folder.read("pid");
+    let file = folder.text("mount/lib.so");
+    let listed = folder.fxtrec(["probes", "-p", &running, &file]).expect(0);
+    assert!(listed.stdout.contains("blocks_in_silence"), "{}", listed.stdout);
+    let probe = format!("{file}:blocks_in_silence");
+    let refused = folder.fxtrec(["-o", "p.fxt", "-P", &probe, "-p", &running, "-d", "1s"]);
+    let said = refused.expect(125).stderr;
+    assert!(said.contains("(FUSE)") && said.contains("mount/lib.so"), "{said}");
+    assert!(!folder.path("p.fxt").exists());
+    drop(server);
+}
+
+#[test]
 fn a_file_that_is_deleted_is_let_go_and_its_functions_have_names() {
     if !may_unwind(&["gcc"]) {
         return;
