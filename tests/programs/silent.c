@@ -51,6 +51,7 @@ static void serve(int fuse, const char *content, long size, volatile int *is_sil
 		struct fuse_entry_out entry = { .nodeid = 2, .attr = attributes(2, size) };
 		struct fuse_attr_out attr = { .attr = attributes(header->nodeid, size) };
 		struct fuse_open_out open = { .fh = 1 };
+		struct fuse_statfs_out statfs = { .st = { .bsize = 4096, .namelen = 255 } };
 		struct fuse_out_header out = { .unique = header->unique };
 		const void *answer = NULL;
 		switch (header->opcode) {
@@ -60,6 +61,7 @@ static void serve(int fuse, const char *content, long size, volatile int *is_sil
 			else out.error = -ENOENT;
 			break;
 		case FUSE_GETATTR: answer = &attr; out.len = sizeof attr; break;
+		case FUSE_STATFS: answer = &statfs; out.len = sizeof statfs; break;
 		case FUSE_OPEN: answer = &open; out.len = sizeof open; break;
 		case FUSE_READ: {
 			struct fuse_read_in *in = body;
