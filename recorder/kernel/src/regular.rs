@@ -101,7 +101,7 @@ impl Regular {
         Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
     }
 
-    /// Whether a process serves it that another user than root has started, as far as is known: it may stop to answer at any time.
+    /// Whether a process serves it that another user than root has started, as far as is known: it may stop answering at any time.
     ///
     /// # Errors
     /// What fstat(2), fstatfs(2), or reading the table of mounts returns.
