@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write, stderr, stdin};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,16 +31,25 @@ pub fn open(path: &Path) -> io::Result<File> {
         return again(&file);
     }
     let file = File::open(path)?;
-    let mut first = [0; 8];
-    let may_be_foreign = file.metadata().is_ok_and(|facts| facts.is_file())
-        && file.read_exact_at(&mut first, 0).is_ok()
-        && Format::of_content(&first) != Some(Format::Fxt);
-    if !may_be_foreign {
+    let facts = file.metadata()?;
+    let converted = if facts.is_file() {
+        let mut first = [0; 8];
+        let may_be_foreign = file.read_exact_at(&mut first, 0).is_ok()
+            && Format::of_content(&first) != Some(Format::Fxt);
+        if !may_be_foreign {
+            return Ok(file);
+        }
+        let mut input = Input::open(path, true).map_err(io::Error::other)?;
+        let Some(from) = foreign(&mut input) else { return Ok(file) };
+        convert(&mut input, from)?
+    } else if facts.is_dir() {
         return Ok(file);
-    }
-    let mut input = Input::open(path, true).map_err(io::Error::other)?;
-    let Some(from) = foreign(&mut input) else { return Ok(file) };
-    let converted = convert(&mut input, from)?;
+    } else {
+        match from_pipe(path, Box::new(file))? {
+            FromPipe::Converted(file) => file,
+            FromPipe::AsItIs(content) => return piped(content),
+        }
+    };
     let opened = again(&converted)?;
     let mut kept = kept();
     if kept.len() >= MOST_KEPT {
@@ -55,27 +64,46 @@ fn again(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
+/// A pipe with this content, for callers that need a file. What was looked at cannot be put back into the first one.
+fn piped(mut content: Box<dyn Read + Send>) -> io::Result<File> {
+    let (reader, mut writer) = io::pipe()?;
+    // It ends with the content, or when the reader is closed. An error ends the content early, as a broken pipe does.
+    std::thread::Builder::new().spawn(move || io::copy(&mut content, &mut writer))?;
+    Ok(OwnedFd::from(reader).into())
+}
+
 /// The trace on standard input, as [`open`] opens a file.
 ///
 /// # Errors
 /// When it cannot be read, or not be converted.
 pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
-    from_pipe(Box::new(stdin()))
+    Ok(match from_pipe(Path::new("-"), Box::new(stdin()))? {
+        FromPipe::Converted(mut file) => {
+            file.rewind()?;
+            Box::new(file)
+        }
+        FromPipe::AsItIs(content) => content,
+    })
 }
 
-fn from_pipe(pipe: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+/// The trace that a pipe has.
+enum FromPipe {
+    Converted(File),
+    /// FXT, or nothing that is known.
+    AsItIs(Box<dyn Read + Send>),
+}
+
+fn from_pipe(path: &Path, pipe: Box<dyn Read + Send>) -> io::Result<FromPipe> {
     let source = Source(Arc::new(Mutex::new(Pipe { pipe, looked_at: Some(Vec::new()) })));
-    let mut input = Input::of_source(Path::new("-"), true, Box::new(source.clone()), None);
+    let mut input = Input::of_source(path, true, Box::new(source.clone()), None);
     let from = input.as_mut().ok().and_then(foreign);
     let looked_at = source.parts().looked_at.take().unwrap_or_default();
     if let (Ok(mut input), Some(from)) = (input, from) {
         drop(looked_at);
-        let mut converted = convert(&mut input, from)?;
-        converted.rewind()?;
-        return Ok(Box::new(converted));
+        return Ok(FromPipe::Converted(convert(&mut input, from)?));
     }
     // FXT stays compressed: its reader takes what there is of a truncated stream.
-    Ok(Box::new(Cursor::new(looked_at).chain(source)))
+    Ok(FromPipe::AsItIs(Box::new(Cursor::new(looked_at).chain(source))))
 }
 
 /// A pipe, and what has been read of it as long as that may be wanted again.
@@ -168,9 +196,13 @@ mod tests {
         let perfetto = [&[10, 0xad, 0x02][..], &uuid, &[10, 12], &tree].concat();
         let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
         let text = b"# tracer: nop\n";
+        let opened = |pipe| match from_pipe(Path::new("-"), pipe).expect("memory") {
+            FromPipe::Converted(file) => Box::new(again(&file).expect("there")),
+            FromPipe::AsItIs(content) => content,
+        };
         let read = |pipe: Box<dyn Read + Send>| {
             let mut content = Vec::new();
-            from_pipe(pipe).and_then(|mut it| it.read_to_end(&mut content)).expect("memory");
+            opened(pipe).read_to_end(&mut content).expect("memory");
             content
         };
         for foreign in [&perfetto[..], text] {
@@ -188,7 +220,37 @@ mod tests {
         for own in [fxt.clone(), gzip(&fxt), truncated, b"?".to_vec(), Vec::new()] {
             assert_eq!(read(Box::new(Bytewise(Cursor::new(own.clone())))), own);
         }
-        assert!(from_pipe(Box::new(Open(Cursor::new(fxt)))).is_ok(), "it is not waited for");
+        assert!(
+            from_pipe(Path::new("-"), Box::new(Open(Cursor::new(fxt)))).is_ok(),
+            "it is not waited for"
+        );
+    }
+
+    #[test]
+    fn a_pipe_with_a_path_is_converted_once_or_passed_on_as_it_is() {
+        let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
+        // Longer than a pipe has room for.
+        let own = [&magic[..], &[7; 300_000]].concat();
+        let read = |path: &Path| {
+            let mut content = Vec::new();
+            open(path).and_then(|mut file| file.read_to_end(&mut content)).expect("there");
+            content
+        };
+        for content in [own, b"?".to_vec(), Vec::new(), b"# tracer: nop\n".to_vec()] {
+            let (reader, mut writer) = io::pipe().expect("a pipe");
+            let path = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+            let is_text = content.starts_with(b"#");
+            let copy = content.clone();
+            let writing = std::thread::spawn(move || writer.write_all(&copy));
+            let found = read(&path);
+            writing.join().expect("no panic").expect("it is read to its end");
+            if is_text {
+                assert!(found.starts_with(&magic), "{found:?}");
+                assert_eq!(read(&path), found, "the pipe has no more");
+            } else {
+                assert!(found == content);
+            }
+        }
     }
 
     #[test]

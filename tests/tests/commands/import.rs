@@ -256,6 +256,10 @@ fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
         ("compare t -- t", 0),
         ("report -", 0),
         ("dump -", 0),
+        // The same pipe by a path.
+        ("report /dev/stdin", 0),
+        ("dump /dev/stdin", 0),
+        ("cut /dev/stdin piece.fxt --cpu 1 && \"$0\" dump piece.fxt", 0),
         ("cut - piece.fxt --cpu 1 && \"$0\" dump piece.fxt", 0),
     ] {
         let expected = answer(&converted, command);
