@@ -78,7 +78,7 @@ pub(super) fn play(
     let mut player = Player {
         importer,
         comms: decoder.comms,
-        spans: Spans::new(decoder.tracks, decoder.threads, decoder.code),
+        spans: Spans::new(decoder.tracks, decoder.threads, decoder.code, decoder.switches > 0),
         seats: FxHashMap::default(),
         calls: FxHashMap::default(),
         left: FxHashMap::default(),

@@ -44,8 +44,12 @@ struct Place {
     id: u64,
 }
 
-/// A slice that has begun.
-type Open = (Box<str>, Box<str>);
+/// A slice that has begun, by its category and name; nothing of one that is left out.
+type Open = Option<(Box<str>, Box<str>)>;
+
+/// The categories in which wprof repeats scheduling as slices: of threads, and of the parts of a request. A slice for each time on a
+/// CPU is no piece of work.
+const OF_SCHEDULING: [&[u8]; 3] = [b"ONCPU", b"REQUEST_ONCPU", b"REQUEST_OFFCPU"];
 
 /// What is known of spans on the way.
 #[derive(Debug)]
@@ -53,6 +57,7 @@ pub(super) struct Spans {
     tracks: FxHashMap<u64, Track>,
     names: FxHashMap<u32, CommId>,
     code: Code,
+    has_switches: bool,
     places: FxHashMap<u64, Place>,
     counters: FxHashSet<(Option<u32>, Box<str>)>,
     open: FxHashMap<(u64, u32), Vec<Open>>,
@@ -70,11 +75,13 @@ impl Spans {
         tracks: FxHashMap<u64, Track>,
         names: FxHashMap<u32, CommId>,
         code: Code,
+        has_switches: bool,
     ) -> Spans {
         Spans {
             tracks,
             names,
             code,
+            has_switches,
             places: FxHashMap::default(),
             counters: FxHashSet::default(),
             open: FxHashMap::default(),
@@ -223,7 +230,12 @@ impl Spans {
                     importer.report.count("slices within more than 512 others, left out");
                     return Ok(());
                 }
-                open.push((category.clone(), name.clone()));
+                if self.has_switches && OF_SCHEDULING.contains(&content.category) {
+                    open.push(None);
+                    importer.report.count("slices that repeat scheduling, left out");
+                    return Ok(());
+                }
+                open.push(Some((category.clone(), name.clone())));
                 if own { EventKind::DurationBegin } else { EventKind::AsyncBegin { id } }
             }
             (act::END, own) => {
@@ -231,6 +243,7 @@ impl Spans {
                     importer.report.count("ends of slices whose beginning is missing, left out");
                     return Ok(());
                 };
+                let Some(begun) = begun else { return Ok(()) };
                 (category, name) = begun;
                 if own { EventKind::DurationEnd } else { EventKind::AsyncEnd { id } }
             }

@@ -129,6 +129,69 @@ fn flows_lead_from_slice_to_slice_until_they_end() {
 }
 
 #[test]
+fn slices_that_repeat_scheduling_are_left_out_where_there_are_switches() {
+    // As wprof: the end repeats the category, and the instants of wake-ups have flows to the slice.
+    let slice = |kind, category| on(70, kind).text(22, category);
+    let packets = [
+        thread_track(70, 40, 41, "worker"),
+        packet(90, 1, 0).with(11, slice(3, "WAKEE").text(23, "WAKEE").fixed(47, 80)),
+        packet(100, 1, 0).with(11, slice(1, "ONCPU").text(23, "worker").fixed(47, 80)),
+        packet(110, 1, 0).with(11, slice(1, "UTRACE").text(23, "parse")),
+        packet(150, 1, 0).with(11, slice(2, "UTRACE")),
+        packet(200, 1, 0).with(11, slice(2, "ONCPU")),
+    ];
+    let others = [
+        "90 instant WAKEE:WAKEE of 40/41",
+        "90 flow begin 80 WAKEE:flow of 40/41",
+        "110 begin UTRACE:parse of 40/41",
+        "150 end UTRACE:parse of 40/41",
+    ];
+    let switch = switch(100, ("swapper/0", 0, 120), 0, ("worker", 41, 120));
+    let (fxt, report) = converted(&trace(packets.clone().into_iter().chain([bundle(0, [switch])])));
+    let found: Vec<String> = lines(&fxt).into_iter().filter(|line| line.contains('/')).collect();
+    assert_eq!(found, others);
+    assert_eq!(report.times("slices that repeat scheduling, left out"), 1);
+    // Without switches, they are what the trace tells of scheduling.
+    let found = lines(&converted(&trace(packets)).0);
+    assert_eq!(found.len(), others.len() + 3, "{found:?}");
+    for line in ["100 begin ONCPU:worker of 40/41", "200 end ONCPU:worker of 40/41"] {
+        assert!(found.iter().any(|it| it == line), "{line} in {found:?}");
+    }
+}
+
+#[test]
+fn counters_that_tell_differences_are_summed_up_on_each_track() {
+    let counter = |uuid, name, factor| {
+        let unit = message().number(4, factor).number(5, 1);
+        let track = message().number(1, uuid).text(2, name).with(8, unit);
+        message().with(60, track)
+    };
+    let count = |time, track, value: i64| {
+        packet(time, 1, 0).with(11, on(track, 4).number(30, value.cast_unsigned()))
+    };
+    let fxt = converted(&trace([
+        counter(12, "bytes", 8),
+        counter(13, "items", 1),
+        count(100, 12, 5),
+        count(110, 13, 7),
+        count(120, 12, -2),
+        count(130, 13, 1),
+        // Values of other tracks that an event has with it are of their tracks.
+        packet(140, 1, 0).with(11, on(13, 4).number(30, 2).numbers(31, &[12]).numbers(12, &[1])),
+    ]))
+    .0;
+    let expected = [
+        "100 counter 0 :bytes of 0/0 value=40",
+        "110 counter 0 :items of 0/0 value=7",
+        "120 counter 0 :bytes of 0/0 value=24",
+        "130 counter 0 :items of 0/0 value=8",
+        "140 counter 0 :items of 0/0 value=10",
+        "140 counter 0 :bytes of 0/0 value=32",
+    ];
+    assert_eq!(lines(&fxt), expected);
+}
+
+#[test]
 fn what_android_prints_becomes_spans_and_counters() {
     let print = |time, text| event(time, 41, 0, 3, message().text(2, text));
     let fxt = converted(&trace([bundle(
