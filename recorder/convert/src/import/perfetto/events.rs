@@ -336,6 +336,9 @@ impl Decoder {
                 }
             }
             thread = (old.pid.unwrap_or(thread.0), old.tid.unwrap_or(thread.1));
+            if old.tid.is_some() && thread.0 != 0 {
+                self.belongs(thread.0, thread.1);
+            }
             if name.is_empty() {
                 name = old.name;
             }

@@ -101,7 +101,7 @@ fn spans_counters_flows_and_arguments_come_back_as_they_were() {
 }
 
 /// Each stack: its time, its thread, which it is, and its functions.
-fn stacks(fxt: &[u8]) -> Vec<String> {
+pub(super) fn stacks(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let (mut names, mut found) = (std::collections::HashMap::new(), Vec::new());
     while let Some(item) = reader.next().expect("a sound trace") {

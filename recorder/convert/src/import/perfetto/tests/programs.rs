@@ -268,3 +268,71 @@ fn stacks_have_their_functions_from_the_innermost_on_and_files() {
     assert_eq!(found, ["0 do_syscall_64", "40 work", "40 main", "40 main"]);
     assert_eq!(files, [(40, "usr/bin/app".to_owned())]);
 }
+
+#[test]
+fn stack_samples_are_of_what_their_writer_says_and_else_of_a_cpu() {
+    let text = |number, text| message().number(1, number).text(2, text);
+    let task = |pid, tid| message().number(2, pid).number(3, tid);
+    let interned = || {
+        message()
+            .with(5, text(1, "main"))
+            .with(5, text(2, "poll"))
+            .with(6, message().number(1, 1).number(2, 1))
+            .with(6, message().number(1, 2).number(2, 2))
+            .with(7, message().number(1, 9).numbers(2, &[1, 2]))
+            .with(48, task(40, 42).number(1, 6))
+    };
+    let begin = |sequence, source| {
+        let packet = packet(0, sequence, CLEARED).with(12, interned());
+        match source {
+            "" => packet,
+            source => packet.with(59, message().with(100, message().text(1, source))),
+        }
+    };
+    let sample = |time, sequence, sample| packet(time, sequence, RELIES).with(135, sample);
+    let of_stack = || message().number(6, 9);
+    let (fxt, report) = converted(&trace([
+        begin(1, "fxtrec.offcpu"),
+        begin(2, "fxtrec.wake"),
+        begin(3, ""),
+        sample(500, 1, of_stack().with(1, task(40, 41)).number(11, 7000)),
+        sample(600, 2, of_stack().number(2, 6)),
+        sample(700, 3, of_stack().number(2, 6).text(7, "no frame pointer")),
+        // Neither a thread, nor a stack that was interned.
+        sample(800, 3, of_stack().number(2, 99)),
+        sample(900, 3, message().number(2, 6).number(6, 99)),
+    ]));
+    let expected = ["500 41 0: poll main", "600 42 1: poll main", "700 42 2: poll main"];
+    assert_eq!(super::back::stacks(&fxt), expected);
+    assert_eq!(report.times("samples without a time, a thread or a stack, left out"), 2);
+}
+
+#[test]
+fn the_older_events_of_chrome_are_slices_and_operations_of_their_thread() {
+    let main = message().number(1, 40).number(2, 41).text(5, "main");
+    let old = |time, phase: u8, name, rest: Built| {
+        let event = message().text(23, name).with(6, rest.number(2, phase.into()));
+        packet(time, 1, RELIES).with(11, event)
+    };
+    let fxt = converted(&trace([
+        packet(0, 1, CLEARED).with(44, main),
+        old(100, b'X', "load", message().number(3, 5)),
+        old(200, b'B', "parse", message()),
+        old(300, b'E', "", message()),
+        old(400, b'b', "fetch", message().number(10, 77)),
+        old(500, b'e', "fetch", message().number(10, 77)),
+        // Of another thread than its writer's.
+        old(600, b'I', "done", message().number(18, 40).number(19, 42)),
+    ]))
+    .0;
+    let found = lines(&fxt);
+    assert!(found[0].starts_with("100 until ") && found[0].contains("5100"), "{found:?}");
+    let expected = [
+        "200 begin :parse of 40/41",
+        "300 end :parse of 40/41",
+        "400 async begin 77 :fetch of 40/41",
+        "500 async end 77 :fetch of 40/41",
+        "600 instant :done of 40/42",
+    ];
+    assert_eq!(found[1..], expected);
+}

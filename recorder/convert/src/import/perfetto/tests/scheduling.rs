@@ -182,6 +182,38 @@ fn threads_have_the_names_and_processes_that_the_trace_tells_anywhere() {
 }
 
 #[test]
+fn a_thread_that_the_kernel_frees_late_does_not_end_the_next_one_of_its_number() {
+    let named = |tid, name| message().number(1, tid).text(2, name).number(3, 0x10000);
+    let free = message().text(1, "first").number(2, 104).number(3, 120);
+    let (first, second) = (("first", 104, 120), ("second", 104, 120));
+    let (fxt, report) = converted(&trace([bundle(
+        0,
+        [
+            switch(100, IDLE, 0, APP),
+            event(110, 101, 0, 235, named(104, "first")),
+            wake((114, 111), (101, 0), ("first", 104), 0),
+            switch(120, APP, 1, first),
+            switch(130, first, 0x10, APP),
+            event(140, 101, 0, 235, named(104, "second")),
+            wake((114, 141), (101, 0), ("second", 104), 0),
+            event(150, 101, 0, 240, free),
+            switch(160, APP, 1, second),
+            switch(170, second, 1, IDLE),
+        ],
+    )]));
+    const NEXT: u64 = 104 + (1 << 22);
+    let found = lines(&fxt);
+    let expected = [
+        "130 cpu 0: 104 dead -> 101".to_owned(),
+        format!("141 cpu 0: {NEXT} woken by 101"),
+        format!("160 cpu 0: 101 blocked -> {NEXT}"),
+        format!("170 cpu 0: {NEXT} blocked -> 0"),
+    ];
+    assert_eq!(found[found.len() - 4..], expected, "{found:?}");
+    assert_eq!(report.times("other events of ftrace, left out"), 0);
+}
+
+#[test]
 fn what_was_lost_is_a_gap_on_its_cpu_and_has_the_number_of_the_rings_count() {
     let stats = |phase, overrun| {
         let cpu = message().number(1, 0).number(3, overrun);
