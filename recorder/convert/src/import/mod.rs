@@ -35,7 +35,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 pub(super) fn import(
     input: &mut Input,
     from: Format,
-    output: impl Write,
+    // Of one type, so that all of this is compiled once. It is buffered, so that this costs nothing at run time.
+    output: &mut dyn Write,
     lenient: bool,
 ) -> Result<Report, ConvertError> {
     match from {

@@ -148,13 +148,13 @@ struct Decoder {
 }
 
 /// Reads all of `input` into a trace.
-pub(crate) fn read(input: &mut Input, output: impl Write) -> Result<Report, ConvertError> {
+pub(crate) fn read(input: &mut Input, output: &mut dyn Write) -> Result<Report, ConvertError> {
     read_in_pieces(input, output, PIECE_BYTES)
 }
 
 fn read_in_pieces(
     input: &mut Input,
-    output: impl Write,
+    output: &mut dyn Write,
     piece_bytes: usize,
 ) -> Result<Report, ConvertError> {
     let mut decoder = Decoder::new(piece_bytes);

@@ -57,7 +57,7 @@ struct Player<W: Write> {
 pub(super) fn play(
     mut decoder: Decoder,
     progress: Progress,
-    output: impl Write,
+    output: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
     let mut importer = Importer::new(output, decoder.origin());
     decoder.introduce(&mut importer);
