@@ -18,6 +18,7 @@ mod reader;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fxt_reader::{Error, Item, Reader, Record};
 use fxt_writer::record::{Blob, BlobType, UserspaceObject};
@@ -43,6 +44,8 @@ pub struct Where {
     pub debug_folders: Vec<PathBuf>,
     /// A kernel with its symbols.
     pub vmlinux: Option<PathBuf>,
+    /// How long all files are asked.
+    pub time: Duration,
     /// A line on standard error says how far reading is, if that is a terminal.
     pub show_progress: bool,
     /// Starts a process that calls [`serve`].

@@ -34,6 +34,9 @@ const LAST_WAIT: u16 = 100;
 /// The most bytes of a question or an answer.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// The highest value of oom_score_adj.
+const FIRST_TO_GO: &str = "1000";
+
 /// How many processes may hang at a time, and how many are started at most.
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
@@ -203,7 +206,20 @@ impl Workers {
 
     /// The answer; `None` when there is none in time, or no worker.
     pub fn ask(&mut self, question: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Option<Message> {
-        let left = self.most_lost.checked_sub(self.lost).filter(|left| !left.is_zero())?;
+        self.ask_for(question, descriptor, Duration::MAX)
+    }
+
+    /// The same, where no longer than `most` is waited.
+    pub fn ask_for(
+        &mut self,
+        question: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+        most: Duration,
+    ) -> Option<Message> {
+        let left = self.most_lost.checked_sub(self.lost)?.min(most);
+        if left.is_zero() {
+            return None;
+        }
         let worker = match self.worker.take() {
             Some(worker) => worker,
             None => self.next_worker()?,
@@ -242,7 +258,7 @@ fn timed_out(error: io::Error) -> io::Error {
 }
 
 /// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends when it needs more than `memory`, in
-/// bytes, and when the thread that has started it does.
+/// bytes, and when the thread that has started it does. It is the first that the kernel kills for memory.
 ///
 /// # Errors
 /// When the recorder is gone, or this is no worker.
@@ -260,6 +276,8 @@ pub fn serve_as(
     }
     let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
     setrlimit(Resource::RLIMIT_AS, most.min(memory), most)?;
+    // Whoever is short of memory loses names rather than a recording or a program.
+    std::fs::write("/proc/self/oom_score_adj", FIRST_TO_GO)?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve(&socket, answer)
 }

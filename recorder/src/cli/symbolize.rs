@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::units::quantity::TimeSpan;
+
 /// The arguments of `fxtrec symbolize`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -30,6 +32,9 @@ pub struct SymbolizeArgs {
     /// The recorded kernel with its symbols
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
+    /// How long files are read in all, those first whose functions are in most stacks; what is left stays without names [default: 5min]
+    #[arg(long, value_name = "TIME")]
+    pub naming_time: Option<TimeSpan>,
     /// Print nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,

@@ -1,6 +1,7 @@
 //! The trace that a command line names: a file, or `-` for standard input.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::{Error, Nanos, Reader, Record};
@@ -49,6 +50,22 @@ impl ReadError {
     }
 }
 
+/// Whether the trace at `path` can be read more than once, which standard input, a pipe or a device cannot.
+///
+/// # Errors
+/// When there is no such file, or it is a directory.
+pub fn is_kept(path: &Path) -> Result<bool, ReadError> {
+    if path == Path::new("-") {
+        return Ok(false);
+    }
+    let failed = |source| ReadError::Open(Error::Open { path: path.to_owned(), source });
+    let facts = path.metadata().map_err(failed)?;
+    match facts.is_dir() {
+        true => Err(failed(ErrorKind::IsADirectory.into())),
+        false => Ok(facts.is_file()),
+    }
+}
+
 /// The times that `from` and `to` are in the trace at `path`. Those after the beginning count from its first scheduling
 /// record, or in a trace without any from its first record with a time; the trace is read up to there.
 ///
@@ -61,7 +78,7 @@ pub fn resolve(
 ) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
     let moments = [from, to].map(|point| point.map(TimePoint::moment));
     let begin = match moments.iter().flatten().any(|moment| matches!(moment, Moment::After(_))) {
-        true if !path.is_file() => return Err(ReadError::Once(path.to_owned())),
+        true if !is_kept(path)? => return Err(ReadError::Once(path.to_owned())),
         true => beginning(&mut open(path)?),
         false => Nanos(0),
     };

@@ -170,8 +170,19 @@ fn what_cannot_be_symbolized_is_refused_with_the_reason() {
         let said = folder.fxtrec(line).expect(125).stderr;
         assert!(said.contains(why), "{said}");
     };
-    fails(&["symbolize", "none.fxt"], "none.fxt: the trace is read several times: name a file");
     fails(&["symbolize", "-"], "name a file");
+    for command in [
+        &["symbolize"][..],
+        &["flame"],
+        &["report", "--stacks"],
+        &["why"],
+        &["cut", "--from", "1s", "-o", "part.fxt"],
+    ] {
+        fails(&[command, &["none.fxt"]].concat(), "cannot open none.fxt: No such file");
+    }
+    for command in ["symbolize", "flame", "why"] {
+        fails(&[command, "."], "cannot open .: is a directory");
+    }
     folder.write("no.fxt", 0x0016_5478_4604_0010_u64.to_le_bytes());
     fails(&["symbolize", "no.fxt"], "the trace has no stacks: record it with --stacks");
     assert!(!folder.path("no.symbolized.fxt").exists());

@@ -63,6 +63,8 @@ struct Address {
 struct Known {
     build: Build,
     addresses: FxHashMap<u64, Address>,
+    /// How many frames are in it.
+    frames: u64,
 }
 
 /// A part of a process's memory, and the file that is there.
@@ -161,7 +163,7 @@ impl Code {
         }
         let number = u32::try_from(self.files.len()).ok()?;
         let build = Build { id: build_id.to_owned(), in_kernel, paths: vec![path.to_owned()] };
-        self.files.push(Known { build, addresses: FxHashMap::default() });
+        self.files.push(Known { build, addresses: FxHashMap::default(), frames: 0 });
         self.by_build.insert(key, number);
         Some(number)
     }
@@ -213,6 +215,7 @@ impl Code {
 
     fn want_address(&mut self, (file, address): Place, returned_to: bool) {
         let Some(file) = self.files.get_mut(file as usize) else { return };
+        file.frames += 1;
         if let Some(known) = file.addresses.get_mut(&address) {
             known.returned_to &= returned_to;
         } else if self.addresses < MOST_ADDRESSES {
@@ -249,7 +252,7 @@ impl Code {
         place
     }
 
-    /// Lets `look` find the names of all addresses, file by file. It gets the addresses in ascending order, and tells some of them with
+    /// Lets `look` find the names of all addresses, file by file, those first that are in most stacks. It gets the addresses in ascending order, and tells some of them with
     /// their names. The next pass begins anew.
     pub(super) fn name_all(
         &mut self,
@@ -258,7 +261,10 @@ impl Code {
         self.found = FxHashMap::default();
         self.memory.values_mut().for_each(|memory| memory.told = 0);
         let (names, name_bytes) = (&mut self.names, &mut self.name_bytes);
-        for file in self.files.iter_mut().filter(|file| !file.addresses.is_empty()) {
+        let mut files: Vec<&mut Known> =
+            self.files.iter_mut().filter(|file| !file.addresses.is_empty()).collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.frames));
+        for file in files {
             let within = |(&address, of): (&u64, &Address)| {
                 (address.saturating_sub(u64::from(of.returned_to)), address)
             };

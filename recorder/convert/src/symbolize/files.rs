@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fxtrec_kernel::worker::{Patience, Workers};
 
@@ -35,13 +35,18 @@ pub(super) struct Files<'w> {
     missing: Vec<String>,
     /// Files that did not answer in time.
     silent: Vec<String>,
+    /// When no file is asked any more.
+    until: Option<Instant>,
+    /// Files that were not asked then, or not to the end.
+    late: Vec<String>,
 }
 
 impl<'w> Files<'w> {
     pub(super) fn new(places: &'w Where) -> Files<'w> {
         let workers = Workers::new(places.start, PATIENCE, MOST_LOST);
-        let (refused, missing, silent) = (Vec::new(), Vec::new(), Vec::new());
-        Files { places, workers, found: 0, refused, missing, silent }
+        let (refused, missing, silent, late) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let until = Instant::now().checked_add(places.time);
+        Files { places, workers, found: 0, refused, missing, silent, until, late }
     }
 
     /// Tells the functions of the addresses of a file.
@@ -58,7 +63,8 @@ impl<'w> Files<'w> {
             vmlinux: self.places.vmlinux.clone().map(PathBuf::into),
         };
         let question = serde_json::to_vec(&question).unwrap_or_default();
-        let answer = self.workers.ask(&question, None);
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let answer = self.workers.ask_for(&question, None, self.until.map_or(Duration::MAX, left));
         let answer = answer.and_then(|(answer, _)| serde_json::from_slice::<Answer>(&answer).ok());
         let path = || {
             let path = build.paths.first().map_or("?", String::as_str);
@@ -74,6 +80,7 @@ impl<'w> Files<'w> {
                 }
                 names.iter().for_each(|(address, name)| take(*address, name));
             }
+            None if self.until.is_some_and(|until| left(until).is_zero()) => self.late.push(path()),
             None => self.silent.push(path()),
         }
     }
@@ -83,10 +90,12 @@ impl<'w> Files<'w> {
         report.add("files not found", self.missing.len() as u64);
         report.add("files with another build id, not used", self.refused.len() as u64);
         report.add("files that did not answer, or took too long", self.silent.len() as u64);
+        report.add("files not read to the end: --naming-time was over", self.late.len() as u64);
         for (what, all) in [
             ("not found", &self.missing),
             ("another build", &self.refused),
             ("no answer", &self.silent),
+            ("no time", &self.late),
         ] {
             for file in all.iter().take(MOST_NOTES) {
                 report.note(format!("{what}: {file}"));

@@ -6,6 +6,12 @@ use fxt_writer::{Text, ThreadName, Ticks, Writer};
 use fxtrec_kernel::code::executable_mappings;
 use fxtrec_probe::elf::{self, Elf};
 
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use fxtrec_kernel::worker::Worker;
+
 use super::*;
 use crate::symbolize::{Where, in_this_process, symbolize};
 
@@ -68,7 +74,9 @@ fn trace() -> Trace {
 
 /// Without more folders; a thread reads the files.
 fn places() -> Where {
-    Where { debug_folders: Vec::new(), vmlinux: None, show_progress: false, start: in_this_process }
+    let time = Duration::from_secs(60);
+    let (debug_folders, vmlinux, show_progress) = (Vec::new(), None, false);
+    Where { debug_folders, vmlinux, time, show_progress, start: in_this_process }
 }
 
 /// The records of the new trace in short: the names, and the times of stacks.
@@ -174,4 +182,36 @@ fn the_code_that_counts_is_what_had_been_told_by_then() {
     assert_eq!(found, ["at 10".to_owned(), format!("7:{second:x} {other}"), "at 20".to_owned()]);
     assert_eq!(report.times("files not found"), 1);
     assert!(report.notes()[0].starts_with("not found: /nowhere (build id 0909"), "{report}");
+}
+
+/// One whose files never answer. It ends when it is abandoned.
+fn hanging() -> io::Result<Worker> {
+    let (ours, theirs) = UnixStream::pair()?;
+    std::thread::spawn(move || io::Read::read_to_end(&mut &theirs, &mut Vec::new()));
+    Ok(Worker::at(ours))
+}
+
+#[test]
+fn all_files_together_have_an_end_and_those_of_most_stacks_come_first() {
+    let mut trace = trace();
+    code(&mut trace, 7, 0, ("/rare", &[1; 20]));
+    code(&mut trace, 8, 0, ("/frequent", &[2; 20]));
+    stack(&mut trace, 7, 10, &[1, 2, 3]);
+    for time in 20..24 {
+        stack(&mut trace, 8, time, &[1]);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.fxt");
+    std::fs::write(&path, trace.into_inner()).expect("room");
+    let run = |places: &Where| symbolize(&path, places, &mut Vec::new()).expect("it has stacks");
+    let files = |report: &Report, why: &str| {
+        let notes = report.notes().iter().filter_map(|note| note.strip_prefix(why));
+        notes.map(|note| note.split(' ').next().expect("a path").to_owned()).collect::<Vec<_>>()
+    };
+    let found = run(&places());
+    assert_eq!(files(&found, "not found: "), ["/frequent", "/rare"], "{found}");
+    let late = run(&Where { time: Duration::from_millis(50), start: hanging, ..places() });
+    assert_eq!(files(&late, "no time: "), ["/frequent", "/rare"], "{late}");
+    assert_eq!(late.times("files not read to the end: --naming-time was over"), 2);
+    assert_eq!(late.times("addresses without a name"), 4);
 }

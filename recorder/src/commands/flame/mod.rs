@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fxt_reader::Error;
 
 use crate::cli::FlameArgs;
-use crate::commands::trace_file::{ReadError, watched};
+use crate::commands::trace_file::{ReadError, is_kept, watched};
 use crate::kernel::user::Owner;
 use crate::report::stacks::{
     Profile, blocked, write_firefox, write_folded, write_pprof, write_svg,
@@ -85,7 +85,7 @@ pub fn run(
         Some(path) => format_of(path).ok_or_else(|| FlameError::Format(path.clone()))?,
         None => Format::One(write_folded),
     };
-    if !args.file.is_file() {
+    if !is_kept(&args.file)? {
         return Err(FlameError::Once(args.file.clone()));
     }
     let failed = |source: Error| ReadError::new(&args.file, source);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::lines::Sources;
 use crate::cli::ReportArgs;
-use crate::commands::trace_file::{ReadError, watched};
+use crate::commands::trace_file::{ReadError, is_kept, watched};
 use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 use crate::units::text::counted;
@@ -36,7 +36,7 @@ pub(super) fn run(
     out: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> Result<(), StacksError> {
-    if !args.file.is_file() {
+    if !is_kept(&args.file)? {
         return Err(StacksError::Once(args.file.clone()));
     }
     let blocked = blocked(|| watched(&args.file), options);

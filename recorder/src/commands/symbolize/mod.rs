@@ -2,17 +2,25 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::apart;
 use crate::cli::SymbolizeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
+use crate::commands::trace_file::{ReadError, is_kept};
 use crate::convert::symbolize::{Where, symbolize};
 use crate::convert::{ConvertError, Format, Output, Report};
+use crate::units::quantity::TimeSpan;
+
+/// How long files are asked, unless the command line says otherwise.
+const NAMING: Duration = Duration::from_secs(300);
 
 /// Why no trace with names was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolizeError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error(transparent)]
     Convert(#[from] ConvertError),
     /// Standard input, or a pipe.
@@ -25,7 +33,7 @@ pub enum SymbolizeError {
 /// # Errors
 /// When the trace cannot be read several times, has no stacks, or the output cannot be written.
 pub fn run(args: &SymbolizeArgs, messages: &mut dyn Write) -> Result<(), SymbolizeError> {
-    if !args.input.is_file() {
+    if !is_kept(&args.input)? {
         return Err(SymbolizeError::Once(args.input.clone()));
     }
     let output = args.output.clone().unwrap_or_else(|| beside(&args.input));
@@ -38,6 +46,7 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
     let places = Where {
         debug_folders: args.debug_dirs.clone(),
         vmlinux: args.vmlinux.clone(),
+        time: args.naming_time.map_or(NAMING, TimeSpan::duration),
         show_progress: !args.quiet,
         start: apart::start_for_names,
     };

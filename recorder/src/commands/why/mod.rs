@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::WhyArgs;
 use crate::commands::conversion::refuse_terminal;
-use crate::commands::trace_file::{ReadError, open, refuse_outside, resolve, watched};
+use crate::commands::trace_file::{ReadError, is_kept, open, refuse_outside, resolve, watched};
 use crate::convert::annotate::{Incident, Mark};
 use crate::convert::{self, ConvertError, Format, Output, UnknownFormat};
 use crate::report::call_name;
@@ -41,8 +41,7 @@ pub enum Error {
 /// When the trace cannot be read twice, has nothing to explain, or the output fails.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let path = &args.file;
-    // A file that does not exist is reported when it is opened.
-    if path.as_os_str() == "-" || (path.exists() && !path.is_file()) {
+    if !is_kept(path)? {
         return Err(Error::Once(path.clone()));
     }
     drop(open(path)?);
