@@ -80,7 +80,8 @@ use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
 use crate::units::glob::{self, Pattern};
 
-/// When a signal that asks for the end was not read for so long, the main thread waits for something that may never come.
+/// When a signal that asks for the end was not read for so long, the main thread waits for something that may never come. As long, COMMAND is
+/// waited for after the second signal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
@@ -122,6 +123,11 @@ fn record(
     let mut plan = Plan::new(args)?;
     let gates = Gates::prepare_for(&gate_args, &plan.output)?;
     let signals = Signals::catch_stops_too().map_err(RecordError::while_doing("catch signals"))?;
+    // Whatever this thread waits for from now on, such as a terminal that was stopped or a COMMAND on a file system that does not answer, a
+    // signal ends the wait.
+    let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
+    let _guard =
+        guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
     // Stacks come first. Each source has it raised for its CPUs.
@@ -301,10 +307,6 @@ fn record(
     {
         say(err, format_args!("cannot report that it records: {error}"));
     }
-    // Whatever this thread waits for from now on, such as a terminal that was stopped, a signal ends the wait.
-    let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
-    let _guard =
-        guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let session = Session::new(&plan, signals, attention, child, watched, err);
     let outcome = session.run(pipeline, figures, (cpus, &lacking))?;
     let Outcome { code, report, failure, missing, cut_short } = outcome;

@@ -11,7 +11,7 @@ use super::error::RecordError;
 use super::live::{Live, REDRAW};
 use super::pipeline::{Finished, Pipeline};
 use super::summary::{Expected, Summary, losses, missing};
-use crate::cli::Mode;
+use crate::cli::{EXIT_FAILURE, Mode};
 use crate::commands::plan::Plan;
 use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
@@ -80,6 +80,8 @@ pub(super) struct Session<'a> {
     /// How often a user asked for the end, by Ctrl-C or SIGTERM. A hang-up often comes twice, from the shell and from
     /// the kernel, and means the same both times.
     requests: u32,
+    /// How many of these a process sent. The others COMMAND has from the terminal too, and may have its own use for.
+    sent: u32,
     /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
@@ -110,6 +112,7 @@ impl<'a> Session<'a> {
             live: Live::new(plan.display.progress, plan.launch.is_some()),
             deadline: plan.duration.map(|duration| Instant::now() + duration),
             requests: 0,
+            sent: 0,
             told_to_end: false,
             snapshot_wanted: false,
             stop_asked: None,
@@ -287,16 +290,14 @@ impl<'a> Session<'a> {
     }
 
     fn take(&mut self, signal: Signal, from_user: bool) {
+        if matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM) {
+            self.requests += 1;
+            self.sent += u32::from(from_user);
+        }
         match signal {
-            Signal::SIGINT | Signal::SIGQUIT => {
-                self.requests += 1;
-                // From the terminal COMMAND has it already.
-                if from_user {
-                    self.pass_on(signal);
-                }
-            }
+            // From the terminal COMMAND has it already.
+            Signal::SIGINT | Signal::SIGQUIT if from_user => self.pass_on(signal),
             Signal::SIGTERM | Signal::SIGHUP => {
-                self.requests += u32::from(signal == Signal::SIGTERM);
                 self.told_to_end = true;
                 if from_user || signal == Signal::SIGTERM {
                     self.pass_on(signal);
@@ -434,20 +435,25 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for COMMAND to end, if it has not, and passes signals on to it meanwhile.
+    /// Waits for COMMAND to end, if it has not, and passes signals on to it meanwhile. It may never end, and even SIGKILL not help: after the
+    /// second signal, it has a last moment.
     fn wait_for_command(&mut self) -> Result<u8, RecordError> {
-        let asked = self.requests;
+        let (asked, mut last) = (self.requests, None);
         loop {
             let Some(child) = &mut self.child else { return Ok(0) };
             let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
             if let Some(ended) = ended {
                 return Ok(ended.exit_code());
             }
-            if self.requests > asked + 1 {
-                say(self.err, "COMMAND is still running; not waiting for it any longer");
-                return Ok(128 + Signal::SIGINT as u8);
+            if self.sent >= 2 || self.requests >= 3 {
+                last.get_or_insert_with(Instant::now);
             }
-            self.wait(None, Duration::from_secs(3600))?;
+            let is_over = last.is_some_and(|last| last.elapsed() >= super::PATIENCE);
+            if is_over || self.requests > asked + 1 {
+                say(self.err, "COMMAND is still running; not waiting for it any longer");
+                return Ok(EXIT_FAILURE);
+            }
+            self.wait(None, if last.is_some() { LOOK } else { Duration::from_secs(3600) })?;
         }
     }
 }
