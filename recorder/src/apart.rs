@@ -34,11 +34,11 @@ const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Durati
 /// How long is waited in vain, for all files together.
 const MOST_LOST: Duration = Duration::from_secs(90);
 
-/// The most memory that the process may have, in bytes: it has all functions of a file at once.
-const MOST_MEMORY: u64 = 8 << 30;
+/// The most memory that the process may have, in bytes. It has all functions of a file at once: 0.9 GiB where there are 800 000 with long names.
+const MOST_MEMORY: u64 = 1536 << 20;
 
-const SERVED: &str = "its file system is a process of a user (FUSE): the machine could start no process while that does not answer; copy the file \
-                      to another file system";
+const SERVED: &str = "its file system is a process of a user (FUSE), or an overlay that may be on one: the machine could start no process while \
+                      that does not answer; copy the file to another file system";
 
 /// How many functions are in an answer.
 const PIECE: usize = 10_000;

@@ -11,22 +11,27 @@
 //!
 //! A path below `/proc/PID/root` is followed as that process would: no link leads out of its root.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open as open_path, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, major, minor};
 use nix::sys::statfs::{
-    DEBUGFS_MAGIC, FUSE_SUPER_MAGIC, FsType, PROC_SUPER_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+    DEBUGFS_MAGIC, FUSE_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC, PROC_SUPER_MAGIC, SYSFS_MAGIC,
+    TRACEFS_MAGIC, fstatfs,
 };
 
 /// File systems whose regular files are made when they are read, and some of which wait or take what is read from others.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
+
+/// How many overlays may lie on each other. The kernel allows two.
+const MOST_STACKED: u32 = 2;
 
 const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 
@@ -101,16 +106,13 @@ impl Regular {
         Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
     }
 
-    /// Whether a process serves it that another user than root has started, as far as is known: it may stop answering at any time.
+    /// Whether a process may serve it that another user than root has started, as far as is known: it may stop answering at any time. That is
+    /// so for FUSE, and for overlays, whose layers may be FUSE.
     ///
     /// # Errors
     /// What fstat(2), fstatfs(2), or reading the table of mounts returns.
     pub fn is_served_by_others(&self) -> io::Result<bool> {
-        if fstatfs(&self.0)?.filesystem_type() != FUSE_SUPER_MAGIC {
-            return Ok(false);
-        }
-        let mounts = std::fs::read_to_string(MOUNTS_PATH)?;
-        Ok(!is_served_by_root(&mounts, fstat(&self.0)?.st_dev))
+        is_served_by_others(self.as_fd(), MOST_STACKED)
     }
 
     /// What fstat(2) says of it.
@@ -134,14 +136,82 @@ impl From<Regular> for OwnedFd {
     }
 }
 
-/// Whether a table of mounts has this device as one of FUSE that is root's. What only other namespaces have is not in it, and may be anybody's.
-fn is_served_by_root(mounts: &str, device: u64) -> bool {
+/// As [`Regular::is_served_by_others`], for a file or directory that lies on at most so many overlays.
+fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> {
+    let kind = fstatfs(held)?.filesystem_type();
+    if kind != FUSE_SUPER_MAGIC && kind != OVERLAYFS_SUPER_MAGIC {
+        return Ok(false);
+    }
+    let mounts = std::fs::read_to_string(MOUNTS_PATH)?;
+    let mount = cached(held, libc::STATX_MNT_ID)
+        .filter(|found| found.stx_mask & libc::STATX_MNT_ID != 0)
+        .map(|found| found.stx_mnt_id);
+    // What only other namespaces have may be anybody's.
+    let Some(mount) = find_mount(&mounts, mount, fstat(held)?.st_dev) else { return Ok(true) };
+    if kind == FUSE_SUPER_MAGIC {
+        return Ok(!mount.is_roots_fuse());
+    }
+    let Some(overlays) = overlays.checked_sub(1) else { return Ok(true) };
+    for layer in mount.layers() {
+        // Paths are those of whoever has mounted it: root, who may have had others.
+        let Ok(layer) = openat(AT_FDCWD, &layer, HOLD, Mode::empty()) else { continue };
+        if is_served_by_others(layer.as_fd(), overlays)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A line of a table of mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mount<'a> {
+    kind: &'a str,
+    /// Of the file system.
+    options: &'a str,
+}
+
+/// What is mounted by this number, or otherwise has this device. By device alone, files of an overlay may not be found.
+fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_>> {
+    let number = number.map(|number| number.to_string());
     let device = format!("{}:{}", major(device), minor(device));
-    mounts.lines().any(|mount| {
-        let is_it = mount.split(' ').nth(2) == Some(&*device);
-        let options = mount.rsplit(' ').next().unwrap_or_default();
-        is_it && options.split(',').any(|option| option == "user_id=0")
-    })
+    let has = |line: &&str, at: usize, word: &str| line.split(' ').nth(at) == Some(word);
+    let by_number = number.and_then(|number| mounts.lines().find(|line| has(line, 0, &number)));
+    let line = by_number.or_else(|| mounts.lines().find(|line| has(line, 2, &device)))?;
+    let mut words = line.split_once(" - ")?.1.split(' ');
+    Some(Mount { kind: words.next()?, options: words.nth(1)? })
+}
+
+impl Mount<'_> {
+    /// Whether root has started what serves it. A virtual machine's host is not a user here.
+    fn is_roots_fuse(&self) -> bool {
+        self.kind == "virtiofs" || self.options.split(',').any(|option| option == "user_id=0")
+    }
+
+    /// The directories that an overlay consists of.
+    fn layers(&self) -> Vec<PathBuf> {
+        let mut layers = Vec::new();
+        for option in self.options.split(',') {
+            let Some((name, paths)) = option.split_once('=') else { continue };
+            if matches!(name, "upperdir" | "lowerdir" | "lowerdir+" | "datadir+") {
+                let paths = paths.split(':').filter(|path| !path.is_empty());
+                layers.extend(paths.map(|path| PathBuf::from(OsString::from_vec(unescaped(path)))));
+            }
+        }
+        layers
+    }
+}
+
+/// A path as a table of mounts has it, with its octal numbers as the bytes that they are.
+fn unescaped(path: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| first == b'\\');
+        let number =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(number.unwrap_or(first));
+        rest = if number.is_some() { &behind[3..] } else { behind };
+    }
+    bytes
 }
 
 /// Holds what `path` is for a process with this root directory.
@@ -264,12 +334,26 @@ mod tests {
     fn only_what_root_has_mounted_here_is_served_by_root() {
         let mounts = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw,user_id=0\n\
                       40 22 0:45 / /mnt/a\\040b rw shared:9 - fuse.sshfs host:/ rw,user_id=1000,group_id=0\n\
-                      41 22 0:46 / /mnt/c rw - fuse /dev/fuse rw,user_id=0,group_id=0,allow_other\n";
-        let served = |minor| is_served_by_root(mounts, nix::sys::stat::makedev(0, minor));
-        assert_eq!([45, 46, 4, 47].map(served), [false, true, false, false]);
-        assert!(!is_served_by_root("", 0) && !is_served_by_root("0:0\n\n", 0));
+                      41 22 0:46 / /mnt/c rw - fuse /dev/fuse rw,user_id=0,group_id=0,allow_other\n\
+                      42 22 0:47 / /mnt/d rw - virtiofs share rw\n";
+        let device = |minor| nix::sys::stat::makedev(0, minor);
+        let served = |minor| find_mount(mounts, None, device(minor)).map(|it| it.is_roots_fuse());
+        assert_eq!([45, 46, 47, 48].map(served), [Some(false), Some(true), Some(true), None]);
+        // Its files may have a device that no mount has.
+        let numbered = find_mount(mounts, Some(41), device(99)).expect("it is there");
+        assert!(numbered.is_roots_fuse());
+        assert_eq!((find_mount("", None, 0), find_mount("0:0\n\n", Some(0), 0)), (None, None));
         let own = Regular::hold(Path::new("/proc/self/exe")).expect("this program");
         assert!(!own.is_served_by_others().expect("it can be looked at"));
+    }
+
+    #[test]
+    fn the_layers_of_an_overlay_are_in_its_options() {
+        let mounts = "50 22 0:50 / /merged rw - overlay overlay rw,lowerdir=/a\\040b:/c::/d,upperdir=/u,workdir=/w,\
+                      lowerdir+=/e,datadir+=/f\n";
+        let found = find_mount(mounts, Some(50), 0).expect("it is there");
+        let expected = ["/a b", "/c", "/d", "/u", "/e", "/f"].map(PathBuf::from);
+        assert_eq!(found.layers(), expected);
     }
 
     #[test]
