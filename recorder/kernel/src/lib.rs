@@ -36,6 +36,7 @@ pub mod memory;
 pub mod namespaces;
 pub mod notify;
 pub mod pager;
+pub mod patience;
 pub mod peer;
 pub mod perf;
 pub mod pipe;

@@ -12,6 +12,7 @@
 //! numbers that the same thread has further in.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -21,6 +22,7 @@ use procfs::{FromRead, ProcError, ProcResult};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
+use crate::patience::patiently;
 use crate::{cgroups, limits, regular};
 
 /// The kernel cuts the name of a thread to this many bytes.
@@ -112,8 +114,9 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     let directory = Path::new("/proc").join(pid.to_string());
     let comm = comm_of(&std::fs::read(directory.join("comm")).ok()?);
     Some(display_name(comm, || {
-        let arguments = std::fs::read(directory.join("cmdline")).unwrap_or_default();
-        (arguments, executable(&directory))
+        let path = directory.join("cmdline");
+        let arguments = patiently(|| std::fs::read(path).unwrap_or_default());
+        (arguments.unwrap_or_default(), executable(&directory))
     }))
 }
 
@@ -180,7 +183,12 @@ fn read_process(directory: &Directory) -> Option<Process> {
     };
     let main = threads.iter().find(|thread| thread.tid == pid).or(threads.first())?;
     let name = display_name(main.comm.clone(), || {
-        let arguments = raw(directory.read("cmdline")).unwrap_or_default();
+        let read = |mut file: File| {
+            let mut arguments = Vec::new();
+            file.read_to_end(&mut arguments).map(|_| arguments).unwrap_or_default()
+        };
+        let file = directory.open_relative("cmdline").ok();
+        let arguments = file.and_then(|file| patiently(move || read(file))).unwrap_or_default();
         (arguments, executable(&Path::new("/proc").join(pid.to_string())))
     });
     let is_of_kernel = pid == KTHREADD || status.parent == KTHREADD;

@@ -23,6 +23,7 @@ use fxtrec_kernel::bpf::stacks::{
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
 use fxtrec_kernel::memory;
+use fxtrec_kernel::patience::patiently;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
@@ -47,6 +48,12 @@ pub(super) const MOST_PLACED: usize = 96 * 1024;
 
 /// What is known of all mappings of programs that have stacks, in bytes, before others than those of the last one are asked for again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
+
+/// How long samples are looked at that are left at the end.
+const MOST_REST: Duration = Duration::from_secs(5);
+
+/// How many processes are known whose mappings cannot be read.
+const MOST_LOCKED: usize = 1024;
 
 /// How many addresses are known to be in no file before all are asked for again.
 pub(super) const MOST_NOWHERE: usize = 64 * 1024;
@@ -229,6 +236,12 @@ pub(super) struct Collector {
     placed: usize,
     /// Frames of programs that are in no mapping.
     nowhere: FxHashSet<(usize, u64)>,
+    /// What it costs to unwind functions of files.
+    costs: Costs,
+    /// When samples are not looked at any more, but counted as lost.
+    until: Option<Instant>,
+    /// Processes whose mappings could not be read in time: they are not asked again.
+    locked: FxHashSet<Pid>,
     /// The number of the next new one.
     next_program: usize,
     /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
@@ -308,6 +321,9 @@ impl Collector {
             programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
             placed: 0,
             nowhere: FxHashSet::default(),
+            costs: Costs::default(),
+            until: None,
+            locked: FxHashSet::default(),
             next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
             modules: FxHashMap::default(),
@@ -370,6 +386,7 @@ impl Collector {
             }
         }
         self.rings.detach();
+        self.until = Some(Instant::now() + MOST_REST);
         self.look();
         while self.is_full {
             self.look();
@@ -396,6 +413,12 @@ impl Collector {
     fn look(&mut self) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
+            if self.until.is_some_and(|until| Instant::now() >= until) {
+                self.counts.lost += 1 + self.samples.len() as u64;
+                self.samples.clear();
+                self.waiting = 0;
+                break;
+            }
             self.waiting = self.waiting.saturating_sub(bytes_of(&sample));
             self.take(&sample);
             // A large file may take a while, and in the meantime processes begin and end.
@@ -422,7 +445,8 @@ impl Collector {
         let waiting = self.samples.front().map(|sample| sample.since);
         self.lives.need(waiting);
         self.handled.store(waiting.unwrap_or(now).0, Ordering::Relaxed);
-        self.lives.settle(now, |pid| code::executable_mappings(pid.0).unwrap_or_default());
+        let locked = &mut self.locked;
+        self.lives.settle(now, |pid| mappings(locked, pid));
         for sample in &new {
             let frames = match &sample.user {
                 UserStack::Walked(walked) => walked.frames.clone(),
@@ -561,13 +585,23 @@ impl Collector {
         while let Some(address) = stack.next() {
             self.locate(number, address, &walked.frames, sample);
             let program = &self.programs[&number];
-            let code = match program.places.at(address) {
+            let placed = program.places.at(address);
+            let image = placed.and_then(|placed| placed.image.filter(|_| placed.has_tables));
+            if image.is_some_and(|image| self.costs.is_too_high(image)) {
+                stack.do_without_tables();
+                break;
+            }
+            let code = match placed {
                 Some(placed) if placed.has_tables => Code::Tables,
                 Some(_) => Code::NoTables,
                 None if program.finds(address) || program.found.is_empty() => Code::NoTables,
                 None => Code::None,
             };
+            let begun = Instant::now();
             stack.step(code, &program.unwinder, &mut self.cache);
+            if let Some(image) = image {
+                self.costs.note(image, begun.elapsed());
+            }
         }
         let (frames, problems) = stack.finish();
         self.code_of(frames, problems, sample)
@@ -662,8 +696,9 @@ impl Collector {
         };
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let told = life.map(|life| life.mappings().clone());
-        let ask = || {
-            let mut found = code::executable_mappings(sample.pid.0).unwrap_or_default();
+        let locked = &mut self.locked;
+        let mut ask = || {
+            let mut found = mappings(locked, sample.pid);
             found.retain(is_user);
             Arc::new(found)
         };
@@ -813,9 +848,67 @@ pub(super) fn name_of(path: &str) -> String {
     clean[from..].to_owned()
 }
 
+/// What it costs to unwind functions of files by their tables: anybody's may be made to take long. Those that do so again and again are unwound by
+/// frame pointers.
+#[derive(Debug, Default)]
+struct Costs {
+    /// Points of files. There are none for most.
+    points: FxHashMap<usize, u32>,
+}
+
+impl Costs {
+    /// A function takes a few microseconds, unless the thread has to wait for a CPU.
+    const HIGH: Duration = Duration::from_micros(200);
+    /// For a function that took longer. One that did not takes a point back.
+    const POINTS: u32 = 64;
+    const MOST: u32 = 16 * Costs::POINTS;
+
+    fn note(&mut self, image: usize, took: Duration) {
+        if took >= Costs::HIGH {
+            *self.points.entry(image).or_default() += Costs::POINTS;
+        } else if !self.points.is_empty()
+            && let Some(points) = self.points.get_mut(&image)
+        {
+            *points = points.saturating_sub(1);
+        }
+    }
+
+    fn is_too_high(&self, image: usize) -> bool {
+        !self.points.is_empty() && self.points.get(&image).is_some_and(|it| *it >= Costs::MOST)
+    }
+}
+
+/// The executable mappings of a process; none where it is gone, or its memory was `locked` for too long.
+fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
+    if locked.contains(&pid) {
+        return Vec::new();
+    }
+    let found = patiently(move || code::executable_mappings(pid.0).unwrap_or_default());
+    if found.is_none() && locked.len() < MOST_LOCKED {
+        locked.insert(pid);
+    }
+    found.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_unwound_without_tables_when_they_take_long_again_and_again() {
+        let mut costs = Costs::default();
+        for _ in 0..15 {
+            costs.note(7, Costs::HIGH);
+        }
+        // As for want of a CPU now and then.
+        for _ in 0..10_000 {
+            costs.note(3, Costs::HIGH);
+            (0..Costs::POINTS).for_each(|_| costs.note(3, Duration::ZERO));
+        }
+        assert!(!costs.is_too_high(7) && !costs.is_too_high(3));
+        costs.note(7, Costs::HIGH);
+        assert!(costs.is_too_high(7) && !costs.is_too_high(3));
+    }
 
     #[test]
     fn a_long_path_is_named_by_its_end() {

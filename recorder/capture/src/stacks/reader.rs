@@ -29,11 +29,14 @@ use super::wire::{Packed, Words, kind};
 /// What the process is called, by which the program knows what to do.
 pub const NAME: &str = "fxtrec-files";
 
-/// The most memory that it may have, in bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+/// The most memory that it may have, in bytes, most of which is for files that lie: it has 40 MiB for a browser or a compiler.
+const MOST_MEMORY: u64 = 192 << 20;
 
 /// How much of functions is kept of files, in bytes; what is beyond that is read again.
 const MOST_FUNCTIONS: usize = 16 << 20;
+
+/// The largest symbol tables that are read at once, in bytes, which takes two and a half times as much. Larger ones are read in pieces.
+const MOST_AT_ONCE: u64 = 48 << 20;
 
 /// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
@@ -180,7 +183,9 @@ impl Reader {
         let mut is_done = true;
         if keep && !self.functions.contains_key(&image) {
             let file = data_of(Regular::of(file.as_ref()?.try_clone().ok()?).ok()?.open().ok()?);
-            self.keep(image, functions(&file, &path, &rights));
+            if let Some(functions) = functions(&file, &path, &rights) {
+                self.keep(image, functions);
+            }
         }
         match self.functions.get(&image) {
             Some(functions) => {
@@ -296,22 +301,25 @@ fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
     [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
 }
 
-/// The functions of a file, with those of a separate file of symbols where one is installed.
-fn functions(file: &FileData, path: &Path, rights: &Rights) -> Functions {
-    let Ok(elf) = Elf::parse(file) else { return Functions::default() };
-    if elf.symbol_bytes() > MOST_SYMBOLS {
-        return Functions::default();
+/// The functions of a file, with those of a separate file of symbols where one is installed; `None` when there are too many to read all at once.
+fn functions(file: &FileData, path: &Path, rights: &Rights) -> Option<Functions> {
+    let elf = Elf::parse(file).ok()?;
+    let separate = match elf.has_all_symbols() {
+        true => None,
+        false => symbols_of(&elf, path, rights),
+    };
+    let debug = separate.as_ref().and_then(|data| Elf::parse(data).ok());
+    let bytes = elf.symbol_bytes().saturating_add(debug.as_ref().map_or(0, Elf::symbol_bytes));
+    if bytes > MOST_AT_ONCE {
+        return None;
     }
     let mut functions = elf.functions().unwrap_or_default();
-    if !functions.complete
-        && let Some(data) = symbols_of(&elf, path, rights)
-        && let Ok(debug) = Elf::parse(&data)
-        && debug.symbol_bytes() <= MOST_SYMBOLS
+    if let Some(debug) = debug
         && let Ok(more) = debug.functions_of(&elf)
     {
         functions.merge(more);
     }
-    functions
+    Some(functions)
 }
 
 /// The separate file of symbols of a file, if one is installed that its process may read too.

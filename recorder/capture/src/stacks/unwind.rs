@@ -240,6 +240,11 @@ impl<'a> Stack<'a> {
         }
     }
 
+    /// Ends with what frame pointers lead to.
+    pub(super) fn do_without_tables(&mut self) {
+        self.take_rest(0, problem::USER_UNPROVED);
+    }
+
     /// Ends with what the kernel walked from there.
     fn take_rest(&mut self, from: usize, problems: u32) {
         let rest = self.walked.frames.get(from..).unwrap_or_default();

@@ -82,6 +82,12 @@ pub enum ExtraError {
     /// A probe names no place.
     #[error(transparent)]
     Probe(#[from] ApartError),
+    /// To put a probe into a file waits for each process that has it mapped, and so does each fork of the machine.
+    #[error(
+        "-P: process {0} holds the lock of its memory, for example since it waits for a file system that does not answer: to put probes would wait \
+         for it, and so would whatever starts a process on this machine; end it, or its file system, first"
+    )]
+    Locked(u32),
     /// A probe has more arguments than an event can.
     #[error("probe {probe} has {count} arguments: the maximum is 15")]
     TooManyArgs { probe: String, count: usize },

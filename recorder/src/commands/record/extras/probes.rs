@@ -36,6 +36,7 @@ use crate::kernel::caps::{Capabilities, Capability};
 use crate::kernel::cpus;
 use crate::kernel::extra::{Extra, What};
 use crate::kernel::format::Format;
+use crate::kernel::patience::locked_process;
 use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
@@ -59,6 +60,10 @@ pub(super) fn open(
     for (done, spec) in specs.iter().enumerate() {
         opening.draw("finding probes", (done, specs.len()));
         sites.extend(files.sites(spec, context)?);
+    }
+    // Without a list of processes, nothing is known of them.
+    if let Ok(Some(pid)) = locked_process() {
+        return Err(ExtraError::Locked(pid));
     }
     let (pmu, cpus) = (Pmu::read(sys)?, cpus::online(sys)?.len());
     let own_kind = match Capabilities::own(sys).has(Capability::SysAdmin) {

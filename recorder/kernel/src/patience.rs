@@ -1,0 +1,102 @@
+//! Reading what the kernel tells of other processes, where that may wait for as long as they like.
+//!
+//! What takes the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) waits while a thread of that process has
+//! it, and that one may wait for a file system in user space that never answers. Other than a file of such a file system, it waits so that the end of
+//! this process ends it. So a thread of its own waits, and is left behind when it takes too long.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use crate::perf::page_size;
+
+/// How long is waited.
+const MOST: Duration = Duration::from_secs(1);
+
+/// How many threads may wait for ever. When there are as many, nothing is read any more.
+const MOST_HANGING: usize = 8;
+
+/// What a thread needs to read a file.
+const STACK_BYTES: usize = 256 << 10;
+
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
+/// What `work` returns; `None` when that takes too long.
+pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if HANGING.load(Ordering::Relaxed) >= MOST_HANGING {
+        return None;
+    }
+    let (sender, receiver) = sync_channel(1);
+    // Set by whoever comes first: the thread that has done its work, or the one that waits no longer.
+    let is_settled = Arc::new(AtomicBool::new(false));
+    let settled = is_settled.clone();
+    let thread = std::thread::Builder::new().name("fxtrec-patient".to_owned());
+    let thread = thread.stack_size(STACK_BYTES).spawn(move || {
+        // It has room, so this does not wait; who waited may be gone.
+        let _ = sender.send(work());
+        if settled.swap(true, Ordering::AcqRel) {
+            HANGING.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    // Without a thread, it is as if there were no answer.
+    let _ = thread.ok()?;
+    if let Ok(found) = receiver.recv_timeout(MOST) {
+        return Some(found);
+    }
+    HANGING.fetch_add(1, Ordering::Relaxed);
+    if is_settled.swap(true, Ordering::AcqRel) {
+        // It answered meanwhile.
+        HANGING.fetch_sub(1, Ordering::Relaxed);
+    }
+    receiver.try_recv().ok()
+}
+
+/// A process whose memory's lock is not to be had, so that whoever changes what it has mapped would wait. There may be others.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn locked_process() -> io::Result<Option<u32>> {
+    let pids = std::fs::read_dir("/proc")?;
+    let mut pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(pids.find(|pid| is_locked(*pid)))
+}
+
+/// One that is gone, or not to be looked into, is not known to be locked.
+fn is_locked(pid: u32) -> bool {
+    // To read memory takes the lock, also where there is none.
+    let read = move || {
+        let memory = File::open(format!("/proc/{pid}/mem"))?;
+        memory.read_at(&mut [0], page_size() as u64)
+    };
+    patiently(read).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_is_left_behind_and_after_some_nothing_is_read() {
+        assert_eq!(patiently(|| 7), Some(7));
+        assert!(!is_locked(std::process::id()) && !is_locked(u32::MAX));
+        let ends: Vec<_> = (0..MOST_HANGING)
+            .map(|_| {
+                let (end, ended) = channel::<()>();
+                assert_eq!(patiently(move || ended.recv().is_ok()), None);
+                end
+            })
+            .collect();
+        assert_eq!(patiently(|| 7), None, "too many hang");
+        drop(ends);
+        while HANGING.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(patiently(|| 7), Some(7));
+    }
+}
