@@ -1,5 +1,6 @@
 /* A file system that stops answering, and a program that blocks in a library from there: `silent FOLDER LIBRARY PID_FILE ROUNDS`. Only this
- * program and its children see the file system. With -1 rounds it goes on answering. It is built twice; with -DLIBRARY it is the library. */
+ * program and its children see the file system. With -1 rounds it goes on answering; with -2 the program itself hangs in a page of the library
+ * that is not in memory, with -3 it does so with the lock of its memory. It is built twice; with -DLIBRARY it is the library. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ __attribute__((noinline)) void blocks_in_silence(int us) { if (us) usleep(us); D
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@ __attribute__((noinline)) void blocks_in_silence(int us) { if (us) usleep(us); D
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -28,6 +31,9 @@ static void check(int is_well, const char *what)
 	perror(what);
 	exit(1);
 }
+
+/* Whether the next one to open the file has nothing of it in memory. */
+static volatile int *is_direct;
 
 static struct fuse_attr attributes(unsigned long node, long size)
 {
@@ -50,7 +56,7 @@ static void serve(int fuse, const char *content, long size, volatile int *is_sil
 		struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 4096, .max_readahead = 4096 };
 		struct fuse_entry_out entry = { .nodeid = 2, .attr = attributes(2, size) };
 		struct fuse_attr_out attr = { .attr = attributes(header->nodeid, size) };
-		struct fuse_open_out open = { .fh = 1 };
+		struct fuse_open_out open = { .fh = 1, .open_flags = *is_direct ? FOPEN_DIRECT_IO : 0 };
 		struct fuse_statfs_out statfs = { .st = { .bsize = 4096, .namelen = 255 } };
 		struct fuse_out_header out = { .unique = header->unique };
 		const void *answer = NULL;
@@ -80,6 +86,43 @@ static void serve(int fuse, const char *content, long size, volatile int *is_sil
 	}
 }
 
+static void *reads(void *file)
+{
+	char byte;
+	return (void *)pread(*(int *)file, &byte, 1, 0);
+}
+
+static void *blocks_all_the_time(void *unused)
+{
+	(void)unused;
+	/* In no function of the silent file, which is not in memory any more. */
+	for (;;) usleep(4000);
+	return NULL;
+}
+
+/* Holds the lock of this process's memory: to map a file for which nothing is kept in memory waits for the page that another thread reads. */
+static void lock_memory(const char *path)
+{
+	static int file, direct;
+	pthread_t thread;
+	/* As long as a name can be: who wants the whole of it asks for the command line. */
+	check(prctl(PR_SET_NAME, "silent-and-lock") == 0, "name");
+	file = open(path, O_RDONLY);
+	*is_direct = 1;
+	direct = open(path, O_RDONLY);
+	check(file >= 0 && direct >= 0, path);
+	is_direct[-1] = 1;
+	void *place = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(place != MAP_FAILED, "mmap");
+	check(pthread_create(&thread, NULL, blocks_all_the_time, NULL) == 0, "thread");
+	check(pthread_create(&thread, NULL, reads, &file) == 0, "thread");
+	usleep(200000);
+	puts("locks");
+	fflush(stdout);
+	/* In the place of another mapping, which is locked too. */
+	mmap(place, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_FIXED, direct, 0);
+}
+
 int main(int count, char **values)
 {
 	check(count == 5, "arguments");
@@ -90,6 +133,7 @@ int main(int count, char **values)
 	check(read(library, content, facts.st_size) == facts.st_size, "read");
 	volatile int *is_silent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(is_silent != MAP_FAILED, "mmap");
+	is_direct = is_silent + 1;
 
 	check(unshare(CLONE_NEWNS) == 0, "unshare");
 	check(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "private");
@@ -117,6 +161,20 @@ int main(int count, char **values)
 	if (!blocks) { fprintf(stderr, "silent: %s\n", dlerror()); return 1; }
 	/* What it needs of the library is in memory from here on. */
 	blocks(1);
+	if (atoi(values[4]) == -2) {
+		/* To open it again lets the kernel forget what it has of the file. */
+		int again = open(path, O_RDONLY);
+		char *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, again, 0);
+		check(again >= 0 && page != MAP_FAILED, path);
+		*is_silent = 1;
+		puts("hangs");
+		fflush(stdout);
+		return *(volatile char *)page;
+	}
+	if (atoi(values[4]) == -3) {
+		lock_memory(path);
+		return 1;
+	}
 	*is_silent = atoi(values[4]) >= 0;
 	for (int round = atoi(values[4]); round > 0; round--) blocks(4000);
 	/* Nothing of the library is to be asked for any more. */

@@ -1,16 +1,21 @@
 //! Files of code that recorded programs choose: those that never answer, and those of others.
 
 use std::fs;
+use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fxt_reader::{Reader, Record};
 use fxtrec_tests::binary::{self, copy_program};
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::recording::record_in;
+use fxtrec_tests::trace::Trace;
 use fxtrec_tests::unwinding::may_unwind;
+use fxtrec_tests::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -122,9 +127,170 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     drop(server);
 }
 
+/// Reads what is said until a line has this in it; returns all of it.
+fn read_until(lines: &mut impl BufRead, part: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(part) {
+        assert!(lines.read_line(&mut said).expect("text") > 0, "it has ended: {said}");
+    }
+    said
+}
+
+#[test]
+fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let program = build("silent.c", &[FRAMES]);
+    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = Folder::new();
+        fs::create_dir(folder.path("mount")).expect("room");
+        let server = Server(folder.path("pid"));
+        let mut command = binary::command();
+        command.current_dir(folder.path("")).args(["-o", "t.fxt", "--scope", "app", "--"]);
+        command.args([program.text(), &folder.text("mount"), library.text()]);
+        command.args([&folder.text("pid"), "-2"]);
+        let mut running = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        read_until(running.stdout(), "hangs");
+        running.signal(signal);
+        // The first SIGINT is first of all COMMAND's. One that waits to be read would hide another.
+        if signal == Signal::SIGTERM {
+            read_until(running.stderr(), "recorded ");
+        } else {
+            let status = format!("/proc/{}/status", running.id());
+            wait::until("the first signal is read", || {
+                let status = fs::read_to_string(&status).expect("it runs");
+                status.lines().any(|line| line == "ShdPnd:\t0000000000000000")
+            });
+        }
+        running.signal(signal);
+        let said = read_until(running.stderr(), "COMMAND is still running");
+        assert_eq!(running.finish().code(), Some(125), "{said}");
+        assert!(!Trace::read(&folder.path("t.fxt")).switches.is_empty(), "{said}");
+        drop(server);
+    }
+}
+
+#[test]
+fn a_command_on_a_file_system_that_never_answers_does_not_hold_fxtrec() {
+    if !may_unwind(&["gcc", "nsenter"]) {
+        return;
+    }
+    let program = build("silent.c", &[FRAMES]);
+    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+    let folder = Folder::new();
+    fs::create_dir(folder.path("mount")).expect("room");
+    let server = Server(folder.path("pid"));
+    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
+    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "0"]));
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &folder.read("pid"), "--mount", "--"]).arg(binary::fxtrec());
+    command.args(["-o", &folder.text("t.fxt"), "--", &folder.text("mount/lib.so")]);
+    let mut running = Process::start(command.stderr(Stdio::piped()));
+    // Its threads run: COMMAND is the next.
+    wait::until("the trace has begun", || {
+        fs::metadata(folder.path("t.fxt")).is_ok_and(|file| file.len() > 0)
+    });
+    running.signal(Signal::SIGTERM);
+    let said = read_until(running.stderr(), "ended by a signal while waiting");
+    assert_eq!(running.finish().code(), Some(125), "{said}");
+    let (functions, _) = names(&folder);
+    assert!(functions.is_empty(), "it is readable, and nothing ran: {functions:?}");
+    drop(server);
+}
+
+#[test]
+fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_waits_for_it() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    // Nobody is to put probes anywhere meanwhile.
+    let _turn = machine::alone();
+    let program = build("silent.c", &[FRAMES]);
+    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+    let folder = Folder::new();
+    fs::create_dir(folder.path("mount")).expect("room");
+    let server = Server(folder.path("pid"));
+    let mut command = Command::new(program.path());
+    command.args([&folder.text("mount"), library.text(), &folder.text("pid"), "-3"]);
+    let mut locked = Process::start(command.stdout(Stdio::piped()));
+    read_until(locked.stdout(), "locks");
+    let state = format!("/proc/{}/stat", locked.id());
+    wait::until("it waits with the lock", || {
+        fs::read_to_string(&state).expect("it runs").contains(") D ")
+    });
+    let pid = locked.id().to_string();
+    for options in [&["-a", "--stacks"][..], &["-p", &pid, "--stacks"], &["-a", "--source", "perf"]]
+    {
+        let options = [options, &["-d", "500ms", "-o", "t.fxt"]].concat();
+        let said = folder.fxtrec(&options).expect(0).stderr;
+        assert!(!Trace::read(&folder.path("t.fxt")).switches.is_empty(), "{said}");
+    }
+    let probe = ["-o", "p.fxt", "-P", "libc.so.6:getppid", "--", "true"];
+    let refused = folder.fxtrec(probe).expect(125).stderr;
+    assert!(refused.contains(&format!("process {pid} holds the lock of its memory")), "{refused}");
+    // It still does.
+    assert!(fs::read_to_string(&state).expect("it runs").contains(") D "));
+    drop(server);
+    locked.finish();
+    folder.fxtrec(probe).expect(0);
+}
+
+/// The process that reads files for a command.
+fn reader_of(command: &Process) -> Option<u32> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", command.id())).ok()?;
+    let children =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|all| all.split_whitespace().flat_map(str::parse).collect::<Vec<_>>())
+        .collect();
+    children.into_iter().find(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "fxtrec-files\n")
+    })
+}
+
+#[test]
+fn what_reads_files_has_bounded_memory_and_is_the_first_that_the_kernel_kills_for_it() {
+    if !may_unwind(&["gcc", "nsenter"]) {
+        return;
+    }
+    let program = build("silent.c", &[FRAMES]);
+    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+    let folder = Folder::new();
+    fs::create_dir(folder.path("mount")).expect("room");
+    let server = Server(folder.path("pid"));
+    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
+    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "0"]));
+    let mut asks = Command::new("nsenter");
+    asks.args(["-t", &folder.read("pid"), "--mount", "--"]).arg(binary::fxtrec());
+    asks.args(["probes", &folder.text("mount/lib.so")]);
+    let mut records = binary::command();
+    records.current_dir(folder.path("")).args(["--source", "bpf", "--stacks", "-o", "t.fxt", "--"]);
+    records.args(["sh", "-c", "for i in $(seq 2000); do sleep 0.01; done"]);
+    for (mut command, most) in [(asks, 1536_u64 << 20), (records, 192 << 20)] {
+        let mut running = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let of_reader = |name: &str| {
+            let pid = reader_of(&running)?;
+            fs::read_to_string(format!("/proc/{pid}/{name}")).ok()
+        };
+        wait::until("it is the first to go", || {
+            of_reader("oom_score_adj").is_some_and(|it| it == "1000\n")
+        });
+        let limits = of_reader("limits").expect("it runs");
+        let memory = limits.lines().find(|line| line.starts_with("Max address space"));
+        let words: Vec<&str> = memory.iter().flat_map(|line| line.split_whitespace()).collect();
+        assert_eq!(words.get(3).and_then(|it| it.parse().ok()), Some(most), "{limits}");
+        // COMMAND gets it too.
+        running.signal(Signal::SIGTERM);
+        running.finish();
+    }
+    drop(server);
+}
+
 #[test]
 fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
-    if !may_unwind(&["gcc"]) {
+    if !may_unwind(&["gcc", "nsenter", "mount"]) {
         return;
     }
     let folder = Folder::new();
@@ -139,11 +305,20 @@ fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
     let file = folder.text("mount/lib.so");
     let listed = folder.fxtrec(["probes", "-p", &running, &file]).expect(0);
     assert!(listed.stdout.contains("blocks_in_silence"), "{}", listed.stdout);
-    let probe = format!("{file}:blocks_in_silence");
-    let refused = folder.fxtrec(["-o", "p.fxt", "-P", &probe, "-p", &running, "-d", "1s"]);
-    let said = refused.expect(125).stderr;
-    assert!(said.contains("(FUSE)") && said.contains("mount/lib.so"), "{said}");
-    assert!(!folder.path("p.fxt").exists());
+    for name in ["overlay", "empty"] {
+        fs::create_dir(folder.path(name)).expect("room");
+    }
+    let layers = format!("lowerdir={mount}:{}", folder.text("empty"));
+    let mut over = Command::new("nsenter");
+    over.args(["-t", &running, "--mount", "--", "mount", "-t", "overlay", "-o", &layers]);
+    succeed(over.args(["overlay", &folder.text("overlay")]));
+    for file in [file, folder.text("overlay/lib.so")] {
+        let probe = format!("{file}:blocks_in_silence");
+        let refused = folder.fxtrec(["-o", "p.fxt", "-P", &probe, "-p", &running, "-d", "1s"]);
+        let said = refused.expect(125).stderr;
+        assert!(said.contains("(FUSE)") && said.contains(&file), "{said}");
+        assert!(!folder.path("p.fxt").exists());
+    }
     drop(server);
 }
 
@@ -197,6 +372,24 @@ fn functions_with_names_that_are_too_expensive_are_called_as_the_linker_does() {
     let (functions, _) = names(&folder);
     assert!(functions.contains(&expensive(60)), "{functions:?}");
     folder.fxtrec(["report", "t.fxt", "--stacks", "--lines"]).expect(0);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn tables_that_take_long_are_not_followed_for_longer_than_the_program_runs() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let program = build("costly.c", &["-O1", "-pthread"]);
+    let mut command = binary::command();
+    command.current_dir(folder.path("")).args(["-o", "t.fxt", "--stacks", "--scope", "app", "--"]);
+    command.args([program.text(), "50", "2000"]);
+    let mut running = Process::start(&mut command);
+    // Without a limit it takes ten minutes.
+    wait::until("the recording ends", || running.is_over());
+    assert_eq!(running.finish().code(), Some(0));
+    assert!(!Trace::read(&folder.path("t.fxt")).switches.is_empty());
 }
 
 fn library(name: &str) -> Built {
