@@ -114,6 +114,12 @@ pub struct RecordArgs {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t, help_heading = WHAT)]
     pub weights: Weights,
 
+    /// Write COMMAND's arguments into the trace: passwords and names of customers may be among them
+    ///
+    /// Without this option, `command_line` of the trace ends with COMMAND's name and `...`.
+    #[arg(long, requires = "command", help_heading = WHAT)]
+    pub keep_arguments: bool,
+
     /// Run COMMAND as this user: a name, a uid, or @sudo for the user who called sudo
     #[arg(short, long, value_name = "USER", help_heading = WHAT)]
     pub user: Option<UserSpec>,

@@ -8,12 +8,12 @@ mod categories;
 pub mod flight;
 mod providers;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flight::{FlightError, FlightPlan};
-use fxt_writer::engine;
+use fxt_writer::{engine, text};
 
 use crate::capture::stacks::NAMING;
 use crate::cli::StackKind;
@@ -56,11 +56,16 @@ pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 /// A ring or buffer beyond this is taken for a mistake, in bytes.
 const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 
+/// A command line is cut to this many bytes.
+const COMMAND_LINE_BYTES: usize = 4096;
+
 /// What a recording is going to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program to run, if one is.
     pub launch: Option<Launch>,
+    /// What the trace says of how it was made.
+    pub command_line: String,
     pub scope: Filter,
     /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
     pub duration: Option<Duration>,
@@ -261,9 +266,11 @@ impl Plan {
         let ring_bytes = memory("--ring-size", args.ring_size)?;
         let buffer_bytes =
             memory("--buffer-size", args.buffer_size)?.unwrap_or(flight.default_buffer_bytes());
+        let command_line = command_line(std::env::args_os(), &args.command, args.keep_arguments);
         let launch = launch(args.command, args.user, output.target == Target::Stdout)?;
         Ok(Plan {
             launch,
+            command_line,
             scope,
             duration: args.duration.map(|span| span.duration()),
             waking: args.waking,
@@ -385,8 +392,27 @@ fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError
     Ok(Some(Wanted { over, wakes, frequency, copy, chosen }))
 }
 
+/// What a trace says of how it was made. Of COMMAND it has no arguments unless they are wanted: passwords may be among them.
+fn command_line(
+    words: impl Iterator<Item = OsString>,
+    command: &[OsString],
+    with_arguments: bool,
+) -> String {
+    let mut words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let arguments = command.len().saturating_sub(1);
+    if arguments > 0 && !with_arguments {
+        words.truncate(words.len().saturating_sub(arguments));
+        words.push("...".to_owned());
+    }
+    let line = words.join(" ");
+    let line = text::clean(line.as_bytes());
+    let mut ends = (0..=COMMAND_LINE_BYTES.min(line.len())).rev();
+    let end = ends.find(|end| line.is_char_boundary(*end));
+    line[..end.unwrap_or(0)].to_owned()
+}
+
 fn launch(
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
     user: Option<UserSpec>,
     trace_on_stdout: bool,
 ) -> Result<Option<Launch>, PlanError> {

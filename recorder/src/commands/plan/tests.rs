@@ -26,6 +26,19 @@ fn path(line: &str) -> PathBuf {
 }
 
 #[test]
+fn a_trace_has_no_arguments_of_command_unless_they_are_wanted() {
+    let words = ["fxtrec", "-o", "t.fxt", "--", "app", "--token", "abc"].map(OsString::from);
+    let line = |wanted| command_line(words.iter().cloned(), &words[4..], wanted);
+    assert_eq!(line(false), "fxtrec -o t.fxt -- app ...");
+    assert_eq!(line(true), "fxtrec -o t.fxt -- app --token abc");
+    assert_eq!(
+        command_line(words[..5].iter().cloned(), &words[4..5], false),
+        "fxtrec -o t.fxt -- app"
+    );
+    assert_eq!(command_line(words[..3].iter().cloned(), &[], false), "fxtrec -o t.fxt");
+}
+
+#[test]
 fn the_file_is_named_after_what_is_recorded() {
     assert_eq!(path("ls -l"), Path::new("ls.fxt"));
     assert_eq!(path("-- ./target/app.bin"), Path::new("app.bin.fxt"));

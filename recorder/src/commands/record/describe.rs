@@ -5,7 +5,7 @@ use std::time::Duration;
 use fxt_reader::record::{ABSENT_WEIGHT_ARG, WEIGHT_INFO};
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
-use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use crate::capture::losses::LossCause;
 use crate::capture::source::{Causes, SourceKind, SourceStats};
@@ -31,9 +31,6 @@ const TICKS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Of so many cgroups the trace tells for how long quotas stopped them: those that were stopped longest.
 const MOST_QUOTAS: usize = 64;
-
-/// A command line is cut to this many bytes.
-const COMMAND_LINE_BYTES: usize = 4096;
 
 /// The thread that fxtrec's own events are put on: its main thread.
 pub(super) fn recorder(namespaces: &Namespaces) -> ThreadName {
@@ -105,6 +102,8 @@ pub(super) struct Beginning {
     pub(super) initial_pid_namespace: bool,
     /// Whether weights of nice 0 are left out.
     pub(super) brief_weights: bool,
+    /// How the recording was asked for.
+    pub(super) command_line: String,
     /// The process of COMMAND, where its koid is known already.
     pub(super) command: Option<Koid>,
     /// Of which waits it has stacks.
@@ -149,20 +148,13 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
 
     let machine = Machine::current();
     let wall_clock = clock::wall_clock();
-    let words: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command_line = words.join(" ");
-    let command_line = text::clean(command_line.as_bytes()).into_owned();
-    let end = (0..=COMMAND_LINE_BYTES.min(command_line.len()))
-        .rev()
-        .find(|end| command_line.is_char_boundary(*end));
     let silent: Vec<String> = beginning.silent.iter().map(|cpu| cpu.0.to_string()).collect();
     let silent = silent.join(",");
     let causes = beginning.causes.names().join(",");
     let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
     let mut args = vec![
         string("version", env!("CARGO_PKG_VERSION")),
-        string("command_line", &command_line[..end.unwrap_or(0)]),
+        string("command_line", &beginning.command_line),
         string("host", &machine.host),
         string("release", &machine.release),
         string("machine", &machine.architecture),

@@ -256,6 +256,7 @@ fn record(
         names: extras.catalog.names(),
         initial_pid_namespace: facts.namespaces.initial_pid,
         brief_weights: plan.brief_weights,
+        command_line: plan.command_line.clone(),
         command: held
             .as_ref()
             .filter(|_| facts.namespaces.initial_pid)
