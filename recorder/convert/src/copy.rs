@@ -43,6 +43,49 @@ pub(super) trait Translate {
     fn argument(&self, _event: &Event<'_>, _arg: &ReadArg<'_>) -> Option<Value<'static>> {
         None
     }
+
+    /// The text in the new trace, where it has to be another.
+    fn text(&self, _role: Role<'_>, _text: &str) -> Option<String> {
+        None
+    }
+}
+
+/// What a text of a record is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role<'a> {
+    /// The name of a process, thread or other kernel object.
+    Object,
+    /// The name of what an address of a process is.
+    Address(Koid),
+    /// The file of a module.
+    Module,
+    Category,
+    /// The name of an event, or of a blob.
+    Event {
+        category: &'a str,
+    },
+    /// The name of an argument, and its value: with the category of the event that has it, if an event has it.
+    Key(Option<&'a str>),
+    Value {
+        category: Option<&'a str>,
+        key: &'a str,
+    },
+    Message,
+}
+
+/// Registers the text as it is in the new trace.
+fn text<'t, L: Lanes>(
+    role: Role<'_>,
+    text: &'t str,
+    target: &mut Writer<L>,
+    translate: &impl Translate,
+) -> Result<Text<'t>, WriteError<L::Full>> {
+    let Some(other) = translate.text(role, text) else { return target.text(text) };
+    Ok(match target.text(&other)? {
+        Text::Indexed(index) => Text::Indexed(index),
+        // The table has no place for it, and the record cannot hold what lives here only.
+        Text::Inline(_) => Text::Inline("redacted"),
+    })
 }
 
 /// Changes nothing.
@@ -68,15 +111,20 @@ pub(super) fn copy<L: Lanes>(
         Record::Event(event) => return copy_event(event, target, translate),
         Record::Log(log) => {
             let thread = thread_of(log.thread, target, translate)?;
-            target.write(&write::Log { time: time(log.time), thread, message: log.message })?;
+            let other = translate.text(Role::Message, log.message);
+            let message = other.as_deref().unwrap_or(log.message);
+            target.write(&write::Log { time: time(log.time), thread, message })?;
         }
-        Record::Module(module) => target.write(&write::Module {
-            time: time(module.time),
-            process: write::ProcessName::Inline(koid(module.process)),
-            id: translate.module(module.process, module.id),
-            name: module.name,
-            build_id: module.build_id,
-        })?,
+        Record::Module(module) => {
+            let other = translate.text(Role::Module, module.name);
+            target.write(&write::Module {
+                time: time(module.time),
+                process: write::ProcessName::Inline(koid(module.process)),
+                id: translate.module(module.process, module.id),
+                name: other.as_deref().unwrap_or(module.name),
+                build_id: if other.is_none() { module.build_id } else { &[] },
+            })?;
+        }
         Record::Mapping(mapping) => target.write(&write::Mapping {
             time: time(mapping.time),
             process: write::ProcessName::Inline(koid(mapping.process)),
@@ -100,7 +148,7 @@ pub(super) fn copy<L: Lanes>(
         }
         Record::KernelObject(object) => {
             let args = arguments(object.args, None, target, translate)?;
-            let name = target.text(object.name)?;
+            let name = text(Role::Object, object.name, target, translate)?;
             target.write(&write::KernelObject {
                 object_type: object.object_type,
                 koid: koid(object.koid),
@@ -116,7 +164,7 @@ pub(super) fn copy<L: Lanes>(
                 args.replace(Arg::new(name, Value::uint(id.into())));
             }
             let process = koid(object.process);
-            let name = target.text(object.name)?;
+            let name = text(Role::Address(object.process), object.name, target, translate)?;
             target.write(&write::UserspaceObject {
                 pointer: object.pointer,
                 process: ThreadName::Inline { process, thread: process },
@@ -206,7 +254,8 @@ fn copy_event<L: Lanes>(
     let kind = kind.map(|end| Ticks(translate.time(end).0));
     let args = arguments(event.args, Some(event), target, translate)?;
     let thread = thread_of(event.thread, target, translate)?;
-    let (category, name) = (target.text(event.category)?, target.text(event.name)?);
+    let name = text(Role::Event { category: event.category }, event.name, target, translate)?;
+    let category = text(Role::Category, event.category, target, translate)?;
     let (time, args) = (Ticks(translate.time(event.time).0), args.as_slice());
     target.write(&write::Event { kind, time, thread, category, name, args })?;
     Ok(true)
@@ -275,18 +324,23 @@ pub(super) fn arguments<'a, L: Lanes>(
     translate: &impl Translate,
 ) -> Result<Arguments<'a>, WriteError<L::Full>> {
     let mut copied = Arguments::new();
+    let category = event.map(|event| event.category);
     for arg in &args {
         let changed = event.and_then(|event| translate.argument(event, &arg));
         let value = match (changed, arg.value) {
             (Some(value), _) => Some(value),
-            (None, fxt_reader::record::Value::Str(text)) => Some(Value::Str(target.text(text)?)),
+            (None, fxt_reader::record::Value::Str(value)) => {
+                let role = Role::Value { category, key: arg.name };
+                Some(Value::Str(text(role, value, target, translate)?))
+            }
             (None, fxt_reader::record::Value::Koid(koid)) => {
                 Some(Value::Koid(translate.koid(koid)))
             }
             (None, value) => retype::value(value),
         };
         if let Some(value) = value {
-            copied.push(Arg::new(target.text(arg.name)?, value));
+            let key = text(Role::Key(category), arg.name, target, translate)?;
+            copied.push(Arg::new(key, value));
         }
     }
     Ok(copied)

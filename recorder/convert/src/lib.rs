@@ -27,6 +27,7 @@ pub mod merge;
 mod order;
 pub mod output;
 mod pftrace;
+pub mod redact;
 mod report;
 mod retype;
 mod shared;

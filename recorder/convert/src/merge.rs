@@ -31,6 +31,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::copy::{Translate, copy};
 use super::error::ConvertError;
+use super::redact::{self, Redacting, Redactor};
 use super::report::Report;
 use super::shared::Shared;
 use super::sync::{self, Messages, Set};
@@ -168,6 +169,16 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
 ///
 /// When a file cannot be read, its clock not be told, or the output not be written.
 pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Report, ConvertError> {
+    merge_as(sources, how, None, out)
+}
+
+/// The same, with other texts where there is a redactor.
+pub(crate) fn merge_as(
+    sources: &[Source],
+    how: &How,
+    redactor: Option<&Redactor>,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
     let mut facts = Vec::with_capacity(sources.len());
     let files = || sources.iter().map(|source| &*source.path);
     // All files are read twice.
@@ -195,7 +206,7 @@ pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Repor
     let translations = plan(sources, &facts, how.same_machine)?;
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
-        lanes.push(Lane::open(&source.path, &second, translation)?);
+        lanes.push(Lane::open(&source.path, &second, translation, redactor)?);
     }
     let mut archive = Archive::begin(out);
     for lane in &mut lanes {
@@ -435,10 +446,12 @@ fn integer(value: Value<'_>) -> Option<i128> {
 }
 
 /// One recording, a record ahead of the archive.
-struct Lane {
+struct Lane<'r> {
+    redactor: Option<&'r Redactor>,
     reader: Reader<'static>,
     translation: Translation,
     writers: FxHashMap<ProviderId, (u32, Writer<Shared>)>,
+    /// As the recording has them.
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
     /// The provider whose section the piece begins with, in one word; none where the piece
@@ -451,13 +464,15 @@ struct Lane {
     ended: bool,
 }
 
-impl Lane {
+impl<'r> Lane<'r> {
     fn open(
         path: &Path,
         progress: &Progress,
         translation: Translation,
+        redactor: Option<&'r Redactor>,
     ) -> Result<Self, ConvertError> {
         Ok(Self {
+            redactor,
             reader: open(path, progress)?,
             translation,
             writers: FxHashMap::default(),
@@ -503,6 +518,12 @@ impl Lane {
             ) {
                 continue;
             }
+            if self.redactor.is_some()
+                && matches!(item.record, Record::Blob(_) | Record::LargeBlob(_))
+            {
+                report.count("blobs, left out: they may hold names");
+                continue;
+            }
             if let Some(time) = item.record.time() {
                 self.time = self.translation.time(time).0;
             }
@@ -511,7 +532,8 @@ impl Lane {
                 std::collections::hash_map::Entry::Vacant(place) => {
                     *providers += 1;
                     let name = self.names.get(&id).map_or("unnamed", String::as_str);
-                    introduce(*providers, name, &mut self.shared)?;
+                    let name = redact::provider_name(name, self.redactor);
+                    introduce(*providers, &name, &mut self.shared)?;
                     if std::mem::take(&mut fresh) {
                         self.lead = None;
                     }
@@ -529,7 +551,11 @@ impl Lane {
                     let event = ProviderEvent::buffer_filled_up(id);
                     event.write(&mut self.shared).map(|()| true)
                 }
-                record => copy(record, writer, &self.translation),
+                record => {
+                    let of_fxtrec = self.names.get(&id).is_some_and(|name| redact::is_fxtrec(name));
+                    let (inner, redactor) = (&self.translation, self.redactor);
+                    copy(record, writer, &Redacting { inner, redactor, of_fxtrec })
+                }
             };
             match copied {
                 Ok(true) => {
@@ -583,7 +609,7 @@ impl<'o> Archive<'o> {
     }
 
     /// Takes the piece that a lane has ready.
-    fn take(&mut self, lane: &mut Lane) -> Result<(), ConvertError> {
+    fn take(&mut self, lane: &mut Lane<'_>) -> Result<(), ConvertError> {
         let needless = usize::from(lane.lead == Some(self.current)) * WORD_BYTES;
         self.pending.extend_from_slice(lane.piece.get(needless..).unwrap_or_default());
         self.current = lane.provider;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::convert::output;
 use super::values::{TimePoint, number};
+use crate::convert::redact::Secret;
 
 /// The arguments of `fxtrec cut`.
 #[derive(Args, Clone, Debug)]
@@ -18,7 +19,8 @@ the argument `inferred` or `cut`.
 Examples:
   fxtrec cut day.fxt -o minute.fxt --from 60min --to 61min
   fxtrec cut system.fxt -o app.fxt.zst --comm app --from 2s --to 3s
-  fxtrec cut system.fxt cpu0.fxt --cpu 0 --from 12.5")]
+  fxtrec cut system.fxt cpu0.fxt --cpu 0 --from 12.5
+  fxtrec cut system.fxt shared.fxt --for-sharing    then look: fxtrec dump --strings shared.fxt")]
 pub struct CutArgs {
     /// FXT trace to read, plain, gzip or zstd; - for standard input
     #[arg(value_name = "IN")]
@@ -44,12 +46,32 @@ pub struct CutArgs {
     /// Only threads of these processes
     #[arg(long = "pid", value_name = "PID", value_delimiter = ',', value_parser = number::<u64>)]
     pub pids: Vec<u64>,
+    /// Replace every args, paths, names, cgroups, hosts or functions by a pseudonym, which is the same wherever the text is
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub redact: Vec<Secret>,
+    /// The same as --redact args,paths,names,cgroups,hosts
+    #[arg(long, conflicts_with = "redact")]
+    pub for_sharing: bool,
     /// Print nothing unless it fails
     #[arg(short, long)]
     pub quiet: bool,
 }
 
 impl CutArgs {
+    /// What gets pseudonyms.
+    pub fn secrets(&self) -> &[Secret] {
+        if self.for_sharing { &Secret::FOR_SHARING } else { &self.redact }
+    }
+
+    /// Whether all of the trace is wanted.
+    pub fn is_of_all(&self) -> bool {
+        self.from.is_none()
+            && self.to.is_none()
+            && self.cpus.is_empty()
+            && self.comms.is_empty()
+            && self.pids.is_empty()
+    }
+
     /// Where to write.
     pub fn output(&self) -> &Path {
         output(&self.output, &self.named_output)

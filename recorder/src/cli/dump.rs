@@ -42,6 +42,9 @@ pub struct DumpArgs {
     /// Print counts and bytes per record type instead of the records
     #[arg(long, conflicts_with = "check")]
     pub stats: bool,
+    /// Print the names and other texts of the trace, each with its kind (what `fxtrec cut --redact` replaces, or public) and count
+    #[arg(long, conflicts_with_all = ["types", "koids", "from", "to", "raw", "stats", "check", "json"])]
+    pub strings: bool,
     /// Print a JSON object per record, or what --stats or --check found as one (members: docs/output.md)
     #[arg(long, conflicts_with = "raw")]
     pub json: bool,

@@ -16,6 +16,8 @@ use fxt_reader::{Error, Summary};
 
 use crate::cli::DumpArgs;
 use crate::commands::trace_file::{ReadError, open, refuse_outside};
+use crate::convert::ConvertError;
+use crate::convert::redact::texts;
 use crate::units::escape;
 use crate::units::look::Look;
 use crate::units::text::noun;
@@ -30,6 +32,9 @@ pub enum DumpError {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Its texts cannot be read.
+    #[error(transparent)]
+    Texts(#[from] ConvertError),
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -55,6 +60,12 @@ pub fn dump(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Du
 }
 
 fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, DumpError> {
+    if args.strings {
+        for ((kind, text), count) in texts(&args.file)? {
+            writeln!(out, "{kind:<9} {count:>9} {}", escape::line(&text))?;
+        }
+        return Ok(true);
+    }
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
     let mut reader = open(&args.file)?;
     if args.check {

@@ -8,6 +8,7 @@ use crate::cli::CutArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::commands::trace_file::{ReadError, resolve};
 use crate::convert::cut::{Filter, Window, cut};
+use crate::convert::redact::redact;
 use crate::convert::{ConvertError, Format, Input, Output, Report};
 
 /// Why nothing was cut out.
@@ -45,6 +46,15 @@ fn cut_file(
     to: Option<Nanos>,
 ) -> Result<Report, ConvertError> {
     refuse_terminal(args.output())?;
+    let secrets = args.secrets();
+    let (_, packing) = Format::of_path(args.output());
+    if !secrets.is_empty() && args.is_of_all() && args.input.is_file() {
+        // Unlike a piece, it has the counts of the recording.
+        let mut output = Output::create(args.output(), packing, &[&args.input])?;
+        let report = redact(&args.input, secrets, !args.quiet, &mut output)?;
+        output.finish()?;
+        return Ok(report);
+    }
     let window = Window {
         from: from.unwrap_or(Nanos(0)),
         to: to.unwrap_or(Nanos(u64::MAX)),
@@ -55,11 +65,21 @@ fn cut_file(
         },
     };
     let mut input = Input::open_trace(&args.input, !args.quiet)?;
-    let (_, packing) = Format::of_path(args.output());
     let mut output = Output::create(args.output(), packing, &[&args.input])?;
-    let result = cut(&mut Reader::new(&mut input), &window, &mut output);
+    let mut piece = match secrets {
+        [] => None,
+        _ => Some(tempfile::NamedTempFile::new().map_err(ConvertError::Write)?),
+    };
+    let target: &mut dyn Write = match &mut piece {
+        Some(piece) => piece,
+        None => &mut output,
+    };
+    let result = cut(&mut Reader::new(&mut input), &window, target);
     input.finish();
     let report = result?;
+    if let Some(piece) = piece {
+        redact(piece.path(), secrets, false, &mut output)?;
+    }
     output.finish()?;
     Ok(report)
 }

@@ -128,3 +128,54 @@ fn opening_serves_the_file_converted_and_ends_when_it_was_fetched() {
     drop(peer);
     assert!(open.wait().expect("it ends").success());
 }
+
+#[test]
+fn what_is_shared_has_the_same_figures_and_no_names() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let command = ["sh", "-c", "exec -a hidden-name sleep 0.01; : --token=abc; ls / >ls.out"];
+    let command = ["bash"].iter().chain(&command[1..]).copied().collect::<Vec<_>>();
+    record_in(&folder, &["-q"], &command);
+    folder.fxtrec(["cut", "-q", "t.fxt", "shared.fxt", "--for-sharing"]).expect(0);
+    folder.fxtrec(["cut", "-q", "t.fxt", "piece.fxt", "--for-sharing", "--from", "+1ms"]).expect(0);
+    let strings = |file: &str| folder.fxtrec(["dump", "--strings", file]).expect(0).stdout;
+    let before = strings("t.fxt");
+    assert!(
+        before.lines().any(|line| line.starts_with("names ") && line.ends_with(" sleep")),
+        "{before}"
+    );
+    assert!(!before.contains("--token"), "{before}");
+    for file in ["shared.fxt", "piece.fxt"] {
+        folder.fxtrec(["dump", "--check", file]).expect(0);
+        let after = strings(file);
+        let is_left = |line: &&str| {
+            let kind = line.split(' ').next().expect("a word");
+            let text = line.rsplit(' ').next().expect("a word");
+            let is_pseudonym = ["arg-", "file-", "name-", "cgroup-", "host-"]
+                .iter()
+                .any(|prefix| text.trim_start_matches('/').starts_with(prefix));
+            matches!(kind, "args" | "paths" | "cgroups" | "hosts") && !is_pseudonym && text != "/"
+        };
+        let left: Vec<&str> = after.lines().filter(is_left).collect();
+        assert!(left.is_empty(), "{file}: {left:#?}");
+        assert!(
+            !after.lines().any(|line| line.ends_with(" sleep") || line.ends_with(" bash")),
+            "{after}"
+        );
+    }
+    let figures = |file: &str| -> Vec<Value> {
+        let json = folder.fxtrec(["report", "--json", file]).expect(0).stdout;
+        let report: Value = serde_json::from_str(&json).expect("JSON");
+        let threads = report["threads"].as_array().expect("threads").iter();
+        let mut figures: Vec<Value> = threads
+            .map(|it| serde_json::json!([it["tid"], it["cpu_time_ns"], it["wakeup_latency"]]))
+            .collect();
+        figures.push(report["events_lost"].clone());
+        figures.push(report["lost"].clone());
+        figures.sort_by_key(Value::to_string);
+        figures
+    };
+    assert_eq!(figures("shared.fxt"), figures("t.fxt"));
+}

@@ -1,0 +1,334 @@
+//! A trace without names that only its owner may know: each gets a pseudonym, the same wherever it stands.
+//!
+//! ```text
+//!   records of a trace --> copy, which asks about each text --> Redactor: kept | pseudonym --> records of another one
+//! ```
+//!
+//! A text is kept if it is one of those that fxtrec or the kernel gives to everything that it records (a state, a system call).
+//! All others are taken for what they may be: a text that is not known to be harmless is replaced.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+
+use fxt_reader::Koid;
+use fxt_reader::record::{Arg, Event};
+use fxt_reader::{Nanos, Record};
+use fxt_writer::{Value, Writer};
+
+use crate::copy::{Role, Translate, copy};
+use crate::error::ConvertError;
+use crate::merge::{How, Source, merge_as};
+use crate::report::Report;
+use crate::shared::Shared;
+use crate::traces;
+
+/// What can be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Secret {
+    /// Values that are text: of spans, probes and tracepoints, messages of logs, and the command line of the recording.
+    Args,
+    /// Files that programs have mapped, with their build ids.
+    Paths,
+    /// Processes and threads, and what applications call their spans, counters and arguments.
+    Names,
+    Cgroups,
+    Hosts,
+    /// Functions of programs in stacks.
+    Functions,
+}
+
+impl Secret {
+    pub const ALL: [Secret; 6] = [
+        Secret::Args,
+        Secret::Paths,
+        Secret::Names,
+        Secret::Cgroups,
+        Secret::Hosts,
+        Secret::Functions,
+    ];
+
+    /// Those to replace before a trace is shown to others. Functions stay: without them, stacks explain nothing.
+    pub const FOR_SHARING: [Secret; 5] =
+        [Secret::Args, Secret::Paths, Secret::Names, Secret::Cgroups, Secret::Hosts];
+
+    /// As an option names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Secret::Args => "args",
+            Secret::Paths => "paths",
+            Secret::Names => "names",
+            Secret::Cgroups => "cgroups",
+            Secret::Hosts => "hosts",
+            Secret::Functions => "functions",
+        }
+    }
+
+    /// What a pseudonym begins with.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Secret::Args => "arg",
+            Secret::Paths => "file",
+            Secret::Names => "name",
+            Secret::Cgroups => "cgroup",
+            Secret::Hosts => "host",
+            Secret::Functions => "fn",
+        }
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The word for nothing that can be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected args, paths, names, cgroups, hosts, or functions")]
+pub struct NoSuchSecret;
+
+impl FromStr for Secret {
+    type Err = NoSuchSecret;
+
+    fn from_str(name: &str) -> Result<Secret, NoSuchSecret> {
+        Secret::ALL.into_iter().find(|secret| secret.name() == name).ok_or(NoSuchSecret)
+    }
+}
+
+/// Categories whose events fxtrec names after what is the same on all machines: itself, the scheduler, system calls, interrupts.
+const PUBLIC_CATEGORIES: [&str; 4] = ["fxtrec", "sched", "syscall", "irq"];
+
+/// Arguments of such events, and of scheduling records, whose values are words of fxtrec or of the kernel.
+const PUBLIC_KEYS: [&str; 16] = [
+    "cause",
+    "causes",
+    "clock",
+    "kernel_lock_kind",
+    "kernel_lock_name",
+    "kind",
+    "machine",
+    "of",
+    "pid_namespace",
+    "prev_state",
+    "release",
+    "scope",
+    "silent_cpus",
+    "source",
+    "state",
+    "version",
+];
+
+/// Beginnings of the names of kernel threads that every machine has; numbers follow.
+const KERNEL_THREADS: [&str; 9] = [
+    "cpuhp/",
+    "idle_inject/",
+    "ksoftirqd/",
+    "kswapd",
+    "kworker/",
+    "migration/",
+    "rcuc/",
+    "rcuog/",
+    "swapper/",
+];
+
+/// What reports need to know by name: the recorder, and what is made up for a CPU of which nothing is known.
+fn is_public_name(name: &str) -> bool {
+    let is_number = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":uHR-I_".contains(c));
+    let is_of_kernel =
+        || KERNEL_THREADS.iter().any(|start| name.strip_prefix(start).is_some_and(is_number));
+    matches!(
+        name,
+        "" | "idle" | "kernel" | "not recorded" | "unknown" | "rcu_preempt" | "rcu_sched"
+    ) || is_public_provider(name)
+        || is_of_kernel()
+}
+
+/// Whether fxtrec calls itself so, or one of its threads.
+fn is_public_provider(name: &str) -> bool {
+    let rest = name.strip_prefix("fxtrec");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
+}
+
+/// What kind of secret a text may be; none where it is known to be none.
+fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
+    let is_public = |category: &str| of_fxtrec && PUBLIC_CATEGORIES.contains(&category);
+    match role {
+        Role::Object if is_public_name(text) => None,
+        Role::Object => Some(Secret::Names),
+        // The kernel's functions are those of its release.
+        Role::Address(Koid(0)) => None,
+        Role::Address(_) => Some(Secret::Functions),
+        Role::Module if text.starts_with('[') && text.ends_with(']') => None,
+        Role::Module => Some(Secret::Paths),
+        Role::Category if is_public(text) => None,
+        Role::Event { category } if is_public(category) => None,
+        Role::Key(None) => None,
+        Role::Key(Some(category)) if is_public(category) => None,
+        Role::Category | Role::Event { .. } | Role::Key(_) => Some(Secret::Names),
+        Role::Value { category, key } if category.is_none_or(is_public) => match key {
+            "host" => Some(Secret::Hosts),
+            "cgroup" | "throttled_by" => Some(Secret::Cgroups),
+            "name" if !is_public_name(text) => Some(Secret::Names),
+            "name" => None,
+            key if PUBLIC_KEYS.contains(&key) => None,
+            _ => Some(Secret::Args),
+        },
+        Role::Value { .. } | Role::Message => Some(Secret::Args),
+    }
+}
+
+/// Knows the pseudonyms of one run. They are made with a random key, so that nobody finds a name by trying.
+#[derive(Debug)]
+pub(crate) struct Redactor {
+    key: RandomState,
+    secrets: Vec<Secret>,
+}
+
+impl Redactor {
+    fn new(secrets: &[Secret]) -> Redactor {
+        Redactor { key: RandomState::new(), secrets: secrets.to_vec() }
+    }
+
+    /// The pseudonym of a text, if it has to have one.
+    pub(crate) fn text(&self, role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<String> {
+        let secret = secret_of(role, text, of_fxtrec)?;
+        if !self.secrets.contains(&secret) || text.is_empty() {
+            return None;
+        }
+        Some(match secret {
+            // What is below what stays to be seen.
+            Secret::Paths | Secret::Cgroups => {
+                let parts = text.split('/').map(|part| match part {
+                    "" => String::new(),
+                    part => self.pseudonym(secret, part),
+                });
+                parts.collect::<Vec<_>>().join("/")
+            }
+            secret => self.pseudonym(secret, text),
+        })
+    }
+
+    /// Of 40 bits: of 10 000 names, two are the same in 1 of 20 000 traces. A name of a thread has 15 bytes.
+    fn pseudonym(&self, secret: Secret, text: &str) -> String {
+        format!("{}-{:010x}", secret.prefix(), self.key.hash_one((secret, text)) >> 24)
+    }
+}
+
+/// Writes the trace at `path` to `out`, with pseudonyms for `secrets`. Bulk data is left out, whatever it holds.
+///
+/// # Errors
+///
+/// When the trace cannot be read, or the output not be written.
+pub fn redact(
+    path: &Path,
+    secrets: &[Secret],
+    show_progress: bool,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
+    let source = Source { path: path.to_owned(), offset: None };
+    let how = How { same_machine: true, show_progress, ..How::default() };
+    merge_as(&[source], &how, Some(&Redactor::new(secrets)), out)
+}
+
+/// All texts of a trace that could be replaced, each with how often it stands there. Those of bulk data are not among them.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, ConvertError> {
+    let opened = |source| ConvertError::Open { path: path.to_owned(), source };
+    let mut reader =
+        fxt_reader::Reader::from_file(traces::open(path).map_err(opened)?, |file| file);
+    let found = Texts::default();
+    let shared = Shared::default();
+    let mut writer = Writer::new(shared.clone());
+    loop {
+        match reader.next() {
+            Ok(Some(item)) => {
+                if let Record::ProviderInfo(info) = &item.record {
+                    found.add("names", info.name);
+                }
+                // A record that cannot be written again has been looked at.
+                let _ = copy(&item.record, &mut writer, &found);
+                shared.take();
+            }
+            Ok(None) => return Ok(found.0.into_inner()),
+            Err(fxt_reader::Error::Damaged(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Changes nothing, and notes every text.
+#[derive(Debug, Default)]
+struct Texts(RefCell<BTreeMap<(&'static str, String), u64>>);
+
+impl Texts {
+    fn add(&self, kind: &'static str, text: &str) {
+        *self.0.borrow_mut().entry((kind, text.to_owned())).or_default() += 1;
+    }
+}
+
+impl Translate for Texts {
+    fn text(&self, role: Role<'_>, text: &str) -> Option<String> {
+        self.add(secret_of(role, text, true).map_or("public", Secret::name), text);
+        None
+    }
+}
+
+/// A translation that also replaces texts, for the records of one provider.
+pub(crate) struct Redacting<'a, T> {
+    pub(crate) inner: &'a T,
+    pub(crate) redactor: Option<&'a Redactor>,
+    /// Whether the provider is fxtrec.
+    pub(crate) of_fxtrec: bool,
+}
+
+impl<T: Translate> Translate for Redacting<'_, T> {
+    fn koid(&self, koid: Koid) -> Koid {
+        self.inner.koid(koid)
+    }
+
+    fn time(&self, time: Nanos) -> Nanos {
+        self.inner.time(time)
+    }
+
+    fn cpu(&self, cpu: u16) -> u16 {
+        self.inner.cpu(cpu)
+    }
+
+    fn module(&self, process: Koid, id: u16) -> u16 {
+        self.inner.module(process, id)
+    }
+
+    fn correlation(&self, event: &Event<'_>, id: u64) -> u64 {
+        self.inner.correlation(event, id)
+    }
+
+    fn argument(&self, event: &Event<'_>, arg: &Arg<'_>) -> Option<Value<'static>> {
+        self.inner.argument(event, arg)
+    }
+
+    fn text(&self, role: Role<'_>, text: &str) -> Option<String> {
+        self.redactor.and_then(|redactor| redactor.text(role, text, self.of_fxtrec))
+    }
+}
+
+/// The name of a provider, as the new trace has it.
+pub(crate) fn provider_name(name: &str, redactor: Option<&Redactor>) -> String {
+    let other = redactor.and_then(|redactor| redactor.text(Role::Object, name, false));
+    other.unwrap_or_else(|| name.to_owned())
+}
+
+/// Whether records of this provider are fxtrec's own.
+pub(crate) fn is_fxtrec(provider: &str) -> bool {
+    is_public_provider(provider)
+}
+
+#[cfg(test)]
+mod tests;
