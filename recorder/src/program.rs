@@ -16,6 +16,7 @@ use crate::commands::{
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
+use crate::kernel::caps::give_up_those_of_the_file;
 use crate::kernel::pager::Pager;
 use crate::kernel::signals::survive_file_size_limit;
 use crate::kernel::terminal::{Terminal, choose_colour};
@@ -34,6 +35,7 @@ pub fn main() -> ExitCode {
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
     }
     if line.first().is_some_and(|name| name == READER_PROCESS) {
+        let _ = give_up_those_of_the_file();
         // A part of a recording or of another command, which sees how it ends.
         let word = line.get(1).map(OsString::as_os_str);
         return ExitCode::from(u8::from(apart::run(word).is_err()));
@@ -57,6 +59,12 @@ pub fn main() -> ExitCode {
             };
         }
     };
+    if !records(&command) {
+        // They are for recording. They would also let everybody read every file.
+        if let Err(error) = give_up_those_of_the_file() {
+            return fail(&error, EXIT_FAILURE);
+        }
+    }
     let config = match (&command, display.no_config) {
         // It tells about the file, and must work without it.
         (Command::Doctor(_), _) | (_, true) => Config::default(),
@@ -146,6 +154,19 @@ pub fn main() -> ExitCode {
             Err(error) => fail(&error, EXIT_FAILURE),
         },
     }
+}
+
+/// Whether the command needs what a recorder may.
+fn records(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Record(_)
+            | Command::Daemon(_)
+            | Command::Demo(_)
+            | Command::Doctor(_)
+            | Command::Probes(_)
+            | Command::Top(_)
+    )
 }
 
 fn done<E: std::error::Error>(result: Result<(), E>) -> ExitCode {

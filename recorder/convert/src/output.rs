@@ -52,11 +52,33 @@ impl Output {
     ///
     /// When it cannot be created, or is one of `inputs`.
     pub fn create(path: &Path, packing: Packing, inputs: &[&Path]) -> Result<Self, ConvertError> {
+        Self::create_as(mode_of(inputs), path, packing, inputs)
+    }
+
+    /// The same for the caller's eyes only: more was read than `inputs`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Output::create`].
+    pub fn create_private(
+        path: &Path,
+        packing: Packing,
+        inputs: &[&Path],
+    ) -> Result<Self, ConvertError> {
+        Self::create_as(mode_of(&[]), path, packing, inputs)
+    }
+
+    fn create_as(
+        mode: u32,
+        path: &Path,
+        packing: Packing,
+        inputs: &[&Path],
+    ) -> Result<Self, ConvertError> {
         let cannot_create = |source| match source {
             OutFileError::IsInput => ConvertError::SameFile { path: path.to_owned() },
             source => ConvertError::Create { path: path.to_owned(), source },
         };
-        let derived = Derived::create(path, mode_of(inputs), inputs, Owner::sudo_caller());
+        let derived = Derived::create(path, mode, inputs, Owner::sudo_caller());
         let Derived { file, pending } = derived.map_err(cannot_create)?;
         Self::pack(file, packing, pending).map_err(|error| cannot_create(error.into()))
     }

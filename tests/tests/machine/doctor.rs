@@ -3,6 +3,7 @@
 //! Each test puts itself into one situation with the tools of util-linux and
 //! libcap, and compares what doctor says with what is true there.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use fxtrec_tests::binary::PublicCopy;
@@ -133,6 +134,24 @@ fn the_setcap_line_that_is_recommended_is_enough() {
     let after = doctor(&copy, NOBODY);
     after.verdict(true);
     assert_eq!(after.row("perf events").0, "ok");
+
+    // They are for recording: with them, nobody reads what its owner keeps for himself.
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret.fxt");
+    std::fs::write(&secret, "secret").expect("room");
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).expect("it is ours");
+    for command in [&["dump"][..], &["report"], &["why"], &["probes", "--names"]] {
+        let mut line: Vec<&str> = NOBODY.split_whitespace().collect();
+        let path = copy.path();
+        line.push(path.to_str().expect("UTF-8"));
+        line.extend(command);
+        line.push(secret.to_str().expect("UTF-8"));
+        let output = Command::new(line[0]).args(&line[1..]).current_dir("/").output();
+        let output = output.expect("setpriv is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{command:?}: {said}");
+        assert!(said.to_lowercase().contains("permission denied"), "{command:?}: {said}");
+    }
 }
 
 #[test]

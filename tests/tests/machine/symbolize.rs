@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -77,8 +78,13 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert!(!for_perfetto(&folder.path("t.fxt")).iter().any(is_ours));
     let original = fs::read(folder.path("t.fxt")).expect("it was recorded");
 
+    // Everybody may read the trace. Of the files that the names are from, that is not known.
+    fs::set_permissions(folder.path("t.fxt"), PermissionsExt::from_mode(0o644))
+        .expect("it is ours");
     let said = folder.fxtrec(["symbolize", "t.fxt"]).expect(0).stderr;
     assert!(said.contains("functions named"), "{said}");
+    let mode = folder.path("t.symbolized.fxt").metadata().expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     let named = stacks(&folder, "t.symbolized.fxt");
     assert_eq!(named.len(), before.len());
     let count = with(&named, "blocks_in_poll");

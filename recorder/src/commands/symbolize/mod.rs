@@ -51,7 +51,8 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
         start: apart::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
-    let mut output = Output::create(path, packing, &[&args.input])?;
+    // Others may read the trace, but not the files that the names are from.
+    let mut output = Output::create_private(path, packing, &[&args.input])?;
     let report = symbolize(&args.input, &places, &mut output)?;
     output.finish()?;
     Ok(report)
