@@ -3,12 +3,17 @@
 //! Messages of the DevTools protocol go to and from the browser's file
 //! descriptors 3 and 4, each ended by a zero byte. A shell puts them there from
 //! standard input and output. When the pipe is closed, the browser ends.
+//!
+//! Starting one takes longer than most of what a test does with it, so tests that
+//! run at the same time share one: each has a tab, with cookies and storage of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -25,24 +30,53 @@ const PLUMBING: &str = "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2
 /// Width and height of what is shown, in pixels.
 pub(crate) const SIZE: (u32, u32) = (1440, 900);
 
-/// A browser with one empty tab.
-pub(crate) struct Browser {
-    process: Child,
-    to: Option<ChildStdin>,
-    from: Receiver<Value>,
-    next: u64,
-    session: Option<String>,
-    events: VecDeque<Value>,
+/// The browser that tests share while one has a tab in it.
+static SHARED: Mutex<Weak<Program>> = Mutex::new(Weak::new());
+
+/// What a panic of another test left is sound: entries of maps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which tab an answer or an event is for.
+#[derive(Default)]
+struct Tabs {
+    of_calls: HashMap<u64, Sender<Value>>,
+    of_sessions: HashMap<String, Sender<Value>>,
+}
+
+impl Tabs {
+    fn pass_on(&mut self, message: Value) {
+        let tab = match message["id"].as_u64() {
+            Some(id) => self.of_calls.remove(&id),
+            None => {
+                let session = message["sessionId"].as_str();
+                session.and_then(|session| self.of_sessions.get(session)).cloned()
+            }
+        };
+        // A tab that is closed has no use for it.
+        let _ = tab.map(|tab| tab.send(message));
+    }
+
+    /// Wakes all who wait for an answer.
+    fn end(&mut self) {
+        for tab in self.of_calls.drain().map(|(_, tab)| tab) {
+            let _ = tab.send(Value::Null);
+        }
+    }
+}
+
+/// The running browser.
+struct Program {
+    process: Mutex<Child>,
+    to: Mutex<Option<ChildStdin>>,
+    tabs: Arc<Mutex<Tabs>>,
+    next: AtomicU64,
     _profile: tempfile::TempDir,
 }
 
-/// Whether there is a browser; when not, says so.
-pub(crate) fn is_there() -> bool {
-    fxtrec_tests::tools::or_skip(&["chromium"])
-}
-
-impl Browser {
-    pub(crate) fn start() -> Browser {
+impl Program {
+    fn start() -> Program {
         let profile = tempfile::tempdir().expect("a folder for temporary files");
         let size = format!("--window-size={},{}", SIZE.0, SIZE.1);
         let folder = format!("--user-data-dir={}", profile.path().display());
@@ -57,41 +91,103 @@ impl Browser {
                 ])
                 .args(["--disable-background-networking", "--disable-component-update"])
                 .args(["--disable-extensions", "--force-device-scale-factor=1"])
+                // Else only the tab that came last draws, and timers of the others are slow.
+                .args([
+                    "--disable-backgrounding-occluded-windows",
+                    "--disable-renderer-backgrounding",
+                    "--disable-background-timer-throttling",
+                ])
                 .args([&size, &folder, "about:blank"])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null()),
         );
-        let mut answers = BufReader::new(process.stdout.take().expect("piped"));
-        let (sender, from) = channel();
-        std::thread::spawn(move || {
-            let mut message = Vec::new();
-            while answers.read_until(0, &mut message).is_ok_and(|length| length > 0) {
-                message.pop();
-                let value = serde_json::from_slice(&message).expect("the browser speaks JSON");
-                if sender.send(value).is_err() {
-                    break;
-                }
-                message.clear();
-            }
-        });
-        let mut browser = Browser {
-            to: process.stdin.take(),
-            process,
-            from,
-            next: 1,
-            session: None,
-            events: VecDeque::new(),
+        let tabs = Arc::<Mutex<Tabs>>::default();
+        let (answers, to_tabs) = (process.stdout.take().expect("piped"), tabs.clone());
+        std::thread::spawn(move || distribute(answers, &to_tabs));
+        Program {
+            to: Mutex::new(process.stdin.take()),
+            process: Mutex::new(process),
+            tabs,
+            next: AtomicU64::new(1),
             _profile: profile,
+        }
+    }
+
+    fn shared() -> Arc<Program> {
+        let mut shared = lock(&SHARED);
+        shared.upgrade().unwrap_or_else(|| {
+            let program = Arc::new(Program::start());
+            *shared = Arc::downgrade(&program);
+            program
+        })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        *lock(&self.to) = None;
+        let _ = lock(&self.process).wait();
+    }
+}
+
+/// Reads what the browser says, until it ends.
+fn distribute(answers: ChildStdout, tabs: &Mutex<Tabs>) {
+    let mut answers = BufReader::new(answers);
+    let mut message = Vec::new();
+    while answers.read_until(0, &mut message).is_ok_and(|length| length > 0) {
+        message.pop();
+        // Cut off where the browser was killed.
+        let Ok(value) = serde_json::from_slice(&message) else { break };
+        lock(tabs).pass_on(value);
+        message.clear();
+    }
+    lock(tabs).end();
+}
+
+/// A tab of the browser, empty at first. Closed when dropped.
+pub(crate) struct Browser {
+    program: Arc<Program>,
+    to_me: Sender<Value>,
+    from: Receiver<Value>,
+    session: Option<String>,
+    context: Value,
+    events: VecDeque<Value>,
+}
+
+/// Whether there is a browser; when not, says so.
+pub(crate) fn is_there() -> bool {
+    fxtrec_tests::tools::or_skip(&["chromium"])
+}
+
+impl Browser {
+    pub(crate) fn start() -> Browser {
+        let (to_me, from) = channel();
+        let mut browser = Browser {
+            program: Program::shared(),
+            to_me,
+            from,
+            session: None,
+            context: Value::Null,
+            events: VecDeque::new(),
         };
-        let tab = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
-        let target = tab["targetId"].clone();
+        let context = browser.call("Target.createBrowserContext", &json!({}));
+        browser.context = context["browserContextId"].clone();
+        let tab = json!({
+            "url": "about:blank", "browserContextId": browser.context, "newWindow": true,
+            "width": SIZE.0, "height": SIZE.1
+        });
+        let target = browser.call("Target.createTarget", &tab)["targetId"].clone();
         let attached =
             browser.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
-        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        let session = attached["sessionId"].as_str().expect("text").to_owned();
+        let to_me = browser.to_me.clone();
+        lock(&browser.program.tabs).of_sessions.insert(session.clone(), to_me);
+        browser.session = Some(session);
         for domain in ["Page", "Runtime", "Network", "Log"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
+        browser.call("Emulation.setFocusEmulationEnabled", &json!({ "enabled": true }));
         browser.resize(SIZE.0, SIZE.1);
         browser
     }
@@ -105,21 +201,25 @@ impl Browser {
 
     /// Calls a method of the protocol, and returns its result.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.next;
-        self.next += 1;
+        let id = self.program.next.fetch_add(1, Ordering::Relaxed);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = &self.session {
             message["sessionId"] = json!(session);
         }
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
-        let to = self.to.as_mut().expect("open until it is dropped");
-        to.write_all(&bytes).and_then(|()| to.flush()).expect("the browser listens");
+        lock(&self.program.tabs).of_calls.insert(id, self.to_me.clone());
+        {
+            let mut to = lock(&self.program.to);
+            let to = to.as_mut().expect("open until it is dropped");
+            to.write_all(&bytes).and_then(|()| to.flush()).expect("the browser listens");
+        }
         loop {
             let answer = self
                 .from
                 .recv_timeout(PATIENCE)
                 .unwrap_or_else(|error| panic!("no answer to {method}: {error}"));
+            assert!(!answer.is_null(), "no answer to {method}: the browser ended");
             if answer["id"] == json!(id) {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
                 return answer["result"].clone();
@@ -284,7 +384,12 @@ pub(crate) fn number(value: &Value) -> f64 {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        self.to = None;
-        let _ = self.process.wait();
+        if let Some(session) = self.session.take() {
+            lock(&self.program.tabs).of_sessions.remove(&session);
+        }
+        if !std::thread::panicking() {
+            let context = json!({ "browserContextId": self.context });
+            self.call("Target.disposeBrowserContext", &context);
+        }
     }
 }
