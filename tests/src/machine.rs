@@ -2,7 +2,8 @@
 //!
 //! Cargo runs one test program after the other, so turns are those of one process. Each test that asks [`may_record`] has a turn that it
 //! shares with others; one that counts what the whole machine does takes it [`alone`]. Those wait until no other test wants a shared
-//! turn: then several of them run in a row, and the machine falls quiet once for all of them.
+//! turn: then several of them run in a row, and the machine falls quiet once for all of them. What a test does with its recording needs
+//! no quiet machine, so it [gives the turn back](Alone::give_back) as soon as the recording has ended.
 //!
 //! [`may_record`]: crate::root::may_record
 
@@ -15,9 +16,11 @@ struct Turns {
     shared: usize,
     wants_shared: usize,
     alone: bool,
+    wants_alone: usize,
 }
 
-static TURNS: Mutex<Turns> = Mutex::new(Turns { shared: 0, wants_shared: 0, alone: false });
+static TURNS: Mutex<Turns> =
+    Mutex::new(Turns { shared: 0, wants_shared: 0, alone: false, wants_alone: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 #[derive(Debug)]
@@ -53,6 +56,12 @@ impl Shared {
         turns.shared += 1;
         Shared
     }
+
+    /// The same for a test that was alone: those that wait for that go first, so that tests that look at their recordings do so at once.
+    fn after_others() -> Shared {
+        once(|turns| !turns.alone && turns.wants_alone == 0).shared += 1;
+        Shared
+    }
 }
 
 impl Drop for Shared {
@@ -76,6 +85,15 @@ pub fn share() {
 #[must_use = "the turn is over when this is dropped"]
 pub struct Alone(PhantomData<*const ()>);
 
+impl Alone {
+    /// Lets others go on, those first that wait to be alone, and then shares the machine with them.
+    pub fn give_back(self) {
+        drop(self);
+        let shared = Shared::after_others();
+        MINE.set(Turn::Shared(shared));
+    }
+}
+
 impl Drop for Alone {
     fn drop(&mut self) {
         MINE.set(Turn::None);
@@ -89,7 +107,10 @@ impl Drop for Alone {
 pub fn alone() -> Alone {
     // A shared turn that this thread has would keep it waiting.
     MINE.set(Turn::Alone);
-    once(|turns| !turns.alone && turns.shared + turns.wants_shared == 0).alone = true;
+    turns().wants_alone += 1;
+    let mut turns = once(|turns| !turns.alone && turns.shared + turns.wants_shared == 0);
+    turns.wants_alone -= 1;
+    turns.alone = true;
     Alone(PhantomData)
 }
 

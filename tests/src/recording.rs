@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use crate::binary;
 use crate::event::Event;
 use crate::folder::{Done, Folder};
+use crate::machine;
 use crate::process::Process;
 use crate::trace::Trace;
 use crate::wait;
@@ -45,17 +46,56 @@ pub fn record_in(folder: &Folder, options: &[&str], command: &[&str]) -> Recordi
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
 #[track_caller]
 pub fn record_by(
-    mut fxtrec: Command,
+    fxtrec: Command,
     folder: &Folder,
     options: &[&str],
     command: &[&str],
 ) -> Recording {
+    let Done { stdout, stderr, .. } = run(fxtrec, folder, options, command);
+    Recording::read(&folder.path("t.fxt"), stdout, stderr)
+}
+
+/// The same while no other test uses the machine. Others go on when the trace is read.
+///
+/// # Panics
+/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+#[track_caller]
+pub fn record_alone(
+    fxtrec: Command,
+    folder: &Folder,
+    options: &[&str],
+    command: &[&str],
+) -> Recording {
+    record_beside(|| (), fxtrec, folder, options, command)
+}
+
+/// The same beside what is started for it, and ended when it is dropped.
+///
+/// # Panics
+/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+#[track_caller]
+pub fn record_beside<Other>(
+    start: impl FnOnce() -> Other,
+    fxtrec: Command,
+    folder: &Folder,
+    options: &[&str],
+    command: &[&str],
+) -> Recording {
+    let machine = machine::alone();
+    let other = start();
+    let Done { stdout, stderr, .. } = run(fxtrec, folder, options, command);
+    drop(other);
+    machine.give_back();
+    Recording::read(&folder.path("t.fxt"), stdout, stderr)
+}
+
+#[track_caller]
+fn run(mut fxtrec: Command, folder: &Folder, options: &[&str], command: &[&str]) -> Done {
     fxtrec.args(["-o", "t.fxt"]).args(options);
     if !command.is_empty() {
         fxtrec.arg("--").args(command);
     }
-    let Done { stdout, stderr, .. } = folder.run(&mut fxtrec).expect(0);
-    Recording::read(&folder.path("t.fxt"), stdout, stderr)
+    folder.run(&mut fxtrec).expect(0)
 }
 
 impl Recording {

@@ -55,12 +55,13 @@ fn none_is_lost_while_a_large_file_is_read() {
     let padding = padding.to_str().expect("a plain path");
     // Its functions are named where a file ends, while it still runs.
     let program = build("waits.c", &["-O2", "-fno-omit-frame-pointer", padding]);
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let script = format!("{} 150", program.text());
     let mut outer: Command = binary::command();
     outer.args(["-o", "t.fxt", "--source", "perf", "--stacks=wake", "--scope", "app"]);
     outer.args(["--rotate", "300ms", "--", "sh", "-c", &script]);
     let others = beside(|| drop(folder.run(&mut outer).expect(0)));
+    machine.give_back();
     let files: Vec<String> = (1..)
         .map(|number| format!("t.{number:04}.fxt"))
         .take_while(|name| folder.path(name).exists())

@@ -21,8 +21,9 @@ const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 /// at the timer's next tick only.
 const RESOLUTION_NS: u64 = 20_000_000;
 
-/// Records the machine while something happens; `None` where the source is not to be had.
+/// Records the machine, alone, while something happens; `None` where the source is not to be had.
 pub(super) fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<Recording> {
+    let machine = machine::alone();
     let folder = Folder::new();
     let path = folder.path("t.fxt");
     let ongoing = match Ongoing::start(&path, options) {
@@ -34,6 +35,7 @@ pub(super) fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<
     };
     during();
     let (path, said) = ongoing.stop();
+    machine.give_back();
     Some(Recording::read(&path, String::new(), said))
 }
 
@@ -60,7 +62,6 @@ fn the_time_stolen_from_slices_is_what_the_kernel_counts_for_each_cpu() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(recording) = record_machine(&["--source", "bpf"], || {
         run(&["slices", "3", "400"]);
     }) else {
@@ -135,7 +136,6 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     if !or_skip(&["perf"]) {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let perf = |filter: &str, file: &str| -> Vec<String> {
         let path = folder.path(file).display().to_string();
@@ -218,7 +218,6 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("busy", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -281,7 +280,6 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(recording) = record_machine(&["--source", "bpf"], || {
         run(&["threads", "3", "3000"]);
     }) else {
@@ -409,7 +407,6 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         return skip("it takes two CPUs to go from one to another");
     }
-    let _turn = machine::alone();
     for source in ["bpf", "perf", "ftrace"] {
         // A switch that the kernel does not report is inferred at the next one of its CPU, which may be after the script's end: once
         // in some fifty recordings of a machine with a load of twenty. A fault of a source is there the next time, too.

@@ -32,9 +32,10 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let folder = Folder::new();
+    let machine = machine::alone();
     let (base, new) = (record(&folder, "base", "2"), record(&folder, "new", "30"));
+    machine.give_back();
 
     let done = folder.fxtrec(compare(&["--fail-if-worse", "10%"], &base, &new));
     assert_eq!(done.code, 3, "{}{}", done.stdout, done.stderr);

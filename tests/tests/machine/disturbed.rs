@@ -49,15 +49,22 @@ fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never(
     if !or_skip(&["stress-ng"]) {
         return;
     }
-    let _turn = machine::alone();
-    let folder = Folder::new();
+    let machine = machine::alone();
     let mut stress = Command::new("stress-ng");
     stress.args(["--quiet", "--cpu", "4", "--cpu-method", "int64"]);
     let mut stress = Process::start(&mut stress);
+    let recordings: Vec<(Folder, Done)> = (0..runs())
+        .map(|_| {
+            let folder = Folder::new();
+            let command = [PLANTED, "requests", "30", "2"];
+            let done = record(&folder, &command, &["--on-disturbed", "exit-4"]);
+            (folder, done)
+        })
+        .collect();
+    stress.kill();
+    machine.give_back();
     let (mut disturbed, mut kept, mut unclear) = (0, 0, 0);
-    for _ in 0..runs() {
-        let done =
-            record(&folder, &[PLANTED, "requests", "30", "2"], &["--on-disturbed", "exit-4"]);
+    for (folder, done) in recordings {
         let (json, words) = verdicts(&folder);
         println!("{} {words:?}", done.stderr);
         // What is lost, and what is not known of a span, is nobody else's fault.
@@ -78,7 +85,6 @@ fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never(
         }
     }
     println!("{disturbed} disturbed, {kept} kept, {unclear} unclear, of {}", runs());
-    stress.kill();
     assert!(disturbed >= runs() / 3, "{disturbed} disturbed, {kept} kept, {unclear} unclear");
     assert!(disturbed > 0, "{kept} kept, {unclear} unclear");
 }
@@ -88,7 +94,7 @@ fn spans_that_need_more_themselves_are_not_excused_beside_a_busy_machine() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let busy = Process::start(Command::new(PLANTED).args(["busy", "60000"]));
     for on_disturbed in ["fail", "pass", "exit-4"] {
@@ -97,9 +103,10 @@ fn spans_that_need_more_themselves_are_not_excused_beside_a_busy_machine() {
         assert_eq!(done.stderr.matches("gate   FAILED").count(), 2, "{}", done.stderr);
         assert!(!done.stderr.contains("gate   DISTURBED"), "{}", done.stderr);
     }
+    drop(busy);
+    machine.give_back();
     let (_, words) = verdicts(&folder);
     assert_eq!(words, ["broken", "broken"]);
-    drop(busy);
 }
 
 #[test]
@@ -107,11 +114,12 @@ fn a_thread_that_command_started_is_no_excuse() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     // The same program computes on the same CPU, in a process and a thread of its own.
     for scene in ["requests-beside-thread", "requests-beside-process"] {
+        let machine = machine::alone();
         let done = record(&folder, &[PLANTED, scene, "10", "2"], &[]);
+        machine.give_back();
         assert_eq!(done.code, 3, "{scene}: {}", done.stderr);
         assert!(
             done.stderr.contains("gate   FAILED  span(\"app:request\").max"),
@@ -128,7 +136,7 @@ fn a_quota_disturbs_spans() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let Some(quota) = Quota::new("spans", 10_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -136,6 +144,7 @@ fn a_quota_disturbs_spans() {
     let words = quota.words(&[PLANTED, "requests", "30", "2"]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = record(&folder, &words, &["--on-disturbed", "pass"]);
+    machine.give_back();
     let json = folder.fxtrec(["report", "t.fxt", "--json"]).expect(0).stdout;
     let json: Value = serde_json::from_str(&json).expect("JSON");
     let causes = json["trace"]["recorded"]["causes"].to_string();

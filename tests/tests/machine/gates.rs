@@ -26,13 +26,14 @@ fn a_late_wake_up_fails_its_gate_which_names_who_had_the_cpu() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let summary = folder.path("summary.md");
     let mut fxtrec = binary::command();
     fxtrec.args(["-o", "t.fxt", "--junit", "junit.xml", "--fail-if", LATE_GATE]);
     fxtrec.args(["--fail-if", "wakeup.max > 1h", "--"]).args(LATE);
     let done = folder.run(fxtrec.env("GITHUB_STEP_SUMMARY", &summary));
+    machine.give_back();
     assert_eq!(done.code, 3, "{}", done.stderr);
     let verdict = done.stderr.split("gate   ").nth(1).expect("a verdict").to_owned();
     assert!(verdict.starts_with(&format!("FAILED  {LATE_GATE}\n")), "{}", done.stderr);
@@ -152,7 +153,7 @@ fn a_trace_that_goes_into_a_pipe_is_judged_too_and_a_report_says_the_same_later(
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let script = format!(
         "{} -o - --fail-if '{LATE_GATE}' -- {} > >(cat > t.fxt); status=$?; wait $!; exit $status",
@@ -160,6 +161,7 @@ fn a_trace_that_goes_into_a_pipe_is_judged_too_and_a_report_says_the_same_later(
         LATE.join(" ")
     );
     let done = folder.run(Command::new("bash").args(["-c", &script]));
+    machine.give_back();
     assert_eq!(done.code, 3, "{}", done.stderr);
     let verdicts = |text: &str| {
         let at = text.find("gate   FAILED").unwrap_or_else(|| panic!("no verdict: {text}"));

@@ -91,7 +91,7 @@ fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there(
         return;
     }
     let Some(pluggable) = Pluggable::find() else { return };
-    let _machine = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let start = |source: &'static str| {
         let options = ["--source", source, "--ring-size", "8M"];
@@ -99,14 +99,16 @@ fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there(
         let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
         Some((source, started.map_err(refused).ok()?))
     };
-    let ongoing: Vec<(&str, Ongoing)> =
+    let ongoing: Vec<(&'static str, Ongoing)> =
         ["bpf", "perf", "ftrace"].into_iter().filter_map(start).collect();
     run(Some(pluggable.cpu));
     // Shorter and longer than the interval at which lists of CPUs are compared.
     let short = episode(&pluggable, Duration::from_millis(100));
     let long = episode(&pluggable, Duration::from_millis(1500));
-    for (source, ongoing) in ongoing {
-        let (path, said) = ongoing.stop();
+    let stop = |(source, ongoing): (&'static str, Ongoing)| (source, ongoing.stop());
+    let stopped: Vec<_> = ongoing.into_iter().map(stop).collect();
+    machine.give_back();
+    for (source, (path, said)) in stopped {
         let trace = Trace::read(&path);
         trace.assert_sound();
         check(source, &trace, pluggable.cpu, &short, long.away.start);

@@ -7,9 +7,8 @@ use fxt_reader::ThreadState;
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::locks;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::build;
-use fxtrec_tests::recording::{Recording, record, record_in};
+use fxtrec_tests::recording::{Recording, record, record_alone};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
@@ -25,12 +24,12 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let program = build("locks.c", &[]);
     let rounds = ROUNDS.to_string();
     let folder = Folder::new();
     let options = ["--source", "bpf", "--locks"];
-    let recording = record_in(&folder, &options, &[program.text(), &rounds]);
+    let command = [program.text(), &rounds];
+    let recording = record_alone(binary::command(), &folder, &options, &command);
     let trace = &recording.trace;
     if !has(trace, "futex") {
         return skip("this kernel does not let programs see a task's registers");
@@ -78,10 +77,10 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     for source in ["bpf", "perf"] {
         let options = ["--source", source, "--locks", "-e", "lock:contention_*"];
-        let recording = record(&options, &[PLANTED, "kernel-locks"]);
+        let command = [PLANTED, "kernel-locks"];
+        let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
         let trace = &recording.trace;
         if !has(trace, "kernel_lock") {
             return skip("this kernel does not tell when threads wait for its locks");
@@ -96,7 +95,6 @@ fn ftrace_tells_the_same_of_locks_of_the_kernel() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let inner = folder.path("inner.fxt");
     let inner = inner.to_str().expect("text");
@@ -104,7 +102,8 @@ fn ftrace_tells_the_same_of_locks_of_the_kernel() {
     let fxtrec = fxtrec.to_str().expect("text");
     let ftrace = [fxtrec, "-q", "--source", "ftrace", "--locks", "-o", inner, "--"];
     let command = [&ftrace[..], &[PLANTED, "kernel-locks"]].concat();
-    let around = record_in(&folder, &["--source", "perf", "-e", "lock:contention_*"], &command);
+    let options = ["--source", "perf", "-e", "lock:contention_*"];
+    let around = record_alone(binary::command(), &folder, &options, &command);
     let trace = Recording::read(Path::new(inner), String::new(), String::new()).trace;
     if !has(&trace, "kernel_lock") {
         return skip("this kernel does not tell when threads wait for its locks");
@@ -170,13 +169,11 @@ fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
         println!("this kernel lists no variables, or no addresses of them");
         return;
     }
-    let _turn = machine::alone();
     let make = "for n in 1 2 3 4; do (for i in 1 2 3 4 5; do mkdir $0/named-lock-$n; rmdir $0/named-lock-$n; done) & done; wait";
     for source in ["bpf", "perf"] {
-        let recording = record(
-            &["--source", source, "--locks"],
-            &["sh", "-c", make, instances.to_str().expect("text")],
-        );
+        let options = ["--source", source, "--locks"];
+        let command = ["sh", "-c", make, instances.to_str().expect("text")];
+        let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
         for n in 1..=4 {
             let _ = std::fs::remove_dir(instances.join(format!("named-lock-{n}")));
         }
@@ -198,7 +195,6 @@ fn without_the_option_nothing_is_told_of_futexes() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let program = build("locks.c", &[]);
     let recording = record(&["--source", "bpf"], &[program.text(), "1"]);
     assert!(!has(&recording.trace, "futex"));

@@ -25,7 +25,12 @@ const SMALL: [&str; 2] = ["--ring-size", "64K"];
 
 /// Many more switches than small rings hold.
 fn much_happens() {
-    let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
+    bytes_are_passed(20_000);
+}
+
+/// Passes so many bytes to and fro, which takes at least two switches each.
+fn bytes_are_passed(count: u32) {
+    let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg(count.to_string()).output();
     assert!(load.expect("it runs").status.success());
 }
 
@@ -44,22 +49,23 @@ fn a_recorder_that_was_stopped_says_so() {
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
     for source in ["bpf", "perf", "ftrace"] {
+        let machine = machine::alone();
         let folder = Folder::new();
         let options = [&SMALL[..], &["--source", source]].concat();
         let path = folder.path("t.fxt");
         let recorder = Ongoing::start(&path, &options).expect("it records");
         // What is there first is the head of the trace, which does not say that somebody reads.
-        much_happens();
+        bytes_are_passed(5000);
         let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
         wait::until("events in the trace", has_events);
         recorder.signal(Signal::SIGSTOP);
         much_happens();
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(std::time::Duration::from_millis(300));
         recorder.signal(Signal::SIGCONT);
-        much_happens();
+        bytes_are_passed(1000);
         let (_, said) = recorder.stop();
+        machine.give_back();
         let lost = lost_by(&Trace::read(&path), "stopped", &said);
         assert!(lost > 20_000, "{source}: {said}");
         assert!(said.contains("the capture thread was stopped (SIGSTOP"), "{said}");
@@ -73,7 +79,7 @@ fn lost_system_calls_leave_no_wait_unknown() {
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     // Tens of thousands of calls, and few switches.
     let calls = "dd if=/dev/zero of=/dev/null bs=1 count=5000 2>/dev/null; sleep 0.02";
@@ -92,6 +98,7 @@ fn lost_system_calls_leave_no_wait_unknown() {
     recorder.signal(Signal::SIGCONT);
     let said = std::io::read_to_string(recorder.stderr()).expect("text");
     assert!(recorder.finish().success(), "{said}");
+    machine.give_back();
     let trace = Trace::read(&path);
     let gaps: Vec<_> = trace.own.iter().filter(|event| event.name == "lost_others").collect();
     let sum: u64 = gaps.iter().map(|gap| gap.number("count")).sum();
@@ -120,7 +127,7 @@ fn an_output_that_takes_nothing_is_named() {
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let fifo = folder.path("fifo");
     mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
@@ -143,6 +150,7 @@ fn an_output_that_takes_nothing_is_named() {
     let trace = folder.path("t.fxt");
     fs::write(&trace, reader.join().expect("it read")).expect("room");
     assert!(recorder.finish().success(), "{said}");
+    machine.give_back();
     let lost = lost_by(&Trace::read(&trace), "output_blocked", &said);
     assert!(lost > 20_000, "{said}");
     assert!(said.contains("the output blocked the drain thread"), "{said}");

@@ -59,11 +59,12 @@ fn what_full_lanes_lose_is_counted_for_each_cpu() {
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
+    let machine = machine::alone();
     let folder = Folder::new();
     let limit = ["--nofile=1024:"];
     let play = ["0", "0", "overflow"];
     folder.run(&mut record(&folder, &limit, &["--ring-size", "64K"], &play)).expect(0);
+    machine.give_back();
     let (played, verdict) = judged(&folder);
     let of_full = |(at, (_, _, lost)): (usize, &(u32, u64, u64))| (at % 64 == 0) == (*lost > 0);
     assert!(
@@ -79,7 +80,6 @@ fn a_limit_of_open_files_that_cannot_be_raised_is_named() {
     if !may_record() {
         return;
     }
-    let _alone = machine::alone();
     let folder = Folder::new();
     // Root may raise a hard limit as well; without this capability nobody may.
     let limit = ["--nofile=1024:1024", "setpriv", "--bounding-set=-sys_resource"];

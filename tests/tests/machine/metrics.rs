@@ -113,7 +113,7 @@ fn what_is_counted_without_records_is_within_two_percent_of_a_recording() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     // More than there are CPUs for: it is never used up.
     let Some(group) = Quota::new("metrics", 100_000_000) else {
         return skip("no cgroup may be made here");
@@ -128,6 +128,7 @@ fn what_is_counted_without_records_is_within_two_percent_of_a_recording() {
     group.run(&[PINGPONG, "5000"]);
     let text = scraped.scrape("");
     ongoing.stop();
+    machine.give_back();
 
     let report = folder.fxtrec(["report", "t.fxt", "--json", "--comm", "pingpong"]).expect(0);
     let report: Value = serde_json::from_str(&report.stdout).expect("JSON");
@@ -180,7 +181,7 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let Some(quota) = Quota::new("throttles", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -193,6 +194,7 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
     quota.run(&[WORKLOAD, "slices", "2", "60"]);
     let text = scraped.scrape("");
     ongoing.stop();
+    machine.give_back();
     let counted = samples(&text);
     if !text.contains("# TYPE fxtrec_throttled_seconds_total counter") {
         return skip("this kernel does not tell which tasks are throttled");

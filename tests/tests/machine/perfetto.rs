@@ -216,7 +216,7 @@ fn a_trace_with_every_fact_has_the_sizes_types_and_names_that_perfetto_goes_by()
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let quota = Quota::new("perfetto", 20_000);
     let folder = Folder::new();
     let path = folder.path("t.fxt");
@@ -232,6 +232,7 @@ fn a_trace_with_every_fact_has_the_sizes_types_and_names_that_perfetto_goes_by()
     run(&["calls", "40"]);
     run(&["threads", "2", "200"]);
     let (path, _) = ongoing.stop();
+    machine.give_back();
     let counts = check(&std::fs::read(&path).expect("it was written"));
     println!("{counts:?}");
 

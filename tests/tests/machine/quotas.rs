@@ -28,11 +28,11 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("counted", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
     for source in ["perf", "ftrace", "bpf"] {
+        let machine = machine::alone();
         let before = quota.throttled();
         let folder = Folder::new();
         let ongoing = match Ongoing::start(&folder.path("t.fxt"), &["--source", source]) {
@@ -45,6 +45,7 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         quota.run(&[WORKLOAD, "slices", "2", "30"]);
         let (path, said) = ongoing.stop();
         let counted = quota.throttled() - before;
+        machine.give_back();
         assert!(counted > 200_000_000, "the quota is used up again and again: {counted} ns");
         let trace = Recording::read(&path, String::new(), said.clone()).trace;
 
@@ -85,7 +86,6 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("periods", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -198,7 +198,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let Some(quota) = Quota::new("inside", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -216,6 +216,7 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
     run(&["threads", "2", "500"]);
     assert!(inside.wait().expect("it is ours").success());
     let (path, said) = ongoing.stop();
+    machine.give_back();
     let trace = Recording::read(&path, String::new(), said).trace;
     if !has(&trace, "throttled") {
         return skip("this kernel does not tell which tasks are throttled");
@@ -263,7 +264,6 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("trigger", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -275,7 +275,9 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
         let trigger = ["--trigger", "throttled > 20ms", "--after", "100ms", "-o", "t.fxt", "--"];
         let mut all: Vec<&str> = options.into_iter().chain(trigger).collect();
         all.extend(words.iter().map(String::as_str));
+        let machine = machine::alone();
         let said = folder.fxtrec(all).expect(0).stderr;
+        machine.give_back();
         let snapshot = folder.path("t.1.fxt");
         assert_eq!(said.contains(never), !snapshot.exists(), "{source}: {said}");
         if !snapshot.exists() {
@@ -324,7 +326,6 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("kept", 10_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -334,7 +335,9 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
         let mut args = vec!["-q", "--source", "bpf", "--need-resched", option, value];
         args.extend(["-o", "t.fxt", "--"]);
         args.extend(words.iter().map(String::as_str));
+        let machine = machine::alone();
         folder.fxtrec(args).expect(0);
+        machine.give_back();
         let trace = Trace::read(&folder.path("t.fxt"));
         trace.assert_sound();
         if !["steal", "throttled", "irq"].iter().all(|cause| has(&trace, cause)) {

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::record_in;
+use fxtrec_tests::recording::{record_alone, record_in};
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::{machine, tools};
+use fxtrec_tests::tools;
 use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -79,7 +79,8 @@ fn record_both(workload: &[&str]) -> Both {
     let perf = ["perf", "sched", "record", "-q", "-o", "perf.data", "--", "taskset", "-c", "0"];
     let command = [&perf[..], &[WORKLOAD], workload].concat();
     // The definitions are compared here, not the sources, which do not miss the same switches on every machine.
-    let recording = record_in(&folder, &["-q", "--source", "perf"], &command);
+    let options = ["-q", "--source", "perf"];
+    let recording = record_alone(binary::command(), &folder, &options, &command);
     let perf = |kind: &[&str]| {
         let mut command = Command::new("perf");
         command.arg("sched").args(kind).args(["-i", "perf.data"]);
@@ -130,7 +131,6 @@ fn run_times_switches_and_longest_delays_are_those_that_perf_finds_at_the_same_t
     if !may_record() || !tools::or_skip(&["perf"]) {
         return;
     }
-    let _machine = machine::alone();
     // The two take their times one after the other. A machine that is stolen from in between lets them differ; it is
     // not so five times in a row.
     let mut tries = Vec::new();
@@ -157,7 +157,6 @@ fn a_recording_ends_with_a_short_form_wherever_the_trace_goes() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let folder = Folder::new();
     let said = |options: &[&str]| {
         let line = [options, &["--", WORKLOAD, "slices", "2", "10"]].concat();
@@ -184,7 +183,6 @@ fn the_report_is_the_same_from_a_file_from_a_pipe_and_packed() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let folder = Folder::new();
     let recording = record_in(&folder, &["-q"], &[WORKLOAD, "threads", "1", "2000"]);
     let json = report(&folder, "t.fxt", "--json");

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fxt_reader::ThreadState;
-use fxtrec_tests::machine;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace, now};
@@ -92,7 +91,6 @@ fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them(
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let instance = Instance::new("irqs", &interrupts());
     let mut times = (0, 0);
     let Some(recording) = record_machine(&["--source", "bpf"], || {
@@ -158,7 +156,6 @@ fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(recording) = record_machine(&["--source", "bpf", "--irq"], || {
         run(&["slices", "3", "400"]);
     }) else {
@@ -196,7 +193,6 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let mut printed = String::new();
     let Some(recording) = record_machine(&["--source", "bpf", "--need-resched"], || {
         printed = run(&["slices", "4", "300"]);

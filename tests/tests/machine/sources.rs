@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use fxt_reader::Koid;
@@ -14,7 +15,7 @@ use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{self, Ongoing, Recording};
+use fxtrec_tests::recording::{Ongoing, Recording, record_alone};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{self, Switch, Trace, Wakeup};
@@ -29,6 +30,7 @@ const AROUND: usize = 12;
 /// Records the machine by each of these sources while something happens. Sources that the machine refuses are left
 /// out, which CI must not.
 fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'static str, Trace)> {
+    let machine = machine::alone();
     let folder = Folder::new();
     let start = |source: &&'static str| {
         let options = ["--source", source, "-q"];
@@ -38,11 +40,13 @@ fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'sta
     };
     let ongoing: Vec<(&str, Ongoing)> = sources.iter().filter_map(start).collect();
     during();
-    let stop = |(source, ongoing): (&'static str, Ongoing)| {
-        let (path, said) = ongoing.stop();
+    let stop = |(source, ongoing): (&'static str, Ongoing)| (source, ongoing.stop());
+    let stopped: Vec<_> = ongoing.into_iter().map(stop).collect();
+    machine.give_back();
+    let read = |(source, (path, said)): (&'static str, (PathBuf, String))| {
         (source, Recording::read(&path, String::new(), format!("{source}: {said}")).trace)
     };
-    ongoing.into_iter().map(stop).collect()
+    stopped.into_iter().map(read).collect()
 }
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -157,7 +161,6 @@ fn the_sources_agree_on_every_switch_and_wake_up() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     // Switches of one CPU are paired one after the other. Where perf does not see the idle task and the same two threads
     // follow each other again and again, pairs can be shifted by one turn: once in 26 recordings. A fault of a source is
     // there in the next recording too.
@@ -223,7 +226,6 @@ fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_t
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let Some((missing, unreported, others)) = missing_and_unreported() else { return };
     assert!(unreported <= missing + others, "{unreported} unreported, {missing} missing");
 }
@@ -288,9 +290,9 @@ fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_o
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     let options = ["--source", "bpf", "-q", "--scope", "app"];
-    let recording = recording::record(&options, &[WORKLOAD, "threads", "2", "3000"]);
+    let command = [WORKLOAD, "threads", "2", "3000"];
+    let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
     let (trace, threads) = (&recording.trace, threads(&recording.printed));
     let process = trace.threads[&threads[0].koid].1;
     let in_scope = |koid: u64| trace.threads[&koid].1 == process;
@@ -319,7 +321,6 @@ fn names_and_states_from_inside_the_kernel_are_those_of_the_tracepoints() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     // A switch that perf is not told of is inferred, and may stand for several; what perf lost is in one of them only. A fault is
     // there in all recordings.
     let faults: Vec<String> = (0..3).map_while(|_| same_names_and_states().err()).collect();
@@ -363,15 +364,16 @@ fn what_attaching_disturbs_is_in_front_of_the_trace() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     for (source, last) in [("bpf", "bpf"), ("perf", "perf_event_open")] {
+        let machine = machine::alone();
         let inner = folder.text(&format!("{source}.fxt"));
         let mut outer = binary::command();
         outer.args(["-q", "--scope", "app", "--syscalls=bpf,perf_event_open,ioctl"]);
         outer.args(["-o", &folder.text("outer.fxt"), "--"]).arg(binary::fxtrec());
         outer.args(["-a", "-q", "--source", source, "-o", &inner, "--", "sleep", "0.2"]);
         folder.run(&mut outer).expect(0);
+        machine.give_back();
         let (outer, trace) = (Trace::read(&folder.path("outer.fxt")), Trace::read(inner.as_ref()));
         let begin = trace.info().time;
         let opened = outer.events.iter().find(|call| call.name == "perf_event_open");

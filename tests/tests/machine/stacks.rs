@@ -15,7 +15,7 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::build;
-use fxtrec_tests::recording::{Recording, record_in};
+use fxtrec_tests::recording::{Recording, record_alone, record_beside, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
@@ -124,14 +124,14 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     if !may_record() {
         return;
     }
-    // Another test's workload of that name would be in the sums.
-    let _turn = machine::alone();
     const ROUNDS: usize = 50;
     const OVER: u64 = 1_000_000;
     let folder = Folder::new();
     let Some(blocker) = blocker(&folder) else { return };
     let options = ["--source", "bpf", "--stacks", "--stacks-over", "1ms"];
-    let recording = record_in(&folder, &options, &[&blocker, &ROUNDS.to_string()]);
+    // Another test's workload of that name would be in the sums.
+    let command = [&*blocker, &ROUNDS.to_string()];
+    let recording = record_alone(binary::command(), &folder, &options, &command);
     let stacks = Stacks::read(&folder.path("t.fxt"));
     for nothing in ["kernel_unreadable", "lost", "unseen", "given_up"] {
         assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
@@ -291,11 +291,11 @@ fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the
     if !may_record() || !can_be_default() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let Some(blocker) = blocker(&folder) else { return };
-    let _other = another_process();
-    let recording = record_in(&folder, &["--source", "bpf"], &[&blocker, "30"]);
+    let (options, command) = (["--source", "bpf"], [&*blocker, "30"]);
+    let fxtrec = binary::command();
+    let recording = record_beside(another_process, fxtrec, &folder, &options, &command);
     let stacks = Stacks::read(&folder.path("t.fxt"));
     for nothing in ["lost", "unseen", "given_up"] {
         assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
@@ -331,15 +331,16 @@ fn a_process_is_recorded_with_the_stacks_of_its_own_long_waits() {
     if !may_record() || !can_be_default() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let Some(blocker) = blocker(&folder) else { return };
-    let _other = another_process();
+    let machine = machine::alone();
+    let other = another_process();
     let process = Process::start(Command::new(&blocker).arg("100000").stdout(Stdio::null()));
     let pid = process.id().to_string();
     let recording = record_in(&folder, &["--source", "bpf", "-d", "400ms", "-p", &pid], &[]);
+    drop((process, other));
+    machine.give_back();
     let stacks = Stacks::read(&folder.path("t.fxt"));
-    drop(process);
     assert_eq!(stacks.processes.iter().map(u64::to_string).collect::<Vec<_>>(), [pid]);
     assert_of_long_waits(&recording, &stacks);
     for what in ["wait_for_a_byte", "wait_for_a_flag", "wait_for_time"] {
@@ -371,11 +372,11 @@ fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
     if !may_record() || !can_be_default() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     // A wait is long by chance where the machine is busy; then it has a stack, and nothing is said here.
     let without = (0..10).any(|_| {
-        let recording = record_in(&folder, &["--source", "bpf"], &["true"]);
+        let options = ["--source", "bpf"];
+        let recording = record_alone(binary::command(), &folder, &options, &["true"]);
         let stacks = Stacks::read(&folder.path("t.fxt"));
         assert_of_long_waits(&recording, &stacks);
         let fxtrec = stacks.of.values().flatten().flat_map(|stack| &stack.functions);

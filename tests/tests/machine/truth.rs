@@ -12,7 +12,7 @@ use fxtrec_tests::binary::{self, fxtrec};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{Ongoing, Recording, record_by};
+use fxtrec_tests::recording::{Ongoing, Recording, record_alone, record_beside};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::{machine, trace, wait};
@@ -25,9 +25,8 @@ fn record(options: &[&str], workload: &[&str]) -> Recording {
 
 /// The same with a command that runs fxtrec.
 fn record_with(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
-    let _machine = machine::alone();
     let command = [&[env!("CARGO_BIN_EXE_workload")], workload].concat();
-    record_by(fxtrec, &Folder::new(), options, &command)
+    record_alone(fxtrec, &Folder::new(), options, &command)
 }
 
 fn number(word: &str) -> u64 {
@@ -220,10 +219,9 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
         return;
     }
     for source in ["perf", "bpf", "ftrace"] {
-        let _machine = machine::alone();
         let command = ["taskset", "-c", "0", env!("CARGO_BIN_EXE_workload"), "takeover"];
         let recording =
-            record_by(binary::command(), &Folder::new(), &["--source", source], &command);
+            record_alone(binary::command(), &Folder::new(), &["--source", source], &command);
         let trace = &recording.trace;
         let pid = number(recording.lines()[0][0]);
         // The main thread has ended by then: who goes by its id now is another thread of the process.
@@ -256,12 +254,15 @@ fn cpus_that_others_keep_busy_are_not_recorded_and_never_idle() {
             command.args(["-c", &cpu, "sh", "-c", "while :; do :; done"]);
             Process::start(command.stdout(Stdio::null()))
         };
-        let hogs: Vec<Process> = cpus.clone().map(hog).collect();
-        let started = || hogs.iter().all(|hog| cpu_ticks(hog.id()) > 0);
-        wait::until("hogs on all CPUs", started);
+        let hogs = || {
+            let hogs: Vec<Process> = cpus.clone().map(hog).collect();
+            wait::until("hogs on all CPUs", || hogs.iter().all(|hog| cpu_ticks(hog.id()) > 0));
+            hogs
+        };
         let options = ["--scope", "app", "--source", source];
-        let trace = record(&options, &["threads", "1", "300"]).trace;
-        drop(hogs);
+        let command = [env!("CARGO_BIN_EXE_workload"), "threads", "1", "300"];
+        let folder = Folder::new();
+        let trace = record_beside(hogs, binary::command(), &folder, &options, &command).trace;
         let idle: Vec<_> = trace.switches.iter().filter(|switch| switch.incoming == 0).collect();
         assert!(idle.is_empty(), "{source}: {idle:?}");
         let nobody = |switch: &&trace::Switch| is_not_recorded(Koid(switch.incoming));
@@ -407,8 +408,8 @@ fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
     if !may_record() {
         return;
     }
-    let _machine = machine::alone();
     for source in ["perf", "bpf"] {
+        let machine = machine::alone();
         let folder = Folder::new();
         let options = ["--source", source, "--ring-size", "64K"];
         let started = Ongoing::start(&folder.path("t.fxt"), &options);
@@ -426,6 +427,7 @@ fn what_was_lost_is_as_many_events_as_the_kernel_counted_and_the_trace_lacks() {
             std::thread::sleep(Duration::from_millis(300));
         }
         let (path, said) = recorder.stop();
+        machine.give_back();
         let trace = trace::Trace::read(&path);
         trace.assert_sound();
         let losses = trace.own.iter().find(|event| event.name == "loss_stats");

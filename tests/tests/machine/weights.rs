@@ -1,10 +1,10 @@
 //! Recordings without the weights that nearly all threads have.
 
 use fxt_reader::record::{ABSENT_WEIGHT_ARG, IDLE_WEIGHT, WEIGHT_INFO};
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::recording::record_in;
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::{binary, machine};
 
 const NICE_5: i32 = 335;
 
@@ -13,7 +13,6 @@ fn usual_weights_are_left_out_and_all_others_told() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let folder = Folder::new();
     let command = ["sh", "-c", "for i in 1 2 3; do nice -n 5 sleep 0.01; sleep 0.01; done"];
     let recording = record_in(&folder, &["--scope", "all", "--weights", "special"], &command);

@@ -74,7 +74,9 @@ impl Recorded {
         let mut fxtrec = Command::new("setsid");
         fxtrec.args(["--wait", "sh", "-c", FIRST, "sh"]).arg(binary::fxtrec());
         fxtrec.args(["-q", "-o", "t.fxt"]).args(options).arg("--").args(command);
+        let machine = machine::alone();
         let printed = folder.run(with_usual_signals(&mut fxtrec)).expect(0).stdout;
+        machine.give_back();
         Recorded { folder, printed }
     }
 
@@ -177,7 +179,6 @@ fn why_names_the_hogs_that_preempt_the_owner_of_a_lock() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("inversion", &[]) else { return };
     why.says(&[
         "audio[",
@@ -202,7 +203,6 @@ fn why_explains_the_scene_of_the_readme() {
     if !may_record() || !or_skip(&["gcc"]) {
         return;
     }
-    let _turn = machine::alone();
     let audio = programs::build("audio.c", &["-fno-omit-frame-pointer"]);
     let recorded = Recorded::of(&[audio.text()]);
     let took = recorded.printed.split_whitespace().find_map(|word| word.parse::<f64>().ok());
@@ -239,7 +239,6 @@ fn why_names_the_holder_of_a_mutex_by_its_owner() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let why = Recorded::with(&["--locks"], &[PLANTED, "inversion-of-c"]).explain(&[]);
     if !why.has("waker") || !why.has("syscall") {
         return skip("nobody tells who wakes whom, or in which system call threads block here");
@@ -258,7 +257,6 @@ fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let why = Recorded::with(&["--locks"], &[PLANTED, "kernel-lock"]).explain(&["-t", "audio"]);
     if !why.has("kernel_lock") || !why.has("waker") || !why.has("syscall") {
         return skip("nobody tells for which lock of the kernel a thread waits here");
@@ -274,7 +272,6 @@ fn why_names_the_hog_on_the_cpu_that_a_thread_may_not_leave() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("hog", &[]) else { return };
     why.says(&["victim[", "late: ", "preempted for", "by hog["]);
     assert!(why.millis("waiting", Some("hog")) >= 50, "{:#}", why.why);
@@ -286,7 +283,6 @@ fn why_says_that_a_thread_slept_until_its_timer() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("ticker", &["--thread", "ticker", "--metric", "blocked"]) else {
         return;
     };
@@ -302,7 +298,6 @@ fn why_follows_a_pipeline_to_the_stage_that_works() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("pipeline", &["--thread", "sink"]) else { return };
     why.says(&["sink[", "blocked", "until filter[", "blocked", "until source[", "ran for"]);
     if why.has("syscall") {
@@ -315,7 +310,6 @@ fn why_names_the_straggler_of_several_workers() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("fork-join", &["--thread", "boss"]) else { return };
     why.says(&["boss[", "blocked", "until straggler[", "which ran for"]);
     assert!(why.advises("straggler["), "{:#}", why.why);
@@ -326,7 +320,6 @@ fn why_follows_a_lock_convoy_from_one_holder_to_the_one_before() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let recorded = Recorded::of(&[PLANTED, "convoy"]);
     let why = recorded.explain(&["--thread", "audio"]);
     if !why.has("waker") {
@@ -353,7 +346,6 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
     if !Path::new("/dev/fuse").exists() {
         return skip("there is no FUSE here");
     }
-    let _turn = machine::alone();
     let Some(why) = planted("slow-disk", &["--thread", "writer"]) else { return };
     why.says(&["writer[", "late: ", "blocked", "until disk[", "which slept"]);
     if why.has("syscall") {
@@ -368,7 +360,6 @@ fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     for (scene, stacks, class, clause) in [
         ("network", true, "network", "in recvfrom (network) until"),
         // A packet wakes whom it is for from an interrupt, also on one machine.
@@ -391,7 +382,6 @@ fn why_knows_a_write_that_waits_for_a_disk_by_its_stack_and_a_read_of_a_pipe_as_
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let stacks: &[&str] = &["--stacks", "--stacks-over", "10us"];
     let piped = Recorded::with(stacks, &[PLANTED, "pipeline"]).explain(&["--thread", "sink"]);
     if !piped.has("syscall") {
@@ -413,7 +403,6 @@ fn why_names_the_thread_that_brings_the_pages_of_a_storm_of_faults() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("page-faults", &[]) else { return };
     why.says(&["reader[", " for 'walk', ", "blocked", "until pager["]);
     if why.has("syscall") {
@@ -427,7 +416,6 @@ fn why_follows_a_request_that_one_thread_begins_and_another_ends() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(why) = planted("async", &["--span", "request"]) else { return };
     why.says(&["worker-2[", " for 'request', which worker-1[", " began, ", "the median of 2: "]);
     why.says(&["blocked", "until backend["]);
@@ -440,7 +428,6 @@ fn why_finds_the_frame_that_took_longer_than_the_others() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let recorded = Recorded::of(&[PLANTED, "frames"]);
     let why = recorded.explain(&[]);
     why.says(&[
@@ -473,7 +460,6 @@ fn why_names_the_quota_that_is_used_up() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let Some(quota) = Quota::new("why", 10_000) else {
         return skip("no cgroup may have a quota here");
     };
@@ -496,7 +482,6 @@ fn why_names_the_host_where_it_takes_the_cpu() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
     let recorded = Recorded::of(&[PLANTED, "steal"]);
     let trace = Trace::read(&recorded.path());
     let of_host = trace.own.iter().filter(|event| event.name == "host_steal");
@@ -511,7 +496,7 @@ fn why_names_the_host_where_it_takes_the_cpu() {
         assert!(!report.contains("the host took"), "{report}");
     }
     let Some(stolen) = recorded.printed.lines().next() else {
-        println!("for four seconds of full load nothing took a CPU for 4 ms: nothing to name");
+        println!("for two seconds of full load nothing took a CPU for 4 ms: nothing to name");
         return;
     };
     let why = recorded.explain(&["--thread", stolen, "--metric", "turn"]);
@@ -566,7 +551,6 @@ fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_ran_meanwhi
     if !may_record() || !or_skip(&["python3"]) {
         return;
     }
-    let _turn = machine::alone();
     let why = Recorded::of(&["sh", "-c", "python3 -c \"$0\"; exit 0", INTERPRETER]).explain(&[]);
     if !why.has("waker") || !why.has("syscall") {
         return skip("nobody tells who wakes whom, or in which system call threads block here");
@@ -591,7 +575,7 @@ fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_othe
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let machine = machine::alone();
     let cpu = allowed_cpus().expect("affinity")[0].to_string();
     let rivals: Vec<Process> = (0..4)
         .map(|_| {
@@ -606,6 +590,7 @@ fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_othe
     fxtrec.args(["taskset", "-c", &cpu, PLANTED, "busy", "200"]).stdin(Stdio::null());
     folder.run(&mut fxtrec).expect(0);
     drop(rivals);
+    machine.give_back();
     let recorded = Recorded { folder, printed: String::new() };
     let trace = Trace::read(&recorded.path());
     let busy = *trace.threads.iter().find(|(_, it)| it.0 == "busy").expect("it is there").0;

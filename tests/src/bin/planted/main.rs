@@ -124,7 +124,7 @@ fn hog() {
 /// On each CPU, a thread computes for a millisecond again and again, before all others, until one takes much longer: then the
 /// host had the CPU meanwhile. Prints its name, or nothing where the host takes none.
 fn steal() {
-    const LONGEST: Duration = Duration::from_secs(4);
+    const LONGEST: Duration = Duration::from_secs(2);
     const STOLEN: Duration = Duration::from_millis(4);
     let cpus = allowed_cpus().expect("affinity");
     let begun = Instant::now();
