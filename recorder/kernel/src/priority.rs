@@ -12,6 +12,9 @@ const HIGHEST: libc::c_int = -20;
 /// The same of those that go after every other.
 const LOWEST: libc::c_int = 19;
 
+/// As others are.
+const ORDINARY: libc::c_int = 0;
+
 /// With a tenth of the share of others.
 const PATIENT: libc::c_int = 10;
 
@@ -47,6 +50,11 @@ impl ThreadId {
     /// Gives it the highest ordinary priority, and tells whether that was permitted; else it stays as it is.
     pub fn raise(self) -> bool {
         set_niceness(self.0, HIGHEST)
+    }
+
+    /// Gives it the priority that most threads have. To raise it again takes the right to do so.
+    pub fn be_ordinary(self) {
+        set_niceness(self.0, ORDINARY);
     }
 
     /// Gives it a tenth of the share that an ordinary thread has. To raise it again takes the right to do so.
@@ -99,12 +107,13 @@ pub fn raise() {
     ThreadId::current().raise();
 }
 
-/// Gives the main thread of another process the calling thread's ordinary priority, where that is permitted.
+/// Gives the main thread of another process the calling thread's ordinary priority, where that is permitted, but no higher one than most
+/// threads have: what it works on is not limited.
 pub fn lend_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
     // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a niceness too, and the call does not fail for oneself.
     let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    set_niceness(pid, own);
+    set_niceness(pid, own.max(ORDINARY));
 }
 
 /// Gives the calling thread the lowest ordinary priority, which is always permitted.
@@ -127,22 +136,35 @@ mod tests {
     use super::*;
     use crate::fake::Fake;
 
-    #[test]
-    fn another_process_is_as_patient_as_who_waits_for_it() {
-        let mut command = std::process::Command::new("cat");
-        let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("it runs");
-        let pid = child.id();
+    /// The niceness of a process that a thread waits for.
+    fn lent(be: impl FnOnce(ThreadId) + Send + 'static) -> libc::c_int {
         // A thread of its own: not everybody may take it back.
         let lent = std::thread::spawn(move || {
-            ThreadId::current().be_patient();
+            be(ThreadId::current());
+            let mut command = std::process::Command::new("cat");
+            let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("it runs");
+            let pid = child.id();
             lend_to(pid);
             // SAFETY: getpriority takes two numbers.
-            unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) }
+            let lent = unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) };
+            drop(child.stdin.take());
+            child.wait().expect("it ends with its input");
+            lent
         });
-        let lent = lent.join().expect("it ends well");
-        drop(child.stdin.take());
-        child.wait().expect("it ends with its input");
-        assert_eq!(lent, PATIENT);
+        lent.join().expect("it ends well")
+    }
+
+    #[test]
+    fn another_process_is_as_patient_as_who_waits_for_it() {
+        assert_eq!(lent(ThreadId::be_patient), PATIENT);
+    }
+
+    #[test]
+    fn another_process_does_not_go_before_others() {
+        let ordinary = lent(|thread| {
+            thread.raise();
+        });
+        assert!(ordinary >= ORDINARY, "{ordinary}");
     }
 
     #[test]

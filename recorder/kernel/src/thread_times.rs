@@ -25,6 +25,11 @@ pub struct ThreadClock {
     schedstat: io::Result<File>,
 }
 
+/// How long the calling thread has run.
+pub fn running() -> std::time::Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Into::into).unwrap_or_default()
+}
+
 impl ThreadClock {
     /// A clock of the calling thread.
     pub fn of_this_thread() -> ThreadClock {
@@ -33,11 +38,9 @@ impl ThreadClock {
 
     /// The counts so far. Two or three system calls of a microsecond.
     pub fn read(&self) -> ThreadTimes {
-        let running =
-            clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(std::time::Duration::from);
         let faults = getrusage(UsageWho::RUSAGE_THREAD).map(|usage| usage.major_page_faults());
         ThreadTimes {
-            running: running.ok().and_then(|time| time.as_nanos().try_into().ok()).unwrap_or(0),
+            running: running().as_nanos().try_into().unwrap_or(0),
             queued: self.queued().unwrap_or(0),
             major_faults: faults.ok().and_then(|faults| faults.try_into().ok()).unwrap_or(0),
         }

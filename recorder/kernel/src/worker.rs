@@ -134,7 +134,7 @@ impl Worker {
         receive(&self.socket, wait)?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// Lets it go before others as far as the thread does that waits for it, which others may hurry meanwhile.
+    /// Lets it be no more patient than the thread that waits for it, which others may hurry meanwhile.
     fn hurry(&self) {
         if let Some(process) = &self.process {
             priority::lend_to(process.id());

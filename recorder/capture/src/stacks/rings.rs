@@ -10,7 +10,8 @@
 //! What is kept is bounded: beyond that it stays in the rings, and what these have no room for is lost, and counted there.
 //!
 //! Finding out what samples are of takes milliseconds, of CPUs that others are waiting for, so `fxtrec-stacks` lets everybody go
-//! first, until it is late: see [`Order`].
+//! first, until it is late: see [`Order`]. While it has used a tenth of a CPU within a second, it is an ordinary thread where it would
+//! go before others ([`Share`]): what programs leave to be found out is not limited.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ use fxtrec_kernel::clock;
 use fxtrec_kernel::priority::{self, ThreadId};
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_kernel::stack_source::StackSource;
+use fxtrec_kernel::thread_times;
 use fxtrec_units::{Nanos, Tid};
 
 /// How long nobody may have read the rings before the other thread does. They have room for some tenths of a second.
@@ -39,6 +41,28 @@ pub(super) const MOST_CODE: usize = 8 << 20;
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
+/// How long it may run within [`WINDOW`] and still go before others.
+const SMALL: Duration = Duration::from_millis(100);
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// How much of a CPU a thread has used lately.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    since: Instant,
+    /// How long it had run by then.
+    before: Duration,
+}
+
+impl Share {
+    /// Whether it is large, for a thread that has run for `run` by `now`.
+    fn is_large(&mut self, now: Instant, run: Duration) -> bool {
+        if now.saturating_duration_since(self.since) >= WINDOW {
+            *self = Share { since: now, before: run };
+        }
+        run.saturating_sub(self.before) >= SMALL
+    }
+}
+
 /// Which thread takes what was read, and whether it goes before others or behind them.
 ///
 /// There is no lock, since whoever has become patient within one would keep the others waiting for it.
@@ -49,6 +73,8 @@ struct Order {
     is_before: AtomicBool,
     /// It stays before others.
     is_fixed: AtomicBool,
+    /// It has used too much to go before others: it goes with them then.
+    is_large: AtomicBool,
 }
 
 impl Order {
@@ -57,9 +83,26 @@ impl Order {
         let Some(thread) = self.thread.get() else { return true };
         let was_before = self.is_before.swap(true, Ordering::SeqCst);
         if !was_before {
-            thread.raise();
+            self.put_before(*thread);
         }
         was_before
+    }
+
+    fn put_before(&self, thread: ThreadId) {
+        match self.is_large.load(Ordering::SeqCst) {
+            true => thread.be_ordinary(),
+            false => drop(thread.raise()),
+        }
+    }
+
+    /// By the thread itself, as often as it may have used much.
+    fn weigh(&self, is_large: bool) {
+        if let Some(thread) = self.thread.get()
+            && self.is_large.swap(is_large, Ordering::SeqCst) != is_large
+            && self.is_before.load(Ordering::SeqCst)
+        {
+            self.put_before(*thread);
+        }
     }
 
     /// By the thread itself.
@@ -72,7 +115,7 @@ impl Order {
             // Somebody may have raised it in between.
             let is_raised = self.is_before.load(Ordering::SeqCst);
             if is_raised || self.is_fixed.load(Ordering::SeqCst) {
-                thread.raise();
+                self.put_before(*thread);
             }
         }
     }
@@ -181,6 +224,7 @@ pub(super) fn bytes_of(sample: &Sample) -> usize {
 pub(super) struct Rings {
     state: Arc<Mutex<State>>,
     order: Arc<Order>,
+    share: Share,
     /// Of waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
     own_stacks: [bool; 3],
     /// The other thread ends when this is dropped.
@@ -223,6 +267,7 @@ impl Rings {
             thread: OnceLock::new(),
             is_before: AtomicBool::new(true),
             is_fixed: AtomicBool::new(false),
+            is_large: AtomicBool::new(false),
         });
         let (read, taken) = (now, now);
         let state =
@@ -239,7 +284,8 @@ impl Rings {
                 }
             }
         })?;
-        Ok(Rings { state, order, own_stacks, _other: other })
+        let share = Share { since: now, before: Duration::ZERO };
+        Ok(Rings { state, order, share, own_stacks, _other: other })
     }
 
     pub(super) fn hurry(&self) -> Hurry {
@@ -261,7 +307,8 @@ impl Rings {
     }
 
     /// All that there is by now, as far as there is room for it next to `waiting` bytes of samples that were taken before.
-    pub(super) fn take(&self, waiting: usize) -> Read {
+    pub(super) fn take(&mut self, waiting: usize) -> Read {
+        self.order.weigh(self.share.is_large(Instant::now(), thread_times::running()));
         // Nobody should wait for the lock of somebody who is patient, and processes may end soon.
         let is_late = self.order.raise();
         let mut state = lock(&self.state);
@@ -301,5 +348,21 @@ impl Rings {
     /// See [`StackSource::detach`].
     pub(super) fn detach(&self) {
         lock(&self.state).source.detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_used_much_within_a_second_does_not_go_before_others() {
+        let begun = Instant::now();
+        let ms = Duration::from_millis;
+        let mut share = Share { since: begun, before: ms(5000) };
+        let mut is_large = |at, run| share.is_large(begun + ms(at), ms(run));
+        assert!(!is_large(500, 5099) && is_large(501, 5100) && is_large(999, 5400));
+        // The next second.
+        assert!(!is_large(1000, 5400) && !is_large(1900, 5499) && is_large(1999, 5500));
     }
 }
