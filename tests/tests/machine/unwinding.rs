@@ -9,6 +9,7 @@ use fxtrec_tests::programs::{Built, build, succeed};
 use fxtrec_tests::recording::{Recording, record_in};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::tools;
+use fxtrec_tests::trace::Trace;
 use fxtrec_tests::unwinding::may_unwind;
 use serde_json::Value;
 
@@ -251,6 +252,29 @@ fn a_table_to_unwind_by_that_jumps_in_circles_does_not_keep_the_recorder() {
     succeed(recorder.arg("--").arg(program.text()));
     let folded = folder.fxtrec(["flame", "t.fxt", "--comm", "endless"]).expect(0).stdout;
     assert!(folded.contains("waits_without_end"), "{folded}");
+}
+
+#[test]
+fn tables_to_unwind_by_that_are_expensive_do_not_keep_the_recorder() {
+    if !may_unwind(&["gcc", "timeout"]) || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    for flags in [&[][..], &["-DEXPRESSION"]] {
+        let program = build("dear.c", flags);
+        let folder = Folder::new();
+        let trace = folder.path("t.fxt");
+        let mut recorder = Command::new("timeout");
+        // It took ten minutes.
+        recorder.args(["-s", "KILL", "60"]).arg(binary::fxtrec());
+        recorder.args(["-q", "--source", "bpf", "--stacks", "-o"]).arg(&trace);
+        succeed(recorder.arg("--").args([program.text(), "50", "1"]));
+        let own = Trace::read(&trace).own;
+        let stats = own.iter().find(|event| event.name == "stack_stats").expect("they are counted");
+        let (written, unproved) = (stats.number("written"), stats.number("user_unproved"));
+        assert!(0 < unproved && unproved <= written, "{flags:?}: {unproved} of {written}");
+        let folded = folder.fxtrec(["flame", "t.fxt", "--comm", "dear"]).expect(0).stdout;
+        assert!(folded.contains(";sled;run;sleeps;"), "{flags:?}: {folded}");
+    }
 }
 
 #[test]

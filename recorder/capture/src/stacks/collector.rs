@@ -34,6 +34,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// The same while there is nothing, neither samples nor code, and nobody asked for stacks.
 const QUIET: Duration = Duration::from_millis(80);
 
+/// How long samples are dealt with while others wait for that: at the end, and before functions are named.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
 /// How many programs are known at once. When there are more, all that is known is named, and those that had no stack lately are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
@@ -48,9 +51,6 @@ pub(super) const MOST_PLACED: usize = 96 * 1024;
 
 /// What is known of all mappings of programs that have stacks, in bytes, before others than those of the last one are asked for again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
-
-/// How long samples are looked at that are left at the end.
-const MOST_REST: Duration = Duration::from_secs(5);
 
 /// How many processes are known whose mappings cannot be read.
 const MOST_LOCKED: usize = 1024;
@@ -236,10 +236,6 @@ pub(super) struct Collector {
     placed: usize,
     /// Frames of programs that are in no mapping.
     nowhere: FxHashSet<(usize, u64)>,
-    /// What it costs to unwind functions of files.
-    costs: Costs,
-    /// When samples are not looked at any more, but counted as lost.
-    until: Option<Instant>,
     /// Processes whose mappings could not be read in time: they are not asked again.
     locked: FxHashSet<Pid>,
     /// The number of the next new one.
@@ -321,8 +317,6 @@ impl Collector {
             programs: FxHashMap::from_iter([(KERNEL, Program::default())]),
             placed: 0,
             nowhere: FxHashSet::default(),
-            costs: Costs::default(),
-            until: None,
             locked: FxHashSet::default(),
             next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
@@ -366,8 +360,9 @@ impl Collector {
         while !stop.is_stopped() {
             // Who asks does so before this look.
             let is_asked = self.asked.try_recv().is_ok();
+            let until = Instant::now() + AT_ONCE;
             // A short program whose code nobody told of must be asked before it ends, where somebody asked for stacks.
-            let is_quiet = !self.look() && self.chosen;
+            let is_quiet = !self.look(|now| now < until && !stop.is_stopped()) && self.chosen;
             pause = if is_quiet { (2 * pause).min(QUIET) } else { LOOK };
             if is_asked {
                 self.name_rest();
@@ -381,18 +376,33 @@ impl Collector {
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
+            let pause = if self.samples.is_empty() { pause } else { Duration::ZERO };
             if stop.wait(std::iter::empty(), pause).is_err() {
                 break;
             }
         }
         self.rings.detach();
-        self.until = Some(Instant::now() + MOST_REST);
-        self.look();
-        while self.is_full {
-            self.look();
+        let (until, named) = (Instant::now() + AT_ONCE, self.named());
+        let go_on = |now| now < until && !named.is_cut();
+        self.look(go_on);
+        while self.is_full && go_on(Instant::now()) {
+            self.look(go_on);
         }
+        self.lose_rest();
         self.name_rest();
         self.counts()
+    }
+
+    /// Counts the samples that there was no time for.
+    fn lose_rest(&mut self) {
+        self.counts.lost += self.samples.len() as u64;
+        self.samples = VecDeque::new();
+        self.waiting = 0;
+        while self.is_full {
+            let read = self.rings.take(0);
+            self.counts.lost += read.garbled + read.samples.len() as u64;
+            self.is_full = read.is_full;
+        }
     }
 
     fn counts(&self) -> Counts {
@@ -409,20 +419,18 @@ impl Collector {
         }
     }
 
-    /// Whether there was anything.
-    fn look(&mut self) -> bool {
+    /// Deals with what there is, as long as it is to `go_on` at a time. Whether there was anything.
+    fn look(&mut self, go_on: impl Fn(Instant) -> bool) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
-            if self.until.is_some_and(|until| Instant::now() >= until) {
-                self.counts.lost += 1 + self.samples.len() as u64;
-                self.samples.clear();
-                self.waiting = 0;
-                break;
-            }
             self.waiting = self.waiting.saturating_sub(bytes_of(&sample));
             self.take(&sample);
+            let now = Instant::now();
+            if !go_on(now) {
+                break;
+            }
             // A large file may take a while, and in the meantime processes begin and end.
-            if self.fetched.elapsed() >= LOOK {
+            if now - self.fetched >= LOOK {
                 self.fetch();
             }
         }
@@ -433,6 +441,7 @@ impl Collector {
     pub(super) fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
+        self.cache.renew(self.fetched);
         let read = self.rings.take(self.waiting);
         self.counts.lost += read.garbled;
         self.is_full = read.is_full;
@@ -585,23 +594,18 @@ impl Collector {
         while let Some(address) = stack.next() {
             self.locate(number, address, &walked.frames, sample);
             let program = &self.programs[&number];
-            let placed = program.places.at(address);
-            let image = placed.and_then(|placed| placed.image.filter(|_| placed.has_tables));
-            if image.is_some_and(|image| self.costs.is_too_high(image)) {
-                stack.do_without_tables();
-                break;
-            }
-            let code = match placed {
-                Some(placed) if placed.has_tables => Code::Tables,
+            let code = match program.places.at(address) {
+                Some(placed) if placed.has_tables => {
+                    let Placed { mapping, image, .. } = placed;
+                    let tables = image.and_then(|image| self.images.tables(image));
+                    let at = (address - mapping.start).wrapping_add(mapping.module_address);
+                    Code::Tables(tables.map_or(0, |tables| tables.work_at(at)))
+                }
                 Some(_) => Code::NoTables,
                 None if program.finds(address) || program.found.is_empty() => Code::NoTables,
                 None => Code::None,
             };
-            let begun = Instant::now();
             stack.step(code, &program.unwinder, &mut self.cache);
-            if let Some(image) = image {
-                self.costs.note(image, begun.elapsed());
-            }
         }
         let (frames, problems) = stack.finish();
         self.code_of(frames, problems, sample)
@@ -848,36 +852,6 @@ pub(super) fn name_of(path: &str) -> String {
     clean[from..].to_owned()
 }
 
-/// What it costs to unwind functions of files by their tables: anybody's may be made to take long. Those that do so again and again are unwound by
-/// frame pointers.
-#[derive(Debug, Default)]
-struct Costs {
-    /// Points of files. There are none for most.
-    points: FxHashMap<usize, u32>,
-}
-
-impl Costs {
-    /// A function takes a few microseconds, unless the thread has to wait for a CPU.
-    const HIGH: Duration = Duration::from_micros(200);
-    /// For a function that took longer. One that did not takes a point back.
-    const POINTS: u32 = 64;
-    const MOST: u32 = 16 * Costs::POINTS;
-
-    fn note(&mut self, image: usize, took: Duration) {
-        if took >= Costs::HIGH {
-            *self.points.entry(image).or_default() += Costs::POINTS;
-        } else if !self.points.is_empty()
-            && let Some(points) = self.points.get_mut(&image)
-        {
-            *points = points.saturating_sub(1);
-        }
-    }
-
-    fn is_too_high(&self, image: usize) -> bool {
-        !self.points.is_empty() && self.points.get(&image).is_some_and(|it| *it >= Costs::MOST)
-    }
-}
-
 /// The executable mappings of a process; none where it is gone, or its memory was `locked` for too long.
 fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
     if locked.contains(&pid) {
@@ -893,22 +867,6 @@ fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_unwound_without_tables_when_they_take_long_again_and_again() {
-        let mut costs = Costs::default();
-        for _ in 0..15 {
-            costs.note(7, Costs::HIGH);
-        }
-        // As for want of a CPU now and then.
-        for _ in 0..10_000 {
-            costs.note(3, Costs::HIGH);
-            (0..Costs::POINTS).for_each(|_| costs.note(3, Duration::ZERO));
-        }
-        assert!(!costs.is_too_high(7) && !costs.is_too_high(3));
-        costs.note(7, Costs::HIGH);
-        assert!(costs.is_too_high(7) && !costs.is_too_high(3));
-    }
 
     #[test]
     fn a_long_path_is_named_by_its_end() {

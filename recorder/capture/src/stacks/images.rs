@@ -164,7 +164,7 @@ impl Images {
                 return number;
             }
         }
-        self.room = self.room.saturating_sub(tables.as_ref().map_or(0, bytes_of));
+        self.room = self.room.saturating_sub(tables.as_ref().map_or(0, Tables::bytes));
         let (path, name) = (mapping.path.clone(), name_of(&mapping.path));
         let (build_id, is_silent, key) = (build_id.into(), false, mapping.file.clone());
         self.all.push(Image {
@@ -200,7 +200,7 @@ impl Images {
             let is_let_go = image.key.is_some() && image.file.is_none();
             let is_free = |tables: &&mut Tables| Arc::strong_count(&tables.frames.bytes) == 1;
             if let Some(tables) = image.tables.as_mut().filter(|_| is_let_go).filter(is_free) {
-                self.room += bytes_of(tables);
+                self.room += tables.bytes();
                 image.tables = None;
             }
         }
@@ -313,8 +313,4 @@ impl Images {
 
 fn name_of(path: &Path) -> Arc<str> {
     super::collector::name_of(&path.to_string_lossy()).into()
-}
-
-fn bytes_of(tables: &Tables) -> usize {
-    tables.frames.bytes.len() + tables.index.as_ref().map_or(0, |index| index.bytes.len())
 }

@@ -29,9 +29,9 @@ mod write;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use fxt_writer::lanes::Lanes;
@@ -103,22 +103,41 @@ pub enum Kept {
 
 /// How many of the frames that a file's end waits for were looked up.
 #[derive(Clone, Debug, Default)]
-pub struct Named(Arc<(AtomicU64, AtomicU64)>);
+pub struct Named(Arc<Naming>);
+
+#[derive(Debug, Default)]
+struct Naming {
+    done: AtomicU64,
+    all: AtomicU64,
+    is_cut: AtomicBool,
+}
 
 impl Named {
     /// How many were, and of how many.
     pub fn done(&self) -> (u64, u64) {
-        let (done, all) = &*self.0;
-        (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed))
+        (self.0.done.load(Ordering::Relaxed), self.0.all.load(Ordering::Relaxed))
+    }
+
+    /// At the end, stacks that are left are lost, and functions get no more names: somebody does not want to wait for them.
+    pub fn cut(&self) {
+        self.0.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.0.is_cut.load(Ordering::Relaxed)
+    }
+
+    fn is_over(&self, until: Instant) -> bool {
+        self.is_cut() || Instant::now() >= until
     }
 
     fn begin(&self, all: usize) {
-        self.0.0.store(0, Ordering::Relaxed);
-        self.0.1.store(all as u64, Ordering::Relaxed);
+        self.0.done.store(0, Ordering::Relaxed);
+        self.0.all.store(all as u64, Ordering::Relaxed);
     }
 
     fn add(&self, frames: usize) {
-        self.0.0.fetch_add(frames as u64, Ordering::Relaxed);
+        self.0.done.fetch_add(frames as u64, Ordering::Relaxed);
     }
 }
 

@@ -71,7 +71,7 @@ impl Collector {
                 self.counts.symbols += 1;
                 self.tell(Told::Symbol { program: number, address, name });
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if until.is_some_and(|until| self.named.is_over(until)) {
                 break;
             }
             if self.fetched.elapsed() >= LOOK {
@@ -159,7 +159,8 @@ impl Collector {
             let mut names: FxHashMap<u64, Arc<str>> = FxHashMap::default();
             let take = |at, name: String| drop(names.insert(at, name.into()));
             let left = until.saturating_duration_since(Instant::now());
-            let is_done = !left.is_zero() && self.images.name_all(image, &addresses, left, take);
+            let is_done =
+                !self.named.is_over(until) && self.images.name_all(image, &addresses, left, take);
             self.named.add(frames.len());
             for (at, program, address) in frames {
                 match names.get(&at).cloned() {

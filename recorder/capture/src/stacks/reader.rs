@@ -17,8 +17,8 @@ use fxtrec_kernel::rights::Rights;
 use fxtrec_kernel::worker::{self, Message};
 use fxtrec_kernel::{process_files, shared_memory};
 use fxtrec_probe::elf::{
-    Arch, Budget, Elf, FileData, Functions, Names as Readable, ReadRef, Segment, Usable, data_of,
-    frame_index, functions_at_while, separate_debug_file_by, usable_frames,
+    Arch, Budget, Dear, Elf, FileData, Functions, Names as Readable, ReadRef, Segment, data_of,
+    functions_at_while, separate_debug_file_by, usable_frames,
 };
 use rustc_hash::FxHashMap;
 
@@ -87,10 +87,13 @@ impl Described {
             to.number(segment.address).number(segment.size).number(segment.offset);
             to.number(u64::from(segment.executable));
         }
-        let sections =
-            self.tables.iter().flat_map(|it| std::iter::once(&it.frames).chain(&it.index));
-        for section in sections {
-            to.number(section.address).text(&section.bytes);
+        if let Some(Tables { frames, index, dear }) = &self.tables {
+            for section in [frames, index] {
+                to.number(section.address).text(&section.bytes);
+            }
+            for Dear { start, end, work } in &**dear {
+                to.number(*start).number(*end).number(u64::from(*work));
+            }
         }
         to
     }
@@ -106,7 +109,12 @@ impl Described {
         }
         let mut section = || Some((from.number()?, from.text()?));
         let mut section = || section().map(|(address, it)| Section { bytes: it.into(), address });
-        let tables = section().map(|frames| Tables { frames, index: section() });
+        let sections = section().zip(section());
+        let dear = std::iter::from_fn(|| {
+            let (start, end) = (from.number()?, from.number()?);
+            Some(Dear { start, end, work: from.small()? })
+        });
+        let tables = sections.map(|(frames, index)| Tables { frames, index, dear: dear.collect() });
         Some(Described { build_id, segments, symbols, rights, tables })
     }
 }
@@ -272,17 +280,11 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
     fn parts(section: &Section) -> (&[u8], u64) {
         (&section.bytes, section.address)
     }
-    match usable_frames(parts(&frames), index.as_ref().map(parts)) {
-        Usable::All => Some(Tables { frames, index }),
-        // One for all programs that have mapped the file: otherwise each of their mappings would get its own.
-        Usable::Tables => {
-            let index = frame_index(parts(&frames));
-            let index = index.filter(|it| it.len() + frames.bytes.len() <= room)?;
-            let index = Section { bytes: index.into(), address: frames.address };
-            Some(Tables { frames, index: Some(index) })
-        }
-        Usable::Nothing => None,
-    }
+    let usable = usable_frames(parts(&frames), index.as_ref().map(parts))?;
+    // One for all programs that have mapped the file: otherwise each of their mappings would get its own.
+    let made = usable.index.map(|it| Section { bytes: it.into(), address: frames.address });
+    let tables = Tables { index: made.or(index)?, frames, dear: usable.dear.into() };
+    (tables.bytes() <= room).then_some(tables)
 }
 
 /// The file, and a separate file of its symbols where one is installed; none of those whose symbols are too large.

@@ -9,9 +9,13 @@
 //!                   tables   tables         its table says that its frame register holds the address of its frame
 //!   frame pointers                          \--> own function <-- own function <-- main     as the kernel walked them
 //! ```
+//!
+//! Tables may be made to take as much time as there is, so where they are expensive ([`Dear`]) there is a budget for each stack, and
+//! one for all within a second. What is beyond it is unwound by frame pointers, and says so.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 // On processors other than these two nothing is unwound, and the types of one stand for none.
 #[cfg(not(target_arch = "x86_64"))]
@@ -29,10 +33,17 @@ use framehop::{
 };
 
 use fxtrec_kernel::bpf::stacks::{Registers, Walked};
+use fxtrec_probe::elf::Dear;
 use fxtrec_sched::backtrace::problem;
 
 /// The most functions of a program in a stack: as many as a record has room for beside the kernel's.
 const MOST: usize = 190;
+
+/// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
+const MOST_WORK: u32 = 64 << 10;
+
+/// The same for all stacks, within a second: about 50 ms.
+const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
 /// The bytes of a section, and its address in the file's own terms.
 #[derive(Clone, Debug)]
@@ -46,7 +57,23 @@ pub(super) struct Section {
 pub(super) struct Tables {
     pub(super) frames: Section,
     /// `.eh_frame_hdr`, by which a function is found in them.
-    pub(super) index: Option<Section>,
+    pub(super) index: Section,
+    /// Where they are expensive.
+    pub(super) dear: Arc<[Dear]>,
+}
+
+impl Tables {
+    /// What they take, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.dear)
+    }
+
+    /// How much work it may take to find the rules at an address, as the file has it; 0 where that is little.
+    pub(super) fn work_at(&self, address: u64) -> u32 {
+        let behind = self.dear.partition_point(|dear| dear.start <= address);
+        let dear = behind.checked_sub(1).map(|at| self.dear[at]);
+        dear.filter(|dear| address < dear.end).map_or(0, |dear| dear.work)
+    }
 }
 
 /// How many registers' worth of the stack there are to read.
@@ -81,8 +108,30 @@ fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
 }
 
 /// What unwinding is done with; one for all programs.
-#[derive(Default)]
-pub(super) struct Cache(CacheNative<MayAllocateDuringUnwind>);
+pub(super) struct Cache {
+    rules: CacheNative<MayAllocateDuringUnwind>,
+    /// For frame pointers.
+    without_tables: Unwinder,
+    /// How much more work expensive entries may take until `renewed` is a second ago.
+    left: u32,
+    renewed: Instant,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        let (rules, without_tables) = Default::default();
+        Cache { rules, without_tables, left: MOST_WORK_A_SECOND, renewed: Instant::now() }
+    }
+}
+
+impl Cache {
+    /// Gives it a new budget if the last one is a second old.
+    pub(super) fn renew(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.renewed) >= Duration::from_secs(1) {
+            (self.left, self.renewed) = (MOST_WORK_A_SECOND, now);
+        }
+    }
+}
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,8 +174,8 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
 /// What is known of the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// There are tables for its file.
-    Tables,
+    /// There are tables for its file, and to find its rules in them may take so much work: 0 if it is little.
+    Tables(u32),
     /// There are none, and so frame pointers are all there is.
     NoTables,
     /// It is no code.
@@ -145,8 +194,8 @@ impl Unwinder {
             base_svma: 0,
             eh_frame_svma: Some(range_of(&tables.frames)),
             eh_frame: Some(tables.frames.bytes.clone()),
-            eh_frame_hdr_svma: tables.index.as_ref().map(range_of),
-            eh_frame_hdr: tables.index.as_ref().map(|index| index.bytes.clone()),
+            eh_frame_hdr_svma: Some(range_of(&tables.index)),
+            eh_frame_hdr: Some(tables.index.bytes.clone()),
             ..ExplicitModuleSectionInfo::default()
         };
         self.0.remove_module(range.0);
@@ -155,12 +204,12 @@ impl Unwinder {
 
     fn step(
         &self,
-        cache: &mut Cache,
+        cache: &mut CacheNative<MayAllocateDuringUnwind>,
         address: FrameAddress,
         registers: &mut UnwindRegsNative,
         copy: Copy<'_>,
     ) -> Result<Option<u64>, Error> {
-        self.0.unwind_frame(address, registers, &mut cache.0, &mut |at| copy.word(at))
+        self.0.unwind_frame(address, registers, cache, &mut |at| copy.word(at))
     }
 }
 
@@ -173,6 +222,8 @@ pub(super) struct Stack<'a> {
     address: FrameAddress,
     frames: Vec<u64>,
     problems: u32,
+    /// How much more work expensive entries may take.
+    left: u32,
     is_done: bool,
 }
 
@@ -189,6 +240,7 @@ impl<'a> Stack<'a> {
             address,
             frames: vec![instruction],
             problems: 0,
+            left: MOST_WORK,
             is_done: false,
         };
         if walked.top.is_empty() {
@@ -204,8 +256,13 @@ impl<'a> Stack<'a> {
 
     /// Goes on by one function, whose code is `code`.
     pub(super) fn step(&mut self, code: Code, unwinder: &Unwinder, cache: &mut Cache) {
+        let (mut unwinder, mut paid) = (unwinder, 0);
         match code {
-            Code::Tables => {}
+            Code::Tables(work) if work > self.left.min(cache.left) => {
+                unwinder = &cache.without_tables;
+                self.problems |= problem::USER_UNPROVED;
+            }
+            Code::Tables(work) => paid = work,
             Code::NoTables => self.problems |= problem::USER_UNPROVED,
             Code::None => {
                 // What was taken for an address of code is none.
@@ -216,7 +273,15 @@ impl<'a> Stack<'a> {
             }
         }
         let frame = frame_of(&self.registers);
-        match unwinder.step(cache, self.address, &mut self.registers, self.copy) {
+        let found = cache.rules.stats().misses();
+        let rules = &mut cache.rules;
+        let stepped = unwinder.step(rules, self.address, &mut self.registers, self.copy);
+        // Rules that were known cost nothing.
+        if rules.stats().misses() > found {
+            self.left -= paid;
+            cache.left -= paid;
+        }
+        match stepped {
             Ok(Some(returns_to)) => {
                 let Some(address) = FrameAddress::from_return_address(returns_to) else {
                     return self.end(0);
@@ -238,11 +303,6 @@ impl<'a> Stack<'a> {
             }
             Err(_) => self.end(problem::USER_CUT),
         }
-    }
-
-    /// Ends with what frame pointers lead to.
-    pub(super) fn do_without_tables(&mut self) {
-        self.take_rest(0, problem::USER_UNPROVED);
     }
 
     /// Ends with what the kernel walked from there.
@@ -310,7 +370,7 @@ mod tests {
         let walked = walked(TOP + 0x200, &[0x1000, 0x2000], &[0, 0]);
         let mut stack = Stack::new(&walked);
         stack.registers = start(Registers { frame: TOP + 0x300, ..walked.registers });
-        stack.step(Code::Tables, &Unwinder::default(), &mut Cache::default());
+        stack.step(Code::Tables(0), &Unwinder::default(), &mut Cache::default());
         assert_eq!(stack.finish(), (vec![0x1000], problem::USER_CUT));
     }
 
@@ -318,21 +378,62 @@ mod tests {
     fn without_a_copy_the_walk_is_taken_and_said_to_be_unproved() {
         let walked = walked(TOP, &[0x1000, 0x2000], &[]);
         let expected = (vec![0x1000, 0x2000], problem::USER_UNPROVED);
-        assert_eq!(unwind(&walked, |_| Code::Tables), expected);
+        assert_eq!(unwind(&walked, |_| Code::Tables(0)), expected);
     }
 
     #[test]
     fn what_is_no_code_ends_the_stack() {
         let walked = walked(TOP + 16, &[0x1000, 0x2000], &[0, 0, TOP + 32, 0x2000, 0, 0]);
-        let code = |at: u64| if at < 0x1800 { Code::Tables } else { Code::None };
+        let code = |at: u64| if at < 0x1800 { Code::Tables(0) } else { Code::None };
         assert_eq!(unwind(&walked, code), (vec![0x1000], problem::USER_CUT));
+    }
+
+    #[test]
+    fn expensive_tables_have_a_budget_for_each_stack_and_second() {
+        let words: Vec<u64> = (0..8).flat_map(|at| [TOP + 16 * (at + 1), 0x2000 + at]).collect();
+        let walked = walked(TOP, &[0x1000, 0x2000], &words);
+        let (unwinder, mut cache) = (Unwinder::default(), Cache::default());
+        let unwind = |cache: &mut Cache, base: u64, work| {
+            let mut stack = Stack::new(&walked);
+            stack.address = FrameAddress::from_instruction_pointer(base);
+            let mut spent = Vec::new();
+            while stack.next().is_some() {
+                stack.step(Code::Tables(work), &unwinder, cache);
+                spent.push((MOST_WORK - stack.left) / work);
+            }
+            (spent, stack.finish().1 & problem::USER_UNPROVED != 0)
+        };
+        // The third is too much for the stack.
+        let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
+        assert_eq!((&spent[..4], is_unproved), (&[1, 2, 2, 2][..], true));
+        assert_eq!(cache.left, MOST_WORK_A_SECOND - MOST_WORK);
+        // Of another stack there, the first two are known, and two more are found.
+        let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
+        assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
+        // Nothing is left of the second.
+        cache.left = MOST_WORK / 2 - 1;
+        let renewed = cache.renewed;
+        cache.renew(renewed + Duration::from_millis(999));
+        assert_eq!(unwind(&mut cache, 0x1001, MOST_WORK / 2).0[0], 0);
+        cache.renew(renewed + Duration::from_secs(1));
+        assert_eq!(unwind(&mut cache, 0x1002, MOST_WORK / 2).0[0], 1);
+    }
+
+    #[test]
+    fn work_is_looked_up_by_address() {
+        let section = || Section { bytes: Arc::default(), address: 0 };
+        let dear = [(10, 20, 7), (20, 30, 8), (50, u64::MAX, 9)];
+        let dear = dear.map(|(start, end, work)| Dear { start, end, work });
+        let tables = Tables { frames: section(), index: section(), dear: dear.into() };
+        let work = [9, 10, 19, 20, 29, 30, 49, 50].map(|address| tables.work_at(address));
+        assert_eq!(work, [0, 7, 7, 8, 8, 0, 0, 9]);
     }
 
     #[test]
     fn a_stack_that_goes_on_for_ever_ends() {
         let words: Vec<u64> = (0..400).flat_map(|at| [TOP + 16 * (at + 1), 0x2000 + at]).collect();
         let walked = walked(TOP, &[0x1000, 0x2000], &words);
-        let (frames, problems) = unwind(&walked, |_| Code::Tables);
+        let (frames, problems) = unwind(&walked, |_| Code::Tables(0));
         assert_eq!((frames.len(), problems), (MOST, problem::USER_TOO_DEEP));
     }
 }

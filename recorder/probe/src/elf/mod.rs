@@ -36,7 +36,7 @@ pub(super) use debug::hex;
 pub use debug::{debug_file_of, separate_debug_file, separate_debug_file_by};
 pub use dynamic::Dynamic;
 pub use error::ElfError;
-pub use frames::{Usable, index_of as frame_index, usable as usable_frames};
+pub use frames::{Dear, usable as usable_frames};
 pub use functions::{Function, Functions};
 pub use lines::{Line, Lines};
 pub use lookup::{functions_at, functions_at_while, label};

@@ -141,7 +141,8 @@ impl<'a> Session<'a> {
         let switched = self.switched.zip(machine::switches(&Linux));
         let switched = switched.map_or(0, |(before, now)| now.saturating_sub(before));
         // The first request may be the one that ended COMMAND, and be read only now.
-        let asked = self.requests.max(1);
+        self.wait(Some(&pipeline), Duration::ZERO)?;
+        let (before, asked) = (self.requests, self.requests.max(1));
         let (ended, mut naming) = (Instant::now(), None);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
@@ -152,6 +153,9 @@ impl<'a> Session<'a> {
                 let line = naming.get_or_insert_with(|| Live::new(when, self.code.is_none()));
                 // A terminal that is gone takes the line with it.
                 let _ = line.as_mut().map(|line| line.draw_naming(named));
+            }
+            if let Some(named) = pipeline.named.as_ref().filter(|_| self.requests > before) {
+                named.cut();
             }
             if self.requests > asked {
                 self.say_cut_short();

@@ -109,7 +109,7 @@ impl Summary<'_> {
                 "may lack a caller: the program's part is by frame pointers alone",
             ),
             (counts.user_no_room, "without the program's part: too many different ones"),
-            (counts.lost, "more lost: a buffer was full"),
+            (counts.lost, "more lost: a buffer was full, or there was no time for them at the end"),
             (counts.unseen, "switches that the program on stacks did not see"),
             (
                 counts.given_up,
