@@ -167,7 +167,7 @@ int main(int count, char **values)
 		char *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, again, 0);
 		check(again >= 0 && page != MAP_FAILED, path);
 		*is_silent = 1;
-		puts("hangs");
+		printf("%d hangs\n", getpid());
 		fflush(stdout);
 		return *(volatile char *)page;
 	}

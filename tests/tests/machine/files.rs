@@ -152,7 +152,13 @@ fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
         command.args([program.text(), &folder.text("mount"), library.text()]);
         command.args([&folder.text("pid"), "-2"]);
         let mut running = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-        read_until(running.stdout(), "hangs");
+        let hangs = read_until(running.stdout(), " hangs");
+        let (pid, _) = hangs.split_once(' ').expect("its process id");
+        wait::until("COMMAND waits for its page", || {
+            // It is blocked, and not in a system call.
+            let call = fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it is there");
+            call.starts_with("-1 ")
+        });
         running.signal(signal);
         // The first SIGINT is first of all COMMAND's. One that waits to be read would hide another.
         if signal == Signal::SIGTERM {

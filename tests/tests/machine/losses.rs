@@ -25,12 +25,7 @@ const SMALL: [&str; 2] = ["--ring-size", "64K"];
 
 /// Many more switches than small rings hold.
 fn much_happens() {
-    bytes_are_passed(20_000);
-}
-
-/// Passes so many bytes to and fro, which takes at least two switches each.
-fn bytes_are_passed(count: u32) {
-    let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg(count.to_string()).output();
+    let load = Command::new(env!("CARGO_BIN_EXE_pingpong")).arg("20000").output();
     assert!(load.expect("it runs").status.success());
 }
 
@@ -56,14 +51,14 @@ fn a_recorder_that_was_stopped_says_so() {
         let path = folder.path("t.fxt");
         let recorder = Ongoing::start(&path, &options).expect("it records");
         // What is there first is the head of the trace, which does not say that somebody reads.
-        bytes_are_passed(5000);
+        much_happens();
         let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
         wait::until("events in the trace", has_events);
         recorder.signal(Signal::SIGSTOP);
         much_happens();
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(std::time::Duration::from_secs(1));
         recorder.signal(Signal::SIGCONT);
-        bytes_are_passed(1000);
+        much_happens();
         let (_, said) = recorder.stop();
         machine.give_back();
         let lost = lost_by(&Trace::read(&path), "stopped", &said);

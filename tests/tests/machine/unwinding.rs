@@ -270,8 +270,8 @@ fn tables_to_unwind_by_that_are_expensive_do_not_keep_the_recorder() {
         succeed(recorder.arg("--").args([program.text(), "50", "1"]));
         let own = Trace::read(&trace).own;
         let stats = own.iter().find(|event| event.name == "stack_stats").expect("they are counted");
-        let (written, unproved) = (stats.number("written"), stats.number("user_unproved"));
-        assert!(0 < unproved && unproved <= written, "{flags:?}: {unproved} of {written}");
+        let (written, unproved) = (stats.number("stacks"), stats.number("user_unproved"));
+        assert!(written > 0 && unproved * 2 > written, "{flags:?}: {unproved} of {written}");
         let folded = folder.fxtrec(["flame", "t.fxt", "--comm", "dear"]).expect(0).stdout;
         assert!(folded.contains(";sled;run;sleeps;"), "{flags:?}: {folded}");
     }

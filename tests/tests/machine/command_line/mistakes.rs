@@ -224,6 +224,7 @@ fn names_never_command_the_terminal() {
             "t.fxt",
             "--fail-if",
             "slice.max > 1ns",
+            "--keep-arguments",
             "--junit",
             "j.xml",
             "sh",
