@@ -20,7 +20,7 @@ Examples:
   fxtrec cut day.fxt -o minute.fxt --from 60min --to 61min
   fxtrec cut system.fxt -o app.fxt.zst --comm app --from 2s --to 3s
   fxtrec cut system.fxt cpu0.fxt --cpu 0 --from 12.5
-  fxtrec cut system.fxt shared.fxt --for-sharing    then look: fxtrec dump --strings shared.fxt")]
+  fxtrec cut system.fxt shared.fxt --for-sharing")]
 pub struct CutArgs {
     /// FXT trace to read, plain, gzip or zstd; - for standard input
     #[arg(value_name = "IN")]
@@ -46,7 +46,7 @@ pub struct CutArgs {
     /// Only threads of these processes
     #[arg(long = "pid", value_name = "PID", value_delimiter = ',', value_parser = number::<u64>)]
     pub pids: Vec<u64>,
-    /// Replace every args, paths, names, cgroups, hosts or functions by a pseudonym, which is the same wherever the text is
+    /// Replace args, paths, names, cgroups, hosts or functions by pseudonyms: a text has the same one wherever it stands
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Secret>,
     /// The same as --redact args,paths,names,cgroups,hosts

@@ -17,6 +17,7 @@ Examples:
   fxtrec dump make.fxt.zst --stats              count records by type
   fxtrec dump make.fxt --json | jq .type        a JSON object per line
   fxtrec dump make.fxt --check                  check the file
+  fxtrec dump make.fxt --strings                every name and text in it
 
 Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
 pub struct DumpArgs {
