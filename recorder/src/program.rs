@@ -35,10 +35,10 @@ pub fn main() -> ExitCode {
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
     }
     if line.first().is_some_and(|name| name == READER_PROCESS) {
-        let _ = give_up_those_of_the_file();
         // A part of a recording or of another command, which sees how it ends.
         let word = line.get(1).map(OsString::as_os_str);
-        return ExitCode::from(u8::from(apart::run(word).is_err()));
+        let result = give_up_those_of_the_file().and_then(|()| apart::run(word));
+        return ExitCode::from(u8::from(result.is_err()));
     }
     let (mut command, display) = match Cli::parse_all(&line) {
         Ok(parsed) => parsed,

@@ -521,7 +521,8 @@ impl<'r> Lane<'r> {
             if self.redactor.is_some()
                 && matches!(item.record, Record::Blob(_) | Record::LargeBlob(_))
             {
-                report.count("blobs, left out: they may hold names");
+                // They may hold names.
+                report.count("blobs, left out");
                 continue;
             }
             if let Some(time) = item.record.time() {

@@ -15,9 +15,8 @@ use std::io::Write;
 use std::path::Path;
 use std::str::FromStr;
 
-use fxt_reader::Koid;
 use fxt_reader::record::{Arg, Event};
-use fxt_reader::{Nanos, Record};
+use fxt_reader::{Error, Koid, Nanos, Reader, Record};
 use fxt_writer::{Value, Writer};
 
 use crate::copy::{Role, Translate, copy};
@@ -144,12 +143,12 @@ fn is_public_name(name: &str) -> bool {
     matches!(
         name,
         "" | "idle" | "kernel" | "not recorded" | "unknown" | "rcu_preempt" | "rcu_sched"
-    ) || is_public_provider(name)
+    ) || is_fxtrec(name)
         || is_of_kernel()
 }
 
-/// Whether fxtrec calls itself so, or one of its threads.
-fn is_public_provider(name: &str) -> bool {
+/// Whether fxtrec calls itself, as a provider, or one of its threads so.
+pub(crate) fn is_fxtrec(name: &str) -> bool {
     let rest = name.strip_prefix("fxtrec");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
 }
@@ -242,8 +241,7 @@ pub fn redact(
 /// When the trace cannot be read.
 pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, ConvertError> {
     let opened = |source| ConvertError::Open { path: path.to_owned(), source };
-    let mut reader =
-        fxt_reader::Reader::from_file(traces::open(path).map_err(opened)?, |file| file);
+    let mut reader = Reader::from_file(traces::open(path).map_err(opened)?, |file| file);
     let found = Texts::default();
     let shared = Shared::default();
     let mut writer = Writer::new(shared.clone());
@@ -258,7 +256,7 @@ pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, Conve
                 shared.take();
             }
             Ok(None) => return Ok(found.0.into_inner()),
-            Err(fxt_reader::Error::Damaged(_)) => {}
+            Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -323,11 +321,6 @@ impl<T: Translate> Translate for Redacting<'_, T> {
 pub(crate) fn provider_name(name: &str, redactor: Option<&Redactor>) -> String {
     let other = redactor.and_then(|redactor| redactor.text(Role::Object, name, false));
     other.unwrap_or_else(|| name.to_owned())
-}
-
-/// Whether records of this provider are fxtrec's own.
-pub(crate) fn is_fxtrec(provider: &str) -> bool {
-    is_public_provider(provider)
 }
 
 #[cfg(test)]
