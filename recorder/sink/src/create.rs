@@ -47,6 +47,14 @@ pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> 
     open_series(output, owner, Given::AtOnce, None)
 }
 
+/// Finds where files are to go that are opened later, by [`open_at`].
+///
+/// # Errors
+/// When the directory is not there or cannot be trusted.
+pub fn place(path: &Path, owner: Option<Owner>) -> Result<Place, SinkError> {
+    Place::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
+}
+
 /// Whether a file of this name is another piece of the same recording.
 pub type IsPiece<'a> = &'a dyn Fn(&OsStr) -> bool;
 
@@ -80,13 +88,26 @@ pub fn open_series(
     }
     let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
-    let recording = place.clone().record(given).map_err(because)?;
-    let (undo, hold) = (recording.undo(), recording.hold().map_err(|error| because(error.into()))?);
+    let mut opened = open_at(place.clone(), compression, given)?;
     // Somebody may have begun with another piece meanwhile.
     if let Err(error) = others(&place) {
-        undo.take_back();
+        if let Some(undo) = opened.undo.take() {
+            undo.take_back();
+        }
         return Err(because(error));
     }
+    Ok(opened)
+}
+
+/// Creates a file at a place that was found before, as [`open`] does for a name that the user did not give.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_at(place: Place, compression: Compression, given: Given) -> Result<Opened, SinkError> {
+    let name = place.path().display().to_string();
+    let because = |error: OutFileError| refused(&name, error);
+    let recording = place.record(given).map_err(because)?;
+    let (undo, hold) = (recording.undo(), recording.hold().map_err(|error| because(error.into()))?);
     let Recording { file, kept_old, owner_error, .. } = recording;
     let sink = pack(name, RegularFile(file), compression)?;
     let hold = Some(Arc::new(hold));

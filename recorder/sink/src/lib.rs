@@ -39,7 +39,7 @@ mod plain;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::path::PathBuf;
 
-pub use create::{IsPiece, NewFile, Opened, new_file, open, open_series};
+pub use create::{IsPiece, NewFile, Opened, new_file, open, open_at, open_series, place};
 pub use error::{OsError, SinkError};
 pub use memory::{BlackHole, Memory};
 

@@ -65,10 +65,6 @@ impl Derived {
         }
         place.must_be_replaceable()?;
         let fresh = Fresh::new(&place.directory, mode)?;
-        if let Some(owner) = owner {
-            // It can be used all the same, so this is not worth failing for.
-            let _ = owner.take(&fresh.file);
-        }
         let file = fresh.file.try_clone()?;
         Ok(Derived { file, pending: Pending(Some((place, fresh))) })
     }
@@ -93,9 +89,18 @@ impl Pending {
     /// Everything is written: puts the file on the disk and gives it its name.
     ///
     /// # Errors
-    /// When the disk does not take it, or somebody records to what is there now; that is unchanged then.
+    /// When the disk does not take it, or somebody records to what is there now; that is unchanged then. Also when the
+    /// path does not lead to the file: whoever owns the directory may have moved it.
     pub fn commit(self) -> Result<(), OutFileError> {
         let Some((place, mut fresh)) = self.0 else { return Ok(()) };
+        if !place.is_where_it_was() {
+            return Err(OutFileError::Moved);
+        }
+        if let Some(owner) = place.owner {
+            // Not before: where it has a name meanwhile, its owner could write to it. It can be used all the same, so this
+            // is not worth failing for.
+            let _ = owner.take(&fresh.file);
+        }
         match fresh.file.sync_all() {
             // The file system has no such thing.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
@@ -104,6 +109,10 @@ impl Pending {
         place.must_be_replaceable()?;
         fresh.put_over(&place.name)?;
         place.directory.sync();
-        Ok(())
+        // Its temporary name may have led to another file, and the directory be another by now.
+        match place.leads_to(Facts::of_file(&fresh.file)?.id) {
+            true => Ok(()),
+            false => Err(OutFileError::Moved),
+        }
     }
 }

@@ -51,6 +51,11 @@ pub enum OutFileError {
     /// Somebody exchanges what is there.
     #[error("it was replaced meanwhile: try again")]
     Changed,
+    /// Its directory is not where it was, or its name leads elsewhere.
+    #[error(
+        "its directory was moved or replaced meanwhile, or the file was: it is not there; leave them alone until fxtrec ends"
+    )]
+    Moved,
 }
 
 impl OutFileError {

@@ -11,7 +11,12 @@
 //!    +-- Derived       made from other files: has its name when it is complete; until then the earlier file stays
 //!    +-- make_folder() a directory, unless it is there
 //!    +-- append()      a file that somebody else began, such as the summary page of a CI
+//!    +-- leads_to()    afterwards: whether the path, looked up again, leads to the file that was written
 //! ```
+//!
+//! While a file is written, whoever owns the directory, such as the user of COMMAND, may move it and put another in its
+//! place. So places are found before COMMAND starts, everything goes into the directories that were held then, and a file
+//! that its path does not lead to afterwards is an error, never silence.
 
 mod derived;
 mod error;
@@ -19,9 +24,10 @@ mod folder;
 mod recording;
 mod special;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -32,7 +38,7 @@ pub use error::OutFileError;
 pub use folder::make_folder;
 pub use recording::{FromStart, Given, Hold, Recording, Undo, Whereabouts};
 
-use fxtrec_kernel::directory::{Directory, Facts, Trusted};
+use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted};
 use fxtrec_kernel::file_lock;
 use fxtrec_kernel::user::Owner;
 
@@ -44,6 +50,8 @@ pub struct Place {
     /// As the user gave it, for messages.
     path: PathBuf,
     owner: Option<Owner>,
+    /// What procfs called the directory when it was found.
+    shown: Option<PathBuf>,
 }
 
 impl Place {
@@ -57,7 +65,33 @@ impl Place {
         let name = name.ok_or(OutFileError::of_errno(libc::EISDIR))?.to_owned();
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = Directory::open(parent, Trusted::with(owner))?;
-        Ok(Place { directory, name, path: path.to_owned(), owner })
+        let shown = shown(&directory);
+        Ok(Place { directory, name, path: path.to_owned(), owner, shown })
+    }
+
+    /// Another name in the same directory, wherever that is by now.
+    pub fn beside(&self, name: &OsStr) -> Place {
+        Place { name: name.to_owned(), path: self.path.with_file_name(name), ..self.clone() }
+    }
+
+    /// As the user gave it, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path still leads to the directory that is held, which was not moved either.
+    fn is_where_it_was(&self) -> bool {
+        let id = |directory: &Directory| Facts::of_file(directory).ok().map(|facts| facts.id);
+        let again = || Place::find(&self.path, self.owner).ok();
+        shown(&self.directory) == self.shown
+            && again().is_some_and(|again| id(&again.directory) == id(&self.directory))
+    }
+
+    /// Whether the path leads to this very file.
+    pub fn leads_to(&self, file: FileId) -> bool {
+        let there = self.directory.look(&self.name);
+        there.is_ok_and(|there| there.is_some_and(|there| there.id == file))
+            && self.is_where_it_was()
     }
 
     fn trusted(&self) -> Trusted {
@@ -85,31 +119,50 @@ impl Place {
     }
 }
 
-/// Opens a file to write at its end. The CI has usually created it.
-///
-/// # Errors
-/// When it is a link, or has a second name by which it may be anything, or cannot be opened.
-pub fn append(path: &Path, owner: Option<Owner>) -> Result<File, OutFileError> {
-    let place = Place::find(path, owner)?;
-    if let Some(file) = place.special()? {
-        return Ok(file);
-    }
-    let flags = OFlag::O_WRONLY | OFlag::O_APPEND;
-    if place.directory.look(&place.name)?.is_none() {
-        let file = place.directory.create(&place.name, flags, 0o666)?;
-        if let Some(owner) = owner {
-            // A file that stays root's can be read all the same.
-            let _ = owner.take(&file);
+impl Place {
+    /// Writes at the end of the file that is here. The CI has usually created it.
+    ///
+    /// # Errors
+    /// When it is a link, or has a second name by which it may be anything, or cannot be written, or the path does not
+    /// lead to it.
+    pub fn append(&self, text: &[u8]) -> Result<(), OutFileError> {
+        if let Some(mut file) = self.special()? {
+            return Ok(file.write_all(text)?);
         }
-        return Ok(file);
+        if !self.is_where_it_was() {
+            return Err(OutFileError::Moved);
+        }
+        let mut file = self.to_append()?;
+        file.write_all(text)?;
+        match self.leads_to(Facts::of_file(&file)?.id) {
+            true => Ok(()),
+            false => Err(OutFileError::Moved),
+        }
     }
-    let file = place.directory.open_file(&place.name, flags)?;
-    let facts = Facts::of_file(&file)?;
-    match (facts.kind(), facts.has_one_name) {
-        (SFlag::S_IFREG, true) => Ok(file),
-        (SFlag::S_IFREG, false) => Err(OutFileError::SeveralNames),
-        _ => Err(OutFileError::Changed),
+
+    fn to_append(&self) -> Result<File, OutFileError> {
+        let flags = OFlag::O_WRONLY | OFlag::O_APPEND;
+        if self.directory.look(&self.name)?.is_none() {
+            let file = self.directory.create(&self.name, flags, 0o666)?;
+            if let Some(owner) = self.owner {
+                // A file that stays root's can be read all the same.
+                let _ = owner.take(&file);
+            }
+            return Ok(file);
+        }
+        let file = self.directory.open_file(&self.name, flags)?;
+        let facts = Facts::of_file(&file)?;
+        match (facts.kind(), facts.has_one_name) {
+            (SFlag::S_IFREG, true) => Ok(file),
+            (SFlag::S_IFREG, false) => Err(OutFileError::SeveralNames),
+            _ => Err(OutFileError::Changed),
+        }
     }
+}
+
+/// What procfs calls what is open.
+fn shown(open: impl AsFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).ok()
 }
 
 /// Whether `output` is the same regular file as one of `inputs`, through whatever names and links; `-` is standard

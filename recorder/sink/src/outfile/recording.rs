@@ -13,13 +13,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::SFlag;
 
-use super::{OutFileError, Place};
+use super::{OutFileError, Place, shown};
 use crate::OsError;
 use fxtrec_kernel::directory::{Facts, FileId, Fresh};
 use fxtrec_kernel::file_lock;
@@ -55,8 +54,6 @@ pub struct Hold {
     /// Where it was put; `None` for one that fxtrec was given open.
     place: Option<Place>,
     id: FileId,
-    /// What procfs called it at first.
-    shown: Option<PathBuf>,
     /// Whom it is to belong to when nothing more is read from it.
     heir: Option<Owner>,
 }
@@ -80,13 +77,7 @@ impl Hold {
         if facts.kind() != SFlag::S_IFREG || facts.has_no_name {
             return Ok(None);
         }
-        Ok(Some(Hold {
-            file: file.try_clone()?,
-            place: None,
-            id: facts.id,
-            shown: None,
-            heir: None,
-        }))
+        Ok(Some(Hold { file: file.try_clone()?, place: None, id: facts.id, heir: None }))
     }
 
     /// Which file it is.
@@ -113,13 +104,11 @@ impl Hold {
         if has_no_name {
             return Whereabouts::Removed;
         }
-        let Some(Place { directory, name, .. }) = &self.place else { return Whereabouts::InPlace };
-        let in_place = directory.look(name).is_ok_and(|at| at.is_some_and(|at| at.id == self.id));
-        // A directory above it may have been moved.
-        let shown = shown(&self.file);
-        if in_place && (shown.is_none() || shown == self.shown) {
+        let Some(place) = &self.place else { return Whereabouts::InPlace };
+        if place.leads_to(self.id) {
             return Whereabouts::InPlace;
         }
+        let shown = shown(&self.file);
         // Not looked up: whose file systems are on that way is unknown.
         let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
         Whereabouts::Moved(shown.filter(|path| !deleted(path)))
@@ -132,11 +121,6 @@ impl Hold {
     pub fn hand_over(&self) -> io::Result<()> {
         self.heir.map_or(Ok(()), |heir| heir.take(&self.file))
     }
-}
-
-/// What procfs calls an open file.
-fn shown(file: &File) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 /// Reads a file from its beginning, wherever others are in it: descriptors that were copied share one position.
@@ -269,8 +253,7 @@ impl Recording {
     /// When there are too many open files.
     pub fn hold(&self) -> io::Result<Hold> {
         let file = self.file.try_clone()?;
-        let (shown, place) = (shown(&file), Some(self.place.clone()));
-        Ok(Hold { file, place, id: self.id, shown, heir: self.heir })
+        Ok(Hold { file, place: Some(self.place.clone()), id: self.id, heir: self.heir })
     }
 
     /// What takes the file back.

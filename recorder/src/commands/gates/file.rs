@@ -1,11 +1,11 @@
 //! Files for verdicts: small, written as a whole, and given to whoever called sudo.
 
-use std::fs::File;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::kernel::user::Owner;
-use crate::sink::outfile::{self, Derived, OutFileError};
+use crate::sink::outfile::{self, Derived, OutFileError, Place};
 
 /// Verdicts are for other programs to read, and hold nothing of the trace but figures and names of threads.
 const MODE: u32 = 0o666;
@@ -42,9 +42,27 @@ impl Awaiting {
     }
 }
 
-/// Opens a file to write at its end. The CI has usually created it.
-pub(super) fn append(path: &Path) -> io::Result<File> {
-    Ok(outfile::append(path, Owner::sudo_caller())?)
+/// A file to write at its end, found before the verdicts are known. The CI has usually created it.
+#[derive(Debug)]
+pub(super) struct Summary {
+    path: PathBuf,
+    place: Result<Place, OutFileError>,
+}
+
+impl Summary {
+    pub(super) fn new(path: OsString) -> Summary {
+        let path = PathBuf::from(path);
+        let place = Place::find(&path, Owner::sudo_caller());
+        Summary { path, place }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn append(self, text: &[u8]) -> Result<(), OutFileError> {
+        self.place?.append(text)
+    }
 }
 
 #[cfg(test)]
@@ -91,12 +109,40 @@ mod tests {
         assert!(Path::new("/dev/null").exists());
     }
 
+    fn append(path: &Path, text: &str) -> Result<(), OutFileError> {
+        Summary::new(path.into()).append(text.as_bytes())
+    }
+
+    #[test]
+    fn verdicts_do_not_go_where_their_folder_was_moved_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("d")).expect("room");
+        fs::create_dir(at("e")).expect("room");
+        std::os::unix::fs::symlink("d", at("link")).expect("room");
+        let waiting = ["d/j", "link/j"].map(|name| Awaiting::new(&at(name), &[]).expect("created"));
+        let summary = Summary::new(at("d/s").into());
+        fs::rename(at("d"), at("moved")).expect("room");
+        fs::rename(at("e"), at("d")).expect("room");
+        for waiting in waiting {
+            let error = waiting.fill(|out| out.write_all(b"<x/>")).expect_err("elsewhere");
+            assert!(error.to_string().contains("moved or replaced"), "{error}");
+        }
+        assert_eq!(summary.append(b"text"), Err(OutFileError::Moved));
+        assert!(!at("d/j").exists() && !at("moved/j").exists() && !at("d/s").exists());
+        // The folder stays where it is, and the link to it does not.
+        let link = Awaiting::new(&at("link/j"), &[]).expect("created");
+        fs::remove_file(at("link")).expect("there");
+        std::os::unix::fs::symlink("moved", at("link")).expect("room");
+        link.fill(|out| out.write_all(b"<x/>")).expect_err("elsewhere");
+    }
+
     #[test]
     fn a_summary_grows_at_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("summary.md");
         for text in ["one\n", "two\n"] {
-            append(&path).expect("opened").write_all(text.as_bytes()).expect("written");
+            append(&path, text).expect("written");
         }
         assert_eq!(fs::read_to_string(&path).expect("there"), "one\ntwo\n");
     }
@@ -108,11 +154,14 @@ mod tests {
         fs::write(&precious, "keep me").expect("a file");
         fs::hard_link(&precious, &other).expect("a second name");
         assert!(
-            append(&other).expect_err("refused").to_string().contains("more than one hard link")
+            append(&other, "x")
+                .expect_err("refused")
+                .to_string()
+                .contains("more than one hard link")
         );
         fs::remove_file(&other).expect("there");
         std::os::unix::fs::symlink(&precious, &other).expect("a link");
-        append(&other).expect_err("refused");
+        append(&other, "x").expect_err("refused");
         assert_eq!(fs::read_to_string(&precious).expect("there"), "keep me");
     }
 }

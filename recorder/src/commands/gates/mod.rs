@@ -23,7 +23,7 @@ use crate::report::stacks::blocked;
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::outfile::Hold;
 use crate::sink::{Output, Target};
-use file::Awaiting;
+use file::{Awaiting, Summary};
 use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 
 /// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
@@ -107,7 +107,7 @@ pub struct Gates {
     /// Whether the recorder's own threads count.
     recorder: bool,
     junit: Option<Awaiting>,
-    summary: Option<PathBuf>,
+    summary: Option<Summary>,
 }
 
 impl Gates {
@@ -166,7 +166,7 @@ impl Gates {
             policy: Policy { on_too_few: args.on_too_few.0, on_disturbed: args.on_disturbed.0 },
             recorder: args.include_recorder,
             junit: args.junit.as_ref().map(create).transpose()?,
-            summary: summary.filter(|path| !path.is_empty()).map(PathBuf::from),
+            summary: summary.filter(|path| !path.is_empty()).map(Summary::new),
         }))
     }
 
@@ -232,10 +232,10 @@ impl Gates {
             let written = junit.fill(|out| write_junit(&verdicts, &about, out));
             written.map_err(|source| GatesError::Junit { path, source })?;
         }
-        if let Some(path) = self.summary {
+        if let Some(summary) = self.summary {
             let page = markdown(&verdicts, &about);
-            let written = file::append(&path).and_then(|mut file| file.write_all(page.as_bytes()));
-            if let Err(error) = written {
+            let path = summary.path().to_owned();
+            if let Err(error) = summary.append(page.as_bytes()) {
                 // The verdict is known, and nobody asked for this file on the command line.
                 let path = path.display();
                 writeln!(

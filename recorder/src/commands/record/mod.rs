@@ -225,6 +225,10 @@ fn record(
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
     let owner = Owner::sudo_caller();
     let opened = sink::open_series(&output, owner, given(&plan, owner), pieces)?;
+    let place = match &plan.output.target {
+        Target::Path(path) => Some(sink::place(path, owner)?),
+        Target::Stdout => None,
+    };
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
     kept.clone_from(&hold);
     let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
@@ -280,7 +284,7 @@ fn record(
     let (sink, figures) = recorded::prepare(sink, &about, purpose, gate_args.include_recorder)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
-    let inputs = Inputs { source, extras, stacks, threads, invitation, hold, memory };
+    let inputs = Inputs { source, extras, stacks, threads, invitation, place, hold, memory };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     if let Some(from) = from {
         from.store(clock::now().0, Ordering::Relaxed);

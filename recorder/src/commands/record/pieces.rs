@@ -28,16 +28,15 @@ use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::{Bounds, Files};
-use crate::kernel::user::Owner;
 use crate::sink::drain::{NextPiece, Request, Written};
-use crate::sink::outfile::{Hold, Whereabouts};
-use crate::sink::{self, Compression, Opened, Output, Sink, SinkError, Target, Totals};
+use crate::sink::outfile::{Given, Hold, Place, Whereabouts};
+use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 
 /// The files of a recording.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// The output that they are named after.
-    path: PathBuf,
+    /// The output that they are named after. All of them go into its directory, wherever that is by now.
+    place: Place,
     compression: Compression,
     /// The size that each will have, where that is what divides them.
     size: Option<u64>,
@@ -51,49 +50,45 @@ struct Named {
     number: u32,
     /// Keeps other recorders from the one that is written, also while the next is made.
     hold: Option<Arc<Hold>>,
-    /// How many had no name any more when they were complete.
+    /// How many were not where they should be when they were complete.
     missing: u64,
     /// What went wrong without ending the recording.
     warnings: Vec<String>,
 }
 
 impl Series {
-    /// Nothing but the first file, which is being written, and of which this is the `hold`.
+    /// Nothing but the first file at `place`, which is being written, and of which this is the `hold`.
     pub(super) fn new(
-        output: &Output,
+        (place, compression): (Place, Compression),
         rotate: Rotate,
         bounds: Bounds,
         hold: Option<Arc<Hold>>,
     ) -> Series {
-        let path = match &output.target {
-            Target::Path(path) => path.clone(),
-            Target::Stdout => PathBuf::new(),
-        };
         let size = match rotate {
             Rotate::Size(size) => Some(size.bytes()),
             Rotate::Time(_) => None,
         };
         let (files, warnings) = (Files::new(bounds), Vec::new());
         let named = Named { files, number: 1, hold, missing: 0, warnings };
-        Series { path, compression: output.compression, size, files: Mutex::new(named) }
+        Series { place, compression, size, files: Mutex::new(named) }
     }
 
     /// The file that is written is complete: removes old ones, and opens the next.
     fn next(&self, complete: Totals) -> Result<Box<dyn Sink>, SinkError> {
         let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = piece_path(&self.path, named.number);
+        let path = piece_path(self.place.path(), named.number);
         let bytes = complete.output_bytes;
         let hold = named.hold.clone();
-        named.missing += u64::from(hold.as_deref().is_some_and(is_removed));
+        named.missing += u64::from(hold.as_deref().is_some_and(is_elsewhere));
         if let Some(id) = hold.map(|hold| hold.id())
             && let Err(error) = named.files.add(&path, id, bytes, self.size.unwrap_or(bytes))
         {
             named.warnings.push(error.to_string());
         }
         named.number += 1;
-        let target = Target::Path(piece_path(&self.path, named.number));
-        let output = Output { target, compression: self.compression, named: false };
-        let Opened { sink, hold, .. } = sink::open(&output, Owner::sudo_caller())?;
+        let path = piece_path(self.place.path(), named.number);
+        let place = self.place.beside(path.file_name().unwrap_or_default());
+        let Opened { sink, hold, .. } = sink::open_at(place, self.compression, Given::AtOnce)?;
         // The earlier one is let go of when this one is there.
         named.hold = hold;
         Ok(sink)
@@ -105,9 +100,9 @@ impl Series {
         let whereabouts =
             named.hold.as_ref().map_or(Whereabouts::InPlace, |hold| hold.whereabouts());
         SeriesOutcome {
-            missing: named.missing + u64::from(whereabouts == Whereabouts::Removed),
+            missing: named.missing + u64::from(whereabouts != Whereabouts::InPlace),
             whereabouts,
-            last: piece_path(&self.path, named.number),
+            last: piece_path(self.place.path(), named.number),
             files: named.number,
             removed: named.files.removed(),
             warnings: std::mem::take(&mut named.warnings),
@@ -115,8 +110,8 @@ impl Series {
     }
 }
 
-fn is_removed(hold: &Hold) -> bool {
-    hold.whereabouts() == Whereabouts::Removed
+fn is_elsewhere(hold: &Hold) -> bool {
+    hold.whereabouts() != Whereabouts::InPlace
 }
 
 /// What became of the files of a recording.
@@ -127,7 +122,7 @@ pub(super) struct SeriesOutcome {
     pub(super) files: u32,
     /// How many of them went again.
     pub(super) removed: u64,
-    /// How many others removed before they were complete.
+    /// How many others removed or moved before they were complete.
     pub(super) missing: u64,
     /// What became of the last one's name.
     pub(super) whereabouts: Whereabouts,

@@ -33,8 +33,8 @@ use crate::kernel::sys::Linux;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
-use crate::sink::outfile::{Hold, Whereabouts};
-use crate::sink::{Sink, SinkError, Target, Totals, Unsaved};
+use crate::sink::outfile::{Hold, Place, Whereabouts};
+use crate::sink::{Sink, SinkError, Totals, Unsaved};
 
 #[derive(Debug)]
 pub(super) struct Pipeline {
@@ -71,6 +71,8 @@ pub(super) struct Inputs {
     pub(super) threads: Threads,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
+    /// The output's directory and name, if it has some: where its other files go.
+    pub(super) place: Option<Place>,
     /// The first file, kept from other recorders.
     pub(super) hold: Option<Arc<Hold>>,
     /// Where the trace goes in circular mode.
@@ -104,7 +106,7 @@ impl Pipeline {
         beginning: Beginning,
         attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, stacks, threads, invitation, hold, memory } = inputs;
+        let Inputs { source, extras, stacks, threads, invitation, place, hold, memory } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: plan.engine_mode(),
@@ -125,7 +127,7 @@ impl Pipeline {
         let beginning = Arc::new(beginning);
         let (flight, snapshots) = match circular {
             true => {
-                let (flight, thread) = arm(plan, &beginning)?;
+                let (flight, thread) = arm(plan, place.clone(), &beginning)?;
                 (Some(flight), thread)
             }
             false => (None, None),
@@ -150,9 +152,9 @@ impl Pipeline {
         if plan.locks {
             encoder.name_locks(Variables::read(&Linux));
         }
-        let pieces = plan.flight.rotate.map(|rotate| {
-            let series =
-                Arc::new(Series::new(&plan.output, rotate, plan.flight.bounds, hold.clone()));
+        let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
+            let named = (place, plan.output.compression);
+            let series = Arc::new(Series::new(named, rotate, plan.flight.bounds, hold.clone()));
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
             Pieces { beginning, rotate, series, written, begun, stage: Stage::Inside }
@@ -304,6 +306,7 @@ impl Pipeline {
 /// What the capture thread needs in circular mode, and the thread that writes snapshots where they can be written.
 fn arm(
     plan: &Plan,
+    place: Option<Place>,
     beginning: &Arc<Beginning>,
 ) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
     let (asked, asks) = crossbeam_channel::unbounded();
@@ -312,12 +315,12 @@ fn arm(
     let (tell, news) = crossbeam_channel::unbounded();
     let (window, bounds) = (plan.flight.window, plan.flight.bounds);
     let flight = Flight::new(beginning.clone(), window, asks, to_snapshots);
-    let Target::Path(path) = &plan.output.target else { return Ok((flight, None)) };
+    let Some(place) = place else { return Ok((flight, None)) };
     let bell = Bell::new().map_err(RecordError::while_doing("create an eventfd"))?;
     let snapshots = Snapshots {
         beginning: beginning.clone(),
         window,
-        path: path.clone(),
+        place,
         compression: plan.output.compression,
         bounds,
         shots,

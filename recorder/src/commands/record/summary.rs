@@ -343,7 +343,7 @@ pub(super) fn missing(
     let removed = finished.series.as_ref().map_or(0, |series| series.missing);
     let output = match &finished.output {
         _ if removed > 0 => Some(format!(
-            "{removed} of the recording's files {} missing: removed while {} written; keep them until they are complete",
+            "{removed} of the recording's files {} missing: removed or moved while {} written; keep them until they are complete",
             if removed == 1 { "is" } else { "are" },
             if removed == 1 { "it was" } else { "they were" },
         )),

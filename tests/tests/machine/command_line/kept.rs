@@ -98,6 +98,46 @@ fn commands_user_cannot_write_to_the_trace_that_will_be_his() {
 }
 
 #[test]
+fn files_beside_the_trace_do_not_go_where_command_moved_the_folder_to() {
+    if !may_record() {
+        return;
+    }
+    let swap = "mv d moved; mv other d";
+    let start = |words: &[&str], script: &str| {
+        let command = ["-u", "nobody", "--", "sh", "-c", script];
+        let fxtrec = Fxtrec::new(words.iter().chain(&command).copied())
+            .with(|command| command.stdin(Stdio::piped()));
+        for folder in ["d", "other"] {
+            fs::create_dir(fxtrec.path(folder)).unwrap();
+        }
+        fs::set_permissions(fxtrec.path(""), Permissions::from_mode(0o777)).unwrap();
+        fxtrec
+    };
+    let names = |done: &Finished, folder: &str| fs::read_dir(done.path(folder)).unwrap().count();
+
+    let gate = ["--fail-if", "slice.count == 0", "--junit", "d/verdict.xml", "-o", "t.fxt"];
+    let done = start(&gate, swap).run().expect(125);
+    let line = last_line(&done);
+    assert!(line.contains("--junit d/verdict.xml") && line.contains("moved"), "{}", done.stderr);
+    assert_eq!((names(&done, "d"), names(&done, "moved")), (0, 0), "no verdict anywhere");
+
+    let script = format!("{swap}; echo ready; read word");
+    let mut running = start(&["--mode", "circular", "-o", "d/t.fxt"], &script).start();
+    running.wait_for_output("ready");
+    running.signal(Signal::SIGUSR2);
+    running.write_input("word\n");
+    let done = running.finish().expect(125);
+    assert!(last_line(&done).contains("1 snapshot is missing"), "{}", done.stderr);
+    assert_eq!(names(&done, "d"), 0, "nothing goes into the other folder");
+
+    let script = format!("{swap}; sleep 0.5; mv d other; mv moved d");
+    let done = start(&["--rotate", "100ms", "-o", "d/t.fxt"], &script).run().expect(125);
+    let line = last_line(&done);
+    assert!(line.contains("of the recording's files") && line.contains("moved"), "{}", done.stderr);
+    assert_eq!(names(&done, "other"), 0, "all files are in one folder");
+}
+
+#[test]
 fn snapshots_that_could_not_be_written_are_a_failure() {
     if !may_record() {
         return;

@@ -21,10 +21,9 @@ use crate::flight::files::{Bounds, Files, NotRemoved};
 use crate::kernel::bell::Bell;
 use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
-use crate::kernel::user::Owner;
 use crate::manager::Section;
-use crate::sink::outfile::Whereabouts;
-use crate::sink::{self, Compression, Opened, Output, Sink, SinkError, Target, Totals};
+use crate::sink::outfile::{Given, Place, Whereabouts};
+use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
@@ -66,9 +65,9 @@ pub(in crate::commands::record) enum SnapshotError {
     /// The buffers could not be read.
     #[error("cannot read the buffers: {0}")]
     Read(#[from] fxt_reader::Error),
-    /// Somebody removed the file meanwhile.
-    #[error("{} was removed while it was written", .0.display())]
-    Removed(PathBuf),
+    /// Somebody removed or moved the file, or its directory, meanwhile.
+    #[error("{} was removed or moved while it was written", .0.display())]
+    Elsewhere(PathBuf),
     /// The window could not be cut out of them.
     #[error("cannot cut the window out of the buffers: {0}")]
     Cut(#[from] ConvertError),
@@ -151,8 +150,8 @@ type Reach = Option<(Nanos, Nanos)>;
 pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) beginning: Arc<Beginning>,
     pub(in crate::commands::record) window: Window,
-    /// The output beside which the files are put.
-    pub(in crate::commands::record) path: PathBuf,
+    /// The output beside which the files are put, in the directory that it had before COMMAND ran.
+    pub(in crate::commands::record) place: Place,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) bounds: Bounds,
     pub(in crate::commands::record) shots: Receiver<Shot>,
@@ -172,7 +171,7 @@ impl Snapshots {
         let mut files = Files::new(self.bounds);
         let mut failed = 0;
         for (number, shot) in (1..).zip(&self.shots) {
-            let path = snapshot_path(&self.path, number);
+            let path = snapshot_path(self.place.path(), number);
             let news = match self.write(&shot, &path) {
                 Ok((id, totals, reach)) => {
                     if let Err(error) = files.add(&path, id, totals.output_bytes, 0) {
@@ -217,14 +216,14 @@ impl Snapshots {
         let tail =
             describe::tail(ending, &growth, self.beginning.recorder, held).unwrap_or_default();
 
-        let target = Target::Path(path.to_owned());
-        let output = Output { target, compression: self.compression, named: false };
-        let Opened { mut sink, hold, .. } = sink::open(&output, Owner::sudo_caller())?;
+        let place = self.place.beside(path.file_name().unwrap_or_default());
+        let opened = sink::open_at(place, self.compression, Given::AtOnce)?;
+        let Opened { mut sink, hold, .. } = opened;
         // A name that the user did not give is that of a new file.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
         let written = |sink: &mut dyn Sink, reach| match (sink.finish()?, hold.whereabouts()) {
-            (_, Whereabouts::Removed) => Err(SnapshotError::Removed(path.to_owned())),
-            (totals, _) => Ok((hold.id(), totals, reach)),
+            (totals, Whereabouts::InPlace) => Ok((hold.id(), totals, reach)),
+            _ => Err(SnapshotError::Elsewhere(path.to_owned())),
         };
         let Some(before) = self.window.before else {
             sink.write(&opening)?;
