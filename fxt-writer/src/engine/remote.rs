@@ -53,6 +53,10 @@ pub trait SharedWords {
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
+
+    /// Everything that was wanted has been copied: pages need not stay in the memory of this process. What is in them
+    /// stays. The default does nothing.
+    fn let_go(&self) {}
 }
 
 /// Why nothing can be saved: the other side does not keep to the protocol, or
@@ -231,6 +235,7 @@ impl<W: SharedWords> Remote<W> {
             _ => self.copy(self.filling(&header, part)?),
         };
         let durable = self.copy_durable(durable_end);
+        self.words.let_go();
         let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
         let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
         Ok(self.take(&copies, admit))
@@ -247,6 +252,7 @@ impl<W: SharedWords> Remote<W> {
         admit: &mut dyn FnMut(&mut [u64]) -> bool,
     ) -> Result<Piece, RemoteError> {
         let copies = self.present()?;
+        self.words.let_go();
         Ok(self.take(&copies, admit))
     }
 
@@ -259,7 +265,9 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// When the header says what cannot be.
     pub fn view(&self, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Result<Piece, RemoteError> {
-        Ok(copies_admitted(&self.present()?, admit))
+        let copies = self.present()?;
+        self.words.let_go();
+        Ok(copies_admitted(&copies, admit))
     }
 
     /// Whether the filling of that wrapped count comes after all that were saved.

@@ -106,6 +106,10 @@ impl SharedWords for SharedView {
         let word = unsafe { AtomicU64::from_ptr(self.header.base().cast::<u64>().add(index)) };
         word.swap(value, Ordering::AcqRel);
     }
+
+    fn let_go(&self) {
+        self.all.forget_pages();
+    }
 }
 
 #[cfg(test)]

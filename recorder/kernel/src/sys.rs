@@ -160,6 +160,15 @@ impl Mapping {
         Mapping::owned(base, len)
     }
 
+    /// Has a mapping of a file take no memory of this process, until it is looked at again.
+    pub fn forget_pages(&self) {
+        // SAFETY: base and len are what mmap returned. Of a shared mapping, the file keeps what is in its pages.
+        let result =
+            unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
+        // It takes memory longer if the kernel does not do this.
+        let _ = result;
+    }
+
     /// Fetches the pages of `bytes` from `offset` on, huge ones where there are any, and keeps the whole mapping from children: a fork
     /// would make each of its pages cost a fault again. What the kernel refuses of that, it does when a page is first written to.
     pub fn populate(&self, offset: usize, bytes: usize) {

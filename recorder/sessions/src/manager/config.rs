@@ -18,6 +18,15 @@ pub const DEFAULT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 /// The smallest buffer in which every record has room, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
+/// What the buffers of all providers may take together beyond the smallest for each, in bytes, where all of them are copied at once.
+const ALL_BUFFERS_BYTES: usize = 48 * 1024 * 1024;
+
+/// A provider gets at most this part of what is left of that, as a divisor: there is always something left for the next.
+const SHARE: usize = 3;
+
+/// What the names of categories of all providers may take together, in bytes, with what it takes to keep each.
+pub(super) const MAX_CATEGORY_BYTES: usize = 4 * 1024 * 1024;
+
 /// What holds for a manager as long as it lives.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -149,6 +158,20 @@ impl SessionConfig {
         special.unwrap_or(self.buffer_bytes).max(MIN_BUFFER_BYTES).next_multiple_of(4096)
     }
 
+    /// What a provider gets that wants a buffer of so many bytes, while others have so many beyond the smallest. In streaming mode what it
+    /// wants: one buffer is copied at a time. In other modes all are, so that they have room in memory together; the more come, the less
+    /// history each has. Whoever asks for large buffers gets more room.
+    pub(super) fn granted(&self, wanted: usize, others: usize) -> usize {
+        if self.mode == Mode::Streaming {
+            return wanted;
+        }
+        let special = self.overrides.iter().filter_map(|special| special.buffer_bytes);
+        let largest = special.chain([self.buffer_bytes]).max().unwrap_or(0);
+        let left = ALL_BUFFERS_BYTES.max(SHARE.saturating_mul(largest)).saturating_sub(others);
+        let most = MIN_BUFFER_BYTES + (left / SHARE / 4096) * 4096;
+        wanted.min(most)
+    }
+
     /// The categories that this provider is told, with `additional` ones.
     pub(super) fn categories_of(&self, name: &str, additional: &[String]) -> Vec<String> {
         let special = self.of(name).map(|special| &special.categories);
@@ -190,6 +213,29 @@ mod tests {
     fn all_categories_and_some_more_are_all() {
         let config = SessionConfig::default();
         assert!(config.categories_of("web", &["io".to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn all_buffers_that_are_copied_at_once_have_a_budget_and_none_comes_away_empty() {
+        for (wanted, full, least) in [(4 << 20, 10, 256 << 10), (16 << 20, 1, 256 << 10)] {
+            let config = |mode| SessionConfig { mode, ..SessionConfig::default() };
+            let (mut sizes, mut beyond) = (Vec::new(), 0);
+            for _ in 0..MAX_PROVIDERS {
+                let got = config(Mode::Circular).granted(wanted, beyond);
+                beyond += got - MIN_BUFFER_BYTES;
+                sizes.push(got);
+            }
+            assert!(sizes.iter().all(|got| *got >= least && got % 4096 == 0), "{sizes:?}");
+            assert_eq!(sizes.iter().filter(|got| **got == wanted).count(), full, "{sizes:?}");
+            assert!(sizes.iter().sum::<usize>() <= 74 << 20, "{sizes:?}");
+            assert_eq!(config(Mode::Streaming).granted(wanted, 1 << 40), wanted);
+        }
+        let asked = SessionConfig {
+            mode: Mode::Circular,
+            buffer_bytes: 1 << 30,
+            ..SessionConfig::default()
+        };
+        assert_eq!(asked.granted(1 << 30, 0), 1 << 30, "what somebody asked for");
     }
 
     #[test]

@@ -153,12 +153,14 @@ impl Core {
     }
 
     fn hear(&mut self, index: usize) {
+        let others = self.providers.iter().enumerate().filter(|(other, _)| *other != index);
+        let others = others.map(|(_, other)| other.category_bytes()).sum();
         for _ in 0..MESSAGES {
             let provider = &mut self.providers[index];
             if !provider.is_open() {
                 return;
             }
-            match provider.read_connection(&mut self.buffer, &mut self.output) {
+            match provider.read_connection(&mut self.buffer, &mut self.output, others) {
                 Said::Nothing => return,
                 Said::Other => {}
                 Said::Registered => self.welcome_one(index),
@@ -183,7 +185,9 @@ impl Core {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
             self.output.forget(provider.id());
             if provider.is_registered() {
-                self.departed.push_back(provider.status());
+                // Who is gone has none that could be chosen.
+                self.departed
+                    .push_back(ProviderStatus { categories: Vec::new(), ..provider.status() });
             } else {
                 self.acceptor.count_unregistered();
             }
@@ -292,8 +296,8 @@ impl Core {
             Command::Refusals(reply) => drop(reply.send(self.acceptor.refusals())),
             Command::TurnedAway(reply) => drop(reply.send(self.acceptor.turned_away())),
             Command::Sections(reply) => {
-                let live: Vec<_> = self.providers.iter_mut().filter_map(Provider::view).collect();
-                let _ = reply.send(self.output.sections(&live));
+                let live = self.providers.iter_mut().filter_map(Provider::view);
+                let _ = reply.send(self.output.sections(live));
             }
             Command::Rotate { time, between } => self.rotate(time, between.0),
             Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),

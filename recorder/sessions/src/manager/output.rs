@@ -236,30 +236,32 @@ impl Output {
         }
     }
 
-    /// What providers have recorded: what is held, and `live` pieces of those that go on.
-    pub(super) fn sections(&self, live: &[Owned]) -> Vec<Section> {
-        let mut sections: Vec<Section> = Vec::new();
-        let held = self.held.iter().map(|owned| (owned, false));
-        for (owned, goes_on) in held.chain(live.iter().map(|owned| (owned, true))) {
-            if owned.piece.is_empty() && owned.losses.is_empty() {
-                continue;
-            }
-            let found = sections.iter().position(|section| section.id == owned.id);
-            let at = found.unwrap_or_else(|| {
-                let mut records = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
-                if let Some(known) = self.known.get(&owned.id.0) {
-                    known.names.recall(&mut records);
-                }
-                let (id, name, process) = (owned.id, owned.name.to_string(), owned.process);
-                let losses = Vec::new();
-                sections.push(Section { id, name, goes_on, process, records, losses });
-                sections.len() - 1
-            });
-            sections[at].goes_on |= goes_on;
-            owned.put(&mut sections[at].records);
-            sections[at].losses.extend_from_slice(&owned.losses);
-        }
+    /// What providers have recorded: what is held, and `live` pieces of those that go on, one after the other.
+    pub(super) fn sections(&self, live: impl Iterator<Item = Owned>) -> Vec<Section> {
+        let mut sections = Vec::new();
+        self.held.iter().for_each(|owned| self.add_section(&mut sections, owned, false));
+        live.for_each(|owned| self.add_section(&mut sections, &owned, true));
         sections
+    }
+
+    fn add_section(&self, sections: &mut Vec<Section>, owned: &Owned, goes_on: bool) {
+        if owned.piece.is_empty() && owned.losses.is_empty() {
+            return;
+        }
+        let found = sections.iter().position(|section| section.id == owned.id);
+        let at = found.unwrap_or_else(|| {
+            let mut records = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
+            if let Some(known) = self.known.get(&owned.id.0) {
+                known.names.recall(&mut records);
+            }
+            let (id, name, process) = (owned.id, owned.name.to_string(), owned.process);
+            let losses = Vec::new();
+            sections.push(Section { id, name, goes_on, process, records, losses });
+            sections.len() - 1
+        });
+        sections[at].goes_on |= goes_on;
+        owned.put(&mut sections[at].records);
+        sections[at].losses.extend_from_slice(&owned.losses);
     }
 
     /// Keeps what a piece has registered, for pieces that refer to it. Returns what is to be begun anew before it.

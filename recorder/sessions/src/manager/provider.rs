@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fxt_writer::provider::wire::{self, FromManager, FromProvider};
 use fxt_writer::{Koid, ProviderId};
 
+use super::config::{MAX_CATEGORY_BYTES, MIN_BUFFER_BYTES};
 use super::fault::Fault;
 use super::output::{Output, Owned};
 use super::recording::{Owner, Phase, Recording};
@@ -39,6 +40,8 @@ pub(super) struct Provider {
     /// Its name, once it has registered.
     name: Option<Arc<str>>,
     categories: BTreeSet<String>,
+    /// What they take, in bytes.
+    category_bytes: usize,
     recording: Option<Recording>,
     stats: ProviderStats,
     fault: Option<String>,
@@ -60,6 +63,7 @@ impl Provider {
             since: Instant::now(),
             name: None,
             categories: BTreeSet::new(),
+            category_bytes: 0,
             recording: None,
             stats: ProviderStats::default(),
             fault: None,
@@ -102,6 +106,17 @@ impl Provider {
         self.recording.as_mut().and_then(|recording| recording.view(&mut self.stats))
     }
 
+    /// How much larger its buffer is than the smallest, in bytes.
+    pub(super) fn bytes_beyond_the_least(&self) -> usize {
+        let bytes = self.recording.as_ref().map_or(0, Recording::buffer_bytes);
+        bytes.saturating_sub(MIN_BUFFER_BYTES)
+    }
+
+    /// What the names of its categories take, in bytes.
+    pub(super) fn category_bytes(&self) -> usize {
+        self.category_bytes
+    }
+
     /// How far its recording is.
     pub(super) fn phase(&self) -> Option<Phase> {
         self.recording.as_ref().map(Recording::phase)
@@ -134,8 +149,10 @@ impl Provider {
         }
     }
 
-    pub(super) fn start(&mut self, session: wire::Session, start: wire::Start) {
+    /// Lets it record. A buffer of `wanted` bytes was asked for.
+    pub(super) fn start(&mut self, session: wire::Session, start: wire::Start, wanted: usize) {
         let Some(name) = self.name.clone() else { return };
+        self.stats.buffer_short = (wanted as u64).saturating_sub(start.buffer_bytes);
         let owner = Owner { id: self.id, name, process: self.process };
         self.fault = None;
         self.stats.mode = Some(start.mode);
@@ -215,15 +232,20 @@ impl Provider {
         }
     }
 
-    /// Takes a message from its connection; `buffer` has room for any that is one.
-    pub(super) fn read_connection(&mut self, buffer: &mut [u8], output: &mut Output) -> Said {
+    /// Takes a message from its connection; `buffer` has room for any that is one. The categories of others take so many bytes.
+    pub(super) fn read_connection(
+        &mut self,
+        buffer: &mut [u8],
+        output: &mut Output,
+        others: usize,
+    ) -> Said {
         let said = match self.connection.receive(buffer) {
             Ok(Received::Nothing) => return Said::Nothing,
             Ok(Received::End) => {
                 self.hang_up(output);
                 return Said::Nothing;
             }
-            Ok(Received::Message(bytes)) => self.listen(&buffer[..bytes], output),
+            Ok(Received::Message(bytes)) => self.listen(&buffer[..bytes], output, others),
             Err(error) => Err(Fault::while_doing("read from its socket")(error)),
         };
         said.unwrap_or_else(|fault| {
@@ -236,17 +258,22 @@ impl Provider {
         })
     }
 
-    fn listen(&mut self, message: &[u8], output: &mut Output) -> Result<Said, Fault> {
+    fn listen(
+        &mut self,
+        message: &[u8],
+        output: &mut Output,
+        others: usize,
+    ) -> Result<Said, Fault> {
         match FromProvider::decode(message)? {
             FromProvider::Register { .. } if self.name.is_some() => Err(Fault::RegisteredAgain),
             FromProvider::Register { name, categories } => {
-                self.learn(categories)?;
+                self.learn(categories, others)?;
                 self.name = Some(name.into());
                 Ok(Said::Registered)
             }
             _ if self.name.is_none() => Err(Fault::NotRegistered),
             FromProvider::Categories(categories) => {
-                self.learn(categories)?;
+                self.learn(categories, others)?;
                 Ok(Said::Other)
             }
             FromProvider::Alert(name) => {
@@ -263,8 +290,20 @@ impl Provider {
         }
     }
 
-    fn learn(&mut self, categories: Vec<String>) -> Result<(), Fault> {
-        self.categories.extend(categories);
+    /// Takes note of categories, as far as there is room: they are only shown.
+    fn learn(&mut self, categories: Vec<String>, others: usize) -> Result<(), Fault> {
+        for category in categories {
+            let bytes = size_of::<String>() * 2 + category.len();
+            if self.categories.contains(&category) {
+                continue;
+            }
+            if others + self.category_bytes + bytes > MAX_CATEGORY_BYTES {
+                self.stats.categories_left_out = self.stats.categories_left_out.saturating_add(1);
+                continue;
+            }
+            self.category_bytes += bytes;
+            self.categories.insert(category);
+        }
         match self.categories.len() {
             0..=MAX_CATEGORIES => Ok(()),
             _ => Err(Fault::TooManyCategories { max: MAX_CATEGORIES }),

@@ -107,6 +107,11 @@ impl Recording {
         })
     }
 
+    /// The size of its buffer.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.buffer_words * size_of::<u64>()
+    }
+
     /// Whether the provider has said that it records.
     pub(super) fn has_started(&self) -> bool {
         self.has_started

@@ -75,6 +75,10 @@ pub struct ProviderStats {
     /// The largest part of the durable buffer that was in use when something was saved, from 0 to 1.
     pub durable_used: f64,
     pub alerts: u64,
+    /// How much smaller its buffer was than what was asked for, in bytes: all buffers have a budget together.
+    pub buffer_short: u64,
+    /// Categories that are not listed, since those of all providers take too much.
+    pub categories_left_out: u64,
 }
 
 /// Connections that were not let in.

@@ -206,6 +206,7 @@ fn stats_args(provider: &ProviderStatus) -> Vec<Arg<'_>> {
         number("bytes", stats.durable_bytes + stats.rolling_bytes),
         Arg::new(Text::Inline("durable_used"), Value::Double(stats.durable_used)),
     ];
+    args.extend((stats.buffer_short > 0).then(|| number("buffer_short", stats.buffer_short)));
     args.extend(provider.fault.as_deref().map(|fault| text("fault", fault)));
     args
 }
@@ -259,6 +260,21 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
             format!("provider {name} (process {pid}) violated the protocol, and is recorded up to then: {fault}")
         });
         warnings.extend(blamed);
+    }
+    let short = stopped.providers.iter().filter(|it| it.stats.buffer_short > 0).count() as u64;
+    if short > 0 {
+        warnings.push(format!(
+            "{} smaller than asked for, and reach back less far: too many providers for the memory that all have together (docs/providers.md)",
+            counted(short, "provider's buffer was", "providers' buffers were")
+        ));
+    }
+    let left_out = |it: &ProviderStatus| it.stats.categories_left_out;
+    let left_out = stopped.providers.iter().map(left_out).fold(0, u64::saturating_add);
+    if left_out > 0 {
+        warnings.push(format!(
+            "{} not listed: names of all providers' categories take 4 MiB at most",
+            counted(left_out, "category of providers is", "categories of providers are")
+        ));
     }
     for name in &stopped.silent {
         warnings.push(format!(

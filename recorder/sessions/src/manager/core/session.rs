@@ -72,19 +72,24 @@ impl Core {
             return false;
         };
         let Session { number, config, options, .. } = session;
+        // The earlier recording of this one ends.
+        let others = self.providers.iter().enumerate().filter(|(other, _)| *other != index);
+        let beyond = others.map(|(_, other)| other.bytes_beyond_the_least()).sum();
         let provider = &mut self.providers[index];
         if !config.includes(provider.uid()) {
             return false;
         }
+        let wanted = config.buffer_of(provider.name());
+        let granted = config.granted(wanted, beyond);
         let start = wire::Start {
             mode: config.mode,
             // The buffer is always a new one: what was in the last is with the output.
             disposition: BufferDisposition::ClearEntire,
-            buffer_bytes: config.buffer_of(provider.name()) as u64,
+            buffer_bytes: granted as u64,
             process: provider.process(),
             categories: config.categories_of(provider.name(), &options.additional_categories),
         };
-        provider.start(*number, start);
+        provider.start(*number, start, wanted);
         true
     }
 

@@ -104,7 +104,13 @@ impl ByHand {
     }
 
     pub(super) fn say_bytes(&self, bytes: &[u8]) {
-        self.connection.send(bytes, &[]).expect("the manager listens");
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = self.connection.send(bytes, &[]) {
+            // There is no room for it yet.
+            assert_eq!(error.raw_os_error(), Some(nix::libc::EAGAIN), "the manager listens");
+            assert!(Instant::now() < until, "the manager takes nothing");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     /// The next message, with descriptors; `None` when the manager has closed the connection.

@@ -77,6 +77,79 @@ fn messages_that_are_none_close_the_connection() {
 }
 
 #[test]
+fn categories_of_all_providers_have_room_together_and_what_has_none_is_counted() {
+    let neighbours = Neighbours::new();
+    let mut flood = Vec::new();
+    for provider in 0..6_usize {
+        let one = neighbours.stage.register(&format!("flood {provider}"));
+        for message in 0..32 {
+            let name = |number| format!("{provider}:{message}:{number}:{}", "x".repeat(200));
+            one.say(&FromProvider::Categories((0..128).map(name).collect()));
+        }
+        flood.push(one);
+    }
+    let said = 6 * 32 * 128;
+    let count = || {
+        let all = neighbours.stage.manager.providers().expect("it runs");
+        let listed = all.iter().map(|one| one.categories.len() as u64).sum::<u64>();
+        let left_out = all.iter().map(|one| one.stats.categories_left_out).sum::<u64>();
+        let bytes = all.iter().flat_map(|one| &one.categories).map(String::len).sum::<usize>();
+        (listed, left_out, bytes)
+    };
+    let until = Instant::now() + PATIENCE;
+    while count().0 + count().1 < said {
+        assert!(Instant::now() < until, "{:?} of {said}", count());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (listed, left_out, bytes) = count();
+    assert_eq!(listed + left_out, said);
+    assert!(left_out > 0 && bytes <= 4 << 20, "{listed} {left_out} {bytes}");
+    // Who is gone needs no room any more, and has none.
+    drop(flood);
+    for provider in 0..6 {
+        neighbours.stage.wait_until_gone(&format!("flood {provider}"));
+    }
+    let one = ByHand::register(&neighbours.stage.address, "late", &["fits"]);
+    neighbours.stage.wait_for("late", ProviderState::Starting);
+    assert_eq!(count().0, 1);
+    drop(one);
+    neighbours.stage.wait_until_gone("late");
+    let stage = neighbours.all_is_well();
+    assert!(stage.stop().providers.iter().all(|one| one.categories.is_empty()));
+}
+
+#[test]
+fn buffers_of_all_providers_have_room_together() {
+    let stage = Stage::new();
+    let config = SessionConfig {
+        mode: fxt_writer::engine::Mode::Circular,
+        buffer_bytes: 16 << 20,
+        ..SessionConfig::default()
+    };
+    stage.manager.start(config, StartOptions::default()).expect("none runs");
+    let all: Vec<_> = (0..40)
+        .map(|number| {
+            let provider = stage.register(&format!("app {number}"));
+            let session = provider.start();
+            (provider, session)
+        })
+        .collect();
+    let sizes: Vec<u64> = all.iter().map(|(_, session)| session.start.buffer_bytes).collect();
+    assert_eq!(sizes[0], 16 << 20, "{sizes:?}");
+    assert!(sizes.iter().sum::<u64>() <= 64 << 20, "{sizes:?}");
+    drop(all);
+    (0..40).for_each(|number| stage.wait_until_gone(&format!("app {number}")));
+    // What they had is free again.
+    let provider = stage.register("late");
+    assert_eq!(provider.start().start.buffer_bytes, 16 << 20);
+    drop(provider);
+    stage.wait_until_gone("late");
+    let stopped = stage.stop();
+    let short = stopped.providers.iter().filter(|one| one.stats.buffer_short > 0).count();
+    assert_eq!(short, sizes.iter().filter(|size| **size < 16 << 20).count());
+}
+
+#[test]
 fn a_connection_that_says_nothing_is_closed() {
     let options = Options { patience: Duration::from_millis(1), ..Options::default() };
     let stage = Stage::with(options);
