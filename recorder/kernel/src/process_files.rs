@@ -67,6 +67,14 @@ impl Folder {
     pub fn rights(&self) -> Rights {
         self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
     }
+
+    /// Looks at it, and says what rights it had meanwhile: those of nobody if they have changed, as by a program that runs for root.
+    fn look<T>(&self, look: impl FnOnce(&Folder) -> T) -> (T, Rights) {
+        let before = self.rights();
+        let seen = look(self);
+        let is_same = self.rights() == before;
+        (seen, if is_same { before } else { Rights::nobody() })
+    }
 }
 
 /// The file of a mapping.
@@ -75,6 +83,30 @@ pub struct Mapped {
     pub file: Regular,
     /// Those of the process that has mapped it; those of nobody if it is gone.
     pub rights: Rights,
+    /// Whether the process may read it: a file can be run that cannot be read.
+    pub is_readable: bool,
+}
+
+impl Mapped {
+    /// What was mapped by a process with these rights, if those are known.
+    fn by(rights: Option<Rights>, file: Regular) -> Mapped {
+        let is_known = rights.is_some();
+        let rights = rights.unwrap_or_else(Rights::nobody);
+        // What root runs it may read, also if that takes a capability.
+        let is_readable = rights.uid == 0
+            || rights.with(|| file.open()).is_ok()
+            || !is_known && is_read_where_it_runs(&file);
+        Mapped { file, rights, is_readable }
+    }
+}
+
+/// Whether nobody may run a file who may not read it, as far as its mode says. Of root's own files that is no answer: root may have
+/// given up being root in a process that has them.
+fn is_read_where_it_runs(file: &Regular) -> bool {
+    file.facts().is_ok_and(|facts| {
+        let (read, run) = (facts.st_mode & 0o444, facts.st_mode & 0o111);
+        facts.st_uid != 0 && run & !(read >> 2) == 0
+    })
 }
 
 /// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file; or by its path, in the root of the
@@ -87,9 +119,9 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     let process = Folder::of(pid);
     if let Ok(process) = &process {
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
-        let by_mapping = process.hold(&link).and_then(Regular::of);
+        let (by_mapping, rights) = process.look(|it| it.hold(&link).and_then(Regular::of));
         if let Some(file) = by_mapping.ok().filter(|file| is_of(file, mapping)) {
-            return Ok(Mapped { file, rights: process.rights() });
+            return Ok(Mapped::by(Some(rights), file));
         }
     }
     let below = |root: OwnedFd| Regular::hold_in(root.as_fd(), &mapping.path, Links::NotLast);
@@ -106,8 +138,9 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
         let maps = process.read("maps").unwrap_or_default();
         code::mappings_in(&maps).any(|other| other.file == mapping.file)
     };
-    let process = process.ok().filter(has_it);
-    Ok(Mapped { file, rights: process.map_or_else(Rights::nobody, |process| process.rights()) })
+    let looked = process.ok().map(|process| process.look(has_it));
+    let rights = looked.and_then(|(has_it, rights)| has_it.then_some(rights));
+    Ok(Mapped::by(rights, file))
 }
 
 /// Whether this is the file that was mapped.
@@ -168,7 +201,7 @@ fn parse_maps(maps: &[u8]) -> Vec<MappedCode> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use super::*;
 
@@ -240,6 +273,43 @@ mod tests {
         // Of a file that this process has not mapped, it may be another that was meant.
         let library = tempfile::NamedTempFile::new().expect("room");
         assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
+    }
+
+    #[test]
+    fn a_file_that_can_be_run_is_not_always_one_that_can_be_read() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let file = tempfile::NamedTempFile::new().expect("room");
+        let is_readable = |rights: Option<&Rights>, owner, mode| {
+            std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).expect("ours");
+            chown(file.path(), Some(owner), Some(owner)).expect("root may");
+            let file = Regular::hold(file.path()).expect("there");
+            Mapped::by(rights.cloned(), file).is_readable
+        };
+        let user = Rights { uid: 4710, gid: 4710, groups: Vec::new() };
+        let root = Rights { uid: 0, gid: 0, groups: Vec::new() };
+        for (rights, owner, mode, expected) in [
+            (Some(&user), 0, 0o711, false),
+            (Some(&user), 0, 0o755, true),
+            (Some(&user), 4710, 0o700, true),
+            (Some(&user), 4711, 0o700, false),
+            (Some(&root), 4711, 0o700, true),
+            // As of a program that works for two users.
+            (Some(&Rights::nobody()), 0, 0o711, false),
+            (Some(&Rights::nobody()), 4711, 0o700, false),
+            // Of a process that has ended.
+            (None, 0, 0o755, true),
+            (None, 0, 0o711, false),
+            (None, 0, 0o700, false),
+            (None, 4711, 0o711, false),
+            (None, 4711, 0o710, false),
+            (None, 4711, 0o700, true),
+            (None, 4711, 0o750, true),
+        ] {
+            let found = is_readable(rights, owner, mode);
+            assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
+        }
     }
 
     #[test]

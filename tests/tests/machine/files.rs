@@ -454,3 +454,35 @@ fn a_separate_file_of_symbols_gives_no_names_that_the_process_may_not_read() {
     mode(&debug, 0o644);
     assert!(is_named(), "everybody may read it");
 }
+
+#[test]
+fn a_program_gives_no_names_that_its_user_may_only_run_and_not_read() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    let program = build("waits.c", &["-O2", "-Wl,--build-id"]);
+    let mode = |mode| {
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
+        };
+        set(program.folder(), 0o755);
+        set(program.path(), mode);
+    };
+    let recorded = || {
+        let folder = Folder::new();
+        let options = ["--source", "bpf", "--stacks", "--scope", "app", "-u", "nobody"];
+        record_in(&folder, &options, &[program.text(), "20"]);
+        let (functions, modules) = names(&folder);
+        assert!(modules.iter().any(|name| name == program.text()), "{modules:?}");
+        let mut dump: Command = binary::command();
+        let dump = dump.arg("dump").arg(folder.path("t.fxt")).output().expect("it runs");
+        let is_counted = String::from_utf8_lossy(&dump.stdout).contains("stacks_unnamed");
+        (functions.iter().any(|name| name == "blocks_in_poll"), is_counted)
+    };
+    for only_run in [0o711, 0o4711] {
+        mode(only_run);
+        assert_eq!(recorded(), (false, true), "{only_run:o}");
+    }
+    mode(0o755);
+    assert!(recorded().0, "everybody may read it");
+}

@@ -48,7 +48,7 @@ struct Image {
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` when there are too many, it did not answer, or it was deleted.
+    /// `None` when there are too many, its process may not read it, it did not answer, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
     /// What its functions are unwound by.
@@ -150,8 +150,8 @@ impl Images {
         mapping: &ExecutableMapping,
         (described, file): (Described, OwnedFd),
     ) -> usize {
-        let Described { build_id, segments, symbols, rights, tables } = described;
-        let file = (self.held < MOST_FILES).then_some(file);
+        let Described { build_id, segments, symbols, is_readable, rights, tables } = described;
+        let file = (is_readable && self.held < MOST_FILES).then_some(file);
         self.held += usize::from(file.is_some());
         let loose = mapping.file.as_ref().and_then(|key| self.loose.remove(key));
         if let Some(number) = loose {
@@ -236,7 +236,8 @@ impl Images {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
 
-    /// Whether there is anything to name its functions by: there is not if it was deleted, or too many are held.
+    /// Whether there is anything to name its functions by: there is not if it was deleted, too many are held, or its process may
+    /// not read it.
     pub(super) fn has_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() || self.all[image].is_silent
     }

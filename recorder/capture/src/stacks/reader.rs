@@ -60,6 +60,8 @@ pub(super) struct Described {
     pub(super) segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     pub(super) symbols: u64,
+    /// Whether its process may read it, and so know what its functions are called. Otherwise nothing is told of it.
+    pub(super) is_readable: bool,
     /// Whose rights decide which other files are opened for it.
     pub(super) rights: Rights,
     /// What its functions are unwound by.
@@ -68,12 +70,18 @@ pub(super) struct Described {
 
 impl Described {
     /// From a file, with tables that take at most `room` bytes.
-    fn of<'d, R: ReadRef<'d>>(file: R, rights: Rights, room: usize) -> Option<Described> {
+    fn of<'d, R: ReadRef<'d>>(
+        file: R,
+        (rights, is_readable): (Rights, bool),
+        room: usize,
+    ) -> Option<Described> {
         let elf = Elf::parse(file).ok()?;
+        let build_id = elf.build_id().filter(|_| is_readable);
         Some(Described {
-            build_id: elf.build_id().unwrap_or_default().to_vec(),
+            build_id: build_id.unwrap_or_default().to_vec(),
             segments: elf.segments().to_vec(),
-            symbols: elf.symbol_bytes(),
+            symbols: if is_readable { elf.symbol_bytes() } else { 0 },
+            is_readable,
             rights,
             tables: tables(&elf, room),
         })
@@ -81,7 +89,8 @@ impl Described {
 
     fn packed(&self) -> Packed {
         let mut to = Packed::default();
-        to.text(&self.build_id).number(self.symbols).rights(&self.rights);
+        to.text(&self.build_id).number(self.symbols).number(self.is_readable.into());
+        to.rights(&self.rights);
         to.number(self.segments.len() as u64);
         for segment in &self.segments {
             to.number(segment.address).number(segment.size).number(segment.offset);
@@ -101,7 +110,8 @@ impl Described {
     pub(super) fn read(answer: &[u8]) -> Option<Described> {
         let mut from = Words::of(answer);
         let build_id = from.text()?.to_vec();
-        let (symbols, rights) = (from.number()?, from.rights()?);
+        let (symbols, is_readable) = (from.number()?, from.number()? != 0);
+        let rights = from.rights()?;
         let mut segments = Vec::new();
         for _ in 0..from.number()? {
             let (address, size, offset) = (from.number()?, from.number()?, from.number()?);
@@ -115,7 +125,7 @@ impl Described {
             Some(Dear { start, end, work: from.small()? })
         });
         let tables = sections.map(|(frames, index)| Tables { frames, index, dear: dear.collect() });
-        Some(Described { build_id, segments, symbols, rights, tables })
+        Some(Described { build_id, segments, symbols, is_readable, rights, tables })
     }
 }
 
@@ -237,14 +247,14 @@ fn describe(from: &mut Words<'_>) -> Option<Message> {
     }
     let mapped = process_files::mapped(pid, &mapping).ok()?;
     let file = data_of(mapped.file.open().ok()?);
-    let described = Described::of(&file, mapped.rights, room)?;
+    let described = Described::of(&file, (mapped.rights, mapped.is_readable), room)?;
     Some((described.packed().into_bytes(), Some(mapped.file.into())))
 }
 
 /// The vDSO of a process, as a file in memory.
 fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
     let bytes = made_code::vdso(pid, mapping)?;
-    let described = Described::of(&*bytes, Rights::nobody(), room)?;
+    let described = Described::of(&*bytes, (Rights::nobody(), true), room)?;
     let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
     Some((described.packed().into_bytes(), Some(file)))
 }
