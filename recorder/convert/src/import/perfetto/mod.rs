@@ -566,7 +566,9 @@ impl Decoder {
         if kind == 0 {
             self.over = Some(self.over.map_or(weight, |over| over.min(weight)));
         }
-        self.add(time, Item::Sample { pid, tid, stack, kind, weight, error })
+        let item = Item::Sample { pid, tid, stack, kind, weight, error };
+        // Who is looked at runs: what takes its CPU at that time, maybe for good, comes after it.
+        if kind == 0 { self.add(time, item) } else { self.add_first(time, item) }
     }
 
     /// Whether compact wake-ups of all CPUs were put into the bundle of one, as systing does, so that it is not told where they

@@ -214,6 +214,26 @@ fn a_thread_that_the_kernel_frees_late_does_not_end_the_next_one_of_its_number()
 }
 
 #[test]
+fn a_stack_at_the_time_at_which_its_thread_exits_is_of_that_thread() {
+    let interned = message()
+        .with(5, message().number(1, 1).text(2, "do_exit"))
+        .with(6, message().number(1, 1).number(2, 1))
+        .with(7, message().number(1, 9).numbers(2, &[1]));
+    let sample = message().number(2, 100).number(3, 104).number(4, 9);
+    let (fxt, _) = converted(&trace([
+        bundle(
+            0,
+            [switch(100, APP, 1, ("first", 104, 120)), switch(130, ("first", 104, 120), 0x10, APP)],
+        ),
+        message().number(8, 130).number(10, 2).number(13, 1).with(12, interned).with(66, sample),
+    ]));
+    assert_eq!(super::back::stacks(&fxt), ["130 104 2: do_exit"]);
+    let threads = objects(&fxt);
+    let threads: Vec<&String> = threads.iter().filter(|it| it.starts_with("thread")).collect();
+    assert_eq!(threads, ["thread 101 app of 101", "thread 104 first of 100"]);
+}
+
+#[test]
 fn what_was_lost_is_a_gap_on_its_cpu_and_has_the_number_of_the_rings_count() {
     let stats = |phase, overrun| {
         let cpu = message().number(1, 0).number(3, overrun);
