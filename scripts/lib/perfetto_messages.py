@@ -32,8 +32,8 @@ def main():
         sequence = packet.trusted_packet_sequence_id
         if packet.HasField("trace_packet_defaults"):
             defaults = packet.trace_packet_defaults.stack_sample_defaults
-            if defaults.primary_descriptor.unit != StackSample.UNIT_NANOSECONDS:
-                sys.exit(f"{defaults.source} is not in nanoseconds")
+            if defaults.primary_descriptor.unit not in (StackSample.UNIT_NANOSECONDS, StackSample.UNIT_COUNT):
+                sys.exit(f"{defaults.source} is neither in nanoseconds nor a number of samples")
             sources[sequence] = defaults.source
         if packet.HasField("stack_sample"):
             count, weight = sums.get(sources[sequence], (0, 0))

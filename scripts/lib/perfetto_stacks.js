@@ -1,4 +1,5 @@
-// Holds the stacks that a file has for Perfetto against those that `fxtrec dump` and `fxtrec report` tell of.
+// Holds the stacks that a file has for Perfetto, in blobs if it has such and in what it is converted to, against those that
+// `fxtrec dump` and `fxtrec report` tell of.
 //
 //   node perfetto_stacks.js FXTREC ENGINE PYTHON FILE       ENGINE is the folder of a Perfetto UI
 //
@@ -118,7 +119,8 @@ async function imported(stream) {
     const samples = await processor.query("SELECT ts, tid, callsite_id, perf_session_id FROM perf_sample JOIN thread USING (utid)");
     const counters = await processor.query("SELECT t.name, ts, value FROM counter c JOIN track t ON c.track_id = t.id ORDER BY c.id");
     const weights = new Map(SOURCES.map((source) => [source, []]));
-    for (const [source, at, value] of counters) weights.get(source).push([at, value]);
+    // What is converted has other counters as well.
+    for (const [source, at, value] of counters) weights.get(source)?.push([at, value]);
     const stacks = samples.map(([at, tid, leaf]) => {
         const names = [];
         for (let id = leaf; id !== null; id = callsites.get(id).parent) names.push(callsites.get(id).name);
@@ -156,15 +158,18 @@ function compareStacks(found, expected) {
     console.log(`  stacks: ${found.length} with ${functions} functions, ${named - unnamed} of them by name, the same; ${unnamed} are unnamed for Perfetto alone`);
 }
 
-/** The weights of waits are the times that the report has for them. */
-function compareWeights(weights, stacks) {
+/** The weights of waits are the times that the report has for them; of a recording, it has some. */
+function compareWeights(weights, stacks, isRecording) {
     for (const [source, all] of weights) {
         const expected = stacks.filter((stack) => stack.source === source).length;
         if (all.length !== expected) throw new Error(`${source}: ${all.length} weights of ${expected}`);
     }
-    const frequency = BigInt(execFileSync(fxtrec, ["dump", file], { maxBuffer: 1 << 30 }).toString().match(/"stack_info".* frequency=(\d+)/)?.[1] ?? 1);
-    const wrong = weights.get("fxtrec.cpu").find(([, weight]) => BigInt(weight) !== 1_000_000_000n / frequency);
+    const frequency = execFileSync(fxtrec, ["dump", file], { maxBuffer: 1 << 30 }).toString().match(/"stack_info".* frequency=(\d+)/)?.[1];
+    // Where the period is not known, a look at a CPU counts as one.
+    const period = frequency === undefined ? 1n : 1_000_000_000n / BigInt(frequency);
+    const wrong = weights.get("fxtrec.cpu").find(([, weight]) => BigInt(weight) !== period);
     if (wrong) throw new Error(`a sample of a CPU weighs ${wrong[1]}`);
+    if (weights.get("fxtrec.offcpu").length === 0) return console.log(`  weights: ${[...weights].map(([source, all]) => `${source} ${all.length}`).join(", ")}`);
     const json = JSON.parse(execFileSync(fxtrec, ["report", file, "--stacks", "--json", "--worst", "10000000"], { maxBuffer: 1 << 30 }));
     const away = json.worst.filter((wait) => wait.frames).map((wait) => [wait.begin_ns, wait.away_ns]);
     away.sort(([one], [other]) => one - other);
@@ -175,7 +180,7 @@ function compareWeights(weights, stacks) {
         const near = own.some(([at, weight]) => Math.abs(at - begun) < 100_000 && Math.abs(weight - time) < 100_000);
         close += near ? 1 : 0;
     }
-    if (away.length === 0 || close * 10 < away.length * 9) throw new Error(`${close} of ${away.length} waits have their weight`);
+    if ((isRecording && away.length === 0) || close * 10 < away.length * 9) throw new Error(`${close} of ${away.length} waits have their weight`);
     console.log(`  weights: ${[...weights].map(([source, all]) => `${source} ${all.length}`).join(", ")}; ${close} of ${away.length} waits weigh what the report has`);
 }
 
@@ -197,14 +202,29 @@ function compareMessages(stream, weights) {
     }
 }
 
+/** What the file becomes by a conversion. */
+function converted() {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), "fxtrec-"));
+    try {
+        const output = path.join(folder, "converted.pftrace");
+        execFileSync(fxtrec, ["convert", "-q", file, output]);
+        return fs.readFileSync(output);
+    } finally {
+        fs.rmSync(folder, { recursive: true });
+    }
+}
+
 async function main() {
-    const stream = packets(fs.readFileSync(file));
     const stacks = dumped();
     if (stacks.length === 0) throw new Error("there are no stacks");
-    const found = await imported(stream);
-    compareStacks(found.stacks, stacks);
-    compareWeights(found.weights, stacks);
-    compareMessages(stream, found.weights);
+    const blobs = packets(fs.readFileSync(file));
+    const isRecording = blobs.length > 0;
+    for (const stream of isRecording ? [blobs, converted()] : [converted()]) {
+        const found = await imported(stream);
+        compareStacks(found.stacks, stacks);
+        compareWeights(found.weights, stacks, isRecording);
+        compareMessages(stream, found.weights);
+    }
 }
 
 main().then(

@@ -4,13 +4,15 @@
 //!   switches, wake-ups --> events of ftrace, in a bundle for each CPU
 //!   names              --> process trees; tracks of threads and processes
 //!   spans, counters    --> track events
-//!   blobs for Perfetto --> as they are: they are packets already
+//!   stacks             --> samples, at the end
+//!   blobs for Perfetto --> as they are: they are packets already; but not those of fxtrec, which say of stacks what is said here
 //! ```
 //!
 //! Scheduling becomes events of ftrace, since these are what Perfetto shows wakers and states by. Its own importer of FXT does
 //! not show all of them.
 
 mod events;
+mod stacks;
 mod switches;
 
 use std::io::Write;
@@ -24,6 +26,8 @@ use rustc_hash::FxHashMap;
 use crate::ConvertError;
 use crate::report::Report;
 use events::Events;
+use fxtrec_capture::stacks::perfetto::BLOB;
+use stacks::Stacks;
 use switches::Switches;
 
 /// The writers of packets, as numbers that those in blobs do not have.
@@ -92,7 +96,7 @@ pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Repo
     let mut packets = Packets { pending: Message::default(), out };
     let (mut report, mut names) = (Report::default(), Names::default());
     let (mut switches, mut events) = (Switches::default(), Events::default());
-    let mut stacks = (0, false);
+    let mut stacks = Stacks::default();
     loop {
         let item = match reader.next() {
             Ok(Some(item)) => item,
@@ -104,6 +108,7 @@ pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Repo
             Err(error) => return Err(error.into()),
         };
         report.read += 1;
+        stacks.take(item.provider, &item.record)?;
         match &item.record {
             Record::KernelObject(object) => name(object, &mut names, &mut packets)?,
             Record::ContextSwitch(switch) => {
@@ -118,12 +123,11 @@ pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Repo
             }
             Record::Event(event) => events.event(event, &names, &mut packets)?,
             Record::Log(log) => events.log(log, &names, &mut packets)?,
+            Record::Blob(blob) if blob.name == BLOB => {}
             Record::Blob(blob) if blob.blob_type == BlobType::Perfetto => {
-                stacks.1 = true;
                 packets.pending.0.extend_from_slice(blob.payload);
                 packets.flush()?;
             }
-            Record::Backtrace(_) => stacks.0 += 1,
             Record::Blob(_) | Record::LargeBlob(_) => report.count("blobs, left out"),
             Record::LegacyContextSwitch(_) => {
                 report.count("context switches of the old form, left out");
@@ -131,11 +135,9 @@ pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Repo
             _ => {}
         }
     }
-    if !stacks.1 {
-        report.add("stacks that are not in a form for Perfetto, left out", stacks.0);
-    }
     events.finish(&mut packets)?;
     switches.finish(&mut packets)?;
+    stacks.finish(&mut packets, &mut report)?;
     packets.flush()?;
     Ok(report)
 }

@@ -43,6 +43,9 @@ pub(super) const MOST_WORDS: usize = 896 * 1024;
 /// What a stack takes besides its frames, in words.
 const STACK_WORDS: usize = 14;
 
+/// So many different frames, and stacks, that a caller of [`Sequence::add`] has not numbered are known at once.
+const MOST_STACKS: usize = 64 * 1024;
+
 /// So many frames of samples that are left out are remembered, for their names.
 const MOST_MORE: usize = 128 * 1024;
 
@@ -84,16 +87,16 @@ struct Stack {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) kind: Kind,
-    pub(super) time: Nanos,
+pub struct Sample {
+    pub kind: Kind,
+    pub time: Nanos,
     /// The lower halves of their koids, which are what Perfetto's importer keeps of all.
-    pub(super) process: u32,
-    pub(super) thread: u32,
+    pub process: u32,
+    pub thread: u32,
     /// In nanoseconds.
-    pub(super) weight: u64,
+    pub weight: u64,
     /// See [`fxtrec_sched::backtrace::problem`].
-    pub(super) problems: u8,
+    pub problems: u8,
 }
 
 impl Sample {
@@ -108,20 +111,20 @@ impl Sample {
 
 /// The file that a frame is in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Module<'a> {
-    pub(super) path: &'a str,
-    pub(super) build_id: &'a [u8],
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub struct Module<'a> {
+    pub path: &'a str,
+    pub build_id: &'a [u8],
+    pub start: u64,
+    pub end: u64,
     /// The file's own address of `start`.
-    pub(super) address: u64,
+    pub address: u64,
 }
 
 /// What is known of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
-    pub(super) function: Option<&'a str>,
-    pub(super) module: Option<Module<'a>>,
+pub struct Known<'a> {
+    pub function: Option<&'a str>,
+    pub module: Option<Module<'a>>,
 }
 
 /// The samples of a file.
@@ -240,21 +243,29 @@ impl Samples {
         mut put: impl FnMut(&[u8]),
     ) {
         let mut blobs = Blobs::default();
-        let mut put_done = |blobs: &mut Blobs| blobs.done.drain(..).for_each(|blob| put(&blob));
+        let mut put_done = |blobs: &mut Blobs, sequence: &mut Sequence| {
+            sequence.packets.drain(..).for_each(|packet| blobs.put(&packet));
+            blobs.done.drain(..).for_each(|blob| put(&blob));
+        };
         for kind in [Kind::OffCpu, Kind::Wake, Kind::Cpu] {
             let of_kind: Vec<&(Sample, u32)> =
                 self.all.iter().filter(|(sample, _)| sample.kind == kind).collect();
             let Some((first, _)) = of_kind.first() else { continue };
-            let mut sequence = Sequence::new(&mut blobs, kind, first.time);
+            // Another file's must be another sequence when the two are merged: none of them begins at the same time.
+            let id = first.time.0 as u32 >> 2 << 2 | NUMBER[kind as usize];
+            let mut sequence = Sequence::new(kind, id, true);
             let numbers: FxHashSet<u32> = of_kind.iter().map(|(_, number)| *number).collect();
             for number in numbers {
-                sequence.stack(number, &self.stacks[number as usize].0, &known);
-                put_done(sequence.blobs);
+                let stack = &self.stacks[number as usize].0;
+                let frames = stack.frames.iter();
+                let frames = frames.map(|&address| (address, known(stack.program, address)));
+                sequence.stack(u64::from(number) + 1, frames);
+                put_done(&mut blobs, &mut sequence);
             }
             sequence.put_interned();
             for (sample, number) in of_kind {
-                sequence.sample(sample, *number);
-                put_done(sequence.blobs);
+                sequence.sample(sample, u64::from(*number) + 1);
+                put_done(&mut blobs, &mut sequence);
             }
         }
         blobs.finish().iter().for_each(|blob| put(blob));
@@ -292,16 +303,26 @@ impl Blobs {
     }
 }
 
-/// The packets of a kind.
-struct Sequence<'b> {
-    blobs: &'b mut Blobs,
-    id: u64,
+/// The packets of a kind, as they are made.
+#[derive(Debug)]
+pub struct Sequence {
+    /// Those that are whole, for the caller to take.
+    pub packets: Vec<Message>,
+    kind: Kind,
+    id: u32,
+    /// Whether weights are times.
+    is_timed: bool,
     data: Message,
     functions: FxHashMap<String, u64>,
     /// By path and beginning: two programs may have one file in two places.
     mappings: FxHashMap<(String, u64), u64>,
     frames: FxHashMap<(u64, u64, u64), u64>,
+    /// By their frames, where the caller has no numbers for them.
+    stacks: FxHashMap<Box<[u64]>, u64>,
 }
+
+/// What the numbers of sequences in blobs end in.
+const NUMBER: [u32; 3] = [1, 2, 3];
 
 fn numbered(number: u64, field: u64, bytes: &[u8]) -> Message {
     let mut message = Message::default();
@@ -310,36 +331,70 @@ fn numbered(number: u64, field: u64, bytes: &[u8]) -> Message {
     message
 }
 
-impl<'b> Sequence<'b> {
-    fn new(blobs: &'b mut Blobs, kind: Kind, first: Nanos) -> Sequence<'b> {
-        let (source, name, number) = match kind {
-            Kind::OffCpu => ("fxtrec.offcpu", "off-CPU time", 1_u32),
-            Kind::Wake => ("fxtrec.wake", "time that others waited", 2),
-            Kind::Cpu => ("fxtrec.cpu", "CPU time", 3),
+impl Sequence {
+    /// The packets with this number, of samples whose weights are times, or else count samples.
+    pub fn new(kind: Kind, id: u32, is_timed: bool) -> Sequence {
+        let (packets, data) = Default::default();
+        let (functions, mappings, frames, stacks) = Default::default();
+        let mut sequence =
+            Sequence { packets, kind, id, is_timed, data, functions, mappings, frames, stacks };
+        sequence.begin();
+        sequence
+    }
+
+    /// Forgets all that packets referred to, as their readers do.
+    fn begin(&mut self) {
+        const NANOSECONDS: u64 = 1;
+        const SAMPLES: u64 = 9;
+        self.put_interned();
+        (self.functions, self.mappings, self.frames, self.stacks) = Default::default();
+        let (source, name) = match (self.kind, self.is_timed) {
+            (Kind::OffCpu, _) => ("fxtrec.offcpu", "off-CPU time"),
+            (Kind::Wake, _) => ("fxtrec.wake", "time that others waited"),
+            (Kind::Cpu, true) => ("fxtrec.cpu", "CPU time"),
+            (Kind::Cpu, false) => ("fxtrec.cpu", "samples"),
         };
-        // Another file's must be another sequence when the two are merged: none of them begins at the same time.
-        let id = u64::from(first.0 as u32 >> 2 << 2 | number);
-        let mut descriptor = numbered(number.into(), 2, name.as_bytes());
-        // Nanoseconds.
-        descriptor.number(3, 1);
+        let mut descriptor = numbered(self.kind as u64 + 1, 2, name.as_bytes());
+        descriptor.number(3, if self.is_timed { NANOSECONDS } else { SAMPLES });
         let mut defaults = Message::default();
         defaults.bytes(1, source.as_bytes());
         defaults.bytes(2, &descriptor.0);
         let mut of_packets = Message::default();
         of_packets.bytes(100, &defaults.0);
         let mut packet = Message::default();
-        packet.number(packet::SEQUENCE, id);
+        packet.number(packet::SEQUENCE, self.id.into());
         packet.number(packet::FLAGS, packet::CLEARED);
         packet.bytes(packet::DEFAULTS, &of_packets.0);
-        blobs.put(&packet);
-        let data = Message::default();
-        let (functions, mappings, frames) = Default::default();
-        Sequence { blobs, id, data, functions, mappings, frames }
+        self.packets.push(packet);
+    }
+
+    /// Adds a sample with its frames, the innermost first.
+    pub fn add<'a>(
+        &mut self,
+        sample: &Sample,
+        frames: impl DoubleEndedIterator<Item = (u64, Known<'a>)>,
+    ) {
+        if self.stacks.len() >= MOST_STACKS || self.frames.len() >= MOST_STACKS {
+            self.begin();
+        }
+        let frames: Box<[u64]> =
+            frames.rev().map(|(address, known)| self.frame(address, known)).collect();
+        let number = match self.stacks.get(&frames) {
+            Some(&number) => number,
+            None => {
+                let number = self.stacks.len() as u64 + 1;
+                self.put_stack(number, &frames);
+                self.stacks.insert(frames, number);
+                number
+            }
+        };
+        self.put_interned();
+        self.sample(sample, number);
     }
 
     fn packet(&self) -> Message {
         let mut packet = Message::default();
-        packet.number(packet::SEQUENCE, self.id);
+        packet.number(packet::SEQUENCE, self.id.into());
         packet.number(packet::FLAGS, packet::NEEDS_STATE);
         packet
     }
@@ -352,7 +407,7 @@ impl<'b> Sequence<'b> {
         }
         let mut packet = self.packet();
         packet.bytes(packet::INTERNED, &data.0);
-        self.blobs.put(&packet);
+        self.packets.push(packet);
     }
 
     fn intern(&mut self, field: u64, message: &Message) {
@@ -418,23 +473,31 @@ impl<'b> Sequence<'b> {
         number
     }
 
-    fn stack<'a>(&mut self, number: u32, stack: &Stack, known: &impl Fn(usize, u64) -> Known<'a>) {
+    /// Tells the frames of the stack with this number, the innermost first.
+    fn stack<'a>(
+        &mut self,
+        number: u64,
+        frames: impl DoubleEndedIterator<Item = (u64, Known<'a>)>,
+    ) {
+        let frames: Vec<u64> =
+            frames.rev().map(|(address, known)| self.frame(address, known)).collect();
+        self.put_stack(number, &frames);
+    }
+
+    fn put_stack(&mut self, number: u64, frames: &[u64]) {
         let mut message = Message::default();
-        message.number(1, u64::from(number) + 1);
-        for &address in stack.frames.iter().rev() {
-            let frame = self.frame(address, known(stack.program, address));
-            message.number(2, frame);
-        }
+        message.number(1, number);
+        frames.iter().for_each(|frame| message.number(2, *frame));
         self.intern(interned::STACKS, &message);
     }
 
-    fn sample(&mut self, sample: &Sample, number: u32) {
+    fn sample(&mut self, sample: &Sample, stack: u64) {
         let mut task = Message::default();
         task.number(sample::TASK_PID, sample.process.into());
         task.number(sample::TASK_TID, sample.thread.into());
         let mut message = Message::default();
         message.bytes(sample::TASK, &task.0);
-        message.number(sample::STACK, u64::from(number) + 1);
+        message.number(sample::STACK, stack);
         let lacks: Vec<&str> = PROBLEMS
             .iter()
             .filter(|(bit, _)| u32::from(sample.problems) & bit != 0)
@@ -448,7 +511,7 @@ impl<'b> Sequence<'b> {
         packet.number(packet::TIMESTAMP, sample.time.0);
         packet.0.extend(self.packet().0);
         packet.bytes(packet::STACK_SAMPLE, &message.0);
-        self.blobs.put(&packet);
+        self.packets.push(packet);
     }
 }
 
@@ -494,6 +557,38 @@ fn number_of(fields: &[Field<'_>], number: u64) -> Option<u64> {
     }
 }
 
+/// Tells the kind, what it is about, and the weight of each sample of a blob, as far as it is not damaged.
+pub fn weights(payload: &[u8], mut tell: impl FnMut(Kind, About, u64)) -> Option<()> {
+    for field in fields(payload)? {
+        let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };
+        let of_packet = fields(packet)?;
+        let Some(FieldValue::Bytes(sample)) = find(&of_packet, packet::STACK_SAMPLE) else {
+            continue;
+        };
+        let of_sample = fields(sample)?;
+        let about = about(&of_packet, &of_sample)?;
+        let sequence = number_of(&of_packet, packet::SEQUENCE)?;
+        let kind = match sequence as u32 & 3 {
+            it if it == NUMBER[Kind::OffCpu as usize] => Kind::OffCpu,
+            it if it == NUMBER[Kind::Wake as usize] => Kind::Wake,
+            it if it == NUMBER[Kind::Cpu as usize] => Kind::Cpu,
+            _ => return None,
+        };
+        tell(kind, about, number_of(&of_sample, sample::WEIGHT).unwrap_or(0));
+    }
+    Some(())
+}
+
+fn about(of_packet: &[Field<'_>], of_sample: &[Field<'_>]) -> Option<About> {
+    let Some(FieldValue::Bytes(task)) = find(of_sample, sample::TASK) else { return None };
+    let of_task = fields(task)?;
+    Some(About {
+        time: number_of(of_packet, packet::TIMESTAMP)?,
+        process: number_of(&of_task, sample::TASK_PID).unwrap_or(0),
+        thread: number_of(&of_task, sample::TASK_TID).unwrap_or(0),
+    })
+}
+
 /// The outer `None` is for what is damaged, the inner for a sample that is left out.
 fn rewrite_packet(
     packet: &[u8],
@@ -506,13 +601,7 @@ fn rewrite_packet(
         return Some(Some(new));
     };
     let of_sample = fields(sample)?;
-    let Some(FieldValue::Bytes(task)) = find(&of_sample, sample::TASK) else { return None };
-    let of_task = fields(task)?;
-    let about = About {
-        time: number_of(&of_packet, packet::TIMESTAMP)?,
-        process: number_of(&of_task, sample::TASK_PID).unwrap_or(0),
-        thread: number_of(&of_task, sample::TASK_TID).unwrap_or(0),
-    };
+    let about = about(&of_packet, &of_sample)?;
     let Some(About { time, process, thread }) = change(about) else { return Some(None) };
     let mut task = Message::default();
     task.number(sample::TASK_PID, u64::from(process as u32));
@@ -683,6 +772,10 @@ mod tests {
         let blobs: Vec<Vec<u8>> =
             blobs.iter().map(|blob| rewrite(blob, later).expect("sound")).collect();
         assert_eq!(read(&blobs), [(2005, 77, 8, vec!["waits".to_owned()])]);
+        let mut told = Vec::new();
+        let mut tell = |kind, about: About, weight| told.push((kind, about.thread, weight));
+        blobs.iter().for_each(|blob| weights(blob, &mut tell).expect("sound"));
+        assert_eq!(told, [(Kind::Cpu, 77, 8)]);
         assert_eq!(rewrite(&[10, 200, 1], Some), None);
     }
 }

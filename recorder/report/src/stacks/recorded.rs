@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use fxt_reader::record::Mapping;
+use fxt_reader::record::{Backtrace, Mapping};
 use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
 use fxtrec_sched::backtrace::{self, Kind};
 use fxtrec_sched::unsigned;
@@ -69,6 +69,39 @@ impl Stack {
     /// The program counters, the innermost first.
     pub fn addresses(&self) -> &[u64] {
         &self.addresses
+    }
+
+    pub fn process(&self) -> Koid {
+        self.process
+    }
+
+    /// The stack as numbers, for [`Stack::of_words`].
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        let kind = (self.kind as u64) << 32 | u64::from(self.problems);
+        let provider = self.provider.map_or(0, |provider| u64::from(provider.0) + 1);
+        let link = self.link.into();
+        let head = [self.time, self.thread.0, self.process.0, kind, provider, link];
+        head.into_iter().chain([self.mapped as u64]).chain(self.addresses.iter().copied())
+    }
+
+    pub fn of_words(words: &[u64]) -> Option<Stack> {
+        let (&[time, thread, process, kind, provider, link, mapped], addresses) =
+            words.split_first_chunk()?;
+        let provider = match provider.checked_sub(1) {
+            Some(provider) => Some(ProviderId(provider.try_into().ok()?)),
+            None => None,
+        };
+        Some(Stack {
+            time,
+            thread: Koid(thread),
+            kind: [Kind::OffCpu, Kind::Wake, Kind::Cpu].into_iter().nth((kind >> 32) as usize)?,
+            problems: kind as u32,
+            provider,
+            link: link as u32,
+            process: Koid(process),
+            mapped: mapped as usize,
+            addresses: addresses.into(),
+        })
     }
 }
 
@@ -144,22 +177,10 @@ impl Recorded {
     pub fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Backtrace(record) => {
-                let Some(kind) = Kind::of(record.flags) else { return };
-                let addresses = self.shared(record.frames.iter().collect());
-                self.all.push(Stack {
-                    time: record.time.0,
-                    thread: record.thread.thread,
-                    kind,
-                    problems: record.flags & backtrace::problem::ALL,
-                    provider,
-                    link: backtrace::link(record.flags),
-                    process: record.thread.process,
-                    mapped: self
-                        .mappings
-                        .get(&(provider, record.thread.process))
-                        .map_or(0, Vec::len),
-                    addresses,
-                });
+                if let Some(mut stack) = self.alone(provider, record) {
+                    stack.addresses = self.shared(stack.addresses);
+                    self.all.push(stack);
+                }
             }
             Record::UserspaceObject(object) => {
                 let module = backtrace::module_of_name(&object.args);
@@ -184,13 +205,35 @@ impl Recorded {
         }
     }
 
-    fn shared(&mut self, addresses: Vec<u64>) -> Arc<[u64]> {
-        if let Some(known) = self.known.get(addresses.as_slice()) {
+    /// A stack that is told now, without adding it.
+    pub fn alone(&self, provider: Option<ProviderId>, record: &Backtrace<'_>) -> Option<Stack> {
+        Some(Stack {
+            time: record.time.0,
+            thread: record.thread.thread,
+            kind: Kind::of(record.flags)?,
+            problems: record.flags & backtrace::problem::ALL,
+            provider,
+            link: backtrace::link(record.flags),
+            process: record.thread.process,
+            mapped: self.mappings.get(&(provider, record.thread.process)).map_or(0, Vec::len),
+            addresses: record.frames.iter().collect(),
+        })
+    }
+
+    fn shared(&mut self, addresses: Arc<[u64]>) -> Arc<[u64]> {
+        if let Some(known) = self.known.get(&addresses) {
             return Arc::clone(known);
         }
-        let addresses: Arc<[u64]> = addresses.into();
         self.known.insert(Arc::clone(&addresses));
         addresses
+    }
+
+    /// The build id of the file that an address of a stack is in, and where the part of it that holds the address begins and ends.
+    pub fn file(&self, stack: &Stack, address: u64) -> Option<(&[u8], u64, u64)> {
+        let process = (stack.provider, if is_kernel(address) { KERNEL } else { stack.process });
+        let mapping = self.mapping(process, address, stack)?;
+        let (_, build_id) = self.modules.get(&(process, mapping.module))?;
+        Some((build_id, mapping.start, mapping.start.saturating_add(mapping.length)))
     }
 
     /// Whether waits of this thread were to have stacks, as far as the trace says so: where only some processes' were, its threads

@@ -1,5 +1,7 @@
 //! From FXT to Perfetto, and back.
 
+use fxtrec_units::protobuf::{FieldValue, fields};
+
 use super::*;
 
 /// The trace as one of Perfetto, and that as FXT again.
@@ -151,4 +153,116 @@ fn stacks_come_back_with_their_functions() {
         }
     }
     panic!("no stack_info");
+}
+
+/// Each sample of these packets: its source and unit, time, thread and weight.
+fn samples(packets: &[u8]) -> Vec<(String, u64, u64, u64, u64)> {
+    let number = |message: &[u8], wanted| {
+        let found = fields(message).expect("sound").into_iter().find(|it| it.number == wanted);
+        found.map_or(0, |it| match it.value {
+            FieldValue::Number(number) => number,
+            FieldValue::Bytes(_) => panic!("{wanted} is no number"),
+        })
+    };
+    let bytes = |message, wanted| {
+        let found = fields(message).expect("sound").into_iter().find(|it| it.number == wanted);
+        found.map_or(&[][..], |it| match it.value {
+            FieldValue::Bytes(bytes) => bytes,
+            FieldValue::Number(_) => panic!("{wanted} is a number"),
+        })
+    };
+    let (mut sources, mut found) = (std::collections::HashMap::new(), Vec::new());
+    for packet in fields(packets).expect("sound") {
+        let FieldValue::Bytes(packet) = packet.value else { panic!("a trace of packets") };
+        let (defaults, sample) = (bytes(bytes(packet, 59), 100), bytes(packet, 135));
+        let sequence = number(packet, 10);
+        if !defaults.is_empty() {
+            let source = String::from_utf8(bytes(defaults, 1).to_vec()).expect("text");
+            sources.insert(sequence, (source, number(bytes(defaults, 2), 3)));
+        }
+        if !sample.is_empty() {
+            let (source, unit) = sources[&sequence].clone();
+            let thread = number(bytes(sample, 1), 3);
+            found.push((source, unit, number(packet, 8), thread, number(sample, 11)));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn stacks_weigh_what_their_recorder_said() {
+    for recorded in [
+        &include_bytes!("../../../../fuzz/corpus/stacks/alone")[..],
+        include_bytes!("../../../../fuzz/corpus/stacks/linked"),
+    ] {
+        let mut told = Vec::new();
+        let mut reader = Reader::from_slice(recorded);
+        while let Some(item) = reader.next().expect("a sound trace") {
+            if let Record::Blob(blob) = item.record {
+                told.extend_from_slice(blob.payload);
+            }
+        }
+        let told = samples(&told);
+        let mut packets = Vec::new();
+        crate::to_perfetto(recorded, &mut packets).expect("memory has room");
+        let found = samples(&packets);
+        assert!(told.len() > 20, "{told:?}");
+        assert_eq!(found, told);
+    }
+}
+
+#[test]
+fn stacks_of_other_recorders_are_samples_too_and_weigh_no_more_than_is_known() {
+    let (app, hog) = (("app", 101, 120), ("hog", 102, 120));
+    let symbols = message().with(26, message().number(1, 7).text(2, "folio_wait_bit_common"));
+    let reason = message().number(1, 101).number(2, 7).number(3, 1);
+    let interned = message()
+        .with(5, message().number(1, 1).text(2, "spin"))
+        .with(6, message().number(1, 1).number(2, 1))
+        .with(7, message().number(1, 9).numbers(2, &[1]));
+    let of_writer = |writer| message().number(10, writer).number(13, 1).with(12, interned.clone());
+    let sample = message().number(2, 102).number(3, 102).number(4, 9);
+    let wakes = message().with(1, message().number(2, 102).number(3, 102)).number(6, 9);
+    let first = converted(&trace([
+        bundle(
+            0,
+            [
+                switch(2000, app, 2, hog),
+                wake((20, 2600), (102, 0), ("app", 101), 0),
+                event(2650, 102, 0, 18, reason),
+                switch(2700, hog, 0, app),
+            ],
+        )
+        .with(12, symbols),
+        of_writer(2).number(8, 2400).with(66, sample),
+        of_writer(3).with(59, message().with(100, message().text(1, "fxtrec.wake"))),
+        message().number(8, 2601).number(10, 3).number(13, 2).with(135, wakes),
+    ]))
+    .0;
+    let mut packets = Vec::new();
+    crate::to_perfetto(first.as_slice(), &mut packets).expect("memory has room");
+    const NANOSECONDS: u64 = 1;
+    const SAMPLES: u64 = 9;
+    let expected = [
+        ("fxtrec.cpu".to_owned(), SAMPLES, 2400, 102, 1),
+        ("fxtrec.offcpu".to_owned(), NANOSECONDS, 2000, 101, 700),
+        ("fxtrec.wake".to_owned(), NANOSECONDS, 2601, 102, 600),
+    ];
+    assert_eq!(samples(&packets), expected);
+    let again = converted(&packets).0;
+    assert_eq!(stacks(&again).len(), 3);
+    assert_eq!(stacks(&again), stacks(&first));
+    let kernel = |fxt: &[u8]| -> Vec<u64> {
+        let (mut reader, mut found) = (Reader::from_slice(fxt), Vec::new());
+        while let Some(item) = reader.next().expect("a sound trace") {
+            if let Record::Backtrace(it) = item.record {
+                found.push(it.frames.iter().filter(|frame| frame >> 63 == 1).count() as u64);
+            }
+        }
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(kernel(&again), kernel(&first), "the kernel's functions stay the kernel's");
+    assert_eq!(kernel(&first), [0, 0, 1]);
 }
