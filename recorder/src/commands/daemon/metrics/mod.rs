@@ -5,13 +5,14 @@
 //! ```
 //!
 //! One thread answers all requests, and none waits for another's peer: a request has to be there and its answer taken
-//! within a few seconds. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
+//! within a few seconds. Who asks while an answer is new gets the same one: see [`rendered`]. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
 
 mod families;
 mod format;
 mod ledger;
 mod peers;
 mod protobuf;
+mod rendered;
 mod text;
 
 use std::io;
@@ -20,6 +21,7 @@ use std::num::ParseIntError;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ use crate::kernel::stop_token::StopToken;
 use families::Tells;
 use format::Format;
 use peers::Peers;
+use rendered::Rendered;
 
 /// How often the kernel's tables are emptied when nobody asks: their counts have 32 bits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -125,7 +128,9 @@ pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
     let ledger = Ledger::new(groups, wanted.most_series);
     let stop = StopToken::new().map_err(MetricsError::Thread)?;
     let alerts = wanted.alerts;
-    let mut server = Server { listener, address, counts, ledger, alerts, stop: stop.clone() };
+    let (rendered, stop_server) = (Rendered::default(), stop.clone());
+    let mut server =
+        Server { listener, address, counts, ledger, alerts, rendered, stop: stop_server };
     let thread = std::thread::Builder::new()
         .name("fxtrec-metrics".to_owned())
         .spawn(move || server.run())
@@ -140,6 +145,7 @@ struct Server {
     counts: SchedCounts,
     ledger: Ledger,
     alerts: Option<FigureAlerts>,
+    rendered: Rendered,
     stop: StopToken,
 }
 
@@ -150,7 +156,7 @@ impl Server {
         while !self.stop.is_stopped() {
             match self.listener.accept() {
                 // What goes wrong with one connection is no reason not to wait for the next.
-                Ok((peer, _)) => drop(peers.add(peer, Instant::now())),
+                Ok((peer, from)) => drop(peers.add(peer, from.ip(), Instant::now())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let idle = PERIOD.saturating_sub(emptied.elapsed());
                     let until_look = self.alerts.as_ref().map_or(idle, FigureAlerts::until_look);
@@ -183,51 +189,70 @@ impl Server {
     }
 
     /// The whole answer to a request, or to something that is none.
-    fn answer(&mut self, request: Option<Request>) -> Vec<u8> {
+    fn answer(&mut self, request: Option<Request>) -> Arc<[u8]> {
         let (status, format, body) = match request {
             None => ("400 Bad Request", Format::Plain, Vec::new()),
-            Some(request) => self.respond(&request),
+            Some(request) => match self.respond(&request) {
+                Response::Metrics(format) => return self.metrics(format),
+                Response::Other(status, body) => (status, Format::Plain, body),
+            },
         };
-        let head = format!(
-            "HTTP/1.1 {status}\r\n\
-             Content-Type: {}\r\n\
-             Content-Length: {}\r\n\
-             X-Content-Type-Options: nosniff\r\n\
-             Cache-Control: no-store\r\n\
-             Connection: close\r\n\r\n",
-            format.media_type(),
-            body.len()
-        );
-        [head.into_bytes(), body].concat()
+        whole(status, format, &body)
     }
 
-    fn respond(&mut self, request: &Request) -> (&'static str, Format, Vec<u8>) {
-        let format = Format::wanted(request.accept.as_deref());
+    /// The metrics, or those of a moment ago.
+    fn metrics(&mut self, format: Format) -> Arc<[u8]> {
+        if let Some(answer) = self.rendered.of(format, Instant::now()) {
+            return answer;
+        }
+        let begun = Instant::now();
+        self.empty();
+        let missing = self.counts.missing();
+        let tells =
+            Tells { steal: self.counts.tells_steal(), throttles: self.counts.tells_throttles() };
+        let families = families::families(&self.ledger, missing, tells);
+        let body = match format {
+            Format::Protobuf => protobuf::write(&families),
+            Format::Plain | Format::OpenMetrics => text::write(&families, format).into_bytes(),
+        };
+        let answer = whole("200 OK", format, &body);
+        self.rendered.keep(format, (begun, Instant::now()), answer.clone());
+        answer
+    }
+
+    fn respond(&self, request: &Request) -> Response {
         // A page of the web may point a name of its own at this machine, and read with the browser of who works here.
         if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
-            return ("421 Misdirected Request", Format::Plain, Vec::new());
+            return Response::Other("421 Misdirected Request", Vec::new());
         }
         match (request.path.as_str(), request.method.as_str()) {
-            ("/metrics", "GET") => {
-                self.empty();
-                let missing = self.counts.missing();
-                let tells = Tells {
-                    steal: self.counts.tells_steal(),
-                    throttles: self.counts.tells_throttles(),
-                };
-                let families = families::families(&self.ledger, missing, tells);
-                let body = match format {
-                    Format::Protobuf => protobuf::write(&families),
-                    Format::Plain | Format::OpenMetrics => {
-                        text::write(&families, format).into_bytes()
-                    }
-                };
-                ("200 OK", format, body)
-            }
-            ("/metrics", _) => ("405 Method Not Allowed", Format::Plain, Vec::new()),
-            _ => ("404 Not Found", Format::Plain, b"metrics are at /metrics\n".to_vec()),
+            ("/metrics", "GET") => Response::Metrics(Format::wanted(request.accept.as_deref())),
+            ("/metrics", _) => Response::Other("405 Method Not Allowed", Vec::new()),
+            _ => Response::Other("404 Not Found", b"metrics are at /metrics\n".to_vec()),
         }
     }
+}
+
+/// What there is to say to a request.
+enum Response {
+    Metrics(Format),
+    /// Status and text.
+    Other(&'static str, Vec<u8>),
+}
+
+/// An answer with its head.
+fn whole(status: &str, format: Format, body: &[u8]) -> Arc<[u8]> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\n\
+         Content-Type: {}\r\n\
+         Content-Length: {}\r\n\
+         X-Content-Type-Options: nosniff\r\n\
+         Cache-Control: no-store\r\n\
+         Connection: close\r\n\r\n",
+        format.media_type(),
+        body.len()
+    );
+    [head.as_bytes(), body].concat().into()
 }
 
 /// Whether a request is meant for this machine's own loopback address.

@@ -4,12 +4,13 @@
 //!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
 //! ```
 //!
-//! There are only so many. Where one more comes, the one that has asked for nothing for longest has to go, or of those
-//! that have asked the oldest one.
+//! There are only so many, and fewer of one address. Where one more comes, the one that has asked for nothing for longest has
+//! to go, or of those that have asked the oldest one. Whoever came last is served first.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,6 +19,9 @@ use crate::commands::http::Request;
 
 /// Connections at a time.
 const MOST: usize = 64;
+
+/// Connections of one address at a time: others have room next to them.
+const MOST_OF_ONE: usize = 32;
 
 /// Within this time a request must be there and its answer taken.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,13 +32,14 @@ const MOST_BEHIND: usize = u16::MAX as usize;
 #[derive(Debug)]
 enum State {
     Asking(Vec<u8>),
-    Answering { answer: Vec<u8>, sent: usize },
+    Answering { answer: Arc<[u8]>, sent: usize },
     Ending { read: usize },
 }
 
 #[derive(Debug)]
 struct Peer {
     stream: TcpStream,
+    address: IpAddr,
     until: Instant,
     state: State,
 }
@@ -46,15 +51,27 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Takes one more.
-    pub(super) fn add(&mut self, stream: TcpStream, now: Instant) -> io::Result<()> {
+    /// Takes one more, from this address.
+    pub(super) fn add(
+        &mut self,
+        stream: TcpStream,
+        address: IpAddr,
+        now: Instant,
+    ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        if self.open.len() >= MOST {
+        let of_one = |peer: &&Peer| peer.address == address;
+        let is_too_many = self.open.iter().filter(of_one).count() >= MOST_OF_ONE;
+        if is_too_many || self.open.len() >= MOST {
+            let may_go = |peer: &Peer| !is_too_many || peer.address == address;
             let is_asking = |peer: &Peer| matches!(peer.state, State::Asking(_));
-            let idle = self.open.iter().position(is_asking);
-            self.open.remove(idle.unwrap_or(0));
+            let idle = self.open.iter().position(|peer| may_go(peer) && is_asking(peer));
+            let oldest = || self.open.iter().position(may_go);
+            if let Some(goes) = idle.or_else(oldest) {
+                self.open.remove(goes);
+            }
         }
-        self.open.push(Peer { stream, until: now + PATIENCE, state: State::Asking(Vec::new()) });
+        let (until, state) = (now + PATIENCE, State::Asking(Vec::new()));
+        self.open.push(Peer { stream, address, until, state });
         Ok(())
     }
 
@@ -81,15 +98,17 @@ impl Peers {
     pub(super) fn serve(
         &mut self,
         now: Instant,
-        mut respond: impl FnMut(Option<Request>) -> Vec<u8>,
+        mut respond: impl FnMut(Option<Request>) -> Arc<[u8]>,
     ) {
+        self.open.reverse();
         self.open.retain_mut(|peer| now < peer.until && peer.serve(&mut respond).is_ok());
+        self.open.reverse();
     }
 }
 
 impl Peer {
     /// Goes on until it would have to wait; an error where there is nothing more to do.
-    fn serve(&mut self, respond: &mut impl FnMut(Option<Request>) -> Vec<u8>) -> io::Result<()> {
+    fn serve(&mut self, respond: &mut impl FnMut(Option<Request>) -> Arc<[u8]>) -> io::Result<()> {
         match self.go_on(respond) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error),
@@ -97,7 +116,7 @@ impl Peer {
         }
     }
 
-    fn go_on(&mut self, respond: &mut impl FnMut(Option<Request>) -> Vec<u8>) -> io::Result<()> {
+    fn go_on(&mut self, respond: &mut impl FnMut(Option<Request>) -> Arc<[u8]>) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
             match &mut self.state {
@@ -152,7 +171,8 @@ mod tests {
     fn connect(listener: &TcpListener, peers: &mut Peers, now: Instant) -> TcpStream {
         let address = listener.local_addr().expect("it is bound");
         let stream = TcpStream::connect(address).expect("it listens");
-        peers.add(listener.accept().expect("it is there").0, now).expect("a socket");
+        let (peer, address) = listener.accept().expect("it is there");
+        peers.add(peer, address.ip(), now).expect("a socket");
         stream
     }
 
@@ -164,7 +184,7 @@ mod tests {
         while got.len() < answer.len() && Instant::now() < until {
             peers.serve(now, |request| {
                 assert_eq!(request.expect("a request").path, "/metrics");
-                answer.to_vec()
+                answer.into()
             });
             match stream.read(&mut buffer) {
                 Ok(0) => break,
@@ -180,7 +200,7 @@ mod tests {
     fn idle_connections_and_slow_readers_hold_up_nobody() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (mut peers, now) = (Peers::default(), Instant::now());
-        let large = vec![b'x'; 16 << 20];
+        let large: Arc<[u8]> = vec![b'x'; 16 << 20].into();
         let mut slow = connect(&listener, &mut peers, now);
         slow.write_all(ASKED).expect("sent");
         let until = Instant::now() + Duration::from_secs(20);
@@ -194,8 +214,41 @@ mod tests {
         let mut scraper = connect(&listener, &mut peers, now);
         scraper.write_all(ASKED).expect("sent");
         assert_eq!(answer_of(&mut scraper, &mut peers, now, b"answer"), 6);
-        assert_eq!(peers.open.len(), MOST);
+        assert_eq!(peers.open.len(), MOST_OF_ONE);
         assert_eq!(answer_of(&mut slow, &mut peers, now, &large), large.len(), "it goes on");
+    }
+
+    #[test]
+    fn one_address_leaves_room_for_others_and_the_newest_is_served_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (mut peers, now) = (Peers::default(), Instant::now());
+        let from = |address: [u8; 4], peers: &mut Peers| {
+            let target = listener.local_addr().expect("it is bound");
+            let mut stream = TcpStream::connect(target).expect("it listens");
+            stream.write_all(ASKED).expect("sent");
+            let peer = listener.accept().expect("it is there").0;
+            peers.add(peer, address.into(), now).expect("a socket");
+            stream
+        };
+        let _kept = from([10, 0, 0, 1], &mut peers);
+        let _many: Vec<_> = (0..200).map(|_| from([10, 0, 0, 2], &mut peers)).collect();
+        let newest = from([10, 0, 0, 3], &mut peers);
+        assert_eq!(peers.open.len(), MOST_OF_ONE + 2, "the first one is still there");
+        // All have asked by now, on a machine that may be slow.
+        let is_there = |peer: &Peer| peer.stream.peek(&mut [0]).is_ok();
+        let until = Instant::now() + Duration::from_secs(20);
+        while !peers.open.iter().all(is_there) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        let mut answers = 0_u8;
+        peers.serve(now, |_| {
+            answers += 1;
+            [answers].into()
+        });
+        newest.set_nonblocking(false).expect("a socket");
+        let mut first = [0];
+        (&newest).read_exact(&mut first).expect("an answer");
+        assert_eq!((first[0], usize::from(answers)), (1, MOST_OF_ONE + 2));
     }
 
     #[test]
