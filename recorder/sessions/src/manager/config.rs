@@ -43,6 +43,8 @@ pub struct Options {
     /// The most that is kept of providers that have ended, in bytes, where nothing may be written before the end. The
     /// oldest goes first.
     pub held_bytes: usize,
+    /// How long buffers of providers are copied for a snapshot; those that were not copied by then are counted as lost.
+    pub copying: Duration,
     /// Whether the archive may be [rotated](super::Manager::begin_rotate), so that what providers are in the middle of must be known.
     pub divided: bool,
 }
@@ -56,6 +58,7 @@ impl Default for Options {
             koids: Koids::AsTheyAre,
             patience: Duration::from_secs(5),
             held_bytes: 64 * 1024 * 1024,
+            copying: Duration::from_secs(2),
             divided: false,
         }
     }

@@ -296,7 +296,12 @@ impl Core {
             Command::Refusals(reply) => drop(reply.send(self.acceptor.refusals())),
             Command::TurnedAway(reply) => drop(reply.send(self.acceptor.turned_away())),
             Command::Sections(reply) => {
-                let live = self.providers.iter_mut().filter_map(Provider::view);
+                let until = Instant::now() + self.options.copying;
+                let live =
+                    self.providers.iter_mut().filter_map(|provider| match Instant::now() < until {
+                        true => provider.view(),
+                        false => provider.pass_over(),
+                    });
                 let _ = reply.send(self.output.sections(live));
             }
             Command::Rotate { time, between } => self.rotate(time, between.0),

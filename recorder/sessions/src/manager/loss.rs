@@ -84,6 +84,11 @@ impl LossLog {
         }
     }
 
+    /// That everything up to `now` is missing, somewhere: how many records that are is not known.
+    pub(super) fn everything(&self, now: Nanos) -> RecordLoss {
+        RecordLoss { records: None, since: self.begun, until: now }
+    }
+
     /// All that was not taken.
     pub(super) fn all(&self) -> Vec<RecordLoss> {
         self.losses.clone()

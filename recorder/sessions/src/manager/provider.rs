@@ -106,6 +106,11 @@ impl Provider {
         self.recording.as_mut().and_then(|recording| recording.view(&mut self.stats))
     }
 
+    /// What stands for what it has recorded where there is no time to copy that.
+    pub(super) fn pass_over(&mut self) -> Option<Owned> {
+        self.recording.as_ref().and_then(Recording::pass_over)
+    }
+
     /// How much larger its buffer is than the smallest, in bytes.
     pub(super) fn bytes_beyond_the_least(&self) -> usize {
         let bytes = self.recording.as_ref().map_or(0, Recording::buffer_bytes);

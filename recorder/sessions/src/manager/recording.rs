@@ -294,6 +294,16 @@ impl Recording {
         Some(Owned { id, name, process, piece, losses: self.losses.all() })
     }
 
+    /// Nothing of what is committed in its buffer, and that it is missing.
+    pub(super) fn pass_over(&self) -> Option<Owned> {
+        if !self.has_started || self.phase == Phase::Stopped {
+            return None;
+        }
+        let Owner { id, name, process } = self.owner.clone();
+        let losses = vec![self.losses.everything(clock::now())];
+        Some(Owned { id, name, process, piece: Piece::default(), losses })
+    }
+
     fn put(&mut self, mut piece: Piece, output: &mut Output, stats: &mut ProviderStats) {
         stats.tally += piece.tally;
         stats.buffers += u64::from(!piece.is_empty());

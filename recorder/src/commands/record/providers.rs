@@ -128,9 +128,10 @@ impl Providers {
         // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
         let stopped = self.manager.stop(!circular, LAST_WORDS).unwrap_or_default();
         // The beginnings of what they were in the middle of may be overwritten.
+        let until = past::deadline();
         for section in self.sections().iter().filter(|_| circular) {
             // When the drain thread is gone, so is the output.
-            let _ = self.drain.send(Request::Write(past::whole(section)));
+            let _ = self.drain.send(Request::Write(past::whole(section, until)));
         }
         stopped
     }

@@ -152,6 +152,25 @@ fn a_provider_whose_buffer_makes_no_sense_is_left_out_and_others_are_not() {
 }
 
 #[test]
+fn what_there_is_no_time_to_copy_is_told_in_its_place_and_is_still_there_at_the_end() {
+    let stage = Stage::with(Options { copying: Duration::ZERO, ..Options::default() });
+    stage.start(Mode::Circular);
+    let provider = stage.register("app");
+    let mut session = provider.start();
+    session.event("one", 1);
+    stage.wait_for("app", ProviderState::Started);
+    let told = stage.events_in_snapshot();
+    assert_eq!(told, BTreeMap::from([("fxtrec".to_owned(), texts(&["lost_records"]))]));
+    let sections = stage.manager.sections().expect("it runs");
+    let loss = sections[0].losses[0];
+    assert!(loss.records.is_none() && loss.since < loss.until, "{loss:?}");
+    drop((provider, session));
+    stage.wait_until_gone("app");
+    stage.stop();
+    assert_eq!(stage.events(), BTreeMap::from([("app".to_owned(), texts(&["one"]))]));
+}
+
+#[test]
 fn one_that_has_not_said_that_it_started_is_not_looked_at() {
     let stage = Stage::new();
     let provider = stage.register("app");

@@ -229,7 +229,9 @@ impl Snapshots {
             sink.write(&opening)?;
             sink.write(buffers)?;
             sink.write(stacks)?;
-            sections.iter().try_for_each(|section| sink.write(&past::whole(section)))?;
+            let until = past::deadline();
+            let whole = |section: &Section| past::whole(section, until);
+            sections.iter().try_for_each(|section| sink.write(&whole(section)))?;
             sink.write(&tail)?;
             return written(&mut *sink, None);
         };
@@ -241,7 +243,7 @@ impl Snapshots {
         };
         let whole =
             opening.chain(buffers.as_slice()).chain(stacks.as_slice()).chain(tail.as_slice());
-        let sections = past::window(sections, &window, ending.ended)?;
+        let sections = past::window(sections, &window, ending.ended, past::deadline())?;
         let mut out = IntoSink { sink: &mut *sink, failed: None };
         let cut =
             cut::cut_by(Maker::Recording, &sections, &mut Reader::new(whole), &window, &mut out);

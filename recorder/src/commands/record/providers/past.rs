@@ -8,6 +8,8 @@
 //!      f( g(   |  )g  h(  )h  )f       at the beginning of memory: f > g
 //! ```
 
+use std::time::{Duration, Instant};
+
 use fxt_reader::Reader;
 use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, Record};
 
@@ -52,9 +54,15 @@ fn put(archive: &mut Vec<u8>, record: &impl Record) {
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// All of a section, to be appended to an archive that has nothing of its provider.
-pub(in crate::commands::record) fn whole(section: &Section) -> Vec<u8> {
-    let mut records = opened(section);
+/// Until when sections are looked into, for one file: on a machine that is busy that takes longer than any work does.
+pub(in crate::commands::record) fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+/// All of a section, to be appended to an archive that has nothing of its provider. After `until` it begins as it is, in the
+/// middle of what the provider was in the middle of.
+pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> Vec<u8> {
+    let mut records = if Instant::now() < until { opened(section) } else { Vec::new() };
     records.extend_from_slice(&section.records);
     let mut whole = Vec::with_capacity(records.len() + 1024);
     Section { records, ..section.clone() }.put(&mut whole);
@@ -62,7 +70,7 @@ pub(in crate::commands::record) fn whole(section: &Section) -> Vec<u8> {
 }
 
 /// The part of sections that lies in `window`, to be appended to an archive that has nothing of their providers.
-/// Recording has come to `now`.
+/// Recording has come to `now`. What was not looked into `until` then is missing, and told as lost.
 ///
 /// # Errors
 ///
@@ -71,9 +79,15 @@ pub(in crate::commands::record) fn window(
     sections: &[Section],
     window: &Window,
     now: Nanos,
+    until: Instant,
 ) -> Result<Vec<u8>, ConvertError> {
-    let mut cut_out = Vec::new();
+    let (mut cut_out, mut missing) = (Vec::new(), Vec::new());
     for section in sections {
+        if Instant::now() >= until {
+            let (since, until) = (Nanos(window.from.0), Nanos(window.to.0.min(now.0)));
+            missing.push((section, RecordLoss { records: None, since, until }));
+            continue;
+        }
         let archive = archive_of(section, &opened(section));
         let until = section.goes_on.then_some(fxt_reader::Nanos(now.0));
         let owner = Owner { id: section.id, name: &section.name, until };
@@ -87,6 +101,9 @@ pub(in crate::commands::record) fn window(
         for loss in section.losses.iter().filter(|loss| is_within(loss, window)) {
             loss.put(&section.name, section.process, &mut cut_out);
         }
+    }
+    for (section, loss) in missing {
+        loss.put(&section.name, section.process, &mut cut_out);
     }
     Ok(cut_out)
 }

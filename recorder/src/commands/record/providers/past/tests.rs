@@ -67,7 +67,7 @@ fn shown(sections: &[u8]) -> String {
 fn cut(sections: &[Section], from: u64, to: u64, now: u64) -> String {
     let (from, to) = (fxt_reader::Nanos(from), fxt_reader::Nanos(to));
     let wanted = Window { from, to, filter: cut::Filter::default() };
-    let cut = window(sections, &wanted, Nanos(now)).expect("it can be read");
+    let cut = window(sections, &wanted, Nanos(now), deadline()).expect("it can be read");
     if cut.is_empty() { String::new() } else { shown(&cut) }
 }
 
@@ -81,7 +81,18 @@ fn what_was_begun_before_memory_begins_is_begun_where_it_does() {
     let section =
         section(true, &[(END, "g", 10), (BEGIN, "h", 20), (END, "h", 30), (END, "f", 40)]);
     let expected = "[app] (f@10~ (g@10~ )g@10 (h@20 )h@30 )f@40";
-    assert_eq!(shown(&whole(&section)), expected);
+    assert_eq!(shown(&whole(&section, deadline())), expected);
+}
+
+#[test]
+fn where_there_is_no_time_sections_begin_as_they_are_and_windows_tell_that_they_lack_them() {
+    let over = Instant::now();
+    let section = section(true, &[(END, "g", 10), (INSTANT, "a", 30)]);
+    assert_eq!(shown(&whole(&section, over)), "[app] )g@10 a@30");
+    let (from, to) = (fxt_reader::Nanos(25), fxt_reader::Nanos(45));
+    let wanted = Window { from, to, filter: cut::Filter::default() };
+    let cut = window(&[section], &wanted, Nanos(40), over).expect("nothing is read");
+    assert_eq!(shown(&cut), "lost_records@40");
 }
 
 #[test]
