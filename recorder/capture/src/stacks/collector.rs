@@ -279,23 +279,6 @@ pub(super) struct Collector {
     pub(super) deleted: Instant,
 }
 
-impl Counts {
-    /// Counts what a stack lacks.
-    fn note(&mut self, problems: u32) {
-        for (bit, count) in [
-            (problem::KERNEL_UNREADABLE, &mut self.kernel_unreadable),
-            (problem::KERNEL_TOO_DEEP, &mut self.kernel_too_deep),
-            (problem::USER_UNREADABLE, &mut self.user_unreadable),
-            (problem::USER_TOO_DEEP, &mut self.user_too_deep),
-            (problem::USER_NO_ROOM, &mut self.user_no_room),
-            (problem::USER_CUT, &mut self.user_cut),
-            (problem::USER_UNPROVED, &mut self.user_unproved),
-        ] {
-            *count += u64::from(problems & bit != 0);
-        }
-    }
-}
-
 impl Collector {
     /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
     pub(super) fn new(
@@ -503,7 +486,6 @@ impl Collector {
         self.last = self.last.max(sample.until);
         let (user, of_user) = self.user_part(sample);
         problems |= of_user;
-        self.counts.note(problems);
         let frames = [kernel, &user].concat();
         let program = if user.is_empty() { KERNEL } else { self.program(sample) };
         let Sample { tid, since, until, .. } = *sample;

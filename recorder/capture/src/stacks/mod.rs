@@ -43,6 +43,7 @@ use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_kernel::memory;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Nanos;
 pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
 use rings::{Hurry, Rings};
@@ -88,6 +89,23 @@ pub struct Counts {
     pub unnamed: u64,
     /// Samples that Perfetto is not told of: there was no room to keep them.
     pub not_in_perfetto: u64,
+}
+
+impl Counts {
+    /// Counts what a stack that is written lacks.
+    fn note(&mut self, problems: u32) {
+        for (bit, count) in [
+            (problem::KERNEL_UNREADABLE, &mut self.kernel_unreadable),
+            (problem::KERNEL_TOO_DEEP, &mut self.kernel_too_deep),
+            (problem::USER_UNREADABLE, &mut self.user_unreadable),
+            (problem::USER_TOO_DEEP, &mut self.user_too_deep),
+            (problem::USER_NO_ROOM, &mut self.user_no_room),
+            (problem::USER_CUT, &mut self.user_cut),
+            (problem::USER_UNPROVED, &mut self.user_unproved),
+        ] {
+            *count += u64::from(problems & bit != 0);
+        }
+    }
 }
 
 /// What becomes of a recording: how its stacks are explained depends on it.

@@ -88,8 +88,8 @@ pub(super) struct Records {
     /// How many mappings and names of functions programs have.
     facts: usize,
     samples: Samples,
-    written: u64,
-    unknown_threads: u64,
+    /// Of stacks that were written, so that no more lack something than there are, and of those that were not.
+    counts: Counts,
     /// Samples of earlier files that Perfetto is not told of.
     left_out: u64,
     /// Names that there was no room for, and that are in no file.
@@ -147,8 +147,7 @@ impl Records {
             over: VecDeque::new(),
             facts: 0,
             samples,
-            written: 0,
-            unknown_threads: 0,
+            counts: Counts::default(),
             left_out: 0,
             unnamed: 0,
         }
@@ -196,11 +195,12 @@ impl Records {
                     // It is left out as its switches are.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
-                        self.unknown_threads += 1;
+                        self.counts.unknown_threads += 1;
                         return Ok(());
                     }
                 };
-                self.written += 1;
+                self.counts.written += 1;
+                self.counts.note(*flags);
                 if let Some(program) = self.programs.get_mut(program) {
                     program.last = program.last.max(*until);
                 }
@@ -267,9 +267,20 @@ impl Records {
     /// Counts with those that only this knows.
     pub(super) fn counted(&self, counts: Counts) -> Counts {
         let not_in_perfetto = self.left_out + self.samples.left_out();
-        let (written, unknown_threads) = (self.written, self.unknown_threads);
         let unnamed = counts.unnamed + self.unnamed;
-        Counts { written, unknown_threads, not_in_perfetto, unnamed, ..counts }
+        Counts {
+            lost: counts.lost,
+            unseen: counts.unseen,
+            given_up: counts.given_up,
+            unknown_processes: counts.unknown_processes,
+            lost_mappings: counts.lost_mappings,
+            unanswered_files: counts.unanswered_files,
+            unanswered_addresses: counts.unanswered_addresses,
+            symbols: counts.symbols,
+            not_in_perfetto,
+            unnamed,
+            ..self.counts
+        }
     }
 
     /// Says what became of all stacks.
@@ -429,5 +440,60 @@ impl Records {
             self.over.pop_front();
             self.forget(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::{Koid, ThreadName};
+
+    use super::*;
+    use crate::encode::ids::Ids;
+    use crate::encode::threads::{Lookup, Threads};
+    use crate::event::LocalId;
+
+    /// A `/proc` in which nobody lives.
+    #[derive(Debug)]
+    struct Empty;
+
+    impl Lookup for Empty {
+        fn process_of(&self, _: LocalId) -> Option<LocalId> {
+            None
+        }
+
+        fn process_name(&self, _: LocalId) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_stacks_lack_is_counted_of_those_that_are_written() {
+        let recorder = ThreadName::Inline { process: Koid(9), thread: Koid(9) };
+        let threads = Threads::new(Ids::Initial, Box::new(Empty));
+        let mut encoder = Encoder::new(Vec::<u8>::new(), threads, false, recorder);
+        let mut records = Records::new(Kept::Whole, Nanos(100));
+        let stack = |tid, until| Told::Stack {
+            program: 0,
+            tid: Tid(tid),
+            since: Nanos(until - 10),
+            until: Nanos(until),
+            weight: 10,
+            flags: Kind::OffCpu.flags() | problem::USER_CUT | problem::USER_UNPROVED,
+            frames: vec![1 << 63],
+        };
+        // One that is written, one from before the recording, and one of a thread that nobody knows.
+        for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
+            records.write(&mut encoder, &told).expect("memory has room");
+        }
+        let counts = records.counted(Counts { lost: 3, ..Counts::default() });
+        let expected = Counts {
+            written: 1,
+            user_cut: 1,
+            user_unproved: 1,
+            unknown_threads: 1,
+            lost: 3,
+            ..Counts::default()
+        };
+        assert_eq!(counts, expected);
     }
 }
