@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::worst::{recorder_line, worst_of_all};
 use crate::{Metric, Report};
-use fxtrec_units::text::{count, counted, percent, short};
+use fxtrec_units::text::{counted, percent, short};
 
 /// So many CPUs are named one by one.
 const MAX_CPUS: usize = 8;
@@ -50,12 +50,15 @@ fn write_metrics(lines: &[(&str, Metric)], report: &Report, out: &mut dyn Write)
         let number = counted(of.count(), "sample", "samples");
         writeln!(out, "  {label:<10} p50 {p50}, p99 {p99}, max {max} ({number})")?;
     }
-    let lines = [("steal", Metric::Steal, "slices"), ("throttled", Metric::Throttled, "waits")];
-    for (label, metric, where_in) in lines {
+    let lines = [
+        ("steal", Metric::Steal, ["slice", "slices"]),
+        ("throttled", Metric::Throttled, ["wait", "waits"]),
+    ];
+    for (label, metric, [one, many]) in lines {
         let of = report.total().metric(metric);
         if let (true, Some(max)) = (report.knows(metric), of.max()) {
-            let (sum, max, number) = (short(of.sum()), short(max), count(of.count()));
-            writeln!(out, "  {label:<10} {sum}, max {max} (in {number} {where_in})")?;
+            let (sum, max, number) = (short(of.sum()), short(max), counted(of.count(), one, many));
+            writeln!(out, "  {label:<10} {sum}, max {max} (in {number})")?;
         }
     }
     Ok(())

@@ -291,8 +291,8 @@ fn what_the_host_took_is_said_before_any_figure() {
     let head = text(|out| write_head(&with_causes(), Look::PLAIN, out));
     assert!(head.contains("\nthe host took 3.1 % of CPU 0: latencies include it\n"), "{head}");
     let brief = text(|out| write_brief(&with_causes(), out));
-    assert!(brief.contains("  throttled  30.0 us, max 30.0 us (in 1 waits)\n"), "{brief}");
-    assert!(brief.contains("  steal      4.00 us, max 4.00 us (in 1 slices)\n"), "{brief}");
+    assert!(brief.contains("  throttled  30.0 us, max 30.0 us (in 1 wait)\n"), "{brief}");
+    assert!(brief.contains("  steal      4.00 us, max 4.00 us (in 1 slice)\n"), "{brief}");
     let mut quiet = Scene::new();
     quiet.switch(10, 0, 0, Leaves::R, 101).host_steal(20, 0, 1, 100_000);
     let head = text(|out| write_head(&quiet.report(), Look::PLAIN, out));

@@ -5,6 +5,7 @@ use crate::kernel::facts::{Facts, Lockdown};
 use crate::kernel::namespaces::ProcView;
 use crate::kernel::refusal::{Refusal, wants_administrator};
 use crate::units::Cpu;
+use crate::units::text::counted;
 
 use super::examine::Examination;
 use super::{Check, Status};
@@ -55,11 +56,15 @@ fn tracepoints(examination: &Examination) -> Check {
     Check::new(status, "tracepoints", text)
 }
 
+fn cpus(number: usize) -> String {
+    counted(number as u64, "CPU", "CPUs")
+}
+
 fn events(examination: &Examination) -> Check {
     let name = "perf events";
     match &examination.events {
         Ok(opened) if opened.tracepoints => {
-            let text = format!("opened, mapped and started on {} CPUs", opened.cpus);
+            let text = format!("opened, mapped and started on {}", cpus(opened.cpus));
             Check::new(Status::Ok, name, text)
         }
         Ok(_) => {
@@ -84,8 +89,8 @@ fn ftrace(examination: &Examination) -> Check {
                     format!("\nremoved {}, left by recorders that were killed", names.join(", "))
                 }
             };
-            let text =
-                format!("a tracing instance was created and started on {} CPUs", instances.cpus);
+            let on = cpus(instances.cpus);
+            let text = format!("a tracing instance was created and started on {on}");
             Check::new(Status::Ok, name, text + &left)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),
@@ -95,8 +100,9 @@ fn ftrace(examination: &Examination) -> Check {
 fn bpf(examination: &Examination) -> Check {
     let name = "BPF programs";
     match &examination.bpf {
-        Ok(cpus) => {
-            let text = format!("loaded and started on {cpus} CPUs: recordings use them by default");
+        Ok(number) => {
+            let on = cpus(*number);
+            let text = format!("loaded and started on {on}: recordings use them by default");
             Check::new(Status::Ok, name, text)
         }
         Err(refusal) => Check::new(Status::Warn, name, refused(refusal)),

@@ -24,6 +24,7 @@ use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::sys::Linux;
 use crate::sched::backtrace::OF_CHOSEN;
 use crate::units::convention::{PROVIDER, inner_process_koid};
+use crate::units::text::counted;
 use crate::units::{Cpu, LocalId, Nanos};
 
 /// The clock's ticks per second: they are nanoseconds.
@@ -114,7 +115,8 @@ pub(super) struct Beginning {
 impl std::fmt::Display for Beginning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kib = self.ring_bytes / 1024;
-        write!(f, "{} CPUs, a ring of {kib} KiB on each, source {}", self.cpus, self.source)?;
+        let cpus = counted(self.cpus as u64, "CPU", "CPUs");
+        write!(f, "{cpus}, a ring of {kib} KiB on each, source {}", self.source)?;
         if !self.silent.is_empty() {
             let silent: Vec<String> = self.silent.iter().map(|cpu| cpu.0.to_string()).collect();
             let silent = silent.join(", ");

@@ -9,7 +9,7 @@ use crate::commands::live::groups::Groups;
 use crate::kernel::bpf::counts::{Figures, Key, Measure};
 use crate::units::grid::{Grid, Side};
 use crate::units::look::Look;
-use crate::units::text::{count, millis};
+use crate::units::text::{count, counted, millis};
 
 /// A share of samples that the bound of a row holds for.
 const SHARE: f64 = 0.99;
@@ -143,14 +143,14 @@ fn rank(figures: &Figures, sort: TopSort) -> u64 {
 fn headline(all: &Figures, shown: &Shown, view: &View, rows: usize) -> String {
     let seconds = shown.during.as_secs_f64();
     let waits = all.run_queue();
-    let what = match view.by {
-        TopBy::Thread => "threads",
-        TopBy::Cgroup => "cgroups",
+    let rows = match view.by {
+        TopBy::Thread => counted(rows as u64, "thread", "threads"),
+        TopBy::Cgroup => counted(rows as u64, "cgroup", "cgroups"),
     };
     let p99 = all.of(Measure::Wakeup).at_most(SHARE);
     let p99 = p99.map_or_else(|| "-".to_owned(), |bound| millis(Duration::from_nanos(bound)));
     let mut text = format!(
-        "{seconds:.1} s: {} slices per second, {rows} {what}, waits {} ms, wakeup p99 <= {p99} ms, max wait {} ms",
+        "{seconds:.1} s: {} slices per second, {rows}, waits {} ms, wakeup p99 <= {p99} ms, max wait {} ms",
         count((switches(all) as f64 / seconds.max(1e-9)) as u64),
         millis(Duration::from_nanos(waits.sum)),
         millis(Duration::from_nanos(waits.max)),
