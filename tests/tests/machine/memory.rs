@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
@@ -16,6 +18,40 @@ const MOST: u64 = 256 << 20;
 
 fn crowd(flags: &[&str]) -> Built {
     build("crowd.c", flags)
+}
+
+/// What a process has resident, in bytes: of memory that it shares, its part.
+fn resident(pid: &str) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// The processes of a recorder that do its work next to it.
+fn helpers(recorder: u32) -> Vec<String> {
+    let pids = std::fs::read_dir("/proc").expect("it is there").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_one = |pid: &String| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let Some((head, tail)) = stat.rsplit_once(')') else { return false };
+        let parent = tail.split_whitespace().nth(1).and_then(|it| it.parse().ok());
+        head.ends_with("(fxtrec-files") && parent == Some(recorder)
+    };
+    pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && is_one(pid)).collect()
+}
+
+/// The most that a recorder and its helpers had resident together, as far as was seen until `ended`, and whether one was seen.
+fn watch(recorder: u32, ended: &AtomicBool) -> (u64, bool) {
+    let (mut most, mut seen) = (0, false);
+    while !ended.load(Ordering::Relaxed) {
+        let helpers = helpers(recorder);
+        seen |= !helpers.is_empty();
+        let all = helpers.iter().map(|pid| resident(pid)).sum::<u64>();
+        most = most.max(all + resident(&recorder.to_string()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (most, seen)
 }
 
 /// Waits until a child ends: its exit status, and the most memory that it had resident, in bytes.
@@ -40,10 +76,18 @@ fn bounded(options: &[&str], command: &[&str]) -> String {
     fxtrec.current_dir(folder.path("")).args(["-o", "t.fxt"]).args(options).arg("--");
     fxtrec.args(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     let pid = spawn(&mut fxtrec).id();
-    let (status, bytes) = peak(pid);
+    let ended = AtomicBool::new(false);
+    let ((status, bytes), (together, seen)) = std::thread::scope(|scope| {
+        let watched = scope.spawn(|| watch(pid, &ended));
+        let peak = peak(pid);
+        ended.store(true, Ordering::Relaxed);
+        (peak, watched.join().expect("it only looks"))
+    });
     let said = std::fs::read_to_string(folder.path("said")).expect("text");
     assert_eq!(status, 0, "{said}");
     assert!(bytes <= MOST, "{} MiB\n{said}", bytes >> 20);
+    assert!(together <= MOST, "{} MiB with its helpers\n{said}", together >> 20);
+    assert!(seen, "it reads files in a process of its own\n{said}");
     let trace = Trace::read(Path::new(&folder.path("t.fxt")));
     trace.assert_sound();
     said
