@@ -1,4 +1,5 @@
-//! Traces that commands read: what another recorder wrote is converted to a temporary file first.
+//! Traces that commands read: what another recorder wrote is converted to a temporary file first, and what comes through a pipe is
+//! copied to one if it is read more than once.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write, stderr, stdin};
@@ -11,28 +12,80 @@ use fxtrec_kernel::terminal::Terminal;
 use fxtrec_units::escape::Escaping;
 use fxtrec_units::text::counted;
 
-use super::{Format, Input, Options};
+use super::{Format, Input, Options, spool};
 
-/// At most this many converted traces are kept.
+/// At most this many converted files are kept.
 const MOST_KEPT: usize = 16;
 
-/// Converted traces by path. Commands open a trace several times, and a conversion may take seconds.
-static CONVERTED: Mutex<Vec<(PathBuf, Arc<File>)>> = Mutex::new(Vec::new());
+/// A trace in a temporary file, which is opened in place of what is at its path.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    file: Arc<File>,
+    /// Whether it came through a pipe, which has no more of it.
+    of_pipe: bool,
+}
+
+/// Commands open a trace several times, and a conversion may take seconds.
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+fn kept() -> MutexGuard<'static, Vec<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn find(path: &Path) -> Option<Arc<File>> {
+    kept().iter().find(|known| known.path == path).map(|known| Arc::clone(&known.file))
+}
+
+fn keep_file(path: &Path, file: File, of_pipe: bool) {
+    let mut kept = kept();
+    let others = kept.iter().filter(|known| !known.of_pipe).count();
+    if let Some(at) = kept.iter().position(|known| !known.of_pipe)
+        && others >= MOST_KEPT
+    {
+        kept.remove(at);
+    }
+    kept.push(Kept { path: path.to_owned(), file: Arc::new(file), of_pipe });
+}
+
+/// Makes a trace one that can be opened several times: what comes through a pipe, or on standard input for `-`, goes to a temporary
+/// file first.
+///
+/// # Errors
+/// When it cannot be read, or not be converted, or the file not be written.
+pub fn keep(path: &Path) -> io::Result<()> {
+    if can_be_read_again(path) || path.is_dir() {
+        return Ok(());
+    }
+    let pipe: Box<dyn Read + Send> = match path == Path::new("-") {
+        true => Box::new(stdin()),
+        false => Box::new(File::open(path)?),
+    };
+    let file = match from_pipe(path, pipe)? {
+        FromPipe::Converted(file) => file,
+        FromPipe::AsItIs(mut content) => spool::copy(&mut content)?,
+    };
+    keep_file(path, file, true);
+    Ok(())
+}
+
+/// Whether a trace can be opened several times, which a file can, and what [`keep`] has kept.
+pub fn can_be_read_again(path: &Path) -> bool {
+    path != Path::new("-") && path.is_file() || find(path).is_some()
+}
 
 /// Opens the trace at `path`, which may be one that another recorder wrote.
 ///
 /// # Errors
 /// When the file cannot be opened, or not be converted.
 pub fn open(path: &Path) -> io::Result<File> {
-    let kept = || CONVERTED.lock().unwrap_or_else(PoisonError::into_inner);
-    let find = |(known, file): &(PathBuf, Arc<File>)| (known == path).then(|| Arc::clone(file));
-    let known = kept().iter().find_map(find);
-    if let Some(file) = known {
+    if let Some(file) = find(path) {
         return again(&file);
     }
     let file = File::open(path)?;
     let facts = file.metadata()?;
-    let converted = if facts.is_file() {
+    let is_file = facts.is_file();
+    let converted = if is_file {
         let mut first = [0; 8];
         let may_be_foreign = file.read_exact_at(&mut first, 0).is_ok()
             && Format::of_content(&first) != Some(Format::Fxt);
@@ -51,11 +104,7 @@ pub fn open(path: &Path) -> io::Result<File> {
         }
     };
     let opened = again(&converted)?;
-    let mut kept = kept();
-    if kept.len() >= MOST_KEPT {
-        kept.remove(0);
-    }
-    kept.push((path.to_owned(), Arc::new(converted)));
+    keep_file(path, converted, !is_file);
     Ok(opened)
 }
 
@@ -77,7 +126,11 @@ fn piped(mut content: Box<dyn Read + Send>) -> io::Result<File> {
 /// # Errors
 /// When it cannot be read, or not be converted.
 pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
-    Ok(match from_pipe(Path::new("-"), Box::new(stdin()))? {
+    let path = Path::new("-");
+    if let Some(file) = find(path) {
+        return Ok(Box::new(again(&file)?));
+    }
+    Ok(match from_pipe(path, Box::new(stdin()))? {
         FromPipe::Converted(mut file) => {
             file.rewind()?;
             Box::new(file)
@@ -251,6 +304,34 @@ mod tests {
                 assert!(found == content);
             }
         }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_pipe_is_there_as_often_as_it_is_opened() {
+        let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
+        let own = [&magic[..], &[7; 300_000]].concat();
+        let folder = tempfile::tempdir().expect("a folder");
+        for content in [own, Vec::new(), b"# tracer: nop\n".to_vec()] {
+            let (reader, mut writer) = io::pipe().expect("a pipe");
+            // A name of its own: another pipe may have this number next.
+            let path = folder.path().join(content.len().to_string());
+            let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+            std::os::unix::fs::symlink(pipe, &path).expect("room");
+            assert!(!can_be_read_again(&path));
+            let is_own = !content.starts_with(b"#");
+            let copy = content.clone();
+            let writing = std::thread::spawn(move || writer.write_all(&copy));
+            keep(&path).expect("room");
+            writing.join().expect("no panic").expect("it is read to its end");
+            assert!(can_be_read_again(&path));
+            for _ in 0..2 {
+                let mut found = Vec::new();
+                open(&path).and_then(|mut file| file.read_to_end(&mut found)).expect("there");
+                assert!(if is_own { found == content } else { found.starts_with(&magic) });
+            }
+        }
+        assert!(keep(folder.path()).is_ok(), "whoever opens it says that it is a directory");
+        assert!(keep(&folder.path().join("none")).is_err());
     }
 
     #[test]

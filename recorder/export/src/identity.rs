@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use fxt_reader::{Error, Nanos, Reader, Record};
+use fxtrec_convert::traces;
 
 use crate::rows::clock_offset;
 
@@ -32,7 +33,9 @@ impl Identity {
     /// When it cannot be read, or is no trace.
     pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
         let opened = |source| Error::Open { path: path.to_owned(), source };
-        let id = File::open(path).and_then(fingerprint).map_err(opened)?;
+        // A trace of another recorder is told from others as it was written.
+        let file = if path.is_file() { File::open(path) } else { traces::open(path) };
+        let id = file.and_then(fingerprint).map_err(opened)?;
         Ok(Identity { id: format!("t{id:016x}"), day: day(&mut crate::read(path)?) })
     }
 }

@@ -56,11 +56,6 @@ pub enum ExportError {
     Write { path: PathBuf, source: WriteError },
     #[error("cannot finish {}: {source}", path.display())]
     Finish { path: PathBuf, source: OutFileError },
-    #[error(
-        "{}: a trace is read twice, once for where it belongs: use a file instead of a pipe",
-        .0.display()
-    )]
-    Once(PathBuf),
     #[error(transparent)]
     NoParquet(#[from] NoParquet),
     #[error(
@@ -293,9 +288,8 @@ fn read(path: &Path) -> Result<Reader<'static>, Error> {
 }
 
 fn identity(input: &Path) -> Result<Identity, ExportError> {
-    if input == Path::new("-") || input.exists() && !input.is_file() {
-        return Err(ExportError::Once(input.to_owned()));
-    }
+    let opened = |source| Error::Open { path: input.to_owned(), source };
+    traces::keep(input).map_err(opened).map_err(ExportError::Open)?;
     Identity::of(input).map_err(|source| ExportError::read(input, source))
 }
 

@@ -25,7 +25,7 @@ Examples:
   fxtrec flame app.fxt --cpu -o app.pb.gz      where they ran, for pprof
   fxtrec flame app.fxt --comm 'worker*' | sort -t' ' -nk2")]
 pub struct FlameArgs {
-    /// FXT trace, plain, gzip or zstd
+    /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
     /// For how long threads were blocked, by their stacks (the default)
     #[arg(long, group = "kind")]

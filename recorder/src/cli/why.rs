@@ -36,7 +36,7 @@ Examples:
 docs/why.md defines every part."
 )]
 pub struct WhyArgs {
-    /// FXT trace, plain, gzip or zstd; it is read twice
+    /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
 
     /// Whose time: the name or the id of a thread [default: those of COMMAND]

@@ -9,7 +9,6 @@ mod line;
 mod stats;
 
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use fxt_reader::check::{MAX_FINDINGS, Promises, check};
 use fxt_reader::{Error, Summary};
@@ -17,7 +16,7 @@ use fxt_reader::{Error, Summary};
 use crate::cli::DumpArgs;
 use crate::commands::trace_file::{ReadError, open, refuse_outside};
 use crate::convert::ConvertError;
-use crate::convert::redact::texts;
+use crate::convert::{redact::texts, traces};
 use crate::units::escape;
 use crate::units::look::Look;
 use crate::units::text::noun;
@@ -67,6 +66,8 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
         return Ok(true);
     }
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
+    // It may look at the beginning of the trace, which a pipe shows once.
+    let filter = Filter::new(args)?;
     let mut reader = open(&args.file)?;
     if args.check {
         let promises = if args.spec_only { Promises::Spec } else { Promises::Fxtrec };
@@ -76,7 +77,6 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
             false => write_report(&report, out),
         }?);
     }
-    let filter = Filter::new(args)?;
     if args.stats {
         let stats = Stats::gather(&mut reader, &filter).map_err(failed)?;
         let summary = reader.summary();
@@ -89,7 +89,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
         return Ok(true);
     }
     let mut lines = Lines::new(args.raw);
-    if args.file != Path::new("-") && args.file.is_file() {
+    if traces::can_be_read_again(&args.file) {
         // Names come behind what they name, or once for a koid that is mentioned from the beginning.
         lines.learn_ahead(&mut open(&args.file)?);
     }

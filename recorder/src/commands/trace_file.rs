@@ -18,12 +18,6 @@ use crate::sink::outfile::refuse_inputs;
 pub enum ReadError {
     #[error(transparent)]
     Open(Error),
-    /// Its beginning cannot be looked for before it is read.
-    #[error(
-        "{}: times with a plus or a unit need input that can be read twice: use a file, or give seconds as `fxtrec dump` prints them",
-        .0.display()
-    )]
-    Once(PathBuf),
     /// Nothing is in the window that was asked for.
     #[error("{}: {source}", path.display())]
     Outside { path: PathBuf, source: ConvertError },
@@ -50,19 +44,16 @@ impl ReadError {
     }
 }
 
-/// Whether the trace at `path` can be read more than once, which standard input, a pipe or a device cannot.
+/// Makes the trace at `path` one that can be read more than once: what comes on standard input or through a pipe goes to a temporary
+/// file first.
 ///
 /// # Errors
-/// When there is no such file, or it is a directory.
-pub fn is_kept(path: &Path) -> Result<bool, ReadError> {
-    if path == Path::new("-") {
-        return Ok(false);
-    }
+/// When there is no such file, it is a directory, or it cannot be copied.
+pub fn keep(path: &Path) -> Result<(), ReadError> {
     let failed = |source| ReadError::Open(Error::Open { path: path.to_owned(), source });
-    let facts = path.metadata().map_err(failed)?;
-    match facts.is_dir() {
+    match path.is_dir() {
         true => Err(failed(ErrorKind::IsADirectory.into())),
-        false => Ok(facts.is_file()),
+        false => traces::keep(path).map_err(failed),
     }
 }
 
@@ -70,7 +61,7 @@ pub fn is_kept(path: &Path) -> Result<bool, ReadError> {
 /// record, or in a trace without any from its first record with a time; the trace is read up to there.
 ///
 /// # Errors
-/// When it cannot be read, or cannot be read twice.
+/// When it cannot be read.
 pub fn resolve(
     path: &Path,
     from: Option<TimePoint>,
@@ -78,8 +69,10 @@ pub fn resolve(
 ) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
     let moments = [from, to].map(|point| point.map(TimePoint::moment));
     let begin = match moments.iter().flatten().any(|moment| matches!(moment, Moment::After(_))) {
-        true if !is_kept(path)? => return Err(ReadError::Once(path.to_owned())),
-        true => beginning(&mut open(path)?),
+        true => {
+            keep(path)?;
+            beginning(&mut open(path)?)
+        }
         false => Nanos(0),
     };
     let [from, to] = moments.map(|moment| moment.map(|moment| moment.resolve(begin)));
@@ -95,7 +88,7 @@ pub fn refuse_outside(
     from: Option<TimePoint>,
     to: Option<TimePoint>,
 ) -> Result<(), ReadError> {
-    if from.is_none() && to.is_none() || !path.is_file() {
+    if from.is_none() && to.is_none() || !traces::can_be_read_again(path) {
         return Ok(());
     }
     let (from, to) = resolve(path, from, to)?;
@@ -192,4 +185,36 @@ pub fn read(path: &Path) -> Result<Reader<'static>, Error> {
 
 fn file(path: &Path) -> Result<File, Error> {
     traces::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// What `work` comes to with a FIFO that somebody writes these bytes into, once.
+    pub fn through_a_pipe<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&path, bytes).expect("it is read to its end"));
+            work(&path)
+        })
+    }
+
+    #[test]
+    fn times_after_the_beginning_of_a_pipe_leave_the_trace_to_be_read() {
+        let mut scene = crate::report::scene::Scene::new();
+        let leaves = crate::report::scene::Leaves::S;
+        scene.switch(1_000, 0, 0, leaves, 101).switch(2_000, 0, 101, leaves, 0);
+        let from = "+500us".parse().expect("a time");
+        through_a_pipe(scene.bytes(), |path| {
+            let (from, to) = resolve(path, Some(from), None).expect("a trace");
+            assert_eq!((from, to), (Some(Nanos(1_500_000)), None));
+            for _ in 0..2 {
+                assert_eq!(beginning(&mut open(path).expect("kept")), Nanos(1_000_000));
+            }
+        });
+        assert!(matches!(keep(Path::new("/")), Err(ReadError::Open(_))));
+    }
 }

@@ -176,7 +176,7 @@ fn what_cannot_be_symbolized_is_refused_with_the_reason() {
         let said = folder.fxtrec(line).expect(125).stderr;
         assert!(said.contains(why), "{said}");
     };
-    fails(&["symbolize", "-"], "name a file");
+    fails(&["symbolize", "-"], "name it with -o");
     for command in [
         &["symbolize"][..],
         &["flame"],

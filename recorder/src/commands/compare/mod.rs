@@ -52,6 +52,7 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     if traces > MAX_RUNS {
         return Err(CompareError::TooMany(traces));
     }
+    base.iter().chain(&new).try_for_each(|path| trace_file::keep(path))?;
     let measures = measures(args, &[&base[..], &new[..]].concat())?;
     let names = span_names(&measures);
     let read = |paths: &[PathBuf]| -> Result<(Vec<Run>, Vec<SpanFigures>), CompareError> {

@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
 /// A folder of traces in which a thread waits for a CPU so many microseconds.
@@ -225,4 +226,20 @@ fn a_directory_stands_for_the_runs_in_it() {
     assert!(compare(&args, &mut out).expect("traces"));
     let text = String::from_utf8(out).expect("text");
     assert!(text.contains("base0.fxt") && text.contains("new3.fxt"), "{text}");
+}
+
+#[test]
+fn a_trace_may_come_through_a_pipe() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let traces = traces("t", &[20, 30], &folder);
+    let compared = |base: &str| {
+        let line = ["fxtrec", "compare", "--metric", "wakeup.max", base, "--", &traces[1]];
+        let Ok(Command::Compare(args)) = Cli::parse_line(line) else { panic!("{line:?}") };
+        let mut out = Vec::new();
+        compare(&args, &mut out).expect("traces");
+        String::from_utf8(out).expect("text").replace(base, "base")
+    };
+    let bytes = fs::read(&traces[0]).expect("it was written");
+    let piped = through_a_pipe(&bytes, |path| compared(&path.display().to_string()));
+    assert_eq!(piped, compared(&traces[0]));
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fxt_reader::Error;
 
 use crate::cli::FlameArgs;
-use crate::commands::trace_file::{ReadError, is_kept, watched};
+use crate::commands::trace_file::{ReadError, keep, watched};
 use crate::kernel::user::Owner;
 use crate::report::stacks::{
     Profile, blocked, write_firefox, write_folded, write_pprof, write_svg,
@@ -24,9 +24,6 @@ use crate::units::text::{counted, noun};
 pub enum FlameError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Standard input, or a pipe.
-    #[error("{}: the trace is read twice: name a file", .0.display())]
-    Once(PathBuf),
     #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
     NoStacks(PathBuf),
     /// Nobody recorded stacks of this kind.
@@ -75,7 +72,7 @@ impl Format {
 /// Writes the stacks of a trace to the file that `args` name or to `out`, and what has no place there to `messages`.
 ///
 /// # Errors
-/// When the trace cannot be read twice, has no such stacks, or the output fails.
+/// When the trace cannot be read, has no such stacks, or the output fails.
 pub fn run(
     args: &FlameArgs,
     out: &mut dyn Write,
@@ -85,9 +82,7 @@ pub fn run(
         Some(path) => format_of(path).ok_or_else(|| FlameError::Format(path.clone()))?,
         None => Format::One(write_folded),
     };
-    if !is_kept(&args.file)? {
-        return Err(FlameError::Once(args.file.clone()));
-    }
+    keep(&args.file)?;
     let failed = |source: Error| ReadError::new(&args.file, source);
     let threads = ThreadFilter {
         comms: args.comms.clone(),

@@ -2,6 +2,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::*;
+use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::stacks::example::trace;
 
 fn args_of(file: &Path) -> FlameArgs {
@@ -48,12 +49,18 @@ fn threads_that_nobody_asked_for_are_left_out() {
 }
 
 #[test]
-fn a_trace_without_stacks_and_input_that_ends_are_refused() {
+fn a_trace_without_stacks_is_refused() {
     let error = flame(&trace(false), &[]).expect_err("no stacks");
     assert!(error.to_string().contains("--stacks"), "{error}");
-    let args = args_of(Path::new("-"));
-    let error = run(&args, &mut Vec::new(), &mut Vec::new()).expect_err("standard input");
-    assert!(error.to_string().contains("read twice"), "{error}");
+}
+
+#[test]
+fn a_trace_may_come_through_a_pipe() {
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let done = through_a_pipe(&trace(true), |path| run(&args_of(path), &mut out, &mut messages));
+    done.expect("stacks");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    assert_eq!((text(out), text(messages)), flame(&trace(true), &[]).expect("stacks"));
 }
 
 #[test]

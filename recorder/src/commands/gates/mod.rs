@@ -137,8 +137,8 @@ impl Gates {
             return Err(GatesError::Device(path.to_owned()));
         }
         let is_file = matches!(target, Target::Path(_)) && kind.is_none_or(|kind| kind.is_file());
-        if !is_file {
-            refuse_to_read_again(args)?;
+        if !is_file && let Some(gate) = reading_again(args) {
+            return Err(GatesError::Once(gate.to_string()));
         }
         Gates::prepare(args, others.as_slice())
     }
@@ -271,19 +271,13 @@ pub fn refuse_of_many(args: &GateArgs) -> Result<(), GatesError> {
     }
 }
 
-/// Refuses gates on spans, and those whose conditions name CPUs, for a trace that can be read only once.
-///
-/// # Errors
-/// When there are such gates.
-pub fn refuse_to_read_again(args: &GateArgs) -> Result<(), GatesError> {
+/// The first gate that needs the trace to be read again: one on spans, or whose condition names CPUs or stacks.
+pub fn reading_again(args: &GateArgs) -> Option<&Gate> {
     let reads_again = |gate: &&Gate| {
         matches!(gate.quantity, Quantity::Span(..))
             || gate.condition.as_ref().is_some_and(|it| !it.cpus().is_empty() || it.names_stack())
     };
-    match args.fail_if.iter().find(reads_again) {
-        Some(gate) => Err(GatesError::Once(gate.to_string())),
-        None => Ok(()),
-    }
+    args.fail_if.iter().find(reads_again)
 }
 
 fn recorded<'r, 't>(

@@ -89,7 +89,7 @@ fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
         };
         opened.err().map(|error| error.to_string())
     };
-    // A FIFO would wait for a writer. It is refused when it is read, and so is standard input.
+    // A FIFO would wait for a writer. It is read when all else is there, and so is standard input.
     let can_be_opened = |path: &&PathBuf| {
         path.is_dir() || path.is_file() || !path.exists() && path.as_path() != Path::new("-")
     };

@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use fxt_reader::Cpu;
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
-use crate::commands::gates::{Gates, GatesError, Outcome, Style, refuse_to_read_again};
+use crate::commands::gates::{Gates, GatesError, Outcome, Style, reading_again};
 use crate::commands::many::{ManyError, expand};
-use crate::commands::trace_file::{self, ReadError, open, open_watched, refuse_outside, watched};
+use crate::commands::trace_file::{
+    self, ReadError, keep, open, open_watched, refuse_outside, watched,
+};
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::Cause;
 use crate::report::csv::write_csv;
@@ -108,8 +110,8 @@ pub fn run(
     let html = args.page.html.as_deref().filter(|_| !args.page.to_stdout());
     let others: Vec<&Path> = std::iter::once(args.file.as_path()).chain(html).collect();
     let gates = Gates::prepare(&args.gates, &others)?;
-    if args.file == Path::new("-") {
-        refuse_to_read_again(&args.gates)?;
+    if reading_again(&args.gates).is_some() {
+        keep(&args.file)?;
     }
     let mut out = BufWriter::new(out);
     let quietly = |written: io::Result<()>| match written {

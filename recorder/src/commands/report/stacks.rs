@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::lines::Sources;
 use crate::cli::ReportArgs;
-use crate::commands::trace_file::{ReadError, is_kept, watched};
+use crate::commands::trace_file::{ReadError, keep, watched};
 use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 use crate::units::text::counted;
@@ -16,9 +16,6 @@ use crate::units::text::counted;
 pub enum StacksError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Standard input, or a pipe.
-    #[error("{}: the trace is read twice for its stacks: name a file", .0.display())]
-    Once(PathBuf),
     #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
     None(PathBuf),
     /// The output does not take any more.
@@ -29,16 +26,14 @@ pub enum StacksError {
 /// Writes what `args` ask for to `out`. An output that is closed early ends it quietly.
 ///
 /// # Errors
-/// When the trace cannot be read twice, has no stacks, or the output fails.
+/// When the trace cannot be read, has no stacks, or the output fails.
 pub(super) fn run(
     args: &ReportArgs,
     options: Options,
     out: &mut dyn Write,
     messages: &mut dyn Write,
 ) -> Result<(), StacksError> {
-    if !is_kept(&args.file)? {
-        return Err(StacksError::Once(args.file.clone()));
-    }
+    keep(&args.file)?;
     let blocked = blocked(|| watched(&args.file), options);
     let blocked = blocked.map_err(|source| ReadError::new(&args.file, source))?;
     let Some((_, mut blocked)) = blocked else {

@@ -3,6 +3,7 @@ use std::io;
 use clap::{Args, Command, FromArgMatches};
 
 use super::*;
+use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
 fn trace() -> Vec<u8> {
@@ -302,4 +303,21 @@ fn a_directory_has_one_report_with_a_row_for_each_trace() {
     assert!(error.to_string().contains("judge them one by one"), "{error}");
     let error = report_all(&["--timehist"]).expect_err("times of which host");
     assert!(error.to_string().starts_with("--timehist is about one trace"), "{error}");
+}
+
+#[test]
+fn gates_and_stacks_take_a_trace_from_a_pipe() {
+    let of_pipe = |bytes: &[u8], line: &[&str]| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let done =
+            through_a_pipe(bytes, |path| run(&args(line, path), Look::PLAIN, &mut out, &mut err));
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (done.expect("a report"), text(out), text(err))
+    };
+    let (outcome, _, verdicts) = of_pipe(&trace(), &["--fail-if", "wakeup.max > 1us if cpu = 0"]);
+    assert!(matches!(outcome, Outcome::Failed), "{verdicts}");
+    let stacks = crate::report::stacks::example::trace(true);
+    let (_, text, _) = of_pipe(&stacks, &["--stacks"]);
+    assert_eq!(text, report_of(&stacks, &["--stacks"]).expect("stacks"));
+    assert!(text.contains("pipe_read"), "{text}");
 }

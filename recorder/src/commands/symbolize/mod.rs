@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::apart;
 use crate::cli::SymbolizeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
-use crate::commands::trace_file::{ReadError, is_kept};
+use crate::commands::trace_file::{ReadError, keep};
 use crate::convert::symbolize::{Where, symbolize};
 use crate::convert::{ConvertError, Format, Output, Report};
 use crate::units::quantity::TimeSpan;
@@ -23,20 +23,22 @@ pub enum SymbolizeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Convert(#[from] ConvertError),
-    /// Standard input, or a pipe.
-    #[error("{}: the trace is read several times: name a file", .0.display())]
-    Once(PathBuf),
+    /// Standard input, or a pipe, without a name for the output.
+    #[error("{}: the new trace would be beside the trace, which is no file: name it with -o", .0.display())]
+    Nowhere(PathBuf),
 }
 
 /// Writes a trace with names as `args` ask, and reports to `messages`.
 ///
 /// # Errors
-/// When the trace cannot be read several times, has no stacks, or the output cannot be written.
+/// When the trace cannot be read, has no stacks, or the output cannot be written.
 pub fn run(args: &SymbolizeArgs, messages: &mut dyn Write) -> Result<(), SymbolizeError> {
-    if !is_kept(&args.input)? {
-        return Err(SymbolizeError::Once(args.input.clone()));
-    }
-    let output = args.output.clone().unwrap_or_else(|| beside(&args.input));
+    let output = match &args.output {
+        Some(output) => output.clone(),
+        None if is_pipe(&args.input) => return Err(SymbolizeError::Nowhere(args.input.clone())),
+        None => beside(&args.input),
+    };
+    keep(&args.input)?;
     let messages = (!args.quiet).then_some(messages);
     Ok(tell(symbolize_file(args, &output), "", &output, messages)?)
 }
@@ -58,6 +60,10 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
     Ok(report)
 }
 
+fn is_pipe(path: &Path) -> bool {
+    path == Path::new("-") || path.exists() && !path.is_file() && !path.is_dir()
+}
+
 /// What the output is called when nobody says so.
 fn beside(input: &Path) -> PathBuf {
     let name = input.file_name().unwrap_or_default().to_string_lossy();
@@ -69,6 +75,28 @@ fn beside(input: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_through_a_pipe_needs_a_name_for_the_output() {
+        use crate::commands::trace_file::tests::through_a_pipe;
+        use clap::{Args, FromArgMatches};
+
+        let symbolized = |line: &[&str], path: &Path| {
+            let command = SymbolizeArgs::augment_args(clap::Command::new("symbolize"));
+            let words = ["symbolize".as_ref(), path.as_os_str()];
+            let line = words.into_iter().chain(line.iter().map(AsRef::as_ref));
+            let matches = command.try_get_matches_from(line).expect("arguments that parse");
+            run(&SymbolizeArgs::from_arg_matches(&matches).expect("the same"), &mut Vec::new())
+        };
+        let error = symbolized(&["-q"], Path::new("-")).expect_err("nowhere").to_string();
+        assert!(error.contains("-o"), "{error}");
+        let out = tempfile::tempdir().expect("a folder");
+        let out = out.path().join("named.fxt").display().to_string();
+        let trace = crate::report::scene::Scene::new().bytes().to_vec();
+        // It has been read to its end, and has no stacks.
+        let done = through_a_pipe(&trace, |path| symbolized(&["-q", "-o", &out], path));
+        assert!(matches!(done, Err(SymbolizeError::Convert(ConvertError::NoStacks { .. }))));
+    }
 
     #[test]
     fn the_output_is_beside_the_input_and_packed_as_it_is() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::WhyArgs;
 use crate::commands::conversion::refuse_terminal;
-use crate::commands::trace_file::{ReadError, is_kept, open, refuse_outside, resolve, watched};
+use crate::commands::trace_file::{ReadError, keep, open, refuse_outside, resolve, watched};
 use crate::convert::annotate::{Incident, Mark};
 use crate::convert::{self, ConvertError, Format, Output, UnknownFormat};
 use crate::report::call_name;
@@ -18,12 +18,6 @@ pub enum Error {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It cannot be read twice.
-    #[error(
-        "{}: the trace is read twice, which a pipe cannot be: use a file",
-        .0.display()
-    )]
-    Once(PathBuf),
     /// There is nothing that could be explained.
     #[error("{}: {error}", path.display())]
     Why { path: PathBuf, error: WhyError },
@@ -38,12 +32,10 @@ pub enum Error {
 /// Explains what `args` ask for, and writes it to `out`. An output that is closed early ends it quietly.
 ///
 /// # Errors
-/// When the trace cannot be read twice, has nothing to explain, or the output fails.
+/// When the trace cannot be read, has nothing to explain, or the output fails.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let path = &args.file;
-    if !is_kept(path)? {
-        return Err(Error::Once(path.clone()));
-    }
+    keep(path)?;
     drop(open(path)?);
     let query = query(args)?;
     let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);

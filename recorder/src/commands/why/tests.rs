@@ -4,6 +4,7 @@ use clap::{Args, Command, FromArgMatches};
 use fxt_writer::Value;
 
 use super::*;
+use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
 /// `app` is kept from its CPU by a thread with a name that a terminal would obey.
@@ -89,12 +90,20 @@ fn what_cannot_be_done_is_said_with_the_file() {
     assert!(error.contains("no switch and no wake-up"), "{error}");
     let error = why_of(b"this is no trace", &[]).expect_err("no trace");
     assert!(matches!(error, Error::Read(_)), "{error}");
-    let stdin = run(&args(&[], Path::new("-")).expect("it parses"), &mut Vec::new());
-    assert!(stdin.expect_err("a pipe").to_string().contains("read twice"));
     let missing =
         run(&args(&[], Path::new("/nowhere/at.all")).expect("it parses"), &mut Vec::new());
     assert!(missing.expect_err("no file").to_string().contains("/nowhere/at.all"));
     for line in [&["--worst", "2", "--over", "1ms"][..], &["--span", "a", "--metric", "turn"]] {
         assert!(args(line, Path::new("a.fxt")).is_err(), "{line:?}");
     }
+}
+
+#[test]
+fn a_trace_may_come_through_a_pipe() {
+    let mut out = Vec::new();
+    let done = through_a_pipe(scene().bytes(), |path| {
+        run(&args(&["--from", "+1ms"], path).expect("arguments that parse"), &mut out)
+    });
+    done.expect("an explanation");
+    assert_eq!(String::from_utf8(out).expect("text"), why(&["--from", "+1ms"]));
 }
