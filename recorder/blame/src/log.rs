@@ -10,7 +10,13 @@
 //! ```
 //!
 //! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps
-//! so many entries; of what is older, nothing is known ([`Reason::NotKept`]).
+//! so many entries; of what is older, nothing is known ([`Reason::NotKept`]). Who knows from when on it looks at them lets it forget
+//! what was before, but for what each thread and CPU did then:
+//!
+//! ```text
+//!   A sleeps | B runs | B sleeps, C runs | C wakes B | ...          before:  kept by place
+//!                               ^ from here on                      after:   held: A sleeps; by place: C wakes B | ...
+//! ```
 //!
 //! Memory that is touched for the first time is what keeping costs, so the two entries of most switches share a place:
 //!
@@ -28,6 +34,9 @@ use crate::track::{About, Begin, By, Lock, Reason, Tenant};
 
 /// So many places of 32 bytes are kept. A wake-up takes one, a switch most often too, and up to three.
 pub const MOST: usize = 6_000_000;
+
+/// So many are filled before it is looked for some that can be forgotten, at first.
+const ROOM: usize = 1 << 20;
 
 /// The number of an entry: twice that of its place, and one more for who comes in by a switch that shares the place with who goes out.
 /// They go around, after more places than are ever kept.
@@ -161,6 +170,10 @@ pub struct Log {
     /// In order; once they are as many as are kept, each new one takes the place of the oldest, which is at `head`.
     entries: Vec<Entry>,
     head: usize,
+    /// As many places as are filled before it is [crowded](Log::is_crowded).
+    room: usize,
+    /// What some thread or CPU has done since before the oldest place, by the number of its place.
+    held: FxHashMap<u32, Entry>,
     /// The numbers of the oldest place, and of the next one.
     oldest: u32,
     next: u32,
@@ -206,6 +219,8 @@ impl Log {
         Log {
             entries: Vec::new(),
             head: 0,
+            room: ROOM,
+            held: FxHashMap::default(),
             oldest: 0,
             next: 0,
             is_rolling: false,
@@ -310,8 +325,64 @@ impl Log {
     /// The entry, unless there is none or it is not kept any more.
     #[inline]
     pub fn get(&self, id: Id) -> Option<Entry> {
-        let entry = self.entries.get(self.place(id)?)?;
-        Some(entry.part(id.is_second()))
+        Some(self.whole(id)?.part(id.is_second()))
+    }
+
+    /// Both of those that may share its place.
+    #[inline]
+    fn whole(&self, id: Id) -> Option<&Entry> {
+        match self.place(id) {
+            Some(place) => self.entries.get(place),
+            None => self.held.get(&id.place()),
+        }
+    }
+
+    /// Whether it is time to forget something.
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        self.entries.len() >= self.room
+    }
+
+    /// Forgets what happened before `time`, at which each thread and CPU is still known to be at what it was. Where that is not half
+    /// of all, there is more room instead.
+    #[cold]
+    pub fn forget_before(&mut self, time: u64) {
+        let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
+        if count < self.room / 2 || self.is_rolling {
+            // From as many on as are ever kept, the oldest make room one by one.
+            self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
+            return;
+        }
+        // What is held is looked for anew: some of it may not be what anybody does any more.
+        let is_left = |id: Id| self.place(id).is_some_and(|place| place >= count);
+        let mut held = FxHashMap::default();
+        let mut hold = |first: Id, before: fn(&Entry) -> Id| {
+            let mut next = first;
+            while let Some(entry) = self.get(next) {
+                if entry.time <= time {
+                    if !is_left(next)
+                        && let Some(whole) = self.whole(next)
+                    {
+                        held.insert(next.place(), *whole);
+                    }
+                    return;
+                }
+                next = before(&entry);
+            }
+        };
+        self.last.iter().for_each(|id| hold(*id, |entry| entry.prev));
+        self.on_cpu.iter().for_each(|id| hold(*id, |entry| entry.link));
+        let is_kept = |id: u32| is_left(Id(id)) || held.contains_key(&Id(id).place());
+        let large = self.large.iter().filter(|(id, _)| is_kept(**id));
+        let large = large.map(|(id, taken)| (*id, *taken)).collect();
+        let quotas = self.quotas.iter().filter(|(id, _)| is_kept(**id));
+        let quotas = quotas.map(|(id, quota)| (*id, *quota)).collect();
+        let locks = self.locks.iter().filter(|(id, _)| is_kept(**id));
+        let locks = locks.map(|(id, lock)| (*id, *lock)).collect();
+        (self.large, self.quotas, self.locks) = (large, quotas, locks);
+        self.entries.drain(..count);
+        self.held = held;
+        self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
     }
 
     /// Whoever went out of this CPU just now shares its place with who comes in. `None` if that is not what came last.
@@ -413,8 +484,11 @@ impl Log {
     /// Something was taken of the slice that the thread is in.
     pub fn taken(&mut self, thread: Index, taken: Taken) {
         let Some(id) = self.last(thread).filter(|_| self.on) else { return };
-        let Some(place) = self.place(id) else { return };
-        let entry = &mut self.entries[place];
+        let entry = match self.place(id) {
+            Some(place) => self.entries.get_mut(place),
+            None => self.held.get_mut(&id.place()),
+        };
+        let Some(entry) = entry else { return };
         let detail = match (u32::try_from(taken.steal), u32::try_from(taken.irq)) {
             _ if entry.part(id.is_second()).state != State::Running => return,
             (Ok(0), Ok(irq)) if entry.is_both() => Some(entry.detail >> 32 << 32 | u64::from(irq)),
@@ -519,6 +593,7 @@ mod tests {
     use std::ops::Range;
 
     use super::*;
+    use crate::chain::{Wakers, follow};
 
     const CPU: Cpu = Cpu(0);
 
@@ -593,6 +668,107 @@ mod tests {
             log.entries.len()
         });
         assert_eq!(places, [2, 3, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_forgotten_was_before_and_each_thread_and_cpu_is_at_what_it_was() {
+        let mut log = Log::new(1000);
+        log.switch_on();
+        log.room = 10;
+        (log.oldest, log.next) = (NUMBERS - 5, NUMBERS - 5);
+        // Two that do something else all the time: one sleeps, with a lock, one has another CPU.
+        log.begin(2, begin(1, State::Sleeping, About::Syscall(Some(202))));
+        let lock = Lock { address: 7, kernel: None, owner: None, is_end: false };
+        log.lock(2, 1, lock);
+        log.begin(3, Begin { cpu: Cpu(1), ..begin(1, State::Running, About::Nothing) });
+        in_turn(&mut log, 2..42);
+        assert!(log.is_crowded());
+        for from in [20, 30] {
+            log.forget_before(from);
+            assert_eq!(log.entries.len() as u64, 41 - from, "those after it");
+            for thread in [0, 1] {
+                assert_eq!(told(&log, thread), expected(thread, from..42), "and one before");
+            }
+            log.taken(3, Taken { steal: 0, irq: from });
+            let irq = Taken { steal: 0, irq: from };
+            assert_eq!(told(&log, 3), [(1, State::Running, None, irq)]);
+            assert_eq!(told(&log, 2), [(1, State::Sleeping, Some(202), Taken::default())]);
+            assert_eq!(log.last(2).and_then(|id| log.lock_of(id)), Some(lock));
+            let mut tenants = 0;
+            let anchor = log.anchor_of_cpu(CPU);
+            log.tenants(CPU, anchor, (from, 42), |tenant, ns| {
+                assert!(matches!(tenant, Tenant::Thread(0 | 1)), "{tenant:?}");
+                tenants += ns;
+            });
+            assert_eq!(tenants, 42 - from);
+        }
+        // Nothing is old enough: there is more room, until as much is kept as ever is.
+        for room in [20, 40] {
+            log.forget_before(30);
+            assert_eq!(log.room, room);
+        }
+        assert!(!log.is_crowded());
+        log.room = 1000;
+        log.forget_before(30);
+        assert_eq!(log.room, usize::MAX, "from then on the oldest make room");
+    }
+
+    /// Whatever happens: intervals that begin later are followed as if nothing had been forgotten.
+    #[test]
+    fn who_forgets_tells_the_same_of_what_comes_after() {
+        for seed in 1..300_u64 {
+            let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut pick = |most: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % most
+            };
+            let (mut all, mut some) = (Log::new(10_000), Log::new(10_000));
+            some.room = 8;
+            let (mut time, mut since, mut forgot) = (1, 0, 0);
+            all.switch_on();
+            some.switch_on();
+            for _ in 0..150 {
+                time += pick(3);
+                let (thread, cpu, what) = (pick(5) as Index, Cpu(pick(2) as u16), pick(9));
+                let by = By::Thread(pick(5) as Index);
+                let begins = match what {
+                    0 | 1 => Some((State::Running, About::Nothing)),
+                    2 => Some((State::Sleeping, About::Syscall(Some(time)))),
+                    3 => Some((State::Preempted, About::Syscall(None))),
+                    4 => Some((State::Woken, About::Woken(by))),
+                    5 => Some((State::Woken, About::Queue(cpu))),
+                    _ => None,
+                };
+                let taken = Taken { steal: pick(2) << 40, irq: pick(3) };
+                let lock = Lock { address: time, kernel: None, owner: None, is_end: false };
+                for log in [&mut all, &mut some] {
+                    match (begins, what) {
+                        (Some((state, about)), _) => {
+                            log.begin(thread, Begin { time, state, cpu, about });
+                        }
+                        (None, 6) => log.tenant(cpu, time, Tenant::Idle),
+                        (None, 7) => log.taken(thread, taken),
+                        (None, _) => log.lock(thread, time, lock),
+                    }
+                }
+                if some.is_crowded() {
+                    since = (since + pick(20)).min(time);
+                    let before = some.entries.len();
+                    some.forget_before(since);
+                    forgot += before - some.entries.len();
+                }
+                let from = since + pick(time - since + 1);
+                let to = from + pick(time - from + 1);
+                for wakers in [Wakers::Told, Wakers::Followed] {
+                    let follow = |log: &Log| follow(log, thread, (from, to), wakers);
+                    let [all, some] = [&all, &some].map(|log| format!("{:?}", follow(log)));
+                    assert_eq!(all, some, "{seed}: {from} to {to}");
+                }
+            }
+            assert!(forgot > 20 || some.room > 16, "{seed}: {forgot}");
+        }
     }
 
     #[test]

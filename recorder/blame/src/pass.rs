@@ -1,6 +1,8 @@
 //! A pass over a trace, and one that explains intervals on the way: intervals that are known before, or one of which it is known only
 //! when it is.
 
+use std::cmp::Reverse;
+
 use fxt_reader::{Cpu, Error, Item, Reader, Visitor};
 use rustc_hash::FxHashMap;
 
@@ -45,12 +47,23 @@ pub struct Interval {
     pub to: u64,
 }
 
+/// What lasts as long as an interval of a thread.
+pub trait Lasting {
+    fn interval(&self) -> Interval;
+}
+
+impl Lasting for Interval {
+    fn interval(&self) -> Interval {
+        *self
+    }
+}
+
 /// Follows intervals: `found` is told of each, by its place in the list, in the order in which they end.
-pub struct Follower<'a, F> {
+pub struct Follower<'a, T, F> {
     log: Log,
     /// Those that are still to come, the one that ends last first.
-    open: Vec<usize>,
-    intervals: &'a [Interval],
+    open: Vec<u32>,
+    intervals: &'a [T],
     begin: u64,
     wakers: Wakers,
     late: Vec<Late>,
@@ -67,18 +80,18 @@ struct Late {
     is_told: bool,
 }
 
-impl<F> std::fmt::Debug for Follower<'_, F> {
+impl<T, F> std::fmt::Debug for Follower<'_, T, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower").field("open", &self.open.len()).finish_non_exhaustive()
     }
 }
 
-impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
+impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
     /// At most so many entries are kept.
-    pub fn new(intervals: &'a [Interval], wakers: Wakers, most: usize, found: F) -> Self {
-        let mut open: Vec<usize> = (0..intervals.len()).collect();
-        open.sort_by_key(|&at| u64::MAX - intervals[at].to);
-        let begin = intervals.iter().map(|interval| interval.from).min().unwrap_or(0);
+    pub fn new(intervals: &'a [T], wakers: Wakers, most: usize, found: F) -> Self {
+        let mut open: Vec<u32> = (0..intervals.len() as u32).collect();
+        open.sort_unstable_by_key(|&at| (Reverse(intervals[at as usize].interval().to), at));
+        let begin = intervals.iter().map(|it| it.interval().from).min().unwrap_or(0);
         Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
@@ -87,7 +100,8 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
     #[cold]
     fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
-            let Interval { koid, from, to } = self.intervals[at];
+            let at = at as usize;
+            let Interval { koid, from, to } = self.intervals[at].interval();
             if to >= time {
                 break;
             }
@@ -107,6 +121,13 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
         self.tell_late(tracker, false);
     }
 
+    /// Forgets what was before all that are still to come.
+    #[cold]
+    fn forget(&mut self) {
+        let begins = self.open.iter().map(|&at| self.intervals[at as usize].interval().from);
+        self.log.forget_before(begins.min().unwrap_or(u64::MAX));
+    }
+
     /// Tells those of which the last slice is over, or all.
     fn tell_late(&mut self, tracker: &Tracker, all: bool) {
         for late in std::mem::take(&mut self.late) {
@@ -124,7 +145,7 @@ impl<'a, F: FnMut(&Tracker, usize, Frame)> Follower<'a, F> {
     }
 }
 
-impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
+impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     #[inline]
     fn begin(&mut self, thread: Index, begin: Begin) {
         self.log.begin(thread, begin);
@@ -161,9 +182,13 @@ impl<F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, F> {
         if time >= self.begin && !self.log.is_on() {
             self.log.switch_on();
         }
-        let is_over = self.open.last().is_some_and(|&at| self.intervals[at].to < time);
+        let ends = |&at: &u32| self.intervals[at as usize].interval().to < time;
+        let is_over = self.open.last().is_some_and(ends);
         if is_over || !self.late.is_empty() {
             self.close(tracker, time);
+        }
+        if self.log.is_crowded() {
+            self.forget();
         }
         !self.open.is_empty() || !self.late.is_empty()
     }

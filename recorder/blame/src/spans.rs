@@ -4,6 +4,7 @@ use fxt_reader::record::{Event, EventKind};
 use fxt_reader::{Error, Item, ProviderId, Reader, Record, Visitor};
 use rustc_hash::FxHashMap;
 
+use crate::pass::{Interval, Lasting};
 use crate::track::{FXTREC, SCHED};
 
 /// So many spans are kept, and so many that are open at once.
@@ -42,6 +43,12 @@ pub fn full_name(category: &str, name: &str) -> String {
     match category {
         "" => name.to_owned(),
         category => format!("{category}:{name}"),
+    }
+}
+
+impl Lasting for Span {
+    fn interval(&self) -> Interval {
+        Interval { koid: self.koid, from: self.from, to: self.to }
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use fxt_reader::{Error, Nanos, Reader};
 use fxtrec_blame::chain::{Blocked, Frame, Wakers, What};
 use fxtrec_blame::parts::{self, EndedBy, Key};
-use fxtrec_blame::pass::{self, Follower, Interval};
+use fxtrec_blame::pass::{self, Follower, Interval, Lasting};
 use fxtrec_blame::spans::{self, Spans};
 use fxtrec_blame::threads::{Index, Roster};
 use fxtrec_blame::track::{Lock, Tenant, Tracker};
@@ -440,28 +440,26 @@ pub fn measure<'r>(
         false => report.threads().iter().filter_map(|thread| Some(thread.koid?.0)).collect(),
     };
     found.worst = worst(&spans, report, |span| all || chosen.contains(&span.koid));
-    let interval = |span: &spans::Span| Interval { koid: span.koid, from: span.from, to: span.to };
-    // No thread's time has all that became of an asynchronous one.
-    let (sync, of_tasks): (Vec<usize>, Vec<usize>) =
-        (0..spans.list.len()).partition(|&at| spans.list[at].begun_on.is_none());
-    let intervals: Vec<Interval> = sync.iter().map(|&at| interval(&spans.list[at])).collect();
+    // No thread's time has all that became of an asynchronous one. Those come last.
+    spans.list.sort_by_key(|span| span.begun_on.is_some());
+    let sync = spans.list.partition_point(|span| span.begun_on.is_none());
+    let (intervals, of_tasks) = spans.list.split_at(sync);
     let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), too_many: false };
     // Without wakers, it is not known who made whom.
     let strangers = report.causes.has(Cause::Waker);
     let mut told = vec![false; intervals.len()];
     let mut tracker = Tracker::new(Roster::default());
-    let follower = Follower::new(&intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
+    let follower = Follower::new(intervals, Wakers::Told, log::MOST, |tracker, at, frame| {
         told[at] = true;
-        rows.add(sync[at], SpanTime::of(&intervals[at], &frame, tracker, strangers));
+        let interval = intervals[at].interval();
+        rows.add(&intervals[at], SpanTime::of(&interval, &frame, tracker, strangers));
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
     // Those of threads of which the trace tells nothing else.
-    for at in (0..intervals.len()).filter(|&at| !told[at]) {
-        rows.add(sync[at], SpanTime::unknown(&intervals[at]));
-    }
-    for at in of_tasks {
-        rows.add(at, SpanTime::unknown(&interval(&spans.list[at])));
+    let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
+    for span in untold.chain(of_tasks) {
+        rows.add(span, SpanTime::unknown(&span.interval()));
     }
     found.too_many |= rows.too_many;
     found.has_command = tracker.family.process.is_some();
@@ -477,8 +475,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn add(&mut self, at: usize, time: SpanTime) {
-        let span = &self.spans.list[at];
+    fn add(&mut self, span: &spans::Span, time: SpanTime) {
         let key = (span.name, span.koid, span.begun_on.is_some());
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
             self.too_many = true;
