@@ -19,6 +19,8 @@
 //! noted and before its begin was: some ten nanoseconds in which it is lost rather than counted twice.
 
 use super::btf::{Btf, TypeId};
+use super::object::{ObjectError, Programs};
+use super::programs::Program;
 use super::sys::{MapKind, MapSpec};
 
 /// The places of the parts, in bytes from the beginning of a CPU's line.
@@ -111,4 +113,31 @@ impl Asking {
             _ => None,
         }
     }
+}
+
+/// The programs on interrupts. The ends come first: what has begun before is not taken for something that never ends.
+///
+/// # Errors
+/// [`ObjectError::Missing`].
+pub fn on_interrupts(
+    programs: &Programs,
+    handlers: &[Handler],
+) -> Result<Vec<Program>, ObjectError> {
+    let ends = handlers.iter().map(|handler| programs.on("fxtrec_irq_out", handler.exit));
+    let begins = handlers.iter().map(|handler| {
+        let name = if handler.is_soft { "fxtrec_soft_in" } else { "fxtrec_irq_in" };
+        programs.on(name, handler.entry)
+    });
+    ends.chain(begins).collect()
+}
+
+/// The programs on requests for a switch.
+///
+/// # Errors
+/// [`ObjectError::Missing`].
+pub fn on_requests(programs: &Programs, asking: Asking) -> Result<Vec<Program>, ObjectError> {
+    Ok(vec![
+        programs.on("fxtrec_decided", asking.decided)?,
+        programs.on("fxtrec_asked", asking.asked)?,
+    ])
 }

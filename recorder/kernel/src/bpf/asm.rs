@@ -13,6 +13,20 @@ pub struct Insn {
     immediate: i32,
 }
 
+/// The licence of what is assembled here, in the words that the kernel knows. Programs in C state theirs.
+pub const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
+
+impl Insn {
+    /// One whose parts are known.
+    pub(super) fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Insn {
+        let (low, high) = match cfg!(target_endian = "little") {
+            true => (target, source),
+            false => (source, target),
+        };
+        Insn { code, registers: high << 4 | low, offset, immediate }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reg {
     R0,

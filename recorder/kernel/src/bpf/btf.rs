@@ -279,6 +279,15 @@ impl Btf {
         }
     }
 
+    /// Bytes of a structure.
+    ///
+    /// # Errors
+    /// [`BtfError`].
+    #[cfg(test)]
+    pub fn size(&self, structure: TypeId) -> Result<usize, BtfError> {
+        self.get(structure).map(|found| found.value as usize)
+    }
+
     /// The type behind typedefs and qualifiers.
     fn resolve(&self, mut id: TypeId) -> Result<TypeId, BtfError> {
         for _ in 0..MAX_DEPTH {

@@ -12,6 +12,8 @@
 //! ```
 
 use super::btf::{Btf, BtfError, TypeId};
+use super::object::{ObjectError, Programs};
+use super::programs::Program;
 use super::sys::{MapKind, MapSpec};
 
 /// How many places there are; a power of two.
@@ -65,5 +67,16 @@ impl Contention {
             begin: tracepoint("contention_begin")?,
             end: tracepoint("contention_end")?,
         })
+    }
+
+    /// Their programs. The end comes first: a wait that began before is not taken for one that never ends.
+    ///
+    /// # Errors
+    /// [`ObjectError::Missing`].
+    pub fn programs(self, programs: &Programs) -> Result<Vec<Program>, ObjectError> {
+        Ok(vec![
+            programs.on("fxtrec_lock_had", self.end)?,
+            programs.on("fxtrec_lock", self.begin)?,
+        ])
     }
 }

@@ -12,6 +12,7 @@ use super::doorbell::Doorbell;
 use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
+use super::object::{self, Given, Object, ObjectError, Types};
 use super::programs::{self, Accounts, Program, Scope, Setting};
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
@@ -59,6 +60,9 @@ pub enum BpfError {
     /// A program could not be assembled.
     #[error(transparent)]
     Asm(#[from] AsmError),
+    /// Compiled programs could not be made ready.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
 }
 
 impl BpfError {
@@ -216,6 +220,7 @@ impl BpfEvents {
         wanted: &Wanted<'_>,
     ) -> Result<(BpfEvents, Vec<(Cpu, Lane)>), BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
+        let types = Types::parse(&bytes)?;
         let btf = Btf::parse(bytes)?;
         let (shape, lanes) = make_lanes(&*sys, wanted)?;
         let outer = map_of_lanes(&*sys, wanted.possible, &lanes)?;
@@ -239,27 +244,30 @@ impl BpfEvents {
             let (map, possible) = (accounts.as_fd(), wanted.possible);
             Accounts { map, possible, irqs, asking }
         };
-        let layout_of_least = layout(Way::LEAST)?;
         // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
         // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
         let asking = Asking::new(&btf).filter(|_| may_ask);
-        let asking = asking.map_or(Ok(Vec::new()), |asking| {
-            programs::on_requests(&layout_of_least, with(false, true), asking)
-        })?;
-        let asking = load_if_possible(&*sys, &asking)?;
-        let handlers = account::handlers(&btf, wanted.threaded_softirqs);
-        let irqs = match wanted.plain {
+        let handlers = match wanted.plain {
             true => Vec::new(),
-            false => programs::on_interrupts(with(true, false), &handlers)?,
+            false => account::handlers(&btf, wanted.threaded_softirqs),
         };
-        let irqs = load_if_possible(&*sys, &irqs)?;
+        let of_interrupts = Object::new(&object::INTERRUPTS, &types)?.with(
+            &[("last_account", account::lines(wanted.possible) as u64 - 1)],
+            &[("accounts", Given::Memory(accounts.as_fd()))],
+        )?;
+        let asking = asking.map(|asking| account::on_requests(&of_interrupts, asking));
+        let asking = load_if_possible(&*sys, &asking.transpose()?.unwrap_or_default())?;
+        let irqs = load_if_possible(&*sys, &account::on_interrupts(&of_interrupts, &handlers)?)?;
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let contention = Contention::new(&btf).ok().filter(|_| wanted.locks && !wanted.plain);
         let places = contention.map(|_| sys.map_create(&contentions::map())).transpose();
         let places = places.map_err(map_error("locks of the kernel"))?;
         let contentions = match contention.zip(places.as_ref()) {
-            Some((tracepoints, places)) => programs::on_contention(places.as_fd(), tracepoints)?,
+            Some((tracepoints, places)) => {
+                let given = [("contentions", Given::Memory(places.as_fd()))];
+                tracepoints.programs(&Object::new(&object::CONTENTION, &types)?.with(&[], &given)?)?
+            }
             None => Vec::new(),
         };
         let contentions = load_if_possible(&*sys, &contentions)?;

@@ -9,10 +9,9 @@
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
 //! ```
 //!
-//! The programs ([`programs`]) are assembled here ([`asm`]) for the running
-//! kernel, whose own description of its types ([`btf`]) says where the fields of
-//! a task lie ([`task`], [`interrupts`]). No compiler and no library has a part in it. A
-//! [`lane`] is a ring in an array map that both sides map; neither a lock nor
+//! Some programs are compiled from C, and made ready for the running kernel by [`object`]. The others ([`programs`]) are
+//! assembled here ([`asm`]) for the running kernel, whose own description of its types ([`btf`]) says where the fields of
+//! a task lie ([`task`], [`interrupts`]). A [`lane`] is a ring in an array map that both sides map; neither a lock nor
 //! a helper call is needed to write a record, and nobody is woken for one. The
 //! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
 //! With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`] which cgroups. Where threads block is a matter of a program of
@@ -32,6 +31,7 @@ pub mod fake;
 pub mod groups;
 pub mod interrupts;
 pub mod lane;
+pub mod object;
 pub mod probes;
 pub mod programs;
 pub mod scope;

@@ -16,7 +16,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::asm::{Alu, AsmError, Assembler, Helper, Insn, Reg, When, Width};
+use super::asm::{Alu, AsmError, Assembler, Helper, Insn, LICENSE, Reg, When, Width};
 use super::events::BpfError;
 use super::sys::{self, AttachedPlace, BpfSys, MapKind, MapSpec, On, Places, ProgramSpec};
 use crate::format::{self, Field};
@@ -162,7 +162,7 @@ impl Links {
         ways.dedup();
         let insns = program(&ways, outputs)?;
         let failed = |(error, log)| BpfError::Load { name: NAME, error, log };
-        let spec = ProgramSpec { name: NAME, insns: &insns, on: On::Places };
+        let spec = ProgramSpec { name: NAME, insns: &insns, license: LICENSE, on: On::Places };
         let program = sys::load(sys, &spec).map_err(failed)?;
         let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
         for probe in probes {

@@ -20,8 +20,6 @@
 //! run on another CPU, in an interrupt. R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
 //! R2 to R5 are free.
 
-mod account;
-mod contention;
 mod event;
 mod life;
 
@@ -62,11 +60,11 @@ pub(super) mod switched {
     }
 }
 
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::account::{Asking, Handler};
-use super::asm::{Alu, AsmError, Assembler, Insn, Operand, Reg, Width};
-use super::contentions::Contention;
+use super::asm::{Alu, AsmError, Assembler, Insn, LICENSE, Operand, Reg, Width};
 use super::lane::LaneShape;
 use super::scope::{TIDS, WORD_BITS};
 use super::stacks::WaitNotes;
@@ -127,12 +125,18 @@ pub struct Program {
     /// The id of its tracepoint.
     pub tracepoint: u32,
     pub insns: Vec<Insn>,
+    pub license: Cow<'static, CStr>,
 }
 
 impl Program {
+    pub(super) fn assembled(name: &'static str, tracepoint: u32, insns: Vec<Insn>) -> Program {
+        Program { name, tracepoint, insns, license: LICENSE.into() }
+    }
+
     /// How the kernel is asked to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
-        ProgramSpec { name: self.name, insns: &self.insns, on: On::Tracepoint(self.tracepoint) }
+        let Program { name, insns, license, .. } = self;
+        ProgramSpec { name, insns, license, on: On::Tracepoint(self.tracepoint) }
     }
 }
 
@@ -143,7 +147,7 @@ impl Program {
 /// [`AsmError`], which no setting brings about.
 pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError> {
     let tracepoints = &setting.task.tracepoints;
-    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    let program = Program::assembled;
     let mut programs = Vec::new();
     match setting.scope {
         Some(Scope::Threads(set)) => {
@@ -166,57 +170,6 @@ pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError
     Ok(programs)
 }
 
-/// The programs on interrupts. The ends come first: what has begun before is not taken for something that never ends.
-///
-/// # Errors
-/// As of [`all`].
-pub fn on_interrupts(
-    accounts: Accounts<'_>,
-    handlers: &[Handler],
-) -> Result<Vec<Program>, AsmError> {
-    let mut programs = Vec::new();
-    for handler in handlers {
-        let insns = account::exit(accounts)?;
-        programs.push(Program { name: "fxtrec_irq_out", tracepoint: handler.exit, insns });
-    }
-    for handler in handlers {
-        let insns = account::entry(accounts, handler.is_soft)?;
-        programs.push(Program { name: "fxtrec_irq_in", tracepoint: handler.entry, insns });
-    }
-    Ok(programs)
-}
-
-/// The programs on requests for a switch.
-///
-/// # Errors
-/// As of [`all`].
-pub fn on_requests(
-    task: &TaskLayout,
-    accounts: Accounts<'_>,
-    asking: Asking,
-) -> Result<Vec<Program>, AsmError> {
-    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
-    Ok(vec![
-        program("fxtrec_decided", asking.decided, account::decided(accounts)?),
-        program("fxtrec_asked", asking.asked, account::asked(task, accounts)?),
-    ])
-}
-
-/// The programs on locks of the kernel. The end comes first: a wait that began before is not taken for one that never ends.
-///
-/// # Errors
-/// As of [`all`].
-pub fn on_contention(
-    places: BorrowedFd<'_>,
-    tracepoints: Contention,
-) -> Result<Vec<Program>, AsmError> {
-    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
-    Ok(vec![
-        program("fxtrec_lock_had", tracepoints.end, contention::on_end(places)?),
-        program("fxtrec_lock", tracepoints.begin, contention::on_begin(places)?),
-    ])
-}
-
 /// The programs on system calls with these numbers, or on all. The end comes first: what has begun before is not taken for
 /// something that never ends. The lanes of the setting are those of calls.
 ///
@@ -227,7 +180,7 @@ pub fn on_calls(
     layout: CallLayout,
     numbers: Option<&[u16]>,
 ) -> Result<Vec<Program>, AsmError> {
-    let program = |name, tracepoint, insns| Program { name, tracepoint, insns };
+    let program = Program::assembled;
     let insns = |side| event::call(setting, layout, side, numbers);
     Ok(vec![
         program("fxtrec_call_end", layout.exit, insns(CallSide::Exit)?),

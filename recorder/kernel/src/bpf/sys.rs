@@ -40,6 +40,8 @@ pub struct ProgramSpec<'a> {
     /// At most 15 letters.
     pub name: &'static str,
     pub insns: &'a [Insn],
+    /// In the words that the kernel knows.
+    pub license: &'a CStr,
     pub on: On,
 }
 
@@ -152,9 +154,6 @@ const TO_PLACES: u32 = 48;
 
 /// `BPF_F_UPROBE_MULTI_RETURN`
 const ON_RETURN: u32 = 1;
-
-/// The licence of the programs, in the words that the kernel knows.
-const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
 #[derive(Default)]
 #[repr(C)]
@@ -350,7 +349,7 @@ impl BpfSys for LinuxBpf {
             prog_type,
             insn_cnt: u32::try_from(spec.insns.len()).unwrap_or(u32::MAX),
             insns: address(spec.insns.as_ptr()),
-            license: address(LICENSE.as_ptr()),
+            license: address(spec.license.as_ptr()),
             log_level,
             log_size,
             log_buf,

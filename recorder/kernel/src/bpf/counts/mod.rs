@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
-use super::asm::Insn;
+use super::asm::{Insn, LICENSE};
 use super::btf::Btf;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
@@ -281,7 +281,7 @@ fn load_all(
     setting: Setting<'_>,
 ) -> Result<Vec<(&'static str, OwnedFd)>, BpfError> {
     let load = |name, insns: &[Insn], tracepoint: u32| {
-        let spec = ProgramSpec { name, insns, on: On::Tracepoint(tracepoint) };
+        let spec = ProgramSpec { name, insns, license: LICENSE, on: On::Tracepoint(tracepoint) };
         let failed = |(error, log)| BpfError::Load { name, error, log };
         Ok::<_, BpfError>((name, sys::load(sys, &spec).map_err(failed)?))
     };

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::asm::Insn;
 use super::super::lane::{self, RECORD_BYTES, Record, RecordKind, part};
 use super::super::scope;
 use super::super::sys::ProgramSpec;
@@ -84,8 +83,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
 #[test]
 fn a_refused_program_is_an_error_with_what_the_verifier_said() {
     let kernel = Kernel { verdict: Some("R2 invalid mem access\n"), ..Kernel::default() };
-    let insns: Vec<Insn> = Vec::new();
-    let program = Program { name: "fxtrec_switch", tracepoint: 1, insns };
+    let program = Program::assembled("fxtrec_switch", 1, Vec::new());
     let error = load(&kernel, &program).expect_err("refused");
     assert!(error.to_string().contains("fxtrec_switch"), "{error}");
     assert_eq!(error.verifier_log(), Some("R2 invalid mem access"));
@@ -94,7 +92,7 @@ fn a_refused_program_is_an_error_with_what_the_verifier_said() {
 
 #[test]
 fn programs_that_not_every_kernel_takes_are_left_out_but_not_for_lack_of_descriptors() {
-    let program = Program { name: "fxtrec_irq_in", tracepoint: 1, insns: Vec::new() };
+    let program = Program::assembled("fxtrec_irq_in", 1, Vec::new());
     let programs = [program.clone(), program];
     let load = |kernel: Kernel| load_if_possible(&kernel, &programs);
     assert_eq!(load(Kernel::default()).expect("both").len(), 2);

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::super::account::at as line;
+use super::super::account::{LINE_BYTES, at as line, lines};
 use super::super::asm::{Alu, AsmError, Assembler, Atomic, Helper, Insn, Label, Reg, When, Width};
 use super::super::contentions;
 use super::super::groups;
@@ -12,7 +12,7 @@ use super::super::stacks::program::Notes;
 use super::super::task::{Cast, FutexLayout};
 use super::super::wakers;
 use super::switched::{NEXT, PREEMPTED, PREV, load_state};
-use super::{FORCE_WAKEUP, Reg::*, Scope, Setting, account, contention, find_bit, number};
+use super::{FORCE_WAKEUP, Reg::*, Scope, Setting, find_bit, number};
 
 mod call;
 mod locks;
@@ -248,8 +248,12 @@ impl<'a> Event<'a> {
 
     /// R3 = what this CPU does besides running threads. Takes R4.
     fn find_line(&mut self) {
-        self.asm.load(Width::Word, R3, R10, CPU_KEY);
-        account::find_line(&mut self.asm, self.setting.accounts, R3, R4);
+        let (asm, accounts) = (&mut self.asm, self.setting.accounts);
+        asm.load(Width::Word, R3, R10, CPU_KEY);
+        asm.alu(Alu::And, R3, number(lines(accounts.possible) - 1));
+        asm.alu(Alu::ShiftLeft, R3, number(LINE_BYTES.ilog2() as usize));
+        asm.load_map_value(R4, accounts.map.as_raw_fd());
+        asm.alu(Alu::Add, R3, R4);
     }
 
     /// Tells what interrupts took of the slice that ends and since when its end was asked for, if they did and it was.

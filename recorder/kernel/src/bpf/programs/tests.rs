@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::super::account::{Asking, Handler};
 use super::super::asm::Helper;
 use super::super::interrupts::{InterruptCount, Reach};
 use super::super::task::{
@@ -197,11 +196,6 @@ fn locks_of_the_kernel_lengthen_the_program_on_switches_only() {
         assert_eq!(more > 0, without.name == "fxtrec_switch", "{}", without.name);
         assert!(more < 30, "{}: {more}", without.name);
     }
-    let tracepoints = Contention { begin: 30, end: 31 };
-    let programs = on_contention(fd.as_fd(), tracepoints).expect("they assemble");
-    let ids: Vec<u32> = programs.iter().map(|program| program.tracepoint).collect();
-    assert_eq!(ids, [31, 30]);
-    assert!(programs.iter().all(|program| program.insns.len() < 30 && program.name.len() < 16));
 }
 
 #[test]
@@ -221,22 +215,6 @@ fn only_where_the_running_task_is_needed_it_is_asked_for() {
         let programs = all(&setting, true).expect("they assemble");
         let asks = programs.iter().any(|program| program.insns.contains(&asked));
         assert_eq!(asks, expected, "{interrupts:?}");
-    }
-}
-
-#[test]
-fn interrupts_are_watched_from_their_ends_on_and_by_short_programs() {
-    let fd = descriptor();
-    let handler = |id| Handler { entry: id, exit: id + 1, is_soft: id > 10 };
-    let programs = on_interrupts(accounts(&fd), &[handler(10), handler(20)]).expect("assembled");
-    let tracepoints: Vec<u32> = programs.iter().map(|program| program.tracepoint).collect();
-    assert_eq!(tracepoints, [11, 21, 10, 20]);
-    let task = layout(InterruptCount::Unknown, None);
-    let asking = Asking { asked: 1, decided: 2 };
-    let requests = on_requests(&task, accounts(&fd), asking).expect("assembled");
-    for program in programs.iter().chain(&requests) {
-        assert!(program.insns.len() < 30, "{}: {}", program.name, program.insns.len());
-        assert!(program.name.len() < 16, "the kernel cuts longer names");
     }
 }
 

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::asm::Insn;
+use super::asm::{Insn, LICENSE};
 use super::btf::{Btf, BtfError, TypeId};
 use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
@@ -295,7 +295,7 @@ fn load(
     tracepoint: Option<u32>,
 ) -> Result<(&'static str, OwnedFd), BpfError> {
     let on = tracepoint.map_or(On::Samples, On::Tracepoint);
-    let spec = ProgramSpec { name, insns, on };
+    let spec = ProgramSpec { name, insns, license: LICENSE, on };
     let failed = |(error, log)| BpfError::Load { name, error, log };
     Ok((name, sys::load(sys, &spec).map_err(failed)?))
 }

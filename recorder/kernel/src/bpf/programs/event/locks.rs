@@ -41,7 +41,11 @@ impl Event<'_> {
         self.locks = true;
         let asm = &mut self.asm;
         asm.load(Width::Word, R3, R7, self.setting.task.pid);
-        contention::find_place(asm, places, (R2, R3), R4);
+        asm.set(R2, R3);
+        asm.alu(Alu::And, R2, number(contentions::ENTRIES - 1));
+        asm.alu(Alu::ShiftLeft, R2, number(contentions::ENTRY_BYTES.ilog2() as usize));
+        asm.load_map_value(R4, places.as_raw_fd());
+        asm.alu(Alu::Add, R2, R4);
         asm.load(Width::Word, R4, R2, contentions::at::TID);
         asm.jump_if(When::Equal, R4, 0, self.lock_told);
         asm.jump_if(When::Equal, R4, R3, self.tell_lock);

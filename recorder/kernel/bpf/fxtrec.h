@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * What all programs share: how they call the kernel, what the loader chooses for them, and the memory that they share with each other
+ * and with user space.
+ *
+ * A program gets the arguments of its tracepoint as an array, eight bytes each. `recorder/kernel/src/bpf/object.rs` loads it.
+ */
+#ifndef FXTREC_H
+#define FXTREC_H
+
+#include "vmlinux.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define inline inline __attribute__((always_inline))
+
+/* The license that the kernel is told: some of its functions are only for programs that may be had under the GPL. */
+#define LICENSE char _license[] SEC("license") = "Dual MIT/GPL"
+
+/*
+ * What the loader chooses, eight bytes each. It puts the value in the place of the load, so that the verifier knows it and removes what
+ * is turned off. So a choice is loaded in this one way only.
+ */
+#define CHOICE(name, value) const u64 name = value
+#define chosen(name)                                                                   \
+	({                                                                             \
+		u64 value_;                                                            \
+		asm volatile("%0 = " #name " ll\n%0 = *(u64 *)(%0 + 0)" : "=r"(value_)); \
+		value_;                                                                \
+	})
+
+/* Memory that programs use without looking it up: the only value of an array map, which begins with one of this type. */
+#define MEMORY(name, type_of_it)                \
+	struct {                                \
+		int(*type)[BPF_MAP_TYPE_ARRAY]; \
+		u32 *key;                       \
+		type_of_it *value;              \
+		int(*max_entries)[1];           \
+	} name SEC(".maps")
+
+/* A map that programs look up, or hand to the kernel. */
+#define MAP(name, type_of_map, type_of_it)      \
+	struct {                                \
+		int(*type)[type_of_map];        \
+		u32 *key;                       \
+		type_of_it *value;              \
+		int(*max_entries)[1];           \
+	} name SEC(".maps")
+
+/* Where it begins. What the compiler thinks of the map's own size does not matter. */
+static inline void *memory(void *map)
+{
+	asm("" : "+r"(map));
+	return map;
+}
+
+/* Where a field lies in this kernel's structure. */
+#define offset_of(structure, field) __builtin_preserve_field_info(((structure *)0)->field, 0)
+
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* Keeps the compiler from moving what comes behind before what comes ahead. */
+#define barrier() asm volatile("" ::: "memory")
+
+/* Has the compiler forget what it knows of a value, so that it makes an address once, or a bound that the kernel wants to see. */
+#define as_made(value) asm("" : "+r"(value))
+
+/* The kernel's functions, by their numbers. */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static s64 (*const bpf_get_stackid)(void *context, void *map, u64 flags) = (void *)27;
+static u64 (*const bpf_get_current_task)(void) = (void *)35;
+static s64 (*const bpf_probe_read_user)(void *to, u32 bytes, const void *from) = (void *)112;
+static s64 (*const bpf_probe_read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
+static s64 (*const bpf_ringbuf_output)(void *ring, void *data, u64 bytes, u64 flags) = (void *)130;
+static s64 (*const bpf_get_task_stack)(struct task_struct *task, void *to, u32 bytes, u64 flags) = (void *)141;
+static void *(*const bpf_this_cpu_ptr)(const void *variable) = (void *)154;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static void *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+
+/* `bpf_ringbuf_output`: the reader is woken in any case, or in none. */
+#define BPF_RB_NO_WAKEUP 1
+#define BPF_RB_FORCE_WAKEUP 2
+
+/* The functions of stacks: that of the program, not that of the kernel. */
+#define BPF_F_USER_STACK (1 << 8)
+
+/*
+ * What has no fixed number in the kernel stands here with one that means nothing else; the loader puts the right one there (object.rs). A
+ * kernel without it gets programs that do not use it.
+ */
+static void *(*const bpf_rdonly_cast)(const void *address, u32 type) = (void *)0x10001;
+
+/* The variable of each CPU in which x86 counts interrupts, or which has that count in it. */
+static inline void *interrupt_variable(void)
+{
+	void *variable;
+
+	asm("%0 = 0x10002 ll" : "=r"(variable));
+	return variable;
+}
+
+/* An address that no type leads to, as that of a task: then it may be read from. */
+static inline struct task_struct *as_task(const void *address)
+{
+	return bpf_rdonly_cast(address, __builtin_btf_type_id(*(struct task_struct *)0, 1));
+}
+
+/* The CPU that the thread is on. In the architecture's part of the task since Linux 5.16. */
+static inline u32 cpu_of(struct task_struct *task)
+{
+	if (exists(task->thread_info.cpu))
+		return task->thread_info.cpu;
+	return ((struct task_struct___5_15 *)task)->cpu;
+}
+
+/* Whether `sched_switch` has the state among its arguments (since Linux 5.18). */
+CHOICE(state_is_told, 1);
+
+/*
+ * `sched_switch`: the state of the thread that goes out. Who is about to wake it may have changed what the task says by then; whether
+ * it is in a run queue does not change before it has left the CPU.
+ */
+static inline u64 state_of(u64 *args, struct task_struct *prev)
+{
+	u64 state;
+
+	if (chosen(state_is_told))
+		return args[3];
+	if (exists(prev->__state))
+		state = prev->__state;
+	else
+		state = ((struct task_struct___5_13 *)prev)->state;
+	/* The bits that tell why a task does not run. Who wakes it sets another one first. */
+	if (state & 0xff)
+		return state;
+	return prev->on_rq ? 0 : TASK_INTERRUPTIBLE;
+}
+
+#endif

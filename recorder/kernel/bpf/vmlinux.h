@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * What the programs use of the kernel's types, by the kernel's names. Offsets are not those of any kernel: the loader puts those of
+ * the running one into the instructions (CO-RE). A structure with three underscores in its name is one as older kernels have it; what
+ * comes behind them does not count.
+ */
+#ifndef FXTREC_VMLINUX_H
+#define FXTREC_VMLINUX_H
+
+/* Whether the running kernel's structures have a field. */
+#define exists(field) __builtin_preserve_field_info(field, 2)
+
+typedef signed char s8;
+typedef unsigned char u8;
+typedef short s16;
+typedef unsigned short u16;
+typedef int s32;
+typedef unsigned int u32;
+typedef long long s64;
+typedef unsigned long long u64;
+typedef _Bool bool;
+
+#define false 0
+#define true 1
+#define NULL ((void *)0)
+
+enum {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+/* `contention_begin`: the thread does not sleep, nobody else gets its CPU. */
+#define LCB_F_SPIN 1
+
+/* Threads that never entered the kernel, and have no registers there. */
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+#define TASK_INTERRUPTIBLE 0x01
+#define TASK_DEAD 0x80
+
+/* x86: a 32-bit system call, while it lasts. arm64: a 32-bit program. */
+#define TS_COMPAT 0x02
+#define TIF_32BIT 22
+
+#if defined(__TARGET_ARCH_x86)
+#define SYS_futex 202
+#elif defined(__TARGET_ARCH_arm64)
+#define SYS_futex 98
+#endif
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_info {
+	unsigned long flags;
+	u32 status;
+	u32 preempt_count;
+	u32 cpu;
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct rq {
+	u64 clock;
+	u64 prev_steal_time_rq;
+};
+
+struct task_group {
+	struct cgroup_subsys_state css;
+	struct cfs_rq **cfs_rq;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+	struct task_group *tg;
+	u64 throttled_clock;
+	u64 throttled_clock_self;
+	u64 throttled_clock_self_time;
+	int throttle_count;
+};
+
+struct sched_entity {
+	struct sched_entity *parent;
+	struct cfs_rq *cfs_rq;
+};
+
+struct mm_struct;
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	unsigned int flags;
+	int on_rq;
+	int prio;
+	struct sched_entity se;
+	struct task_group *sched_task_group;
+	struct mm_struct *mm;
+	int exit_state;
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	char comm[16];
+	struct css_set *cgroups;
+	bool throttled;
+};
+
+/* Before Linux 5.14. */
+struct task_struct___5_13 {
+	long state;
+};
+
+/* Before Linux 5.16. */
+struct task_struct___5_15 {
+	unsigned int cpu;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
+};
+#elif defined(__TARGET_ARCH_arm64)
+/* Begins with those of the user interface. */
+struct pt_regs {
+	u64 regs[31];
+	u64 sp;
+	u64 pc;
+	s32 syscallno;
+};
+#endif
+
+#pragma clang attribute pop
+
+#endif

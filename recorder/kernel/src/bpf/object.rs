@@ -1,0 +1,344 @@
+//! Programs that were compiled from C (`recorder/kernel/bpf`), made ready for the running kernel.
+//!
+//! ```text
+//!   object (ELF, BTF) --> fields where this kernel has them --> choices and maps in their places --> instructions
+//!                         aya-obj, once                         for each way that is tried
+//! ```
+//!
+//! `aya-obj` reads the object and relocates it. The maps are made and shared by the rest of this module's neighbours, so an
+//! object only names them. Two things that it leaves open are done here:
+//!
+//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
+//!   turned off, and nothing is loaded from memory when the program runs.
+//! - A map that is memory becomes the address of its value.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use aya_obj::btf::Btf;
+use aya_obj::generated::bpf_insn;
+
+use super::asm::Insn;
+use super::programs::Program;
+
+/// Why a compiled program cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    #[error("cannot read the kernel's type information: {0}")]
+    Types(aya_obj::btf::BtfError),
+    #[error("cannot read the BPF programs '{object}': {error}")]
+    Parse { object: &'static str, error: aya_obj::ParseError },
+    #[error("the BPF programs '{object}' do not fit this kernel's types: {error}")]
+    Fields { object: &'static str, error: aya_obj::btf::BtfRelocationError },
+    #[error("cannot link the BPF programs '{object}': {error}")]
+    Link { object: &'static str, error: aya_obj::relocation::EbpfRelocationError },
+    /// A mistake of this program's authors.
+    #[error("the BPF programs '{object}' have no {what}")]
+    Missing { object: &'static str, what: String },
+}
+
+/// The bytes of an object, where its structures can be read in place.
+#[repr(C, align(8))]
+#[derive(Debug)]
+struct Aligned<T: ?Sized>(T);
+
+/// A compiled source file.
+#[derive(Debug)]
+pub struct Compiled {
+    pub name: &'static str,
+    bytes: &'static Aligned<[u8]>,
+}
+
+macro_rules! compiled {
+    ($name:literal) => {
+        Compiled {
+            name: $name,
+            bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/", $name, ".o"))),
+        }
+    };
+}
+
+/// The programs on locks of the kernel.
+pub static CONTENTION: Compiled = compiled!("contention");
+/// The programs on interrupts, and on requests for a switch.
+pub static INTERRUPTS: Compiled = compiled!("interrupts");
+
+/// The types of the running kernel.
+#[derive(Debug)]
+pub struct Types(Btf);
+
+impl Types {
+    /// Reads the content of `/sys/kernel/btf/vmlinux`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Types`].
+    pub fn parse(bytes: &[u8]) -> Result<Types, ObjectError> {
+        // Their byte order is that of this machine.
+        Btf::parse(bytes, Default::default()).map(Types).map_err(ObjectError::Types)
+    }
+}
+
+/// What the programs of an object are given.
+#[derive(Clone, Copy, Debug)]
+pub enum Given<'a> {
+    /// A map that programs look up.
+    Map(BorrowedFd<'a>),
+    /// A map whose only value programs use in place.
+    Memory(BorrowedFd<'a>),
+}
+
+impl Given<'_> {
+    fn fd(self) -> i32 {
+        let (Given::Map(fd) | Given::Memory(fd)) = self;
+        fd.as_raw_fd()
+    }
+}
+
+/// An object whose fields are where the running kernel has them.
+#[derive(Debug)]
+pub struct Object {
+    name: &'static str,
+    inner: aya_obj::Object,
+}
+
+impl Object {
+    /// Reads the object, and puts the places of fields into it.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    pub fn new(compiled: &Compiled, types: &Types) -> Result<Object, ObjectError> {
+        let object = compiled.name;
+        let mut inner = aya_obj::Object::parse(&compiled.bytes.0)
+            .map_err(|error| ObjectError::Parse { object, error })?;
+        inner.relocate_btf(&types.0).map_err(|error| ObjectError::Fields { object, error })?;
+        Ok(Object { name: object, inner })
+    }
+
+    /// The programs with these choices and maps.
+    ///
+    /// # Errors
+    /// [`ObjectError`], where the object has no such choice, or a map that is not given.
+    pub fn with(
+        &self,
+        choices: &[(&'static str, u64)],
+        maps: &[(&'static str, Given<'_>)],
+    ) -> Result<Programs, ObjectError> {
+        let (object, mut inner) = (self.name, self.inner.clone());
+        let missing = |what| ObjectError::Missing { object, what };
+        let bytes: Vec<_> =
+            choices.iter().map(|(name, value)| (*name, value.to_ne_bytes())).collect();
+        let values: HashMap<&str, (&[u8], bool)> =
+            bytes.iter().map(|(name, value)| (*name, (&value[..], true))).collect();
+        inner.patch_map_data(values).map_err(|error| ObjectError::Parse { object, error })?;
+        let named = std::mem::take(&mut inner.maps);
+        let mut memory = HashSet::new();
+        let mut bound = Vec::new();
+        for (name, map) in &named {
+            let fd = match maps.iter().find(|(it, _)| it == name) {
+                Some((_, given)) => {
+                    if let Given::Memory(_) = given {
+                        memory.insert(given.fd());
+                    }
+                    given.fd()
+                }
+                None if name == CHOICES => CHOICES_FD,
+                None => return Err(missing(format!("map for '{name}'"))),
+            };
+            bound.push((name.as_str(), fd, map));
+        }
+        let choices = named.get(CHOICES).map_or(&[][..], |map| map.data());
+        inner
+            .relocate_maps(bound.into_iter(), &HashSet::new())
+            .map_err(|error| ObjectError::Link { object, error })?;
+        let mut programs = HashMap::new();
+        for (name, program) in &inner.programs {
+            let function = inner.functions.get(&program.function_key());
+            let function = function.ok_or_else(|| missing(format!("function '{name}'")))?;
+            let insns = finish(&function.instructions, choices, &memory)
+                .ok_or_else(|| missing(format!("usable choices in '{name}'")))?;
+            programs.insert(name.clone(), insns);
+        }
+        Ok(Programs { object, license: inner.license, programs })
+    }
+}
+
+/// The section of the choices.
+const CHOICES: &str = ".rodata";
+/// In place of a map's descriptor.
+const CHOICES_FD: i32 = i32::MIN;
+
+// Codes of instructions, and what stands in the place of a register in a load of eight bytes.
+const LOAD_WIDE: u8 = 0x18;
+const LOAD_DOUBLE: u8 = 0x79;
+const MOVE_NUMBER: u8 = 0xb7;
+const JUMP: u8 = 0x05;
+const OF_MAP: u8 = 1;
+const OF_VALUE: u8 = 2;
+
+/// The instructions of a program whose maps are descriptors; `None` where a choice is not loaded as the compiler does it.
+fn finish(insns: &[bpf_insn], choices: &[u8], memory: &HashSet<i32>) -> Option<Vec<Insn>> {
+    let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
+    // The kernel removes jumps to where they are.
+    let nothing = Insn::new(JUMP, 0, 0, 0, 0);
+    let mut finished: Vec<Insn> = insns.iter().map(insn).collect();
+    let mut at = 0;
+    while let Some(load) = insns.get(at) {
+        let target = load.dst_reg();
+        if load.code == LOAD_WIDE && load.src_reg() == OF_VALUE && load.imm == CHOICES_FD {
+            let use_of_it = insns.get(at + 2).filter(|it| {
+                it.code == LOAD_DOUBLE && (it.src_reg(), it.dst_reg()) == (target, target)
+            })?;
+            let begin = insns[at + 1].imm.checked_add(use_of_it.off.into())?;
+            let value = choices.get(usize::try_from(begin).ok()?..)?.first_chunk()?;
+            let value = u64::from_ne_bytes(*value);
+            [finished[at], finished[at + 1], finished[at + 2]] =
+                match i32::try_from(value.cast_signed()) {
+                    Ok(value) => {
+                        [nothing, nothing, Insn::new(MOVE_NUMBER, target, 0, 0, value)]
+                    }
+                    Err(_) => {
+                        let [low, high] = [value as u32, (value >> 32) as u32];
+                        let low = Insn::new(LOAD_WIDE, target, 0, 0, low.cast_signed());
+                        [low, Insn::new(0, 0, 0, 0, high.cast_signed()), nothing]
+                    }
+                };
+        } else if load.code == LOAD_WIDE && load.src_reg() == OF_MAP && memory.contains(&load.imm) {
+            finished[at] = Insn::new(LOAD_WIDE, target, OF_VALUE, 0, load.imm);
+            finished[at + 1] = Insn::new(0, 0, 0, 0, 0);
+        }
+        at += if load.code == LOAD_WIDE { 2 } else { 1 };
+    }
+    Some(finished)
+}
+
+/// Programs that can be loaded.
+#[derive(Debug)]
+pub struct Programs {
+    object: &'static str,
+    license: CString,
+    programs: HashMap<String, Vec<Insn>>,
+}
+
+impl Programs {
+    /// That of this name, for a tracepoint.
+    ///
+    /// # Errors
+    /// [`ObjectError::Missing`].
+    pub fn on(&self, name: &'static str, tracepoint: u32) -> Result<Program, ObjectError> {
+        let insns = self.programs.get(name).cloned();
+        let insns = insns.ok_or_else(|| ObjectError::Missing {
+            object: self.object,
+            what: format!("program '{name}'"),
+        })?;
+        Ok(Program { name, tracepoint, insns, license: self.license.clone().into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::bpf::btf::Btf as OwnBtf;
+    use crate::bpf::events::BTF_PATH;
+    use crate::bpf::{account, contentions};
+
+    fn read(compiled: &Compiled) -> aya_obj::Object {
+        aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
+    }
+
+    /// Where members are in a structure of the object, by its own description.
+    fn assert_places(compiled: &Compiled, structure: &str, bytes: usize, places: &[(&str, i16)]) {
+        let described = read(compiled).btf.expect("objects keep their types").to_bytes();
+        let btf = OwnBtf::parse(described).expect("the compiler made it");
+        let found = btf.structure(structure).expect(structure);
+        assert_eq!(btf.size(found), Ok(bytes), "{structure}");
+        for (name, place) in places {
+            let offset = btf.member(found, name).expect(name).offset;
+            assert_eq!(offset, usize::try_from(*place).expect("positive"), "{structure}.{name}");
+        }
+    }
+
+    #[test]
+    fn what_programs_and_user_space_share_lies_where_both_think() {
+        use account::at;
+        let parts = [
+            ("depth", at::DEPTH),
+            ("since", at::SINCE),
+            ("hard", at::HARD),
+            ("soft", at::SOFT),
+            ("total", at::TOTAL),
+            ("asked", at::ASKED),
+            ("asked_tid", at::ASKED_TID),
+        ];
+        assert_places(&INTERRUPTS, "account", account::LINE_BYTES, &parts);
+        use contentions::at as place;
+        let parts = [("tid", place::TID), ("flags", place::FLAGS), ("address", place::ADDRESS)];
+        assert_places(&CONTENTION, "contention", contentions::ENTRY_BYTES, &parts);
+    }
+
+    #[test]
+    fn every_program_fits_the_running_kernel_and_has_a_name_that_is_not_cut() {
+        let Ok(bytes) = std::fs::read(BTF_PATH) else {
+            eprintln!("skipped: the kernel does not describe its types");
+            return;
+        };
+        let types = Types::parse(&bytes).expect("it is the kernel's");
+        let file = File::open("/dev/null").expect("it is everywhere");
+        for compiled in [&CONTENTION, &INTERRUPTS] {
+            let object = Object::new(compiled, &types).expect(compiled.name);
+            let maps = ["accounts", "contentions"].map(|name| (name, Given::Memory(file.as_fd())));
+            let programs = object.with(&[], &maps).expect(compiled.name);
+            assert_eq!(programs.license.as_bytes(), b"Dual MIT/GPL");
+            assert!(programs.programs.len() > 1);
+            assert!(programs.programs.keys().all(|name| name.len() < 16), "{programs:?}");
+        }
+    }
+
+    fn of(compiled: &Compiled, name: &str) -> (aya_obj::Object, Vec<bpf_insn>) {
+        let object = read(compiled);
+        let key = object.programs[name].function_key();
+        let insns = object.functions[&key].instructions.clone();
+        (object, insns)
+    }
+
+    #[test]
+    fn a_choice_becomes_a_constant_and_memory_an_address() {
+        let (mut object, _) = of(&INTERRUPTS, "fxtrec_decided");
+        let maps = std::mem::take(&mut object.maps);
+        let bound = maps.iter().map(|(name, map)| {
+            (name.as_str(), if name == CHOICES { CHOICES_FD } else { 9 }, map)
+        });
+        object.relocate_maps(bound, &HashSet::new()).expect("all are bound");
+        let insns = object.functions[&object.programs["fxtrec_decided"].function_key()].clone();
+        let finished = |value: u64| {
+            finish(&insns.instructions, &value.to_ne_bytes(), &HashSet::from([9])).expect("loads")
+        };
+        let has = |insns: &[Insn], code, source, immediate| {
+            let like = |target| Insn::new(code, target, source, 0, immediate);
+            (0..10).any(|target| insns.contains(&like(target)))
+        };
+        let small = finished(255);
+        assert!(has(&small, MOVE_NUMBER, 0, 255), "{small:?}");
+        assert!(has(&small, LOAD_WIDE, OF_VALUE, 9), "{small:?}");
+        assert!(!has(&small, LOAD_WIDE, OF_VALUE, CHOICES_FD) && !has(&small, LOAD_WIDE, OF_MAP, 9));
+        assert!(has(&finished(u64::MAX), MOVE_NUMBER, 0, -1));
+        let large = finished(7 << 32 | 5);
+        assert!(has(&large, LOAD_WIDE, 0, 5) && has(&large, 0, 0, 7), "{large:?}");
+        assert_eq!(finish(&insns.instructions, &[0; 4], &HashSet::new()), None);
+    }
+
+    #[test]
+    fn an_unknown_choice_and_a_map_that_is_not_given_are_named() {
+        let types = Types(Btf::new());
+        let object = Object::new(&CONTENTION, &types).expect("it uses no field");
+        let error = object.with(&[], &[]).expect_err("no map");
+        assert!(error.to_string().contains("'contentions'"), "{error}");
+        assert!(object.with(&[("no_such_choice", 1)], &[]).is_err());
+        let error = Programs { object: "x", license: CString::default(), programs: HashMap::new() };
+        assert!(error.on("fxtrec_none", 1).is_err());
+    }
+}
