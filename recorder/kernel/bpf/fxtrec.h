@@ -115,27 +115,4 @@ static inline u32 cpu_of(struct task_struct *task)
 	return ((struct task_struct___5_15 *)task)->cpu;
 }
 
-/* Whether `sched_switch` has the state among its arguments (since Linux 5.18). */
-CHOICE(state_is_told, 1);
-
-/*
- * `sched_switch`: the state of the thread that goes out. Who is about to wake it may have changed what the task says by then; whether
- * it is in a run queue does not change before it has left the CPU.
- */
-static inline u64 state_of(u64 *args, struct task_struct *prev)
-{
-	u64 state;
-
-	if (chosen(state_is_told))
-		return args[3];
-	if (exists(prev->__state))
-		state = prev->__state;
-	else
-		state = ((struct task_struct___5_13 *)prev)->state;
-	/* The bits that tell why a task does not run. Who wakes it sets another one first. */
-	if (state & 0xff)
-		return state;
-	return prev->on_rq ? 0 : TASK_INTERRUPTIBLE;
-}
-
 #endif

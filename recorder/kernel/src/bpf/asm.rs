@@ -121,27 +121,19 @@ pub enum Helper {
     /// `bpf_ktime_get_ns()`: CLOCK_MONOTONIC.
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
-    /// `bpf_get_stackid(context, map, flags)`: the number of the stack in a map of stacks, or a negative error.
-    GetStackId = 27,
     /// `bpf_perf_event_output(context, map, flags, data, size)`: 0, or a negative error.
     PerfEventOutput = 25,
     /// The ids of the process, in the upper half, and of the thread that runs.
     GetCurrentPidTgid = 14,
-    /// `bpf_get_current_task()`: the address of the task that runs, which is a mere number.
-    GetCurrentTask = 35,
     /// `bpf_get_stack(context, target, size, flags)`: how many bytes of program counters of the thread that runs, or a negative
     /// error.
     GetStack = 67,
     /// `bpf_probe_read_user(target, size, address)`: 0, or a negative error; then the target is zero.
     ProbeReadUser = 112,
-    /// `bpf_probe_read_kernel(target, size, address)`; the target is zero where there is nothing to read.
-    ProbeReadKernel = 113,
     /// `bpf_ringbuf_output(map, data, size, flags)`.
     RingbufOutput = 130,
     /// `bpf_get_task_stack(task, target, size, flags)`: how many bytes of program counters, or a negative error.
     GetTaskStack = 141,
-    /// `bpf_this_cpu_ptr(variable)`.
-    ThisCpuPtr = 154,
     GetCurrentTaskBtf = 158,
     /// `bpf_get_attach_cookie(context)`: what the place was attached with.
     GetAttachCookie = 174,
@@ -192,7 +184,6 @@ const EXIT: u8 = 0x90;
 enum Pseudo {
     MapFd = 1,
     MapValue = 2,
-    BtfId = 3,
 }
 
 impl Width {
@@ -317,7 +308,6 @@ impl Assembler {
         let source = match pseudo {
             Pseudo::MapFd => Reg::R1,
             Pseudo::MapValue => Reg::R2,
-            Pseudo::BtfId => Reg::R3,
         };
         self.put(LD | IMM | Width::Double.code(), target, source, 0, low);
         self.put(0, Reg::R0, Reg::R0, 0, high);
@@ -331,11 +321,6 @@ impl Assembler {
     /// `target` = the address of the only value of an array map.
     pub fn load_map_value(&mut self, target: Reg, map: i32) {
         self.load_wide(target, Pseudo::MapValue, map, 0);
-    }
-
-    /// `target` = a variable of the kernel, by its id in the kernel's type description.
-    pub fn load_variable(&mut self, target: Reg, id: u32) {
-        self.load_wide(target, Pseudo::BtfId, id.cast_signed(), 0);
     }
 
     /// Calls a function of the kernel.
@@ -412,7 +397,6 @@ mod tests {
         assert_eq!(one(|a| a.call(Helper::KtimeGetNs)), (0x85, 0x00, 0, 5));
         assert_eq!(one(|a| a.load_map(Reg::R1, 9)), (0x18, 0x11, 0, 9));
         assert_eq!(one(|a| a.load_map_value(Reg::R2, 9)), (0x18, 0x22, 0, 9));
-        assert_eq!(one(|a| a.load_variable(Reg::R1, 8435)), (0x18, 0x31, 0, 8435));
     }
 
     #[test]

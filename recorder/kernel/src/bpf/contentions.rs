@@ -74,9 +74,6 @@ impl Contention {
     /// # Errors
     /// [`ObjectError::Missing`].
     pub fn programs(self, programs: &Programs) -> Result<Vec<Program>, ObjectError> {
-        Ok(vec![
-            programs.on("fxtrec_lock_had", self.end)?,
-            programs.on("fxtrec_lock", self.begin)?,
-        ])
+        Ok(vec![programs.on("fxtrec_lock_had", self.end)?, programs.on("fxtrec_lock", self.begin)?])
     }
 }

@@ -13,12 +13,12 @@ use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
 use super::object::{self, Given, Object, ObjectError, Types};
-use super::programs::{self, Accounts, Program, Scope, Setting};
+use super::programs::{self, Accounts, Objects, Program, Scope, Setting};
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
 use super::sys::{self, BpfSys, MapKind, MapSpec};
 use super::task::{
-    CallLayout, FutexLayout, QueueLayout, ScopeLayout, SyscallLayout, TaskLayout, ThrottleLayout,
+    CallTracepoints, QueueLayout, ScopeLayout, TaskLayout, ThrottleLayout, knows_calls,
 };
 use super::wakers;
 use crate::cgroups::{self, Hierarchy};
@@ -160,8 +160,8 @@ struct Way {
     interrupts: InterruptCount,
     stolen: Option<QueueLayout>,
     throttle: Option<ThrottleLayout>,
-    syscall: Option<SyscallLayout>,
-    futex: Option<FutexLayout>,
+    syscall: bool,
+    futex: bool,
 }
 
 impl Way {
@@ -169,8 +169,8 @@ impl Way {
         interrupts: InterruptCount::Unknown,
         stolen: None,
         throttle: None,
-        syscall: None,
-        futex: None,
+        syscall: false,
+        futex: false,
     };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
@@ -182,14 +182,14 @@ impl Way {
         let (steal, locks) = (wanted.steal, wanted.locks);
         let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
         let throttle = ThrottleLayout::new(btf).ok();
-        let syscall = SyscallLayout::new(btf).ok();
-        let futex = FutexLayout::new(btf).ok().filter(|_| locks && syscall.is_some());
+        let syscall = knows_calls();
+        let futex = locks && syscall;
         let mut choices = vec![
             (stolen, throttle, syscall, futex),
-            (stolen, throttle, syscall, None),
-            (stolen, throttle, None, None),
-            (stolen, None, None, None),
-            (None, None, None, None),
+            (stolen, throttle, syscall, false),
+            (stolen, throttle, false, false),
+            (stolen, None, false, false),
+            (None, None, false, false),
         ];
         choices.dedup();
         let with = |(stolen, throttle, syscall, futex)| {
@@ -253,8 +253,9 @@ impl BpfEvents {
             false => account::handlers(&btf, wanted.threaded_softirqs),
         };
         let of_interrupts = Object::new(&object::INTERRUPTS, &types)?.with(
-            &[("last_account", account::lines(wanted.possible) as u64 - 1)],
+            &[with(false, false).choice()],
             &[("accounts", Given::Memory(accounts.as_fd()))],
+            &[],
         )?;
         let asking = asking.map(|asking| account::on_requests(&of_interrupts, asking));
         let asking = load_if_possible(&*sys, &asking.transpose()?.unwrap_or_default())?;
@@ -266,11 +267,25 @@ impl BpfEvents {
         let contentions = match contention.zip(places.as_ref()) {
             Some((tracepoints, places)) => {
                 let given = [("contentions", Given::Memory(places.as_fd()))];
-                tracepoints.programs(&Object::new(&object::CONTENTION, &types)?.with(&[], &given)?)?
+                tracepoints.programs(&Object::new(&object::CONTENTION, &types)?.with(
+                    &[],
+                    &given,
+                    &[],
+                )?)?
             }
             None => Vec::new(),
         };
         let contentions = load_if_possible(&*sys, &contentions)?;
+        let objects = Objects {
+            events: Object::new(&object::EVENTS, &types)?,
+            scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, &types)).transpose()?,
+        };
+        let of_calls = match wanted.calls.zip(CallTracepoints::new(&btf).ok()) {
+            Some((numbers, tracepoints)) => {
+                Some((numbers, tracepoints, Object::new(&object::CALLS, &types)?))
+            }
+            None => None,
+        };
         let load_with = |way, notes| {
             let setting = Setting {
                 accounts,
@@ -287,9 +302,11 @@ impl BpfEvents {
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
                 notes,
             };
-            let programs = load_all(&*sys, &setting, wanted.waking)?;
-            let of_calls = match wanted.calls.zip(CallLayout::new(&btf).ok()) {
-                Some((numbers, layout)) => OfCalls::open(&*sys, layout, wanted, numbers, &setting)?,
+            let programs = load_all(&*sys, &objects, &setting, wanted.waking)?;
+            let of_calls = match &of_calls {
+                Some((numbers, tracepoints, object)) => {
+                    OfCalls::open(&*sys, object, *tracepoints, wanted, *numbers, &setting)?
+                }
                 None => None,
             };
             Ok((way, (programs, of_calls)))
@@ -307,8 +324,8 @@ impl BpfEvents {
         };
         let steal = way.stolen.is_some();
         let throttles = way.throttle.is_some();
-        let syscalls = way.syscall.is_some();
-        let futexes = way.futex.is_some();
+        let syscalls = way.syscall;
+        let futexes = way.futex;
         let tells_wakers = way.interrupts != InterruptCount::Unknown;
         let events = BpfEvents {
             sys,
@@ -542,11 +559,12 @@ fn first_loaded<T>(
 
 fn load_all(
     sys: &dyn BpfSys,
+    objects: &Objects,
     setting: &Setting<'_>,
     waking: bool,
 ) -> Result<Vec<Loaded>, BpfError> {
     // Those on wake-ups first, which not every kernel takes: that on switches takes the kernel longest to check.
-    let programs = programs::all(setting, waking)?;
+    let programs = programs::all(objects, setting, waking)?;
     let loaded = programs.iter().rev().map(|program| load(sys, program));
     let mut loaded = loaded.collect::<Result<Vec<Loaded>, BpfError>>()?;
     loaded.reverse();

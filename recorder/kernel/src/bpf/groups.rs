@@ -12,11 +12,9 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::asm::{Alu, Assembler, Label, Reg, When, Width};
-use super::programs::number;
 use super::sys::{BpfSys, MapKind, MapSpec};
 use crate::perf::page_size;
 use crate::sys::Mapping;
@@ -31,7 +29,7 @@ pub const PROBES: usize = 8;
 const REMOVED: u64 = u64::MAX;
 
 /// A multiplier whose products are well mixed in their upper bits, as in [`super::counts`].
-const MIX: i32 = 0x61c8_8647;
+const MIX: u64 = 0x61c8_8647;
 
 const TABLE_BYTES: usize = (GROUPS + PROBES) * size_of::<u64>();
 
@@ -41,43 +39,11 @@ pub(super) mod at {
     pub(in super::super) const PARENTS: usize = super::TABLE_BYTES;
     pub(in super::super) const MADE: usize = 2 * super::TABLE_BYTES;
     pub(in super::super) const FULL: usize = MADE + size_of::<u64>();
-    pub(super) const END: usize = FULL + size_of::<u64>();
-}
-
-/// `place` = where the number in `id` is looked for first in the table at `table`. Takes `base`.
-pub(super) fn find_place(
-    asm: &mut Assembler,
-    map: BorrowedFd<'_>,
-    table: usize,
-    id: Reg,
-    place: Reg,
-    base: Reg,
-) {
-    asm.set(place, id);
-    asm.alu(Alu::Mul, place, MIX);
-    asm.alu(Alu::ShiftLeft, place, 32);
-    asm.alu(Alu::ShiftRight, place, number(64 - GROUPS.ilog2() as usize));
-    // The same once more, for a verifier that does not see it.
-    asm.alu(Alu::And, place, number(GROUPS - 1));
-    asm.alu(Alu::ShiftLeft, place, number(size_of::<u64>().ilog2() as usize));
-    asm.load_map_value(base, map.as_raw_fd());
-    asm.alu(Alu::Add, place, base);
-    asm.alu(Alu::Add, place, number(table));
-}
-
-/// Goes to `found` if the number in `id` is in the table, at or behind `place`. Takes `other`.
-pub(super) fn look(asm: &mut Assembler, id: Reg, place: Reg, other: Reg, found: Label) {
-    let missing = asm.label();
-    for probe in 0..PROBES as i16 {
-        asm.load(Width::Double, other, place, 8 * probe);
-        asm.jump_if(When::Equal, other, id, found);
-        asm.jump_if(When::Equal, other, 0, missing);
-    }
-    asm.place(missing);
+    pub(in super::super) const END: usize = FULL + size_of::<u64>();
 }
 
 fn first_place(id: u64) -> usize {
-    let mixed = id.wrapping_mul(u64::from(MIX.unsigned_abs())) << 32;
+    let mixed = id.wrapping_mul(MIX) << 32;
     (mixed >> (64 - GROUPS.ilog2())) as usize
 }
 

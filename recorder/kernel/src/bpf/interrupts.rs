@@ -8,7 +8,8 @@
 use std::path::Path;
 
 use super::btf::{Btf, BtfError, TypeId};
-use super::task::{Cast, offset};
+use super::programs;
+use super::task::offset;
 use crate::sys::Sys;
 
 /// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
@@ -23,19 +24,12 @@ pub enum InterruptCount {
     },
     /// The same variable, at its distance from the run queue of the CPU, which the task that runs leads to.
     BesideRunQueue {
-        /// From the beginning of the task to the address of its queue.
-        queue: i16,
-        /// From the beginning of that to the address of the CPU's run queue.
-        run_queue: i16,
         /// From the beginning of the CPU's run queue to the count.
         distance: i32,
         reach: Reach,
     },
     /// In the task that runs (arm64 and others).
-    OfTask {
-        /// From the beginning of the task.
-        offset: i16,
-    },
+    OfTask,
     /// Nobody says. No task is then named as a waker, rather than the wrong one.
     Unknown,
 }
@@ -45,7 +39,7 @@ pub enum InterruptCount {
 pub enum Reach {
     /// It calls the address that of a task, in which it may look (Linux 6.2, `bpf_rdonly_cast`). No call is left of that when
     /// the kernel has translated the program.
-    Cast(Cast),
+    Cast(TypeId),
     /// It looks into the task, and copies the last step (Linux 5.11).
     CopyLast,
     /// It copies each step.
@@ -60,7 +54,7 @@ impl InterruptCount {
             .as_ref()
             .ok()
             .map(|(_, id, offset)| InterruptCount::OfCpu { variable: *id, offset: *offset });
-        let in_task = in_task(btf).ok();
+        let in_task = is_in_task(btf).then_some(InterruptCount::OfTask);
         let distance = match &variable {
             Ok((name, _, offset)) => {
                 btf.distance("runqueues", name).ok().map(|far| far + i64::from(*offset))
@@ -70,7 +64,7 @@ impl InterruptCount {
             Err(_) => None,
         };
         let beside = |reach| beside(btf, distance?, reach).ok();
-        let by_cast = Cast::new(btf).ok().map(Reach::Cast).and_then(beside);
+        let by_cast = programs::cast(btf).map(Reach::Cast).and_then(beside);
         let by_copies = [Reach::CopyLast, Reach::CopyAll].map(beside);
         let unknown = Some(InterruptCount::Unknown);
         let found = [of_cpu, by_cast, by_copies[0], in_task, by_copies[1], unknown];
@@ -121,26 +115,18 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
 }
 
 fn beside(btf: &Btf, distance: i64, reach: Reach) -> Result<InterruptCount, BtfError> {
-    let task = btf.structure("task_struct")?;
-    let entity = btf.member(task, "se")?;
-    let queue = entity.offset + btf.member(entity.type_id, "cfs_rq")?.offset;
-    let run_queue = btf.member(btf.structure("cfs_rq")?, "rq")?.offset;
+    // Without queues for groups of tasks, nothing leads to the run queue.
+    btf.member(btf.structure("cfs_rq")?, "rq")?;
     let far = |_| BtfError::Missing {
         kind: "count of interrupts near",
         name: "the run queue".to_owned(),
     };
-    Ok(InterruptCount::BesideRunQueue {
-        queue: offset(queue, "se.cfs_rq")?,
-        run_queue: offset(run_queue, "rq")?,
-        distance: i32::try_from(distance).map_err(far)?,
-        reach,
-    })
+    Ok(InterruptCount::BesideRunQueue { distance: i32::try_from(distance).map_err(far)?, reach })
 }
 
-fn in_task(btf: &Btf) -> Result<InterruptCount, BtfError> {
-    let info = btf.member(btf.structure("task_struct")?, "thread_info")?;
-    let at = info.offset + btf.member(info.type_id, "preempt_count")?.offset;
-    Ok(InterruptCount::OfTask { offset: offset(at, "thread_info.preempt_count")? })
+fn is_in_task(btf: &Btf) -> bool {
+    let info = btf.structure("task_struct").and_then(|task| btf.member(task, "thread_info"));
+    info.is_ok_and(|info| btf.member(info.type_id, "preempt_count").is_ok())
 }
 
 #[cfg(test)]

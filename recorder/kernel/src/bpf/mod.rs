@@ -9,13 +9,14 @@
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
 //! ```
 //!
-//! Some programs are compiled from C, and made ready for the running kernel by [`object`]. The others ([`programs`]) are
-//! assembled here ([`asm`]) for the running kernel, whose own description of its types ([`btf`]) says where the fields of
-//! a task lie ([`task`], [`interrupts`]). A [`lane`] is a ring in an array map that both sides map; neither a lock nor
-//! a helper call is needed to write a record, and nobody is woken for one. The
-//! [`doorbell`] is for bursts, so that the reader may sleep long otherwise.
-//! With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`] which cgroups. Where threads block is a matter of a program of
-//! its own ([`stacks`]), and so are figures without records ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
+//! The programs that record ([`programs`]) are compiled from C (`recorder/kernel/bpf`), and made ready for the
+//! running kernel by [`object`]. Those that count, take stacks or are run by probes are assembled here ([`asm`]);
+//! the kernel's own description of its types ([`btf`]) says where the fields of a task lie ([`task`],
+//! [`interrupts`]). A [`lane`] is a ring in an array map that both sides map; neither a lock nor a helper call is
+//! needed to write a record, and nobody is woken for one. The [`doorbell`] is for bursts, so that the reader may
+//! sleep long otherwise. With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`]
+//! which cgroups. Where threads block is a matter of a program of its own ([`stacks`]), and so are figures without
+//! records ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 

@@ -6,11 +6,13 @@
 //! ```
 //!
 //! `aya-obj` reads the object and relocates it. The maps are made and shared by the rest of this module's neighbours, so an
-//! object only names them. Two things that it leaves open are done here:
+//! object only names them. What it leaves open is done here:
 //!
 //! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
 //!   turned off, and nothing is loaded from memory when the program runs.
 //! - A map that is memory becomes the address of its value.
+//! - Functions and variables of the kernel that have no fixed number are marked by numbers that mean nothing else
+//!   ([`Extern`]).
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -55,11 +57,23 @@ macro_rules! compiled {
     ($name:literal) => {
         Compiled {
             name: $name,
-            bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/", $name, ".o"))),
+            #[cfg(target_arch = "x86_64")]
+            bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
+            // Others have no registers of programs there that are known, and need what it has to put stores in order.
+            #[cfg(not(target_arch = "x86_64"))]
+            bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
     };
 }
 
+/// The programs on system calls.
+pub static CALLS: Compiled = compiled!("calls");
+/// The programs on switches and wake-ups.
+pub static EVENTS: Compiled = compiled!("events");
+/// The programs on new threads and cgroups.
+pub static SCOPE: Compiled = compiled!("scope");
+/// The program that notes who waits, where that on switches does not.
+pub static STACKS: Compiled = compiled!("stacks");
 /// The programs on locks of the kernel.
 pub static CONTENTION: Compiled = compiled!("contention");
 /// The programs on interrupts, and on requests for a switch.
@@ -78,6 +92,18 @@ impl Types {
         // Their byte order is that of this machine.
         Btf::parse(bytes, Default::default()).map(Types).map_err(ObjectError::Types)
     }
+}
+
+/// A variable that a program only reads, and its value.
+pub type Choice = (&'static str, u64);
+
+/// What a program uses of the kernel that has no fixed number there, by the number of its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extern {
+    /// `bpf_rdonly_cast`.
+    Cast(u32),
+    /// The variable in which x86 counts interrupts.
+    Variable(u32),
 }
 
 /// What the programs of an object are given.
@@ -116,14 +142,15 @@ impl Object {
         Ok(Object { name: object, inner })
     }
 
-    /// The programs with these choices and maps.
+    /// The programs with these choices and maps, and what they use of the kernel; of that, what is not given is not used either.
     ///
     /// # Errors
     /// [`ObjectError`], where the object has no such choice, or a map that is not given.
     pub fn with(
         &self,
-        choices: &[(&'static str, u64)],
+        choices: &[Choice],
         maps: &[(&'static str, Given<'_>)],
+        externs: &[Extern],
     ) -> Result<Programs, ObjectError> {
         let (object, mut inner) = (self.name, self.inner.clone());
         let missing = |what| ObjectError::Missing { object, what };
@@ -156,7 +183,7 @@ impl Object {
         for (name, program) in &inner.programs {
             let function = inner.functions.get(&program.function_key());
             let function = function.ok_or_else(|| missing(format!("function '{name}'")))?;
-            let insns = finish(&function.instructions, choices, &memory)
+            let insns = finish(&function.instructions, choices, &memory, externs)
                 .ok_or_else(|| missing(format!("usable choices in '{name}'")))?;
             programs.insert(name.clone(), insns);
         }
@@ -176,9 +203,29 @@ const MOVE_NUMBER: u8 = 0xb7;
 const JUMP: u8 = 0x05;
 const OF_MAP: u8 = 1;
 const OF_VALUE: u8 = 2;
+const OF_TYPE: u8 = 3;
+const CALL: u8 = 0x85;
+/// What stands in the place of a register in a call of a function by the number of its type.
+const BY_TYPE: u8 = 2;
+
+/// What programs call and load instead of [`Extern`], as in `fxtrec.h`.
+const CAST_MARK: i32 = 0x10001;
+const VARIABLE_MARK: i32 = 0x10002;
 
 /// The instructions of a program whose maps are descriptors; `None` where a choice is not loaded as the compiler does it.
-fn finish(insns: &[bpf_insn], choices: &[u8], memory: &HashSet<i32>) -> Option<Vec<Insn>> {
+fn finish(
+    insns: &[bpf_insn],
+    choices: &[u8],
+    memory: &HashSet<i32>,
+    externs: &[Extern],
+) -> Option<Vec<Insn>> {
+    let (mut cast, mut variable) = (None, None);
+    for known in externs {
+        match *known {
+            Extern::Cast(id) => cast = Some(id.cast_signed()),
+            Extern::Variable(id) => variable = Some(id.cast_signed()),
+        }
+    }
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
     // The kernel removes jumps to where they are.
     let nothing = Insn::new(JUMP, 0, 0, 0, 0);
@@ -195,9 +242,7 @@ fn finish(insns: &[bpf_insn], choices: &[u8], memory: &HashSet<i32>) -> Option<V
             let value = u64::from_ne_bytes(*value);
             [finished[at], finished[at + 1], finished[at + 2]] =
                 match i32::try_from(value.cast_signed()) {
-                    Ok(value) => {
-                        [nothing, nothing, Insn::new(MOVE_NUMBER, target, 0, 0, value)]
-                    }
+                    Ok(value) => [nothing, nothing, Insn::new(MOVE_NUMBER, target, 0, 0, value)],
                     Err(_) => {
                         let [low, high] = [value as u32, (value >> 32) as u32];
                         let low = Insn::new(LOAD_WIDE, target, 0, 0, low.cast_signed());
@@ -207,6 +252,12 @@ fn finish(insns: &[bpf_insn], choices: &[u8], memory: &HashSet<i32>) -> Option<V
         } else if load.code == LOAD_WIDE && load.src_reg() == OF_MAP && memory.contains(&load.imm) {
             finished[at] = Insn::new(LOAD_WIDE, target, OF_VALUE, 0, load.imm);
             finished[at + 1] = Insn::new(0, 0, 0, 0, 0);
+        } else if (load.code, load.src_reg(), load.imm) == (LOAD_WIDE, 0, VARIABLE_MARK) {
+            if let Some(id) = variable {
+                finished[at] = Insn::new(LOAD_WIDE, target, OF_TYPE, 0, id);
+            }
+        } else if let (CALL, 0, CAST_MARK, Some(id)) = (load.code, load.src_reg(), load.imm, cast) {
+            finished[at] = Insn::new(CALL, 0, BY_TYPE, 0, id);
         }
         at += if load.code == LOAD_WIDE { 2 } else { 1 };
     }
@@ -244,7 +295,7 @@ mod tests {
     use super::*;
     use crate::bpf::btf::Btf as OwnBtf;
     use crate::bpf::events::BTF_PATH;
-    use crate::bpf::{account, contentions};
+    use crate::bpf::{account, contentions, groups, lane};
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
@@ -262,6 +313,13 @@ mod tests {
         }
     }
 
+    fn assert_member(compiled: &Compiled, structure: &str, member: &str, place: usize) {
+        let described = read(compiled).btf.expect("objects keep their types").to_bytes();
+        let btf = OwnBtf::parse(described).expect("the compiler made it");
+        let found = btf.structure(structure).expect(structure);
+        assert_eq!(btf.member(found, member).expect(member).offset, place, "{structure}.{member}");
+    }
+
     #[test]
     fn what_programs_and_user_space_share_lies_where_both_think() {
         use account::at;
@@ -275,6 +333,112 @@ mod tests {
             ("asked_tid", at::ASKED_TID),
         ];
         assert_places(&INTERRUPTS, "account", account::LINE_BYTES, &parts);
+        use lane::at as of_lane;
+        let parts = [
+            ("head", of_lane::HEAD),
+            ("busy", of_lane::BUSY),
+            ("lost", of_lane::LOST),
+            ("told", of_lane::TOLD),
+            ("nested", of_lane::NESTED),
+            ("fired", of_lane::FIRED),
+            ("tail", of_lane::TAIL),
+            ("bell", of_lane::BELL),
+        ];
+        // Behind the beginning of the records there are seven bytes of padding.
+        assert_places(&EVENTS, "lane", lane::at::RECORDS + lane::RECORD_BYTES, &parts);
+        assert_member(&EVENTS, "lane", "records", lane::at::RECORDS);
+        use lane::part;
+        let kind = ("kind", part::KIND);
+        let flags = ("flags", part::FLAGS);
+        let time = ("time", part::TIME);
+        let tid = ("tid", part::TID);
+        let own = ("own_cgroup", part::OWN_CGROUP);
+        let records: [(&str, &[(&str, i16)]); 12] = [
+            (
+                "switch_record",
+                &[
+                    time,
+                    ("prev", part::TID),
+                    ("next", part::SECOND_TID),
+                    ("state", part::STATE),
+                    ("syscall", part::SYSCALL),
+                    kind,
+                    flags,
+                    ("prio", part::PRIO),
+                    ("next_prio", part::SECOND_PRIO),
+                ],
+            ),
+            (
+                "wake_record",
+                &[
+                    time,
+                    tid,
+                    ("current", part::SECOND_TID),
+                    ("waker", part::WAKER),
+                    kind,
+                    flags,
+                    ("prio", part::PRIO),
+                    ("cpu", part::CPU),
+                ],
+            ),
+            ("lost_record", &[time, ("count", part::COUNT), kind]),
+            ("name_record", &[("comm", part::NAME), ("tid", part::NAMED_TID), kind]),
+            ("slice_record", &[("stolen", part::STOLEN), kind]),
+            (
+                "taken_record",
+                &[
+                    ("irq_ns", part::IRQ_NS),
+                    ("asked_ns", part::ASKED_NS),
+                    ("irqs", part::IRQS),
+                    kind,
+                    flags,
+                ],
+            ),
+            (
+                "throttled_record",
+                &[("kept", part::KEPT), ("cgroup", part::CGROUP), own, kind, flags],
+            ),
+            (
+                "wait_record",
+                &[("kept", part::KEPT), tid, ("cpu", part::WAIT_CPU), own, kind, flags],
+            ),
+            (
+                "moved_record",
+                &[time, tid, ("to_cpu", part::TO_CPU), ("from_cpu", part::FROM_CPU), kind],
+            ),
+            (
+                "futex_record",
+                &[
+                    ("address", part::ADDRESS),
+                    ("word", part::WORD),
+                    ("after_8", part::WORD_AFTER_8),
+                    ("value", part::VALUE),
+                    kind,
+                    ("operation", part::OPERATION),
+                    ("after_16", part::WORD_AFTER_16),
+                ],
+            ),
+            ("contention_record", &[("address", part::ADDRESS), ("flags", part::LOCK_FLAGS), kind]),
+            (
+                "call_record",
+                &[
+                    time,
+                    ("result", part::RESULT),
+                    ("tid", part::CALLER),
+                    kind,
+                    flags,
+                    ("number", part::NUMBER),
+                ],
+            ),
+        ];
+        for (record, parts) in records {
+            assert_places(&EVENTS, record, lane::RECORD_BYTES, parts);
+        }
+        let members = groups::at::MEMBERS as i16;
+        assert_places(&SCOPE, "groups", groups::at::END, &[("members", members)]);
+        assert_member(&SCOPE, "groups", "parents", groups::at::PARENTS);
+        assert_member(&SCOPE, "groups", "made", groups::at::MADE);
+        assert_member(&SCOPE, "groups", "full", groups::at::FULL);
         use contentions::at as place;
         let parts = [("tid", place::TID), ("flags", place::FLAGS), ("address", place::ADDRESS)];
         assert_places(&CONTENTION, "contention", contentions::ENTRY_BYTES, &parts);
@@ -288,12 +452,29 @@ mod tests {
         };
         let types = Types::parse(&bytes).expect("it is the kernel's");
         let file = File::open("/dev/null").expect("it is everywhere");
-        for compiled in [&CONTENTION, &INTERRUPTS] {
+        let maps = [
+            "accounts",
+            "bells",
+            "chosen_threads",
+            "contentions",
+            "doorbell",
+            "groups",
+            "lanes",
+            "missing",
+            "notes",
+            "numbers",
+            "samples",
+            "scratch",
+            "threads",
+            "user_stacks",
+            "wakers",
+        ];
+        let maps = maps.map(|name| (name, Given::Memory(file.as_fd())));
+        for compiled in [&CALLS, &CONTENTION, &EVENTS, &INTERRUPTS, &SCOPE, &STACKS] {
             let object = Object::new(compiled, &types).expect(compiled.name);
-            let maps = ["accounts", "contentions"].map(|name| (name, Given::Memory(file.as_fd())));
-            let programs = object.with(&[], &maps).expect(compiled.name);
+            let programs = object.with(&[], &maps, &[]).expect(compiled.name);
             assert_eq!(programs.license.as_bytes(), b"Dual MIT/GPL");
-            assert!(programs.programs.len() > 1);
+            assert!(!programs.programs.is_empty());
             assert!(programs.programs.keys().all(|name| name.len() < 16), "{programs:?}");
         }
     }
@@ -309,13 +490,14 @@ mod tests {
     fn a_choice_becomes_a_constant_and_memory_an_address() {
         let (mut object, _) = of(&INTERRUPTS, "fxtrec_decided");
         let maps = std::mem::take(&mut object.maps);
-        let bound = maps.iter().map(|(name, map)| {
-            (name.as_str(), if name == CHOICES { CHOICES_FD } else { 9 }, map)
-        });
+        let bound = maps
+            .iter()
+            .map(|(name, map)| (name.as_str(), if name == CHOICES { CHOICES_FD } else { 9 }, map));
         object.relocate_maps(bound, &HashSet::new()).expect("all are bound");
         let insns = object.functions[&object.programs["fxtrec_decided"].function_key()].clone();
         let finished = |value: u64| {
-            finish(&insns.instructions, &value.to_ne_bytes(), &HashSet::from([9])).expect("loads")
+            finish(&insns.instructions, &value.to_ne_bytes(), &HashSet::from([9]), &[])
+                .expect("loads")
         };
         let has = |insns: &[Insn], code, source, immediate| {
             let like = |target| Insn::new(code, target, source, 0, immediate);
@@ -324,20 +506,22 @@ mod tests {
         let small = finished(255);
         assert!(has(&small, MOVE_NUMBER, 0, 255), "{small:?}");
         assert!(has(&small, LOAD_WIDE, OF_VALUE, 9), "{small:?}");
-        assert!(!has(&small, LOAD_WIDE, OF_VALUE, CHOICES_FD) && !has(&small, LOAD_WIDE, OF_MAP, 9));
+        assert!(
+            !has(&small, LOAD_WIDE, OF_VALUE, CHOICES_FD) && !has(&small, LOAD_WIDE, OF_MAP, 9)
+        );
         assert!(has(&finished(u64::MAX), MOVE_NUMBER, 0, -1));
         let large = finished(7 << 32 | 5);
         assert!(has(&large, LOAD_WIDE, 0, 5) && has(&large, 0, 0, 7), "{large:?}");
-        assert_eq!(finish(&insns.instructions, &[0; 4], &HashSet::new()), None);
+        assert_eq!(finish(&insns.instructions, &[0; 4], &HashSet::new(), &[]), None);
     }
 
     #[test]
     fn an_unknown_choice_and_a_map_that_is_not_given_are_named() {
         let types = Types(Btf::new());
         let object = Object::new(&CONTENTION, &types).expect("it uses no field");
-        let error = object.with(&[], &[]).expect_err("no map");
+        let error = object.with(&[], &[], &[]).expect_err("no map");
         assert!(error.to_string().contains("'contentions'"), "{error}");
-        assert!(object.with(&[("no_such_choice", 1)], &[]).is_err());
+        assert!(object.with(&[("no_such_choice", 1)], &[], &[]).is_err());
         let error = Programs { object: "x", license: CString::default(), programs: HashMap::new() };
         assert!(error.on("fxtrec_none", 1).is_err());
     }

@@ -1,7 +1,6 @@
-//! The programs themselves.
+//! The programs that record: their objects, with what was chosen for them.
 //!
-//! A tracing program gets the address of the tracepoint's arguments, eight
-//! bytes each, in R1. Those on events do, in this order:
+//! Those on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
 //!
 //! ```text
 //!   with a scope: leave, if the thread does not matter
@@ -17,15 +16,9 @@
 //! ```
 //!
 //! The program on the beginning of a wake-up notes who does it, where the one on its completion finds it: the latter may
-//! run on another CPU, in an interrupt. R9 holds the lane and R8 the task from then on; R0 the time, R1 the head, and
-//! R2 to R5 are free.
+//! run on another CPU, in an interrupt.
 
-mod event;
-mod life;
-
-pub(super) use life::newtask;
-
-/// The arguments of `sched_switch`, eight bytes each.
+/// The arguments of `sched_switch`, eight bytes each, for programs that are assembled.
 pub(super) mod switched {
     pub(in super::super) const PREEMPTED: i16 = 0;
     pub(in super::super) const PREV: i16 = 8;
@@ -62,20 +55,23 @@ pub(super) mod switched {
 
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use super::asm::{Alu, AsmError, Assembler, Insn, LICENSE, Operand, Reg, Width};
-use super::lane::LaneShape;
-use super::scope::{TIDS, WORD_BITS};
+use super::account;
+use super::asm::{Insn, Operand};
+use super::btf::{Btf, TypeId};
+use super::interrupts::{InterruptCount, Reach};
+use super::lane::{LaneShape, SPARE};
+use super::object::{Choice, Extern, Given, Object, ObjectError};
 use super::stacks::WaitNotes;
 use super::sys::{On, ProgramSpec};
-use super::task::{CallLayout, ScopeLayout, TaskLayout};
-use crate::extra::CallSide;
+use super::task::{CallTracepoints, ScopeLayout, TaskLayout};
+use crate::cgroups::Hierarchy;
 
 /// What the programs are made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// Where things lie in the running kernel.
+    /// What they tell, and what of that the running kernel has.
     pub task: &'a TaskLayout,
     /// How lanes are laid out.
     pub shape: LaneShape,
@@ -113,8 +109,9 @@ pub struct Accounts<'a> {
 }
 
 impl Accounts<'_> {
-    fn tells(&self) -> bool {
-        self.irqs || self.asking
+    /// Where a program finds the line of a CPU.
+    pub fn choice(&self) -> Choice {
+        ("last_account", account::lines(self.possible) as u64 - 1)
     }
 }
 
@@ -129,10 +126,6 @@ pub struct Program {
 }
 
 impl Program {
-    pub(super) fn assembled(name: &'static str, tracepoint: u32, insns: Vec<Insn>) -> Program {
-        Program { name, tracepoint, insns, license: LICENSE.into() }
-    }
-
     /// How the kernel is asked to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, .. } = self;
@@ -140,82 +133,193 @@ impl Program {
     }
 }
 
+/// The objects of [`all`].
+#[derive(Debug)]
+pub struct Objects {
+    pub events: Object,
+    /// There if a scope is.
+    pub scope: Option<Object>,
+}
+
+impl Setting<'_> {
+    /// What every program that writes into lanes is given.
+    fn of_lanes(&self) -> [Choice; 3] {
+        let records = self.shape.records as u64;
+        [
+            ("last_record", records - 1),
+            ("most_records", records - SPARE as u64),
+            ("bell_records", self.shape.bell_records() as u64),
+        ]
+    }
+
+    fn of_scope(&self) -> [Choice; 2] {
+        let (kind, by_controller) = match self.scope {
+            None => (0, false),
+            Some(Scope::Threads(_)) => (1, false),
+            Some(Scope::Groups(_, layout)) => (2, layout.kind == Hierarchy::Controller),
+        };
+        [("scope_is", kind), ("by_controller", by_controller.into())]
+    }
+
+    /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
+    fn of_interrupts(&self) -> ([Choice; 3], Option<Extern>) {
+        let (way, count, known) = match self.task.interrupts {
+            InterruptCount::Unknown => (0, 0, None),
+            InterruptCount::OfCpu { variable, offset } => {
+                (1, offset.into(), Some(Extern::Variable(variable)))
+            }
+            InterruptCount::BesideRunQueue { distance, reach } => {
+                let (way, known) = match reach {
+                    Reach::Cast(function) => (2, Some(Extern::Cast(function))),
+                    Reach::CopyLast => (3, None),
+                    Reach::CopyAll => (4, None),
+                };
+                (way, i64::from(distance), known)
+            }
+            InterruptCount::OfTask => (5, 0, None),
+        };
+        let bits = u64::from(self.task.interrupt_bits.cast_unsigned());
+        let choices =
+            [("interrupts_by", way), ("count_at", count.cast_unsigned()), ("interrupt_bits", bits)];
+        (choices, known)
+    }
+
+    /// All maps of the programs on events. What is not there is not used either, so any map will do.
+    fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
+        let none = Given::Memory(self.wakers);
+        let (threads, groups) = match self.scope {
+            Some(Scope::Threads(set)) => (Given::Memory(set), none),
+            Some(Scope::Groups(sets, _)) => (none, Given::Memory(sets)),
+            None => (none, none),
+        };
+        let mut maps = vec![
+            ("lanes", Given::Map(self.lanes)),
+            ("doorbell", Given::Map(self.doorbell)),
+            ("wakers", Given::Memory(self.wakers)),
+            ("accounts", Given::Memory(self.accounts.map)),
+            ("contentions", self.contentions.map_or(none, Given::Memory)),
+            ("threads", threads),
+            ("groups", groups),
+        ];
+        match self.notes {
+            Some(notes) => maps.extend(notes.maps()),
+            None => maps.extend(WaitNotes::NAMES.map(|name| (name, none))),
+        }
+        maps
+    }
+}
+
 /// All programs, in the order in which they are to be attached: who is in scope comes before what is done, and switches
 /// before wake-ups, which name who runs.
 ///
 /// # Errors
-/// [`AsmError`], which no setting brings about.
-pub fn all(setting: &Setting<'_>, waking: bool) -> Result<Vec<Program>, AsmError> {
-    let tracepoints = &setting.task.tracepoints;
-    let program = Program::assembled;
+/// [`ObjectError::Missing`].
+pub fn all(
+    objects: &Objects,
+    setting: &Setting<'_>,
+    waking: bool,
+) -> Result<Vec<Program>, ObjectError> {
+    let task = setting.task;
+    let tracepoints = &task.tracepoints;
     let mut programs = Vec::new();
-    match setting.scope {
-        Some(Scope::Threads(set)) => {
-            let insns = life::newtask(setting.task, set)?;
-            programs.push(program("fxtrec_newtask", tracepoints.newtask, insns));
+    let maps = setting.maps();
+    match setting.scope.zip(objects.scope.as_ref()) {
+        Some((Scope::Threads(set), object)) => {
+            programs.push(newtask(object, set, tracepoints.newtask)?);
         }
-        Some(Scope::Groups(map, layout)) => {
-            let insns = life::mkdir(map, layout, setting.doorbell)?;
-            programs.push(program("fxtrec_mkdir", layout.mkdir, insns));
+        Some((Scope::Groups(sets, layout), object)) => {
+            let choices = [("hierarchy", layout.hierarchy.into())];
+            let given = of_scope_alone(sets, setting.doorbell);
+            programs.push(object.with(&choices, &given, &[])?.on("fxtrec_mkdir", layout.mkdir)?);
         }
         None => {}
     }
-    programs.push(program("fxtrec_switch", tracepoints.switch, event::switch(setting)?));
-    let insns = event::migrate(setting)?;
-    programs.push(program("fxtrec_migrate", tracepoints.migrate, insns));
-    let insns = event::waking(setting, waking)?;
-    programs.push(program("fxtrec_waking", tracepoints.waking, insns));
-    programs.push(program("fxtrec_wake_new", tracepoints.wakeup_new, event::wake_new(setting)?));
-    programs.push(program("fxtrec_wakeup", tracepoints.wakeup, event::wakeup(setting)?));
+    let (of_interrupts, known) = setting.of_interrupts();
+    let throttle = task.throttle;
+    let cast = throttle.and_then(|throttle| throttle.cast).map(Extern::Cast);
+    let mut choices = vec![
+        setting.accounts.choice(),
+        ("state_is_told", task.state.is_none().into()),
+        ("tells_steal", task.stolen.is_some().into()),
+        ("tells_irqs", setting.accounts.irqs.into()),
+        ("tells_requests", setting.accounts.asking.into()),
+        ("tells_syscalls", task.syscall.into()),
+        ("tells_futexes", (task.syscall && task.futex).into()),
+        ("tells_locks", setting.contentions.is_some().into()),
+        ("tells_throttles", throttle.is_some().into()),
+        ("tells_wakings", waking.into()),
+        ("notes_waits", setting.notes.is_some().into()),
+    ];
+    choices.extend(setting.of_lanes());
+    choices.extend(setting.of_scope());
+    choices.extend(of_interrupts);
+    choices.extend(setting.notes.iter().flat_map(WaitNotes::choices));
+    let known: Vec<Extern> = known.into_iter().chain(cast).collect();
+    let events = objects.events.with(&choices, &maps, &known)?;
+    for (name, tracepoint) in [
+        ("fxtrec_switch", tracepoints.switch),
+        ("fxtrec_migrate", tracepoints.migrate),
+        ("fxtrec_waking", tracepoints.waking),
+        ("fxtrec_wake_new", tracepoints.wakeup_new),
+        ("fxtrec_wakeup", tracepoints.wakeup),
+    ] {
+        programs.push(events.on(name, tracepoint)?);
+    }
     Ok(programs)
 }
 
-/// The programs on system calls with these numbers, or on all. The end comes first: what has begun before is not taken for
-/// something that never ends. The lanes of the setting are those of calls.
+/// What the programs of the scope are given, whichever of them it is.
+fn of_scope_alone<'a>(
+    set: BorrowedFd<'a>,
+    doorbell: BorrowedFd<'a>,
+) -> [(&'static str, Given<'a>); 4] {
+    let (set, none) = (Given::Memory(set), Given::Map(doorbell));
+    [("threads", set), ("groups", set), ("doorbell", none), ("lanes", none)]
+}
+
+/// The program that puts the children of threads of a set into it.
+///
+/// # Errors
+/// [`ObjectError::Missing`].
+pub(super) fn newtask(
+    scope: &Object,
+    set: BorrowedFd<'_>,
+    tracepoint: TypeId,
+) -> Result<Program, ObjectError> {
+    scope.with(&[], &of_scope_alone(set, set), &[])?.on("fxtrec_newtask", tracepoint)
+}
+
+/// The programs on system calls with these numbers, a bit each, or on all. The end comes first: what has begun before is not
+/// taken for something that never ends. The lanes of the setting are those of calls.
 ///
 /// # Errors
 /// As of [`all`].
 pub fn on_calls(
+    calls: &Object,
     setting: &Setting<'_>,
-    layout: CallLayout,
-    numbers: Option<&[u16]>,
-) -> Result<Vec<Program>, AsmError> {
-    let program = Program::assembled;
-    let insns = |side| event::call(setting, layout, side, numbers);
+    tracepoints: CallTracepoints,
+    numbers: Option<BorrowedFd<'_>>,
+) -> Result<Vec<Program>, ObjectError> {
+    let maps = [
+        ("lanes", Given::Map(setting.lanes)),
+        ("doorbell", Given::Map(setting.doorbell)),
+        ("numbers", Given::Memory(numbers.unwrap_or(setting.wakers))),
+    ];
+    let mut choices = setting.of_lanes().to_vec();
+    choices.push(("are_numbers", numbers.is_some().into()));
+    let calls = calls.with(&choices, &maps, &[])?;
     Ok(vec![
-        program("fxtrec_call_end", layout.exit, insns(CallSide::Exit)?),
-        program("fxtrec_call", layout.enter, insns(CallSide::Enter)?),
+        calls.on("fxtrec_call_end", tracepoints.exit)?,
+        calls.on("fxtrec_call", tracepoints.enter)?,
     ])
 }
 
-/// `word` = the address of the word of the set that has the bit of the thread `task`, and `bit` = the place of the bit
-/// in it, by its lower six bits.
-pub(super) fn find_bit(
-    asm: &mut Assembler,
-    layout: &TaskLayout,
-    scope: BorrowedFd<'_>,
-    task: Reg,
-    word: Reg,
-    bit: Reg,
-    base: Reg,
-) {
-    asm.load(Width::Word, bit, task, layout.pid);
-    asm.set(word, bit);
-    asm.alu(Alu::And, word, number(TIDS - 1));
-    asm.alu(Alu::ShiftRight, word, number(WORD_BITS.ilog2() as usize));
-    asm.alu(Alu::ShiftLeft, word, number(size_of::<u64>().ilog2() as usize));
-    asm.load_map_value(base, scope.as_raw_fd());
-    asm.alu(Alu::Add, word, base);
-    asm.alu(Alu::And, bit, number(WORD_BITS - 1));
+/// The kernel's function by which a program may read where no type leads (`bpf_rdonly_cast`, since Linux 6.2).
+pub(super) fn cast(btf: &Btf) -> Option<TypeId> {
+    btf.function("bpf_rdonly_cast").ok()
 }
-
-/// Has the kernel wake the reader though the ring buffer is not read from.
-pub(super) const FORCE_WAKEUP: i32 = 2;
 
 /// A constant as an operand. All of them are far below 2^31.
 pub(super) fn number(value: usize) -> Operand {
     Operand::Imm(i32::try_from(value).unwrap_or(i32::MAX))
 }
-
-#[cfg(test)]
-mod tests;

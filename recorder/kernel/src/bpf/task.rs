@@ -1,6 +1,5 @@
 //! Where the programs find what they report: offsets in `struct task_struct`, and the tracepoints' ids.
 
-use super::asm::Width;
 use super::btf::{Btf, BtfError, TypeId};
 use super::interrupts::{InterruptCount, bits};
 use crate::cgroups::Hierarchy;
@@ -17,67 +16,20 @@ pub struct QueueLayout {
     pub stolen: i16,
 }
 
-/// What turns an address into one that programs may read from, as if a task were there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cast {
-    /// What to call for it: `bpf_rdonly_cast`, of which nothing is left when the kernel has translated a program.
-    pub function: TypeId,
-    /// `struct task_struct`.
-    pub task: TypeId,
-}
-
-impl Cast {
-    /// Looks it up.
-    ///
-    /// # Errors
-    /// [`BtfError::Missing`] before Linux 6.2.
-    pub fn new(btf: &Btf) -> Result<Cast, BtfError> {
-        let function = btf.function("bpf_rdonly_cast")?;
-        Ok(Cast { function, task: btf.structure("task_struct")? })
-    }
-}
-
-/// How the kernel keeps a task from running whose group has used up its quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Throttling {
-    /// It takes each off its queue when it is about to return to its program, and says so in the task (since Linux 6.18):
-    /// how far from its beginning the byte is that is not 0 then.
-    OfTasks(i16),
-    /// It takes the group's queue off the CPU, and its tasks stay on that.
-    OfQueues {
-        /// From the beginning of a queue to the number of the queues upwards, itself included, that are off; four bytes.
-        count: i16,
-        /// From the beginning of a task to the address of its group, and from there to that of its queues, by CPU.
-        group: i16,
-        queues: i16,
-        cast: Cast,
-    },
-}
-
-/// Where it is told that a task may not run since the quota of its group is used up.
-///
-/// A queue knows since when its tasks may not run, and not whose quota it was: that of the first queue upwards that is
-/// throttled itself.
+/// Where it is told that a task may not run since the quota of its group is used up: what programs need that are assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleLayout {
-    pub throttling: Throttling,
-    /// From the beginning of a task to the address of its queue, and to that of its group's entity on the next queue up.
+    /// From the beginning of a task to the byte that is not 0 while the kernel keeps it off its queue (since Linux 6.18). Before, it
+    /// takes the group's queue off the CPU, and its tasks stay on that.
+    pub of_task: Option<i16>,
+    /// The number of the function by which a program looks at queues, where those are what is throttled.
+    pub cast: Option<TypeId>,
+    /// From the beginning of a task to the address of its queue.
     pub queue: i16,
-    pub parent: i16,
-    /// The same from the beginning of an entity.
-    pub entity_queue: i16,
-    pub entity_parent: i16,
-    /// From the beginning of a queue to the time since when tasks were taken off it because of its own quota; 0 for none.
-    pub clock: i16,
-    /// The same since when its own tasks were, whosever quota it is, and how long they were before that, altogether.
+    /// From the beginning of a queue to the time since when its tasks were taken off, whosever quota it is, and how long they were before
+    /// that, altogether.
     pub own_clock: i16,
     pub own_time: i16,
-    /// From the beginning of a queue to the address of its group.
-    pub group: i16,
-    /// From there to the address of its cgroup, from that to its node, and from that to the node's number.
-    pub cgroup: i16,
-    pub node: i16,
-    pub number: i16,
     /// From the beginning of a queue to the address of the CPU's run queue, and from there to the clock of all these times.
     pub run_queue: i16,
     pub now: i16,
@@ -88,57 +40,21 @@ pub struct ThrottleLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLayout(pub [i16; 4]);
 
-/// How the programs tell whether a thread is of a process in some cgroup, and what is told of a new cgroup.
+/// How the programs tell whether a thread is of a process in some cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScopeLayout {
-    /// From the beginning of a task to the address of its process's main thread, which says where the process is.
-    pub leader: i16,
-    pub group: GroupLayout,
+    pub kind: Hierarchy,
     /// The number of the hierarchy whose cgroups these are, as tracepoints tell it.
     pub hierarchy: u32,
-    /// From the beginning of a cgroup to the address of its root, and from there to the number of its hierarchy.
-    pub root: i16,
-    pub root_hierarchy: i16,
-    /// From the beginning of a cgroup to the address of its parent's state, and from there to that of the parent.
-    pub parent: i16,
-    pub of_state: i16,
-    /// From the beginning of a cgroup to the address of its node, and from there to its number.
-    pub node: i16,
-    pub number: i16,
     /// The tracepoint `cgroup_mkdir`.
     pub mkdir: TypeId,
 }
 
-/// Where the number of the system call is that a task is in, and what tells that it is in none.
+/// The tracepoints of system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyscallLayout {
-    /// From the beginning of a task to the four bytes of its flags.
-    pub flags: i16,
-    /// The same to the bits that tell of a 32-bit program, whose system calls have other numbers.
-    pub narrow: i16,
-    pub narrow_width: Width,
-    pub narrow_bits: i32,
-    /// From the beginning of its registers to the number.
-    pub number: i16,
-    pub number_width: Width,
-}
-
-/// What the programs on system calls need to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallLayout {
-    pub syscall: SyscallLayout,
+pub struct CallTracepoints {
     pub enter: TypeId,
     pub exit: TypeId,
-}
-
-/// Where the arguments of futex(2) are, from the beginning of the registers that a program had when it entered the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FutexLayout {
-    /// The number of the system call.
-    pub call: i32,
-    pub address: i16,
-    pub operation: i16,
-    pub value: i16,
 }
 
 /// Where a program's registers are that a stack is walked from, from the beginning of what it had when it entered the kernel.
@@ -169,13 +85,9 @@ pub struct TaskLayout {
     pub tgid: i16,
     /// Its name, 16 bytes.
     pub comm: i16,
-    pub prio: i16,
-    pub cpu: i16,
-    /// Its state when it is ending.
-    pub exit_state: i16,
     /// Its state, where `sched_switch` does not bring it as its fourth argument (before Linux 5.18).
     pub state: Option<StateLayout>,
-    /// The count of nested interrupts.
+    /// How programs find out whether an interrupt runs.
     pub interrupts: InterruptCount,
     /// The part of that count that says that one runs.
     pub interrupt_bits: i32,
@@ -183,10 +95,10 @@ pub struct TaskLayout {
     pub stolen: Option<QueueLayout>,
     /// Where throttling is told.
     pub throttle: Option<ThrottleLayout>,
-    /// Where the system call is told in which a task blocks.
-    pub syscall: Option<SyscallLayout>,
-    /// Where it is told on which futex it blocks. Only used together with [`TaskLayout::syscall`].
-    pub futex: Option<FutexLayout>,
+    /// Whether it is told in which system call a task blocks.
+    pub syscall: bool,
+    /// Whether it is told on which futex it blocks. Only used together with [`TaskLayout::syscall`].
+    pub futex: bool,
     pub tracepoints: Tracepoints,
 }
 
@@ -250,16 +162,13 @@ impl TaskLayout {
             pid: field("pid", 4)?,
             tgid: field("tgid", 4)?,
             comm: field("comm", 16)?,
-            prio: field("prio", 4)?,
-            cpu: cpu(btf, task)?,
-            exit_state: field("exit_state", 4)?,
             state,
             interrupts,
             interrupt_bits: bits(btf),
             stolen: None,
             throttle: None,
-            syscall: None,
-            futex: None,
+            syscall: false,
+            futex: false,
             tracepoints,
         })
     }
@@ -289,16 +198,11 @@ impl QueueLayout {
 }
 
 impl ThrottleLayout {
-    /// Whether the kernel says in each task that a quota keeps it from running.
-    pub fn marks_tasks(&self) -> bool {
-        matches!(self.throttling, Throttling::OfTasks(_))
-    }
-
     /// Looks it up.
     ///
     /// # Errors
-    /// [`BtfError::Missing`] when this kernel has no quotas for groups (CONFIG_CFS_BANDWIDTH), or its queues do not count
-    /// for how long they are throttled (before Linux 6.6).
+    /// [`BtfError::Missing`] when this kernel has no quotas for groups (CONFIG_CFS_BANDWIDTH), its queues do not count
+    /// for how long they are throttled (before Linux 6.6), or programs cannot look at queues.
     pub fn new(btf: &Btf) -> Result<ThrottleLayout, BtfError> {
         let member = |structure: &str, name: &str, bytes: usize| -> Result<i16, BtfError> {
             let member = btf.member(btf.structure(structure)?, name)?;
@@ -312,23 +216,18 @@ impl ThrottleLayout {
         };
         let pointer = size_of::<usize>();
         let entity = offset(btf.member(btf.structure("task_struct")?, "se")?.offset, "se")?;
-        let state = btf.member(btf.structure("task_group")?, "css")?;
-        let cgroup = state.offset + btf.member(state.type_id, "cgroup")?.offset;
         let entity_queue = member("sched_entity", "cfs_rq", pointer)?;
-        let entity_parent = member("sched_entity", "parent", pointer)?;
+        let of_task = member("task_struct", "throttled", 1).ok();
+        let cast = match of_task {
+            Some(_) => None,
+            None => Some(btf.function("bpf_rdonly_cast")?),
+        };
         Ok(ThrottleLayout {
-            throttling: throttling(btf, member)?,
+            of_task,
+            cast,
             queue: offset(entity as usize + entity_queue as usize, "se.cfs_rq")?,
-            parent: offset(entity as usize + entity_parent as usize, "se.parent")?,
-            entity_queue,
-            entity_parent,
-            clock: member("cfs_rq", "throttled_clock", 8)?,
             own_clock: member("cfs_rq", "throttled_clock_self", 8)?,
             own_time: member("cfs_rq", "throttled_clock_self_time", 8)?,
-            group: member("cfs_rq", "tg", pointer)?,
-            cgroup: offset(cgroup, "css.cgroup")?,
-            node: member("cgroup", "kn", pointer)?,
-            number: member("kernfs_node", "id", 8)?,
             run_queue: member("cfs_rq", "rq", pointer)?,
             now: member("rq", "clock", 8)?,
         })
@@ -362,109 +261,30 @@ impl ScopeLayout {
     /// # Errors
     /// [`BtfError::Missing`] when this kernel has no cgroups, or none for the scheduler.
     pub fn new(btf: &Btf, kind: Hierarchy, hierarchy: u32) -> Result<ScopeLayout, BtfError> {
-        let place = |structure: &str, name: &str| -> Result<i16, BtfError> {
-            offset(btf.member(btf.structure(structure)?, name)?.offset, name)
-        };
-        let state = btf.member(btf.structure("cgroup")?, "self")?;
-        let parent = state.offset + btf.member(state.type_id, "parent")?.offset;
-        Ok(ScopeLayout {
-            leader: place("task_struct", "group_leader")?,
-            group: GroupLayout::new(btf, kind)?,
-            hierarchy,
-            root: place("cgroup", "root")?,
-            root_hierarchy: place("cgroup_root", "hierarchy_id")?,
-            parent: offset(parent, "self.parent")?,
-            of_state: place("cgroup_subsys_state", "cgroup")?,
-            node: place("cgroup", "kn")?,
-            number: place("kernfs_node", "id")?,
-            mkdir: btf.typedef("btf_trace_cgroup_mkdir")?,
-        })
+        GroupLayout::new(btf, kind)?;
+        Ok(ScopeLayout { kind, hierarchy, mkdir: btf.typedef("btf_trace_cgroup_mkdir")? })
     }
 }
 
-fn throttling(
-    btf: &Btf,
-    member: impl Fn(&str, &str, usize) -> Result<i16, BtfError>,
-) -> Result<Throttling, BtfError> {
-    if let Ok(at) = member("task_struct", "throttled", 1) {
-        return Ok(Throttling::OfTasks(at));
-    }
-    let pointer = size_of::<usize>();
-    Ok(Throttling::OfQueues {
-        count: member("cfs_rq", "throttle_count", 4)?,
-        group: member("task_struct", "sched_task_group", pointer)?,
-        queues: member("task_group", "cfs_rq", pointer)?,
-        cast: Cast::new(btf)?,
-    })
+/// Whether programs know where a thread's system call is told.
+pub fn knows_calls() -> bool {
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 }
 
-impl SyscallLayout {
-    /// Looks it up.
-    ///
-    /// # Errors
-    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
-    pub fn new(btf: &Btf) -> Result<SyscallLayout, BtfError> {
-        /// `TS_COMPAT` of x86, in which a 32-bit system call is noted while it lasts.
-        const COMPAT_CALL: i32 = 1 << 1;
-        /// `TIF_32BIT` of arm64.
-        const COMPAT_TASK: i32 = 1 << 22;
-        let (narrow, narrow_width, narrow_bits, number, number_width) = match std::env::consts::ARCH
-        {
-            "x86_64" => ("status", Width::Word, COMPAT_CALL, "orig_ax", Width::Double),
-            "aarch64" => ("flags", Width::Double, COMPAT_TASK, "syscallno", Width::Word),
-            other => {
-                let name = other.to_owned();
-                return Err(BtfError::Missing { kind: "known system calls of", name });
-            }
-        };
-        let task = btf.structure("task_struct")?;
-        let info = btf.member(task, "thread_info")?;
-        let narrow_at = info.offset + btf.member(info.type_id, narrow)?.offset;
-        Ok(SyscallLayout {
-            flags: offset(btf.member(task, "flags")?.offset, "flags")?,
-            narrow: offset(narrow_at, narrow)?,
-            narrow_width,
-            narrow_bits,
-            number: offset(btf.member(btf.structure("pt_regs")?, number)?.offset, number)?,
-            number_width,
-        })
-    }
-}
-
-impl CallLayout {
-    /// Looks it up.
+impl CallTracepoints {
+    /// Looks them up.
     ///
     /// # Errors
     /// [`BtfError::Missing`], on other machines than x86-64 and arm64 also.
-    pub fn new(btf: &Btf) -> Result<CallLayout, BtfError> {
-        Ok(CallLayout {
-            syscall: SyscallLayout::new(btf)?,
+    pub fn new(btf: &Btf) -> Result<CallTracepoints, BtfError> {
+        if !knows_calls() {
+            let name = std::env::consts::ARCH.to_owned();
+            return Err(BtfError::Missing { kind: "known system calls of", name });
+        }
+        Ok(CallTracepoints {
             enter: btf.typedef("btf_trace_sys_enter")?,
             exit: btf.typedef("btf_trace_sys_exit")?,
         })
-    }
-}
-
-impl FutexLayout {
-    /// Looks it up.
-    ///
-    /// # Errors
-    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
-    pub fn new(btf: &Btf) -> Result<FutexLayout, BtfError> {
-        match std::env::consts::ARCH {
-            "x86_64" => {
-                let registers = btf.structure("pt_regs")?;
-                let member = |name: &str| offset(btf.member(registers, name)?.offset, name);
-                let (address, operation, value) = (member("di")?, member("si")?, member("dx")?);
-                Ok(FutexLayout { call: 202, address, operation, value })
-            }
-            // The first registers of the user interface, which is fixed. They keep their values until the call returns.
-            "aarch64" => Ok(FutexLayout { call: 98, address: 0, operation: 8, value: 16 }),
-            other => {
-                let name = other.to_owned();
-                Err(BtfError::Missing { kind: "known futex(2) of", name })
-            }
-        }
     }
 }
 
@@ -496,13 +316,4 @@ impl RegisterLayout {
             }
         }
     }
-}
-
-/// In the architecture's part of the task since Linux 5.16, beside it before.
-fn cpu(btf: &Btf, task: TypeId) -> Result<i16, BtfError> {
-    let inner = btf.member(task, "thread_info").and_then(|info| {
-        let cpu = btf.member(info.type_id, "cpu")?;
-        offset(info.offset + cpu.offset, "thread_info.cpu")
-    });
-    inner.or_else(|_| offset(btf.member(task, "cpu")?.offset, "cpu"))
 }

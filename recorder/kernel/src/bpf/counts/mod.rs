@@ -134,7 +134,7 @@ impl SchedCounts {
         let cpu_values = map("the figures of all CPUs", &cpus, shape.cpu_bytes() * shape.cpus)?;
         let stolen = QueueLayout::new(&btf).ok().filter(|_| wanted.steal);
         // Before Linux 6.18, a program would have to look at both ends of every wait.
-        let throttle = ThrottleLayout::new(&btf).ok().filter(ThrottleLayout::marks_tasks);
+        let throttle = ThrottleLayout::new(&btf).ok().filter(|it| it.of_task.is_some());
         let load = |stolen, throttle| {
             let setting = Setting {
                 task: &task,

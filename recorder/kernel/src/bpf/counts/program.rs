@@ -9,7 +9,7 @@ use super::super::asm::Reg::*;
 use super::super::asm::{Alu, AsmError, Assembler, Helper, Insn, Label, Reg, When, Width};
 use super::super::programs::number;
 use super::super::programs::switched::{NEXT, PREEMPTED, PREV, load_state};
-use super::super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout, Throttling};
+use super::super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout};
 use super::KeyBy;
 use super::layout::{
     FIRST_OCTAVE, KEPT_BYTES, LAST_OCTAVE, Measure, PLACE_BYTES, PROBES, SLOT_BYTES, STATE_BIT,
@@ -320,7 +320,7 @@ impl<'a> Writer<'a> {
         asm.place(runnable);
         asm.set(R4, state::PREEMPTED);
         if let Some(layout) = self.setting.throttle
-            && let Throttling::OfTasks(throttled) = layout.throttling
+            && let Some(throttled) = layout.of_task
         {
             asm.load(Width::Byte, R0, R7, throttled);
             asm.jump_if(When::Equal, R0, 0, done);

@@ -1,12 +1,17 @@
 //! What a recording holds for system calls: programs, and lanes of their own.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::lane::{Lane, LaneShape};
+use super::super::object::Object;
 use super::super::programs::{self, Setting};
-use super::super::sys::BpfSys;
-use super::super::task::CallLayout;
+use super::super::sys::{BpfSys, MapKind, MapSpec};
+use super::super::task::CallTracepoints;
 use super::{BpfError, Loaded, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
+use crate::perf::page_size;
+use crate::sys::Mapping;
 use crate::units::Cpu;
 
 /// The map of the lanes, and the programs that write into them.
@@ -14,6 +19,8 @@ use crate::units::Cpu;
 pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
+    /// The calls that are wanted, if not all are. The programs use it.
+    _numbers: Option<OwnedFd>,
     /// Until somebody takes them.
     pub(super) lanes: Vec<(Cpu, Lane)>,
 }
@@ -26,7 +33,8 @@ impl OfCalls {
     /// What the kernel is short of.
     pub(super) fn open(
         sys: &dyn BpfSys,
-        layout: CallLayout,
+        object: &Object,
+        tracepoints: CallTracepoints,
         wanted: &Wanted<'_>,
         numbers: Option<&[u16]>,
         setting: &Setting<'_>,
@@ -36,13 +44,39 @@ impl OfCalls {
             .map_err(|error| BpfError::Map { what: "system calls of a CPU", error })?;
         let outer = map_of_lanes(sys, wanted.possible, &lanes)?;
         let setting = Setting { lanes: outer.as_fd(), ..*setting };
-        let programs = programs::on_calls(&setting, layout, numbers)?;
+        let numbers = numbers.map(|numbers| set_of(sys, numbers)).transpose();
+        let numbers = numbers
+            .map_err(|error| BpfError::Map { what: "the numbers of system calls", error })?;
+        let given = numbers.as_ref().map(AsFd::as_fd);
+        let programs = programs::on_calls(object, &setting, tracepoints, given)?;
         let programs = load_if_possible(sys, &programs)?;
         if programs.is_empty() {
             return Ok(None);
         }
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
         give(sys, &outer, &maps)?;
-        Ok(Some(OfCalls { outer, programs, lanes }))
+        Ok(Some(OfCalls { outer, programs, _numbers: numbers, lanes }))
     }
+}
+
+/// Numbers of calls are below, in the programs too.
+const NUMBERS: usize = 1024;
+
+/// A map with a bit for each number, which is set for these.
+fn set_of(sys: &dyn BpfSys, numbers: &[u16]) -> io::Result<OwnedFd> {
+    let bytes = NUMBERS / 8;
+    let map = sys.map_create(&MapSpec {
+        kind: MapKind::Array,
+        value_bytes: bytes as u32,
+        entries: 1,
+        mapped: true,
+        inner: None,
+    })?;
+    let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()))?;
+    for number in numbers.iter().map(|number| usize::from(*number)).filter(|it| *it < NUMBERS) {
+        // SAFETY: the word is within the mapping, which has a bit for each number, and aligned; no program uses it yet.
+        let word = unsafe { AtomicU64::from_ptr(mapping.base().cast::<u64>().add(number / 64)) };
+        word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+    }
+    Ok(map)
 }

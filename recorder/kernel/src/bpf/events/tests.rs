@@ -80,10 +80,14 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
     }
 }
 
+fn program(name: &'static str) -> Program {
+    Program { name, tracepoint: 1, insns: Vec::new(), license: c"GPL".into() }
+}
+
 #[test]
 fn a_refused_program_is_an_error_with_what_the_verifier_said() {
     let kernel = Kernel { verdict: Some("R2 invalid mem access\n"), ..Kernel::default() };
-    let program = Program::assembled("fxtrec_switch", 1, Vec::new());
+    let program = program("fxtrec_switch");
     let error = load(&kernel, &program).expect_err("refused");
     assert!(error.to_string().contains("fxtrec_switch"), "{error}");
     assert_eq!(error.verifier_log(), Some("R2 invalid mem access"));
@@ -92,8 +96,7 @@ fn a_refused_program_is_an_error_with_what_the_verifier_said() {
 
 #[test]
 fn programs_that_not_every_kernel_takes_are_left_out_but_not_for_lack_of_descriptors() {
-    let program = Program::assembled("fxtrec_irq_in", 1, Vec::new());
-    let programs = [program.clone(), program];
+    let programs = [program("fxtrec_irq_in"), program("fxtrec_irq_in")];
     let load = |kernel: Kernel| load_if_possible(&kernel, &programs);
     assert_eq!(load(Kernel::default()).expect("both").len(), 2);
     let kernel = Kernel { verdict: Some("unknown func"), ..Kernel::default() };
@@ -116,7 +119,7 @@ fn a_kernel_that_takes_no_values_of_that_size_gets_smaller_lanes_for_all_cpus() 
 
 #[test]
 fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
-    let first = Way { interrupts: InterruptCount::OfTask { offset: 1 }, ..Way::LEAST };
+    let first = Way { interrupts: InterruptCount::OfTask, ..Way::LEAST };
     let ways = vec![first, Way::LEAST];
     let refuse = |way| match way {
         Way::LEAST => Ok("the last"),

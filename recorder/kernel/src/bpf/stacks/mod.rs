@@ -29,7 +29,8 @@ use super::btf::{Btf, BtfError, TypeId};
 use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
-use super::programs::newtask;
+use super::object::{self, Choice, Given, Object, Types};
+use super::programs::{Program, newtask};
 use super::scope::ScopeMap;
 use super::sys::{self, BpfSys, MapKind, MapSpec, On, ProgramSpec};
 use super::task::{RegisterLayout, TaskLayout, offset};
@@ -39,14 +40,13 @@ use crate::ring::RawRecord;
 use crate::sys::{Mapping, Sys};
 use crate::units::{Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
-use program::{Copied, NO_PROGRAM, NOTE_BYTES, Setting, User, kind, part, shared};
+use program::{Copied, NO_PROGRAM, NOTE_BYTES, Setting, kind, part, shared};
 use ring::SampleRing;
 
 const NAME: &str = "fxtrec_stacks";
 const EXIT_NAME: &str = "fxtrec_stacks_u";
 const WAKE_NAME: &str = "fxtrec_stacks_w";
 const CLOCK_NAME: &str = "fxtrec_stacks_c";
-const CHOOSE_NAME: &str = "fxtrec_stacks_n";
 
 /// Where a thread that came in has its memory again.
 const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
@@ -176,9 +176,46 @@ pub struct WaitNotes<'a> {
 }
 
 impl<'a> WaitNotes<'a> {
-    /// The same for programs that find what they need in a task there.
-    pub(super) fn setting(self, task: &'a TaskLayout) -> Setting<'a> {
-        self.maps.setting(task)
+    /// The names of all of [`WaitNotes::maps`].
+    pub(super) const NAMES: [&'static str; 7] =
+        ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
+
+    /// What the program is told; the numbers of the ways to take stacks are those of `notes.h`.
+    pub(super) fn choices(&self) -> [Choice; 4] {
+        let Maps { taking, over, copied, chosen, .. } = self.maps;
+        let taking = match taking {
+            Taking::Exit => 0,
+            Taking::Interrupt(_) => 1,
+            Taking::Table(_) => 2,
+        };
+        [
+            ("taking", taking),
+            ("over", over.0),
+            ("pending_at", u64::from(copied.pending().unsigned_abs())),
+            ("are_chosen", chosen.is_some().into()),
+        ]
+    }
+
+    /// The maps that it works with. What is not there is not used either, so any map will do.
+    pub(super) fn maps(&self) -> [(&'static str, Given<'a>); 7] {
+        let Maps { taking, notes, chosen, scratch, ring, shared, .. } = self.maps;
+        let none = Given::Memory(notes.as_fd());
+        let (bells, table) = match taking {
+            Taking::Exit => (none, none),
+            Taking::Interrupt(bells) => (Given::Map(bells.outer.as_fd()), none),
+            Taking::Table(table) => (none, Given::Map(table.as_fd())),
+        };
+        let given = [
+            none,
+            chosen.as_ref().map_or(none, |chosen| Given::Memory(chosen.fd())),
+            Given::Memory(shared.as_fd()),
+            Given::Map(scratch.as_fd()),
+            Given::Map(ring.fd()),
+            bells,
+            table,
+        ];
+        let mut given = given.into_iter();
+        WaitNotes::NAMES.map(|name| (name, given.next().unwrap_or(none)))
     }
 }
 
@@ -186,7 +223,7 @@ impl<'a> WaitNotes<'a> {
 #[derive(Debug)]
 enum Taking {
     /// By an interrupt.
-    Interrupt(Bells, RegisterLayout),
+    Interrupt(Bells),
     /// Behind each switch.
     Exit,
     /// When a thread goes out, into this table.
@@ -226,13 +263,7 @@ impl Maps {
             over: self.over,
             notes: self.notes.as_fd(),
             chosen: self.chosen.as_ref().map(ScopeMap::fd),
-            user: match &self.taking {
-                Taking::Interrupt(bells, registers) => {
-                    User::Interrupt(bells.outer.as_fd(), *registers)
-                }
-                Taking::Exit => User::In,
-                Taking::Table(table) => User::Out(table.as_fd()),
-            },
+            by_interrupt: matches!(self.taking, Taking::Interrupt(_)),
             copied: self.copied,
             scratch: self.scratch.as_fd(),
             ring: self.ring.fd(),
@@ -300,6 +331,11 @@ fn load(
     Ok((name, sys::load(sys, &spec).map_err(failed)?))
 }
 
+fn load_program(sys: &dyn BpfSys, program: &Program) -> Result<(&'static str, OwnedFd), BpfError> {
+    let failed = |(error, log)| BpfError::Load { name: program.name, error, log };
+    Ok((program.name, sys::load(sys, &program.spec()).map_err(failed)?))
+}
+
 impl BlockedStacks {
     /// Loads the programs for what is wanted. They do not run yet.
     ///
@@ -311,7 +347,9 @@ impl BlockedStacks {
         wanted: Wanted,
     ) -> Result<BlockedStacks, BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
+        let types = Types::parse(&bytes)?;
         let btf = Btf::parse(bytes)?;
+        let noting = Object::new(&object::STACKS, &types)?;
         let task = TaskLayout::new(&btf, InterruptCount::Unknown)?;
         let memory = memory(&btf)?;
         let array = |value_bytes: usize, mapped| MapSpec {
@@ -361,15 +399,19 @@ impl BlockedStacks {
                 load(EXIT_NAME, &program::switched(setting, registers)?, Some(tracepoint))
             });
             let first = behind.transpose()?.into_iter().collect::<Vec<_>>();
-            let switch = program::switch(setting)?;
-            Ok::<_, BpfError>((first, load(NAME, &switch, Some(task.tracepoints.switch))?.1))
+            let notes = WaitNotes { maps };
+            let mut choices = vec![("state_is_told", task.state.is_none().into())];
+            choices.extend(notes.choices());
+            let switch = noting.with(&choices, &notes.maps(), &[])?;
+            let switch = switch.on(NAME, task.tracepoints.switch)?;
+            Ok::<_, BpfError>((first, load_program(&*sys, &switch)?.1))
         };
         // Why a way is not there is of no interest as long as there is another.
         let mut loaded = Err(());
-        if let (Ok(interrupt), Ok(registers)) = (btf.typedef(INTERRUPTED), &registers)
+        if let (Ok(interrupt), Ok(_)) = (btf.typedef(INTERRUPTED), &registers)
             && let Ok(bells) = Bells::new(files, &*sys)
         {
-            maps.taking = Taking::Interrupt(bells, *registers);
+            maps.taking = Taking::Interrupt(bells);
             loaded = both(&maps, Some(interrupt)).map_err(drop);
         }
         if let (Err(_), Ok(exit), Ok(_)) = (&loaded, btf.typedef(SCHED_EXIT), &registers) {
@@ -390,8 +432,9 @@ impl BlockedStacks {
         };
         let (setting, mut programs) = (maps.setting(&task), Vec::new());
         if let Some(chosen) = setting.chosen {
-            let insns = newtask(&task, chosen)?;
-            first.push(load(CHOOSE_NAME, &insns, Some(task.tracepoints.newtask))?);
+            let scope = Object::new(&object::SCOPE, &types)?;
+            let program = newtask(&scope, chosen, task.tracepoints.newtask)?;
+            first.push(load_program(&*sys, &program)?);
         }
         let mut more_scratch = Vec::new();
         if wanted.wakes {
@@ -502,7 +545,7 @@ impl BlockedStacks {
 
     /// Hands out the samples that there are, the oldest first. What is not one counts as unreadable.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
-        if let Taking::Interrupt(Bells { bells, .. }, _) = &self.maps.taking {
+        if let Taking::Interrupt(Bells { bells, .. }) = &self.maps.taking {
             bells.iter().for_each(Doorbell::answer);
         }
         let in_table = self.maps.is_table();

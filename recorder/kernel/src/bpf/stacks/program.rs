@@ -24,10 +24,10 @@
 //! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
 //! samples of a clock. Each has a place of its own to make its samples in, since one may interrupt the other.
 //!
-//! Who waits is the matter of `waits`; how the stack of the thread that runs becomes a sample that of `samples`.
+//! Who waits is the matter of `recorder/kernel/bpf/notes.h`, in C; how the stack of the thread that runs becomes a sample that of
+//! `samples`, which is assembled.
 
 mod samples;
-mod waits;
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -39,8 +39,6 @@ use super::super::task::{RegisterLayout, TaskLayout};
 use crate::units::Nanos;
 
 pub(super) use samples::{running, switched, waking};
-pub(in super::super) use waits::Notes;
-pub(super) use waits::switch;
 
 /// How many notes there are of threads that wait; a power of two. Of two threads with the same lower bits of their ids
 /// that wait at once, the earlier one's is given up, and counted.
@@ -124,7 +122,7 @@ impl Copied {
     }
 
     /// Where it is told that a sample lacks its user part, behind the sample.
-    fn pending(self) -> i16 {
+    pub(super) fn pending(self) -> i16 {
         small(self.sample_bytes())
     }
 }
@@ -159,7 +157,6 @@ const NO_WAKEUP: i32 = 1;
 const BEGAN: i16 = -8;
 const NOW: i16 = -16;
 const ZERO_KEY: i16 = -20;
-const SAMPLE: i16 = -32;
 const LENGTH: i16 = -40;
 
 /// What the programs are made for.
@@ -173,22 +170,12 @@ pub(in super::super) struct Setting<'a> {
     pub(super) notes: BorrowedFd<'a>,
     /// The threads whose waits are wanted, if not all are: see [`super::super::scope`].
     pub(super) chosen: Option<BorrowedFd<'a>>,
-    pub(super) user: User<'a>,
+    /// Whether user stacks are taken by an interrupt that a long wait asks for.
+    pub(super) by_interrupt: bool,
     pub(super) copied: Copied,
     pub(super) scratch: BorrowedFd<'a>,
     pub(super) ring: BorrowedFd<'a>,
     pub(super) shared: BorrowedFd<'a>,
-}
-
-/// How user stacks are taken.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) enum User<'a> {
-    /// When a thread goes out, into the kernel's table of stacks.
-    Out(BorrowedFd<'a>),
-    /// Behind every switch, if a sample is pending.
-    In,
-    /// By an interrupt that a long wait asks for, through its CPU's bell among these. What the registers were is known by then.
-    Interrupt(BorrowedFd<'a>, RegisterLayout),
 }
 
 /// A constant as a place. All of them are far below 2^15.

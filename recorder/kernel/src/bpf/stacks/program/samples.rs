@@ -13,8 +13,8 @@ use super::super::super::programs::number;
 use super::super::super::task::RegisterLayout;
 use super::{
     BEGAN, BLOCK, Copied, KERNEL_BYTES, LARGE_COPY, LENGTH, NO_WAKEUP, NOW, OWNER, OWNER_BITS,
-    Setting, USER_BYTES, USER_STACK, User, Writer, copy_registers, kind, length_or_zero, part,
-    shared, small,
+    Setting, USER_BYTES, USER_STACK, Writer, copy_registers, kind, length_or_zero, part, shared,
+    small,
 };
 
 /// How much of the stack is copied where frame pointers lead on: enough for the functions of libraries without them that
@@ -225,7 +225,7 @@ pub(in super::super) fn switched(
     asm.load(Width::Double, R8, R9, small(part::KERNEL));
     length_or_zero(asm, R8, KERNEL_BYTES);
     let elsewhere = asm.label();
-    if let User::Interrupt(..) = setting.user {
+    if setting.by_interrupt {
         writer.unless_in_wait(registers, elsewhere);
     }
     writer.user_part(registers);

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
+/*
+ * The programs on switches and wake-ups, which write a record of each into the lane of their CPU.
+ *
+ * Ahead of a switch's record there are others, if there is anything to tell: what befell the slice that it ends, whose quota keeps the
+ * thread from running on, and what it waits for.
+ */
+#include "account.h"
+#include "contention.h"
+#include "lane.h"
+#include "notes.h"
+#include "scope.h"
+#include "state.h"
+#include "throttle.h"
+#include "wakers.h"
+
+LICENSE;
+
+/* What is told, if the kernel has it and it is wanted. */
+CHOICE(tells_steal, 0);
+CHOICE(tells_irqs, 0);
+CHOICE(tells_requests, 0);
+CHOICE(tells_syscalls, 0);
+CHOICE(tells_futexes, 0);
+CHOICE(tells_locks, 0);
+CHOICE(notes_waits, 0);
+CHOICE(tells_wakings, 0);
+
+/* Notes in which system call the thread blocks, if in one, and on which futex, if on one. */
+static inline void note_call(u64 *args, struct task_struct *prev, struct lane *lane)
+{
+	lane->syscall = NO_SYSCALL;
+	if (chosen(tells_futexes))
+		lane->futex.address = 0;
+#if defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64)
+	if (state_of(args, prev) == 0 || args[0] || (prev->flags & (PF_KTHREAD | PF_USER_WORKER | PF_IO_WORKER)))
+		return;
+#if defined(__TARGET_ARCH_x86)
+	if (prev->thread_info.status & TS_COMPAT)
+		return;
+	struct pt_regs *registers = bpf_task_pt_regs(prev);
+	u64 number = registers->orig_ax;
+#else
+	if (prev->thread_info.flags >> TIF_32BIT & 1)
+		return;
+	struct pt_regs *registers = bpf_task_pt_regs(prev);
+	u64 number = (u32)registers->syscallno;
+#endif
+	/* What entered by an exception has -1. */
+	if (number >= NO_SYSCALL)
+		return;
+	lane->syscall = number;
+	if (chosen(tells_futexes) && number == SYS_futex) {
+		struct futex *futex = &lane->futex;
+#if defined(__TARGET_ARCH_x86)
+		u64 address = registers->di;
+
+		futex->operation = registers->si;
+		futex->value = registers->dx;
+#else
+		/* These keep their values until the call returns. */
+		u64 address = registers->regs[0];
+
+		futex->operation = registers->regs[1];
+		futex->value = registers->regs[2];
+#endif
+		futex->address = address;
+		/* The thread has its memory still, and nothing is brought in for this: what is not there is read as 0. */
+		bpf_probe_read_user(futex->words, sizeof(futex->words), (void *)address);
+	}
+#endif
+}
+
+static inline void tell_futex(struct event *event, const struct futex *futex)
+{
+	struct futex_record *record = next_record(event);
+
+	record->address = futex->address;
+	record->word = futex->words[0];
+	record->after_8 = futex->words[2];
+	record->value = futex->value;
+	record->kind = FUTEX;
+	record->operation = futex->operation;
+	record->after_16 = futex->words[4];
+	event->head++;
+}
+
+/* Tells for which lock of the kernel the thread waits, if for one, whether it sleeps for it or is preempted. */
+static inline void tell_lock(struct event *event, u32 tid)
+{
+	struct contention *place = contention_of(tid);
+	u32 waiting = place->tid;
+
+	if (waiting == 0 || waiting != tid)
+		return;
+	struct contention_record *record = next_record(event);
+	record->address = place->address;
+	record->flags = place->flags;
+	record->kind = CONTENTION;
+	event->head++;
+}
+
+/* Tells what the host took of the slice that ends, if anything. The thread comes in on this CPU. */
+static inline void tell_slice(struct event *event, struct task_struct *next)
+{
+	u64 stolen = next->se.cfs_rq->rq->prev_steal_time_rq, before = event->lane->stolen;
+
+	/* It never goes back, but where its address is unknown it is read as 0. */
+	if (unlikely(stolen > before)) {
+		struct slice_record *record = next_record(event);
+
+		event->lane->stolen = stolen;
+		record->stolen = stolen - before;
+		record->kind = SLICE;
+		event->head++;
+	}
+}
+
+/* Tells what interrupts took of the slice that ends and since when its end was asked for, if they did and it was. */
+static inline void tell_taken(struct event *event, struct account *account, struct task_struct *prev)
+{
+	struct lane *lane = event->lane;
+	u64 irqs = 0, asked = 0;
+	u8 flags = 0;
+
+	if (chosen(tells_irqs))
+		irqs = account->hard + account->soft - lane->irqs;
+	if (chosen(tells_requests))
+		asked = account->asked;
+	if (!unlikely(irqs | asked))
+		return;
+	struct taken_record *record = next_record(event);
+	/* No switch happens within an interrupt. */
+	account->depth = 0;
+	u64 total = account->total;
+	record->irq_ns = total - lane->irq_ns;
+	lane->irq_ns = total;
+	record->irqs = irqs;
+	lane->irqs += irqs;
+	if (asked) {
+		account->asked = 0;
+		/* Else it is another thread's request, whose switch nobody saw. */
+		if (account->asked_tid == (u32)prev->pid && asked < event->time) {
+			record->asked_ns = event->time - asked;
+			flags = FLAG_FIRST;
+		}
+	}
+	record->kind = TAKEN;
+	record->flags = flags;
+	event->head++;
+}
+
+/* sched_switch(preempted, prev, next, prev_state) */
+SEC("tp_btf") int fxtrec_switch(u64 *args)
+{
+	struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
+	struct event event;
+	u32 cpu;
+
+	struct lane *lane = find_lane(&cpu);
+	if (!lane)
+		goto unnoted;
+	event.lane = lane;
+	if (chosen(scope_is)) {
+		/* The switch after one of the scope is reported too: it ends the slice of whoever came in. */
+		u64 before = lane->shown, now = is_in_scope(prev) ? FLAG_PREV_IN_SCOPE : 0;
+
+		now |= is_in_scope(next) ? FLAG_NEXT_IN_SCOPE : 0;
+		lane->shown = now;
+		if (!(before | now))
+			goto untold;
+	}
+	if (chosen(tells_syscalls))
+		note_call(args, prev, lane);
+	if (!begin(&event, next, FIRED_SWITCH))
+		goto untold;
+	if (chosen(tells_steal))
+		tell_slice(&event, next);
+	if (chosen(tells_irqs) || chosen(tells_requests))
+		tell_taken(&event, account_of(cpu), prev);
+	check_goes_out(&event, args, prev);
+	check_wait(&event, next);
+	if (chosen(tells_futexes) && lane->futex.address)
+		tell_futex(&event, &lane->futex);
+	u32 tid = prev->pid;
+	if (chosen(tells_locks))
+		tell_lock(&event, tid);
+
+	struct switch_record *record = next_record(&event);
+	record->time = event.time;
+	record->prev = tid;
+	record->next = next->pid;
+	record->state = state_of(args, prev) | prev->exit_state;
+	record->syscall = chosen(tells_syscalls) ? lane->syscall : NO_SYSCALL;
+	record->kind = SWITCH;
+	/* Of threads user space knows itself which are in scope; in which cgroup they were at this moment, nobody else knows. */
+	record->flags = args[0] | (chosen(scope_is) == CGROUPS ? lane->shown : 0);
+	record->prio = prev->prio;
+	record->next_prio = next->prio;
+	if (chosen(notes_waits))
+		note_waits(args, prev, next, event.time);
+	publish(&event);
+	return 0;
+
+untold:
+	/* A switch that no record tells of answers a request all the same. */
+	if (chosen(tells_requests))
+		account_of(cpu)->asked = 0;
+unnoted:
+	/* Nothing may be noted of it either: a wait would seem to be that of two. */
+	if (chosen(notes_waits)) {
+		forget_wait(prev);
+		forget_wait(next);
+	}
+	return 0;
+}
+
+/* sched_migrate_task(task, cpu), which comes before the task is moved. */
+SEC("tp_btf") int fxtrec_migrate(u64 *args)
+{
+	struct task_struct *task = (void *)args[0];
+	u32 to = args[1], cpu;
+	struct event event;
+
+	if (chosen(scope_is) && !is_in_scope(task))
+		return 0;
+	event.lane = find_lane(&cpu);
+	if (!event.lane || !begin(&event, task, FIRED_MOVED))
+		return 0;
+	check_wait(&event, task);
+	struct moved_record *record = next_record(&event);
+	record->time = event.time;
+	record->tid = task->pid;
+	record->to_cpu = to;
+	record->from_cpu = cpu_of(task);
+	record->kind = MOVED;
+	event.head++;
+	tell_new_queue(&event, task, to);
+	event.head--;
+	publish(&event);
+	return 0;
+}
+
+/* The record of a wake-up, but for who did it. */
+static inline void tell_wake(struct event *event, struct task_struct *task, enum kind kind, u32 current, u32 waker, u8 flags)
+{
+	struct wake_record *record = next_record(event);
+	u32 cpu = cpu_of(task);
+
+	record->time = event->time;
+	record->tid = task->pid;
+	record->current = current;
+	record->waker = waker | cpu >> 8 << 24;
+	record->kind = kind;
+	record->flags = flags;
+	record->prio = task->prio;
+	record->cpu = cpu;
+	publish(event);
+}
+
+/* sched_waking(task): notes who does it, and tells it as well if that is wanted. */
+SEC("tp_btf") int fxtrec_waking(u64 *args)
+{
+	struct task_struct *task = (void *)args[0];
+	bool in_interrupt;
+	struct event event;
+	u32 cpu;
+
+	if (chosen(scope_is) && !is_in_scope(task))
+		return 0;
+	u32 current = current_or_interrupt(&in_interrupt), tid = task->pid;
+	/* Where nobody knows whether an interrupt does it, no thread is named as the waker rather than the wrong one. */
+	u32 waker = chosen(interrupts_by) == NOTHING ? 0 : current;
+	*waker_of(tid) = tid | (u64)in_interrupt << 31 | (u64)waker << 32;
+	if (!chosen(tells_wakings))
+		return 0;
+	event.lane = find_lane(&cpu);
+	if (!event.lane || !begin(&event, task, FIRED_WAKING))
+		return 0;
+	tell_wake(&event, task, WAKING, current, waker, in_interrupt ? FLAG_FIRST : 0);
+	return 0;
+}
+
+/* sched_wakeup_new(task), which no sched_waking precedes. Its maker runs. */
+SEC("tp_btf") int fxtrec_wake_new(u64 *args)
+{
+	struct task_struct *task = (void *)args[0];
+	bool in_interrupt;
+	struct event event;
+	u32 cpu;
+
+	if (chosen(scope_is) && !is_in_scope(task))
+		return 0;
+	u32 current = current_or_interrupt(&in_interrupt);
+	u8 flags = in_interrupt ? FLAG_FIRST : 0;
+	/* A thread that is not the first of its process is of its maker's. */
+	if (task->pid != task->tgid)
+		flags |= FLAG_SAME_PROCESS;
+	event.lane = find_lane(&cpu);
+	if (!event.lane || !begin(&event, task, FIRED_WAKEUP_NEW))
+		return 0;
+	check_is_woken(&event, task);
+	tell_wake(&event, task, WAKEUP_NEW, current, chosen(interrupts_by) == NOTHING ? 0 : current, flags);
+	return 0;
+}
+
+/* sched_wakeup(task): who did it was noted when it began, maybe on another CPU. */
+SEC("tp_btf") int fxtrec_wakeup(u64 *args)
+{
+	struct task_struct *task = (void *)args[0];
+	struct event event;
+	u32 cpu, waker = 0;
+	u8 flags = 0;
+
+	if (chosen(scope_is) && !is_in_scope(task))
+		return 0;
+	u32 current = current_tid();
+	event.lane = find_lane(&cpu);
+	if (!event.lane || !begin(&event, task, FIRED_WAKEUP))
+		return 0;
+	check_is_woken(&event, task);
+	u32 tid = task->pid;
+	u64 *place = waker_of(tid), note = *place;
+	if ((note & 0x7fffffff) == tid) {
+		/* It is used once: an older note is worse than none. */
+		*place = 0;
+		flags = note >> 31 & FLAG_FIRST;
+		waker = note >> 32;
+	}
+	tell_wake(&event, task, WAKEUP, current, waker, flags);
+	return 0;
+}

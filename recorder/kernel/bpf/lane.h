@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * A ring of records that one CPU fills. lane.rs describes it, and says why nothing here is locked.
+ */
+#ifndef FXTREC_LANE_H
+#define FXTREC_LANE_H
+
+#include "fxtrec.h"
+
+#define NAMES 1024
+#define RECORD_BYTES 24
+
+/* In `busy`: nothing is written or counted. */
+#define CLOSED 2
+
+struct name {
+	u64 tid;
+	u64 comm[2];
+	u64 unused;
+};
+
+/* A call of futex(2) by a thread that may wait there. */
+struct futex {
+	u64 address;
+	u32 operation;
+	u32 value;
+	/* What is in memory from the futex on: as much as tells whether it is a mutex of the C library, and who has it. */
+	u32 words[5];
+	u32 unused;
+};
+
+struct lane {
+	/* What the programs write. */
+	u64 head;
+	u64 busy;
+	u64 lost;
+	u64 told;
+	u64 shown;
+	u64 nested;
+	u64 stolen;
+	u64 unused;
+	u64 fired[5];
+	u64 irq_ns;
+	u64 irqs;
+	u64 unused_too;
+	/* What the reader writes. */
+	u64 tail;
+	u64 bell;
+	/* Of the switch that is being written; not on the stack, of which the kernel has another, slower one where a program takes 64 bytes. */
+	u64 syscall;
+	struct futex futex;
+	u8 to_names[4096 - 192];
+	struct name names[NAMES];
+	u8 records[RECORD_BYTES];
+};
+
+enum kind {
+	SWITCH = 1,
+	WAKEUP,
+	WAKEUP_NEW,
+	WAKING,
+	LOST,
+	NAME,
+	SLICE,
+	THROTTLED,
+	WAIT,
+	MOVED,
+	TAKEN,
+	FUTEX,
+	CONTENTION,
+	CALL,
+};
+
+/* The counts of events. */
+enum fired {
+	FIRED_SWITCH,
+	FIRED_WAKEUP,
+	FIRED_WAKEUP_NEW,
+	FIRED_WAKING,
+	FIRED_MOVED,
+};
+
+/* The bits of flags. */
+#define FLAG_FIRST 1
+#define FLAG_SAME_PROCESS 2
+#define FLAG_GOES_ON 2
+#define FLAG_OF_QUEUES 4
+#define FLAG_PREV_IN_SCOPE 2
+#define FLAG_NEXT_IN_SCOPE 4
+#define FLAG_NARROW 2
+
+/* In the place of the number of a system call. */
+#define NO_SYSCALL 0xffff
+
+struct switch_record {
+	u64 time;
+	u32 prev;
+	u32 next;
+	u16 state;
+	u16 syscall;
+	u8 kind;
+	u8 flags;
+	u8 prio;
+	u8 next_prio;
+};
+
+/* The upper byte of the CPU is the upper one of the waker. */
+struct wake_record {
+	u64 time;
+	u32 tid;
+	u32 current;
+	u32 waker;
+	u8 kind;
+	u8 flags;
+	u8 prio;
+	u8 cpu;
+};
+
+struct lost_record {
+	u64 time;
+	u64 count;
+	u32 unused;
+	u8 kind;
+};
+
+struct name_record {
+	u64 comm[2];
+	u32 tid;
+	u8 kind;
+};
+
+struct slice_record {
+	u64 stolen;
+	u64 unused;
+	u32 unused_too;
+	u8 kind;
+};
+
+struct taken_record {
+	u64 irq_ns;
+	u64 asked_ns;
+	u32 irqs;
+	u8 kind;
+	u8 flags;
+};
+
+struct throttled_record {
+	u64 kept;
+	u64 cgroup;
+	u32 own_cgroup;
+	u8 kind;
+	u8 flags;
+};
+
+struct wait_record {
+	u64 kept;
+	u32 tid;
+	u32 cpu;
+	u32 own_cgroup;
+	u8 kind;
+	u8 flags;
+};
+
+struct moved_record {
+	u64 time;
+	u32 tid;
+	u32 to_cpu;
+	u32 from_cpu;
+	u8 kind;
+};
+
+struct futex_record {
+	u64 address;
+	u32 word;
+	u32 after_8;
+	u32 value;
+	u8 kind;
+	u8 operation;
+	u16 after_16;
+};
+
+struct contention_record {
+	u64 address;
+	u32 flags;
+	u32 unused;
+	u32 unused_too;
+	u8 kind;
+};
+
+struct call_record {
+	u64 time;
+	u64 result;
+	u32 tid;
+	u8 kind;
+	u8 flags;
+	u16 number;
+};
+
+/* Names all of them to the object's description of types. */
+union record {
+	struct switch_record of_switch;
+	struct wake_record of_wake;
+	struct lost_record of_lost;
+	struct name_record of_name;
+	struct slice_record of_slice;
+	struct taken_record of_taken;
+	struct throttled_record of_throttled;
+	struct wait_record of_wait;
+	struct moved_record of_moved;
+	struct futex_record of_futex;
+	struct contention_record of_contention;
+	struct call_record of_call;
+};
+
+/* The lanes by CPU. */
+MAP(lanes, BPF_MAP_TYPE_ARRAY_OF_MAPS, union record);
+MAP(doorbell, BPF_MAP_TYPE_RINGBUF, struct lane);
+
+/* One less than how many records a lane has room for, a power of two. */
+CHOICE(last_record, 511);
+/* Not more than so many wait to be read: there is room left for what an event brings along. */
+CHOICE(most_records, 500);
+/* The reader is woken after so many. */
+CHOICE(bell_records, 128);
+
+/* An event while it is written: `head` counts the records before the next one. */
+struct event {
+	struct lane *lane;
+	u64 time;
+	u64 head;
+};
+
+/* The lane of this CPU; none for one that came online just now. */
+static inline struct lane *find_lane(u32 *cpu)
+{
+	u32 zero = 0;
+	void *lane;
+
+	*cpu = bpf_get_smp_processor_id();
+	lane = bpf_map_lookup_elem(&lanes, cpu);
+	return lane ? bpf_map_lookup_elem(lane, &zero) : NULL;
+}
+
+/* An address in the lane that is made once: so far away, no offset of a store reaches, and registers are few. */
+static inline void *in_lane(struct lane *lane, u64 place)
+{
+	asm("%0 += %1" : "+r"(place) : "r"(lane));
+	return (void *)place;
+}
+
+static inline void *next_record(const struct event *event)
+{
+	u64 place = (event->head & chosen(last_record)) * RECORD_BYTES;
+
+	return in_lane(event->lane, place + __builtin_offsetof(struct lane, records));
+}
+
+/* Takes the lane, so that a program that interrupts this one leaves it alone; false if this is the one that interrupts. */
+static inline bool take_lane(struct lane *lane)
+{
+	u64 busy = lane->busy;
+
+	if (unlikely(busy)) {
+		if (busy != CLOSED)
+			lane->nested++;
+		return false;
+	}
+	*(volatile u64 *)&lane->busy = 1;
+	return true;
+}
+
+static inline void let_go(struct lane *lane)
+{
+	barrier();
+	*(volatile u64 *)&lane->busy = 0;
+}
+
+/* Takes the time, and tells of losses. The lane was taken; false if it is full, and let go again. */
+static inline bool make_room(struct event *event)
+{
+	struct lane *lane = event->lane;
+	u64 lost, told;
+
+	event->time = bpf_ktime_get_ns();
+	event->head = lane->head;
+	if (unlikely(event->head - lane->tail >= chosen(most_records))) {
+		lane->lost++;
+		let_go(lane);
+		return false;
+	}
+	lost = lane->lost;
+	told = lane->told;
+	if (unlikely(lost != told)) {
+		struct lost_record *record = next_record(event);
+
+		record->time = event->time;
+		record->count = lost - told;
+		record->kind = LOST;
+		lane->told = lost;
+		event->head++;
+	}
+	return true;
+}
+
+/* Tells what the thread is called, if the lane remembers another name. */
+static inline void tell_name(struct event *event, struct task_struct *task)
+{
+	u32 tid = task->pid;
+	u64 low = *(u64 *)task->comm, high = *(u64 *)(task->comm + 8);
+	u64 place = (u64)(tid & (NAMES - 1)) * sizeof(struct name);
+	struct name *known = in_lane(event->lane, place + __builtin_offsetof(struct lane, names));
+
+	if (unlikely(known->tid != tid || known->comm[0] != low || known->comm[1] != high)) {
+		struct name_record *record = next_record(event);
+
+		record->tid = tid;
+		record->comm[0] = low;
+		record->comm[1] = high;
+		record->kind = NAME;
+		known->tid = tid;
+		known->comm[0] = low;
+		known->comm[1] = high;
+		event->head++;
+	}
+}
+
+/* Begins an event of a thread; false if there is no room for it. */
+static inline bool begin(struct event *event, struct task_struct *task, enum fired fired)
+{
+	if (!take_lane(event->lane))
+		return false;
+	event->lane->fired[fired]++;
+	if (!make_room(event))
+		return false;
+	tell_name(event, task);
+	return true;
+}
+
+/* What is said does not matter: any eight bytes that a program may read. */
+static inline void ring(void *bell, void *bytes)
+{
+	bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP);
+}
+
+/* Publishes the records up to this one, which is written. */
+static inline void publish(struct event *event)
+{
+	struct lane *lane = event->lane;
+	u64 head = event->head + 1;
+
+	barrier();
+#if defined(__TARGET_ARCH_x86)
+	/* Stores are not reordered. */
+	*(volatile u64 *)&lane->head = head;
+#else
+	__sync_lock_test_and_set(&lane->head, head);
+#endif
+	let_go(lane);
+	if (unlikely(head >= lane->bell)) {
+		lane->bell = head + chosen(bell_records);
+		ring(&doorbell, &lane->head);
+	}
+}
+
+#endif

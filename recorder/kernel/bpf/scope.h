@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * Which threads are reported, when not all: those of a set (scope.rs), or those of processes in some cgroups (groups.rs).
+ */
+#ifndef FXTREC_SCOPE_H
+#define FXTREC_SCOPE_H
+
+#include "set.h"
+
+#define GROUPS_BITS 14
+#define GROUPS (1 << GROUPS_BITS)
+#define PROBES 8
+
+/* A multiplier whose products are well mixed in their upper bits. */
+#define MIX 0x61c88647
+
+/* Two sets of numbers of cgroups, each within PROBES of the place that its hash says; 0 for none. */
+struct groups {
+	u64 members[GROUPS + PROBES];
+	/* Those whose new children are in scope. */
+	u64 parents[GROUPS + PROBES];
+	/* How many cgroups were made, and for how many there was no place. */
+	u64 made;
+	u64 full;
+};
+
+MEMORY(groups, struct groups);
+
+/* Where a number is looked for first in one of the tables. */
+static inline u64 *place_of_group(u64 *table, u64 id)
+{
+	u64 place = (u32)(id * MIX) >> (32 - GROUPS_BITS);
+	u64 *first;
+
+	/* For a verifier that does not see it. */
+	as_made(place);
+	first = &table[place & (GROUPS - 1)];
+	as_made(first);
+	return first;
+}
+
+static inline bool has_group(u64 *table, u64 id)
+{
+	u64 *place = place_of_group(table, id);
+
+#pragma unroll
+	for (int probe = 0; probe < PROBES; probe++) {
+		u64 found = place[probe];
+
+		if (found == id)
+			return true;
+		if (found == 0)
+			return false;
+	}
+	return false;
+}
+
+/* By which hierarchy processes are told apart: by that of version 2, or by that of the controller of CPUs. */
+CHOICE(by_controller, 0);
+
+/* The number of the cgroup that the thread's process is in. */
+static inline u64 cgroup_of_process(struct task_struct *task)
+{
+	struct task_struct *leader = task->group_leader;
+	u64 id = chosen(by_controller) ? leader->sched_task_group->css.cgroup->kn->id : leader->cgroups->dfl_cgrp->kn->id;
+
+	/* A group that the kernel made for a session of a terminal belongs to no cgroup but the root. */
+	return id ? id : 1;
+}
+
+enum scope {
+	ALL,
+	THREADS,
+	CGROUPS,
+};
+
+CHOICE(scope_is, ALL);
+
+MEMORY(threads, u64);
+
+static inline bool is_in_scope(struct task_struct *task)
+{
+	struct groups *of_groups = memory(&groups);
+
+	if (chosen(scope_is) == THREADS)
+		return is_member(&threads, task->pid);
+	return has_group(of_groups->members, cgroup_of_process(task));
+}
+
+#endif

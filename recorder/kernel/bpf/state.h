@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+#ifndef FXTREC_STATE_H
+#define FXTREC_STATE_H
+
+#include "fxtrec.h"
+
+/* Whether `sched_switch` has the state among its arguments (since Linux 5.18). */
+CHOICE(state_is_told, 1);
+
+/*
+ * `sched_switch`: the state of the thread that goes out. Who is about to wake it may have changed what the task says by then; whether
+ * it is in a run queue does not change before it has left the CPU.
+ */
+static inline u64 state_of(u64 *args, struct task_struct *prev)
+{
+	u64 state;
+
+	if (chosen(state_is_told))
+		return args[3];
+	if (exists(prev->__state))
+		state = prev->__state;
+	else
+		state = ((struct task_struct___5_13 *)prev)->state;
+	/* The bits that tell why a task does not run. Who wakes it sets another one first. */
+	if (state & 0xff)
+		return state;
+	return prev->on_rq ? 0 : TASK_INTERRUPTIBLE;
+}
+
+#endif

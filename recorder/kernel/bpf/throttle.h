@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * Whom quotas hold back: what is told of a thread that begins to wait, that comes in, and that is moved.
+ *
+ * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue, and that is told when it goes out. Before, it takes
+ * the queue off the CPU, and says nothing to the threads on it: one may have waited long before, and through several periods. So there,
+ * for how long its queue was throttled so far is told at both ends of every wait, and of both queues of a move; the difference is how
+ * long the thread was. Of queues that never were throttled, which are most, nothing is told.
+ */
+#ifndef FXTREC_THROTTLE_H
+#define FXTREC_THROTTLE_H
+
+#include "lane.h"
+#include "state.h"
+
+/* Whether throttling is told. */
+CHOICE(tells_throttles, 0);
+
+/* How many groups upwards are looked at for a quota that is used up. */
+#define LEVELS 8
+
+static inline bool marks_tasks(void)
+{
+	return exists(((struct task_struct *)0)->throttled);
+}
+
+/* Whether quotas are for the thread, which only queues do not know: by its kernel priority. */
+static inline bool is_fair(struct task_struct *task)
+{
+	return marks_tasks() || (u32)(task->prio - 100) < 40;
+}
+
+static inline u8 flags_of_queue(void)
+{
+	return marks_tasks() ? 0 : FLAG_OF_QUEUES;
+}
+
+/* Whether the queue was ever throttled. */
+static inline bool has_history(struct cfs_rq *queue)
+{
+	return queue->throttled_clock_self_time | queue->throttled_clock_self;
+}
+
+/* For how long the queue was throttled so far, with a time that goes on, by the clock of the queue in `near`. */
+static inline u64 queue_time(struct cfs_rq *queue, struct cfs_rq *near)
+{
+	u64 since = queue->throttled_clock_self, kept = 0;
+
+	if (since) {
+		u64 now = near->rq->clock;
+
+		kept = now > since ? now - since : 0;
+	}
+	return kept + queue->throttled_clock_self_time;
+}
+
+static inline u64 cgroup_of(struct cfs_rq *queue)
+{
+	return queue->tg->css.cgroup->kn->id;
+}
+
+/* Tells whose quota keeps the thread from running on. */
+static inline void tell_throttled(struct event *event, struct task_struct *task)
+{
+	struct cfs_rq *queue = task->se.cfs_rq;
+	struct throttled_record *record;
+	u8 flags = flags_of_queue();
+	u64 cgroup = 0;
+
+	if (!is_fair(task))
+		return;
+	record = next_record(event);
+	record->kept = queue_time(queue, queue);
+	record->own_cgroup = cgroup_of(queue);
+	if (marks_tasks() || queue->throttle_count) {
+		struct sched_entity *parent = task->se.parent;
+
+		flags |= FLAG_FIRST;
+		if (queue->throttled_clock) {
+			cgroup = cgroup_of(queue);
+		} else {
+#pragma unroll
+			for (int level = 0; level < LEVELS; level++) {
+				if (!parent)
+					break;
+				queue = parent->cfs_rq;
+				if (queue->throttled_clock) {
+					cgroup = cgroup_of(queue);
+					break;
+				}
+				parent = parent->parent;
+			}
+		}
+	}
+	record->cgroup = cgroup;
+	record->flags = flags;
+	record->kind = THROTTLED;
+	event->head++;
+}
+
+/* The same of a thread that goes out, if a quota keeps it. */
+static inline void check_goes_out(struct event *event, u64 *args, struct task_struct *prev)
+{
+	if (!chosen(tells_throttles))
+		return;
+	if (marks_tasks()) {
+		if (unlikely(prev->throttled))
+			tell_throttled(event, prev);
+	} else if ((args[0] || state_of(args, prev) == 0) && unlikely(has_history(prev->se.cfs_rq))) {
+		tell_throttled(event, prev);
+	}
+}
+
+/* The same of a thread that is woken. */
+static inline void check_is_woken(struct event *event, struct task_struct *task)
+{
+	if (chosen(tells_throttles) && !marks_tasks() && unlikely(has_history(task->se.cfs_rq)))
+		tell_throttled(event, task);
+}
+
+static inline void tell_wait(struct event *event, struct task_struct *task, struct cfs_rq *queue, u64 kept, u32 cpu, u8 flags)
+{
+	struct wait_record *record = next_record(event);
+
+	record->kept = kept;
+	record->tid = task->pid;
+	record->cpu = cpu;
+	record->own_cgroup = cgroup_of(queue);
+	record->kind = WAIT;
+	record->flags = flags;
+	event->head++;
+}
+
+/* Tells for how long the queue was throttled so far that the thread leaves, if it ever was. */
+static inline void check_wait(struct event *event, struct task_struct *task)
+{
+	struct cfs_rq *queue;
+
+	if (!chosen(tells_throttles))
+		return;
+	queue = task->se.cfs_rq;
+	if (marks_tasks()) {
+		/* A time that goes on is no time of a thread that comes in. */
+		u64 kept = queue->throttled_clock_self_time;
+
+		if (unlikely(kept))
+			tell_wait(event, task, queue, kept, cpu_of(task), 0);
+	} else if (unlikely(has_history(queue)) && is_fair(task)) {
+		u8 goes_on = queue->throttled_clock_self ? FLAG_GOES_ON : 0;
+
+		tell_wait(event, task, queue, queue_time(queue, queue), cpu_of(task), FLAG_OF_QUEUES | goes_on);
+	}
+}
+
+/* Tells the same of the queue on this CPU that the thread is moved to, behind the record of the move. */
+static inline void tell_new_queue(struct event *event, struct task_struct *task, u32 cpu)
+{
+	struct cfs_rq *queue;
+
+	if (!chosen(tells_throttles) || marks_tasks())
+		return;
+	/* Where a task would begin whose queue is the one of that CPU. */
+	queue = as_task((void *)(task->sched_task_group->cfs_rq + cpu) - offset_of(struct task_struct, se.cfs_rq))->se.cfs_rq;
+	if (has_history(queue) && is_fair(task))
+		/* The clock of the other CPU may be late. */
+		tell_wait(event, task, queue, queue_time(queue, task->se.cfs_rq), cpu, FLAG_OF_QUEUES | FLAG_FIRST);
+}
+
+#endif
