@@ -1,6 +1,8 @@
-/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`. It tells perf what that is called, as
- * runtimes do, prints its thread's id, and takes the map away at its end. */
+/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`, and more of them until the program that
+ * started it has the map open, for half a minute at most. It tells perf what that is called, as runtimes do, prints its thread's id, and
+ * takes the map away at its end. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,23 @@ static const unsigned char code[] = {
 OWN blocks(void) { usleep(4000); DONE; }
 OWN calls_what_was_made(void (*made)(void (*)(void))) { made(blocks); DONE; }
 
+/* Whether the parent has a descriptor of this file. */
+static int is_held(const char *path)
+{
+	char folder[64], target[64];
+	snprintf(folder, sizeof folder, "/proc/%d/fd", getppid());
+	DIR *all = opendir(folder);
+	if (all == NULL) abort();
+	int found = 0;
+	for (struct dirent *it; !found && (it = readdir(all)) != NULL;) {
+		ssize_t length = readlinkat(dirfd(all), it->d_name, target, sizeof target - 1);
+		target[length > 0 ? length : 0] = 0;
+		found = strcmp(target, path) == 0;
+	}
+	closedir(all);
+	return found;
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = argc > 1 ? atoi(argv[1]) : 1;
@@ -41,7 +60,7 @@ int main(int argc, char **argv)
 	fclose(map);
 	printf("%d made_up\n", gettid());
 	fflush(stdout);
-	for (int round = 0; round < rounds; round++)
+	for (int round = 0; round < rounds || (round < 7500 && !is_held(path)); round++)
 		calls_what_was_made((void (*)(void (*)(void)))(memory + 64));
 	unlink(path);
 	return 0;

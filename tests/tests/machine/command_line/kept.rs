@@ -332,7 +332,8 @@ fn a_limit_of_file_sizes_is_an_error_of_every_command_and_spoils_nothing() {
         return;
     }
     const LIMIT: u64 = 64;
-    let trace = Fxtrec::script("for n in 1 2 3 4 5 6 7 8 9; do sleep 0; done").run().expect(0);
+    // With a wait that is long enough to have a stack.
+    let trace = Fxtrec::script("sleep 0.02").run().expect(0);
     for words in WRITERS {
         let fxtrec = Fxtrec::new(words);
         fs::copy(trace.path("t.fxt"), fxtrec.path("t.fxt")).unwrap();
