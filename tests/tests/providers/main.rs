@@ -3,6 +3,6 @@
 
 mod client;
 mod ctl;
+mod daemon;
 mod recorded;
-mod sessions;
 mod systemd;
