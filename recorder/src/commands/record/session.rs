@@ -137,6 +137,11 @@ impl<'a> Session<'a> {
         if self.code.is_some() {
             std::thread::sleep(AFTERMATH);
         }
+        // A snapshot may have been asked for before COMMAND ended, and its end have been seen first.
+        self.wait(Some(&pipeline), Duration::ZERO)?;
+        if std::mem::take(&mut self.snapshot_wanted) {
+            self.ask_snapshot(&pipeline);
+        }
         pipeline.stop();
         let switched = self.switched.zip(machine::switches(&Linux));
         let switched = switched.map_or(0, |(before, now)| now.saturating_sub(before));
