@@ -97,6 +97,21 @@ impl Folder {
             stderr: text(output.stderr),
         }
     }
+
+    /// Runs several programs in it at the same time.
+    ///
+    /// # Panics
+    /// When one cannot be run, or a signal ended it.
+    #[track_caller]
+    pub fn run_at_once<const N: usize>(&self, commands: [Command; N]) -> [Done; N] {
+        std::thread::scope(|scope| {
+            let run = |mut command: Command| scope.spawn(move || self.run(&mut command));
+            commands.map(run).map(|running| match running.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
 }
 
 impl Default for Folder {

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::folder::{Done, Folder};
 use crate::machine;
 use crate::process::Process;
+use crate::skip::skip;
 use crate::trace::Trace;
 use crate::wait;
 
@@ -160,6 +161,35 @@ impl Recording {
         let stats = self.trace.own.iter().find(|event| event.name == "probe_stats");
         stats.expect("something was hit").number(name)
     }
+}
+
+/// Records the machine by each of these sources at the same time, alone, while something happens: which they are, the traces SOURCE.fxt,
+/// and what fxtrec said. A source that is refused here is left out, which is said, and must not be in CI.
+///
+/// # Panics
+/// When a recording does not end well.
+pub fn record_by_each(
+    folder: &Folder,
+    sources: &[&'static str],
+    options: &[&str],
+    during: impl FnOnce(&[(&'static str, Ongoing)]),
+) -> Vec<(&'static str, PathBuf, String)> {
+    let machine = machine::alone();
+    let start = |source: &&'static str| {
+        let trace = folder.path(format!("{source}.fxt"));
+        let started = Ongoing::start(&trace, &[&["--source", source], options].concat());
+        let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
+        Some((*source, started.map_err(refused).ok()?))
+    };
+    let ongoing: Vec<_> = sources.iter().filter_map(start).collect();
+    during(&ongoing);
+    let stop = |(source, ongoing): (&'static str, Ongoing)| {
+        let (trace, said) = ongoing.stop();
+        (source, trace, said)
+    };
+    let stopped = ongoing.into_iter().map(stop).collect();
+    machine.give_back();
+    stopped
 }
 
 /// fxtrec while it records the whole machine. Killed when dropped.

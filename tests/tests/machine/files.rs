@@ -52,32 +52,78 @@ impl Drop for Server {
     }
 }
 
+/// A program that serves a file system, with one file in it, of which it falls silent.
+struct Silent {
+    server: Server,
+    folder: Folder,
+    program: Built,
+    library: Built,
+}
+
+impl Silent {
+    fn new() -> Silent {
+        let folder = Folder::new();
+        fs::create_dir(folder.path("mount")).expect("room");
+        let server = Server(folder.path("pid"));
+        let program = build("silent.c", &[FRAMES]);
+        let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
+        Silent { server, folder, program, library }
+    }
+
+    /// The program with its arguments, the last of which says what it does.
+    fn words(&self, what: &str) -> [String; 5] {
+        let (mount, pid) = (self.folder.text("mount"), self.folder.text("pid"));
+        let [program, library] = [&self.program, &self.library].map(|it| it.text().to_owned());
+        [program, mount, library, pid, what.to_owned()]
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let [program, words @ ..] = self.words(what);
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    }
+
+    /// Lets it serve. Returns its process id.
+    fn serve(&self, what: &str) -> String {
+        succeed(&mut self.command(what));
+        self.folder.read("pid")
+    }
+
+    /// The one file.
+    fn file(&self) -> String {
+        self.folder.text("mount/lib.so")
+    }
+}
+
+/// A command that runs another where a process sees its files.
+fn enter(pid: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", pid, "--mount", "--"]);
+    command
+}
+
 #[test]
 fn a_file_that_never_answers_has_no_names_and_is_not_waited_for() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let server = Server(folder.path("pid"));
-    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
-    let command = [program.text(), &mount, library.text(), &pid, ROUNDS];
-    let recording =
-        record_in(&folder, &["--source", "bpf", "--stacks", "--scope", "app"], &command);
+    let silent = Silent::new();
+    let folder = &silent.folder;
+    let command = silent.words(ROUNDS);
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let recording = record_in(folder, &["--source", "bpf", "--stacks", "--scope", "app"], &command);
     // Its file system is still silent, and the recording has ended.
-    let running = fs::read_to_string(folder.path("pid")).expect("it was written");
+    let running = folder.read("pid");
     let state = fs::read_to_string(format!("/proc/{running}/stat")).expect("it runs");
     assert!(!state.contains(") Z "), "{state}");
-    let (functions, modules) = names(&folder);
+    let (functions, modules) = names(folder);
     assert!(modules.iter().any(|name| name.ends_with("mount/lib.so")), "{modules:?}");
     assert!(functions.iter().any(|name| name == "main"), "others have names: {functions:?}");
     assert!(!functions.iter().any(|name| name == "blocks_in_silence"), "{functions:?}");
     let said = &recording.said;
     assert!(said.contains("1 file") && said.contains("of code not read"), "{said}");
     assert!(said.contains("without a name, in such files"), "{said}");
-    drop(server);
 }
 
 #[test]
@@ -85,46 +131,51 @@ fn a_file_that_never_answers_holds_no_command_that_reads_it() {
     if !may_unwind(&["gcc", "nsenter"]) {
         return;
     }
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let (mount, file) = (folder.text("mount"), folder.text("mount/lib.so"));
+    let silent = Silent::new();
+    let (folder, file) = (&silent.folder, silent.file());
     let recorded = build("waits.c", &["-O2", "-g", "-Wl,--build-id"]);
     copy_program(recorded.path(), Path::new(&file));
     let options = ["--source", "bpf", "--stacks", "--no-symbols", "--scope", "app"];
-    record_in(&folder, &options, &[&file, "20"]);
+    record_in(folder, &options, &[&file, "20"]);
 
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let server = Server(folder.path("pid"));
-    let (pid, library) = (folder.text("pid"), library.text());
     // From here on something else is in the place of the recorded file, for this one and what enters its namespace.
-    succeed(Command::new(program.path()).args([&mount, library, &pid, "0"]));
-    let running = folder.read("pid");
+    let running = silent.serve("0");
     let there = |args: &[&str]| {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &running, "--mount", "--"]).arg(binary::fxtrec()).args(args);
-        folder.run(&mut command)
+        let mut command = enter(&running);
+        command.arg(binary::fxtrec()).args(args);
+        command
     };
-    let symbolized = there(&["symbolize", &folder.text("t.fxt"), "-o", &folder.text("named.fxt")]);
+    let here = |args: &[&str]| {
+        let mut command = binary::command();
+        command.args(args);
+        command
+    };
+    let probe = format!("{file}:main");
+    let trace = folder.text("t.fxt");
+    // Each waits for an answer for some seconds.
+    let done = folder.run_at_once([
+        there(&["symbolize", &trace, "-o", &folder.text("named.fxt")]),
+        there(&["report", &trace, "--stacks", "--lines"]),
+        there(&["probes", &file]),
+        here(&["probes", "-p", &running, &file]),
+        there(&["-o", &folder.text("p.fxt"), "-P", &probe, "--", "true"]),
+        here(&["-o", "q.fxt", "-P", &probe, "-p", &running, "-d", "1s"]),
+    ]);
+    let [symbolized, lines, listed, listed_by_process, command_refused, process_refused] = done;
     let said = symbolized.expect(0).stderr;
     assert!(said.contains("1 file that did not answer, or took too long"), "{said}");
     assert!(said.contains(&format!("no answer: {file}")), "{said}");
-    let lines = there(&["report", &folder.text("t.fxt"), "--stacks", "--lines"]).expect(0);
+    let lines = lines.expect(0);
     assert!(lines.stderr.contains("1 file without lines"), "{}", lines.stderr);
-    let listed = there(&["probes", &file]).expect(125);
+    let listed = listed.expect(125);
     assert!(listed.stderr.contains(&format!("{file} did not answer")), "{}", listed.stderr);
-    let listed = folder.fxtrec(["probes", "-p", &running, &file]).expect(125);
+    let listed = listed_by_process.expect(125);
     assert!(listed.stderr.contains("did not answer"), "{}", listed.stderr);
-    let probe = format!("{file}:main");
-    for refused in [
-        there(&["-o", &folder.text("p.fxt"), "-P", &probe, "--", "true"]),
-        folder.fxtrec(["-o", "p.fxt", "-P", &probe, "-p", &running, "-d", "1s"]),
-    ] {
+    for (refused, output) in [(command_refused, "p.fxt"), (process_refused, "q.fxt")] {
         let said = refused.expect(125).stderr;
         assert!(said.contains("did not answer") && said.contains(&probe), "{said}");
+        assert!(!folder.path(output).exists());
     }
-    assert!(!folder.path("p.fxt").exists());
-    drop(server);
 }
 
 /// Reads what is said until a line has this in it; returns all of it.
@@ -141,16 +192,12 @@ fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
     if !may_unwind(&["gcc"]) {
         return;
     }
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let folder = Folder::new();
-        fs::create_dir(folder.path("mount")).expect("room");
-        let server = Server(folder.path("pid"));
+        let silent = Silent::new();
+        let folder = &silent.folder;
         let mut command = binary::command();
         command.current_dir(folder.path("")).args(["-o", "t.fxt", "--scope", "app", "--"]);
-        command.args([program.text(), &folder.text("mount"), library.text()]);
-        command.args([&folder.text("pid"), "-2"]);
+        command.args(silent.words("-2"));
         let mut running = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let hangs = read_until(running.stdout(), " hangs");
         let (pid, _) = hangs.split_once(' ').expect("its process id");
@@ -174,7 +221,6 @@ fn a_command_that_not_even_a_kill_ends_is_left_behind_at_the_second_signal() {
         let said = read_until(running.stderr(), "COMMAND is still running");
         assert_eq!(running.finish().code(), Some(125), "{said}");
         assert!(!Trace::read(&folder.path("t.fxt")).switches.is_empty(), "{said}");
-        drop(server);
     }
 }
 
@@ -183,16 +229,11 @@ fn a_command_on_a_file_system_that_never_answers_does_not_hold_fxtrec() {
     if !may_unwind(&["gcc", "nsenter"]) {
         return;
     }
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let server = Server(folder.path("pid"));
-    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
-    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "0"]));
-    let mut command = Command::new("nsenter");
-    command.args(["-t", &folder.read("pid"), "--mount", "--"]).arg(binary::fxtrec());
-    command.args(["-o", &folder.text("t.fxt"), "--", &folder.text("mount/lib.so")]);
+    let silent = Silent::new();
+    let folder = &silent.folder;
+    let mut command = enter(&silent.serve("0"));
+    command.arg(binary::fxtrec());
+    command.args(["-o", &folder.text("t.fxt"), "--", &silent.file()]);
     let mut running = Process::start(command.stderr(Stdio::piped()));
     // Its threads run: COMMAND is the next.
     wait::until("the trace has begun", || {
@@ -201,9 +242,8 @@ fn a_command_on_a_file_system_that_never_answers_does_not_hold_fxtrec() {
     running.signal(Signal::SIGTERM);
     let said = read_until(running.stderr(), "ended by a signal while waiting");
     assert_eq!(running.finish().code(), Some(125), "{said}");
-    let (functions, _) = names(&folder);
+    let (functions, _) = names(folder);
     assert!(functions.is_empty(), "it is readable, and nothing ran: {functions:?}");
-    drop(server);
 }
 
 #[test]
@@ -211,36 +251,48 @@ fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_w
     if !may_unwind(&["gcc"]) {
         return;
     }
+    let silent = Silent::new();
+    let folder = &silent.folder;
     // Nobody is to put probes anywhere meanwhile.
-    let _turn = machine::alone();
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let server = Server(folder.path("pid"));
-    let mut command = Command::new(program.path());
-    command.args([&folder.text("mount"), library.text(), &folder.text("pid"), "-3"]);
-    let mut locked = Process::start(command.stdout(Stdio::piped()));
+    let turn = machine::alone();
+    let mut locked = Process::start(silent.command("-3").stdout(Stdio::piped()));
     read_until(locked.stdout(), "locks");
     let state = format!("/proc/{}/stat", locked.id());
     wait::until("it waits with the lock", || {
         fs::read_to_string(&state).expect("it runs").contains(") D ")
     });
     let pid = locked.id().to_string();
-    for options in [&["-a", "--stacks"][..], &["-p", &pid, "--stacks"], &["-a", "--source", "perf"]]
-    {
-        let options = [options, &["-d", "500ms", "-o", "t.fxt"]].concat();
-        let said = folder.fxtrec(&options).expect(0).stderr;
-        assert!(!Trace::read(&folder.path("t.fxt")).switches.is_empty(), "{said}");
-    }
-    let probe = ["-o", "p.fxt", "-P", "libc.so.6:getppid", "--", "true"];
-    let refused = folder.fxtrec(probe).expect(125).stderr;
-    assert!(refused.contains(&format!("process {pid} holds the lock of its memory")), "{refused}");
+    let fxtrec = |words: &[&str], output: &str| {
+        let mut command = binary::command();
+        command.args(words).args(["-o", output]);
+        command
+    };
+    // Each of them waits for the lock for some seconds.
+    let probed = || {
+        let mut command = fxtrec(&[], "p.fxt");
+        command.args(["-P", "libc.so.6:getppid", "--", "true"]);
+        command
+    };
+    let done = folder.run_at_once([
+        fxtrec(&["-a", "--stacks", "-d", "500ms"], "a.fxt"),
+        fxtrec(&["-p", &pid, "--stacks", "-d", "500ms"], "b.fxt"),
+        fxtrec(&["-a", "--source", "perf", "-d", "500ms"], "c.fxt"),
+        probed(),
+    ]);
     // It still does.
-    assert!(fs::read_to_string(&state).expect("it runs").contains(") D "));
-    drop(server);
+    let still = fs::read_to_string(&state).expect("it runs");
+    drop(silent.server);
     locked.finish();
-    folder.fxtrec(probe).expect(0);
+    turn.give_back();
+    assert!(still.contains(") D "), "{still}");
+    let [machine, process, by_perf, refused] = done;
+    for (done, output) in [(machine, "a.fxt"), (process, "b.fxt"), (by_perf, "c.fxt")] {
+        let said = done.expect(0).stderr;
+        assert!(!Trace::read(&folder.path(output)).switches.is_empty(), "{said}");
+    }
+    let said = refused.expect(125).stderr;
+    assert!(said.contains(&format!("process {pid} holds the lock of its memory")), "{said}");
+    folder.run(&mut probed()).expect(0);
 }
 
 /// The process that reads files for a command.
@@ -261,16 +313,10 @@ fn what_reads_files_has_bounded_memory_and_is_the_first_that_the_kernel_kills_fo
     if !may_unwind(&["gcc", "nsenter"]) {
         return;
     }
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let server = Server(folder.path("pid"));
-    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
-    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "0"]));
-    let mut asks = Command::new("nsenter");
-    asks.args(["-t", &folder.read("pid"), "--mount", "--"]).arg(binary::fxtrec());
-    asks.args(["probes", &folder.text("mount/lib.so")]);
+    let silent = Silent::new();
+    let folder = &silent.folder;
+    let mut asks = enter(&silent.serve("0"));
+    asks.arg(binary::fxtrec()).args(["probes", &silent.file()]);
     let mut records = binary::command();
     records.current_dir(folder.path("")).args(["--source", "bpf", "--stacks", "-o", "t.fxt", "--"]);
     records.args(["sh", "-c", "for i in $(seq 2000); do sleep 0.01; done"]);
@@ -291,7 +337,6 @@ fn what_reads_files_has_bounded_memory_and_is_the_first_that_the_kernel_kills_fo
         running.signal(Signal::SIGTERM);
         running.finish();
     }
-    drop(server);
 }
 
 #[test]
@@ -299,24 +344,18 @@ fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
     if !may_unwind(&["gcc", "nsenter", "mount"]) {
         return;
     }
-    let folder = Folder::new();
-    fs::create_dir(folder.path("mount")).expect("room");
-    let (mount, pid) = (folder.text("mount"), folder.text("pid"));
-    let program = build("silent.c", &[FRAMES]);
-    let library = build("silent.c", &["-DLIBRARY", "-shared", "-fPIC", FRAMES]);
-    let server = Server(folder.path("pid"));
+    let silent = Silent::new();
+    let (folder, file) = (&silent.folder, silent.file());
     // It answers all questions of fxtrec, and would have to answer the kernel too.
-    succeed(Command::new(program.path()).args([&mount, library.text(), &pid, "-1"]));
-    let running = folder.read("pid");
-    let file = folder.text("mount/lib.so");
+    let running = silent.serve("-1");
     let listed = folder.fxtrec(["probes", "-p", &running, &file]).expect(0);
     assert!(listed.stdout.contains("blocks_in_silence"), "{}", listed.stdout);
     for name in ["overlay", "empty"] {
         fs::create_dir(folder.path(name)).expect("room");
     }
-    let layers = format!("lowerdir={mount}:{}", folder.text("empty"));
-    let mut over = Command::new("nsenter");
-    over.args(["-t", &running, "--mount", "--", "mount", "-t", "overlay", "-o", &layers]);
+    let layers = format!("lowerdir={}:{}", folder.text("mount"), folder.text("empty"));
+    let mut over = enter(&running);
+    over.args(["mount", "-t", "overlay", "-o", &layers]);
     succeed(over.args(["overlay", &folder.text("overlay")]));
     for file in [file, folder.text("overlay/lib.so")] {
         let probe = format!("{file}:blocks_in_silence");
@@ -325,7 +364,6 @@ fn no_probe_is_put_at_a_file_that_may_fall_silent_meanwhile() {
         assert!(said.contains("(FUSE)") && said.contains(&file), "{said}");
         assert!(!folder.path("p.fxt").exists());
     }
-    drop(server);
 }
 
 #[test]

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::hotplug::Pluggable;
-use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::Ongoing;
+use fxtrec_tests::recording::record_by_each;
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::workload::{Thread, threads};
 
@@ -91,24 +89,16 @@ fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there(
         return;
     }
     let Some(pluggable) = Pluggable::find() else { return };
-    let machine = machine::alone();
     let folder = Folder::new();
-    let start = |source: &'static str| {
-        let options = ["--source", source, "--ring-size", "8M"];
-        let started = Ongoing::start(&folder.path(format!("{source}.fxt")), &options);
-        let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
-        Some((source, started.map_err(refused).ok()?))
-    };
-    let ongoing: Vec<(&'static str, Ongoing)> =
-        ["bpf", "perf", "ftrace"].into_iter().filter_map(start).collect();
-    run(Some(pluggable.cpu));
-    // Shorter and longer than the interval at which lists of CPUs are compared.
-    let short = episode(&pluggable, Duration::from_millis(100));
-    let long = episode(&pluggable, Duration::from_millis(1500));
-    let stop = |(source, ongoing): (&'static str, Ongoing)| (source, ongoing.stop());
-    let stopped: Vec<_> = ongoing.into_iter().map(stop).collect();
-    machine.give_back();
-    for (source, (path, said)) in stopped {
+    let (sources, mut episodes) = (["bpf", "perf", "ftrace"], None);
+    let stopped = record_by_each(&folder, &sources, &["--ring-size", "8M"], |_| {
+        run(Some(pluggable.cpu));
+        // Shorter and longer than the interval at which lists of CPUs are compared.
+        let short = episode(&pluggable, Duration::from_millis(100));
+        episodes = Some((short, episode(&pluggable, Duration::from_millis(1500))));
+    });
+    let (short, long) = episodes.expect("just done");
+    for (source, path, said) in stopped {
         let trace = Trace::read(&path);
         trace.assert_sound();
         check(source, &trace, pluggable.cpu, &short, long.away.start);

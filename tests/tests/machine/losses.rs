@@ -13,7 +13,7 @@ use fxtrec_tests::event::Event;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
-use fxtrec_tests::recording::Ongoing;
+use fxtrec_tests::recording::record_by_each;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::wait;
@@ -44,27 +44,29 @@ fn a_recorder_that_was_stopped_says_so() {
     if !may_record() {
         return;
     }
-    for source in ["bpf", "perf", "ftrace"] {
-        let machine = machine::alone();
-        let folder = Folder::new();
-        let options = [&SMALL[..], &["--source", source]].concat();
-        let path = folder.path("t.fxt");
-        let recorder = Ongoing::start(&path, &options).expect("it records");
+    let folder = Folder::new();
+    let sources = ["bpf", "perf", "ftrace"];
+    let stopped = record_by_each(&folder, &sources, &SMALL, |recorders| {
         // What is there first is the head of the trace, which does not say that somebody reads.
         much_happens();
-        let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
-        wait::until("events in the trace", has_events);
-        recorder.signal(Signal::SIGSTOP);
+        for source in sources {
+            let path = folder.path(format!("{source}.fxt"));
+            let has_events = || path.metadata().is_ok_and(|file| file.len() > 64 * 1024);
+            wait::until("events in the trace", has_events);
+        }
+        let signal = |signal| recorders.iter().for_each(|(_, recorder)| recorder.signal(signal));
+        signal(Signal::SIGSTOP);
         much_happens();
         std::thread::sleep(std::time::Duration::from_secs(1));
-        recorder.signal(Signal::SIGCONT);
+        signal(Signal::SIGCONT);
         much_happens();
-        let (_, said) = recorder.stop();
-        machine.give_back();
+    });
+    assert_eq!(stopped.len(), sources.len(), "all record");
+    for (source, path, said) in stopped {
         let lost = lost_by(&Trace::read(&path), "stopped", &said);
         assert!(lost > 20_000, "{source}: {said}");
         assert!(said.contains("the capture thread was stopped (SIGSTOP"), "{said}");
-        let report = folder.fxtrec(["report", "t.fxt"]).stdout;
+        let report = folder.fxtrec(["report", &format!("{source}.fxt")]).stdout;
         assert!(report.contains("the capture thread was stopped (SIGSTOP"), "{report}");
     }
 }

@@ -191,7 +191,7 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
         Ok(ongoing) => ongoing,
         Err(said) => return skip(&format!("bpf is refused here: {said}")),
     };
-    quota.run(&[WORKLOAD, "slices", "2", "60"]);
+    quota.run(&[WORKLOAD, "slices", "2", "30"]);
     let text = scraped.scrape("");
     ongoing.stop();
     machine.give_back();

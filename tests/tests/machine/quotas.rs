@@ -8,7 +8,7 @@ use fxt_reader::record::EventKind;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::quota::Quota;
-use fxtrec_tests::recording::{Ongoing, Recording};
+use fxtrec_tests::recording::{Ongoing, Recording, record_by_each};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
@@ -31,22 +31,13 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
     let Some(quota) = Quota::new("counted", 20_000) else {
         return skip("no cgroup may have a quota here");
     };
-    for source in ["perf", "ftrace", "bpf"] {
-        let machine = machine::alone();
-        let before = quota.throttled();
-        let folder = Folder::new();
-        let ongoing = match Ongoing::start(&folder.path("t.fxt"), &["--source", source]) {
-            Ok(ongoing) => ongoing,
-            Err(said) => {
-                skip(&format!("{source} is refused here: {said}"));
-                continue;
-            }
-        };
+    let (folder, before) = (Folder::new(), quota.throttled());
+    let stopped = record_by_each(&folder, &["perf", "ftrace", "bpf"], &[], |_| {
         quota.run(&[WORKLOAD, "slices", "2", "30"]);
-        let (path, said) = ongoing.stop();
-        let counted = quota.throttled() - before;
-        machine.give_back();
-        assert!(counted > 200_000_000, "the quota is used up again and again: {counted} ns");
+    });
+    let counted = quota.throttled() - before;
+    assert!(counted > 200_000_000, "the quota is used up again and again: {counted} ns");
+    for (source, path, said) in stopped {
         let trace = Recording::read(&path, String::new(), said.clone()).trace;
 
         let told = trace.own.iter().filter(|event| event.name == "quota_stat");
@@ -64,7 +55,8 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         let line = line.unwrap_or_else(|| panic!("{source}: {said}"));
         assert!(line.contains(&quota.name), "{line}");
         assert_eq!(line.ends_with(unknown), source != "bpf", "{source}: {line}");
-        let report = folder.fxtrec(["report", "t.fxt", "--show", "causes"]).expect(0).stdout;
+        let name = format!("{source}.fxt");
+        let report = folder.fxtrec(["report", &name, "--show", "causes"]).expect(0).stdout;
         let line = format!("  quotas stopped {} for ", quota.name);
         assert!(report.contains(&line), "{source}: {report}");
         if which {
@@ -91,7 +83,7 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
     };
     let before = quota.throttled();
     let Some(recording) =
-        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "80"]))
+        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "50"]))
     else {
         return;
     };
@@ -207,12 +199,12 @@ fn a_quota_changes_nothing_of_the_waits_of_threads_outside_of_it() {
         Ok(ongoing) => ongoing,
         Err(said) => return skip(&format!("bpf is refused here: {said}")),
     };
-    let words = quota.words(&[WORKLOAD, "slices", "4", "40"]);
+    let words = quota.words(&[WORKLOAD, "slices", "4", "20"]);
     let mut inside = Command::new(&words[0]);
     inside.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     let mut inside = inside.spawn().expect("a shell");
     // One that competes with them for both CPUs, and one that sleeps and wakes.
-    run(&["slices", "2", "100"]);
+    run(&["slices", "2", "50"]);
     run(&["threads", "2", "500"]);
     assert!(inside.wait().expect("it is ours").success());
     let (path, said) = ongoing.stop();
@@ -268,7 +260,7 @@ fn a_wait_that_a_quota_prolongs_fires_a_trigger_on_it_and_says_where_none_can() 
         return skip("no cgroup may have a quota here");
     };
     let never = "a trigger on throttled never fires";
-    let words = quota.words(&[WORKLOAD, "slices", "2", "30"]);
+    let words = quota.words(&[WORKLOAD, "slices", "2", "16"]);
     for source in ["bpf", "perf"] {
         let folder = Folder::new();
         let options = ["--source", source, "--mode", "circular", "--max-snapshots", "1"];
@@ -331,7 +323,7 @@ fn facts_are_kept_in_a_window_and_of_a_scope_and_when_such_files_are_cut_merged_
     };
     for (option, value) in [("--mode", "circular"), ("--scope", "app")] {
         let folder = Folder::new();
-        let words = quota.words(&[WORKLOAD, "slices", "2", "30"]);
+        let words = quota.words(&[WORKLOAD, "slices", "2", "16"]);
         let mut args = vec!["-q", "--source", "bpf", "--need-resched", option, value];
         args.extend(["-o", "t.fxt", "--"]);
         args.extend(words.iter().map(String::as_str));

@@ -135,7 +135,7 @@ fn run_times_switches_and_longest_delays_are_those_that_perf_finds_at_the_same_t
     // not so five times in a row.
     let mut tries = Vec::new();
     for _ in 0..5 {
-        let both = record_both(&["slices", "3", "150"]);
+        let both = record_both(&["slices", "3", "80"]);
         assert_eq!(both.tids.len(), 3, "the workload prints its threads");
         let found = disagreements(&both);
         if found.is_empty() {

@@ -8,7 +8,7 @@ use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace, now};
 use fxtrec_tests::tracing::{Instance, Seen, has_event};
 
-use super::causes::{has, record_machine, run};
+use super::causes::{assert_stolen_as_counted, has, record_machine, run};
 
 /// The begins of interrupts, each followed by its end.
 fn interrupts() -> Vec<String> {
@@ -87,7 +87,7 @@ fn of_cpu(trace: &Trace, cpu: u16) -> Vec<&Switch> {
 }
 
 #[test]
-fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them() {
+fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_instance_sees_it() {
     if !may_record() {
         return;
     }
@@ -96,13 +96,14 @@ fn interrupts_in_slices_are_as_many_and_as_long_as_a_tracing_instance_sees_them(
     let Some(recording) = record_machine(&["--source", "bpf"], || {
         instance.switch(true);
         times.0 = now();
-        run(&["slices", "3", "400"]);
+        run(&["slices", "3", "250"]);
         times.1 = now();
         instance.switch(false);
     }) else {
         return;
     };
     let trace = &recording.trace;
+    assert_stolen_as_counted(trace);
     if !has(trace, "irq") {
         return skip("this kernel does not let programs count interrupts");
     }
@@ -157,7 +158,7 @@ fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
         return;
     }
     let Some(recording) = record_machine(&["--source", "bpf", "--irq"], || {
-        run(&["slices", "3", "400"]);
+        run(&["slices", "3", "200"]);
     }) else {
         return;
     };
@@ -195,7 +196,7 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     }
     let mut printed = String::new();
     let Some(recording) = record_machine(&["--source", "bpf", "--need-resched"], || {
-        printed = run(&["slices", "4", "300"]);
+        printed = run(&["slices", "4", "150"]);
     }) else {
         return;
     };

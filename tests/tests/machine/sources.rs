@@ -15,9 +15,8 @@ use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{Ongoing, Recording, record_alone};
+use fxtrec_tests::recording::{self, Recording, record_alone};
 use fxtrec_tests::root::may_record;
-use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{self, Switch, Trace, Wakeup};
 use fxtrec_tests::workload::{Thread, threads};
 
@@ -27,23 +26,11 @@ const SILENT_IN_A_ROW: usize = 4;
 /// How many switches on either side are shown of a place where sources differ.
 const AROUND: usize = 12;
 
-/// Records the machine by each of these sources while something happens. Sources that the machine refuses are left
-/// out, which CI must not.
+/// Records the machine by each of these sources while something happens, and reads the traces.
 fn record_by_each(sources: &[&'static str], during: impl FnOnce()) -> Vec<(&'static str, Trace)> {
-    let machine = machine::alone();
     let folder = Folder::new();
-    let start = |source: &&'static str| {
-        let options = ["--source", source, "-q"];
-        let started = Ongoing::start(&folder.path(format!("{source}.fxt")), &options);
-        let refused = |said: String| skip(&format!("--source {source} is refused here: {said}"));
-        Some((*source, started.map_err(refused).ok()?))
-    };
-    let ongoing: Vec<(&str, Ongoing)> = sources.iter().filter_map(start).collect();
-    during();
-    let stop = |(source, ongoing): (&'static str, Ongoing)| (source, ongoing.stop());
-    let stopped: Vec<_> = ongoing.into_iter().map(stop).collect();
-    machine.give_back();
-    let read = |(source, (path, said)): (&'static str, (PathBuf, String))| {
+    let stopped = recording::record_by_each(&folder, sources, &["-q"], |_| during());
+    let read = |(source, path, said): (&'static str, PathBuf, String)| {
         (source, Recording::read(&path, String::new(), format!("{source}: {said}")).trace)
     };
     stopped.into_iter().map(read).collect()

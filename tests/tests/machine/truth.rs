@@ -12,21 +12,29 @@ use fxtrec_tests::binary::{self, fxtrec};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{Ongoing, Recording, record_alone, record_beside};
+use fxtrec_tests::recording::{Ongoing, Recording, record_alone, record_beside, record_by};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::{machine, trace, wait};
 use nix::sys::signal::Signal;
 
-/// Records `workload ARGS` with `options`.
+/// Records `workload ARGS` with `options`, while no other test uses the machine.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
     record_with(binary::command(), options, workload)
 }
 
 /// The same with a command that runs fxtrec.
 fn record_with(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
-    let command = [&[env!("CARGO_BIN_EXE_workload")], workload].concat();
-    record_alone(fxtrec, &Folder::new(), options, &command)
+    record_alone(fxtrec, &Folder::new(), options, &of_workload(workload))
+}
+
+/// The same beside others, whose workloads may be in the trace too.
+fn record_beside_others(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
+    record_by(fxtrec, &Folder::new(), options, &of_workload(workload))
+}
+
+fn of_workload<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&[env!("CARGO_BIN_EXE_workload")], args].concat()
 }
 
 fn number(word: &str) -> u64 {
@@ -69,7 +77,7 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
     // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
-    let recording = record(&[], &["slices", "3", "400"]);
+    let recording = record(&[], &["slices", "3", "200"]);
     let stolen = stolen() - before;
     let (mut all_traced, mut all_cpu) = (0, 0);
     for line in recording.lines() {
@@ -100,7 +108,7 @@ fn threads_go_out_in_the_states_of_the_table() {
     if !may_record() {
         return;
     }
-    let recording = record(&[], &["states"]);
+    let recording = record_beside_others(binary::command(), &[], &["states"]);
     let outs = |label: &str| recording.trace.outs(labelled(&recording, label));
     let has = |label: &str, state: ThreadState, letters: Option<&str>| {
         let found = outs(label)
@@ -124,7 +132,7 @@ fn names_are_right_whatever_they_are() {
     if !may_record() {
         return;
     }
-    let recording = record(&[], &["names"]);
+    let recording = record_beside_others(binary::command(), &[], &["names"]);
     let name = |label: &str| {
         let koid = labelled(&recording, label);
         recording.trace.threads[&koid].0.clone()
@@ -300,7 +308,8 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
     if !may_record() {
         return;
     }
-    let recording = record(&["--scope", "app"], &["threads", "1", "5000"]);
+    let (options, workload) = (["--scope", "app"], ["threads", "1", "5000"]);
+    let recording = record_beside_others(binary::command(), &options, &workload);
     for line in recording.lines() {
         let [koid, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
         let inside = |time: u64| begin <= time && time <= end;
@@ -330,7 +339,7 @@ fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
 fn record_threads_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
-    record_with(command, options, &["threads", "1", "100"])
+    record_beside_others(command, options, &["threads", "1", "100"])
 }
 
 /// What must be right whatever the ids are: the workload prints those of its namespace.

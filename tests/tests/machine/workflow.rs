@@ -7,8 +7,8 @@ use std::process::Command;
 use fxtrec_tests::binary::{copy_program, fxtrec};
 use fxtrec_tests::folder::{Done, Folder};
 use fxtrec_tests::root::may_record;
+use fxtrec_tests::tools;
 use fxtrec_tests::trace::Trace;
-use fxtrec_tests::{machine, tools};
 use saphyr::{LoadableYamlNode, Yaml};
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
@@ -115,14 +115,12 @@ fn the_comparing_steps_record_five_runs_a_side_and_compare_them() {
     if !can_run() {
         return;
     }
-    let machine = machine::alone();
     let folder = Folder::new();
     for side in ["base", "new"] {
         fs::create_dir(folder.path(side)).expect("a folder");
     }
     let record = script("compare", "Record both sides in turn, five times");
     let done = run_step(&folder, &record, &format!("{WORKLOAD} late 2 1"));
-    machine.give_back();
     assert_eq!(done.code, 0, "{}", done.stderr);
     let done = run_step(&folder, &script("compare", "Compare"), "");
     assert!(done.stdout.starts_with("5 base runs, 5 new runs\n"), "{}{}", done.stdout, done.stderr);
