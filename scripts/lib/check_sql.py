@@ -324,12 +324,34 @@ def cpu_time(all_traces, rows):
     equal("CPU time", [(row[0], row[2]) for row in rows], told)
 
 
+def held_back(trace):
+    """The name of COMMAND, and how long it was blocked until the recorder let it run, where the trace has both ends of that: a
+    recording has it in its tables, and the report leaves it out."""
+    command = recorder = since = None
+    for line in fxtrec("dump", "--json", trace.name).splitlines():
+        it = json.loads(line)
+        args = {arg["name"]: arg["value"] for arg in it.get("args", [])}
+        if it.get("name") == "trace_info":
+            command, recorder = args["command"]["koid"], it["thread"]["koid"]
+        elif it.get("type") == "context_switch" and it["outgoing"]["koid"] == command:
+            since = it["time_ns"] if it["outgoing_state"] == "blocked" else None
+        elif it.get("type") == "wakeup" and it["thread"]["koid"] == command and since is not None:
+            if args.get("waker", {}).get("koid") != recorder:
+                break
+            comm = next(thread["comm"] for thread in trace.report["threads"] if thread["koid"] == command)
+            return [(comm, it["time_ns"] - since)]
+    return []
+
+
 def blocked(all_traces, rows):
     def of(thread):
         both = [thread["metrics"][metric] for metric in ("blocked", "blocked_d")]
         return sum(it["count"] for it in both), sum(it["sum_ns"] for it in both), max(it["max_ns"] or 0 for it in both)
 
     sums = sums_by_name(all_traces, of)
+    for name, nanos in (held for trace in all_traces for held in held_back(trace)):
+        count, total, longest = sums[name]
+        sums[name] = (count + 1, total + nanos, max(longest, nanos))
     told = sorted(((name, *it) for name, it in sums.items() if it[0]), key=lambda it: (-it[2], it[0]))[:10]
     equal("blocked", [tuple(row) for row in rows], told)
 

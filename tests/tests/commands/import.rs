@@ -247,6 +247,10 @@ fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
         ("why t", 0),
         ("why t --json", 0),
         ("why t --annotate marked.fxt && \"$0\" dump marked.fxt", 0),
+        (
+            "why t --annotate m.pftrace && \"$0\" dump m.pftrace | grep 'begin .*\"why\" .*worker'",
+            0,
+        ),
         ("dump t", 0),
         ("dump t --check", 0),
         ("dump t --json", 0),
@@ -258,6 +262,11 @@ fn commands_answer_of_a_perfetto_trace_as_of_what_it_is_converted_to() {
         ("dump -", 0),
         // The same pipe by a path.
         ("report /dev/stdin", 0),
+        ("report - --fail-if 'wakeup.max > 1ns if cpu = 1'", 3),
+        ("why -", 0),
+        ("why /dev/stdin --from +1ms", 0),
+        ("query /dev/stdin 'SELECT * FROM wait'", 0),
+        ("compare /dev/stdin -- t", 0),
         ("dump /dev/stdin", 0),
         ("cut /dev/stdin piece.fxt --cpu 1 && \"$0\" dump piece.fxt", 0),
         ("cut - piece.fxt --cpu 1 && \"$0\" dump piece.fxt", 0),

@@ -320,6 +320,8 @@ impl Decoder {
                 (4, Value::Bytes(annotation)) => args.annotation(annotation, "", 0)?,
                 (6, Value::Bytes(it)) => legacy = Some(it),
                 (16, value) => time = value.number().saturating_mul(1000),
+                // Where a program told of an event is neither where it waited nor what used a CPU.
+                (55 | 56, _) => self.report.count("stacks of track events, left out"),
                 _ => {}
             }
         }

@@ -38,7 +38,7 @@ fn slices_of_a_thread_have_interned_names_and_arguments() {
     let fxt = converted(&trace([
         thread_track(70, 40, 41, "fetcher"),
         packet(1000, 1, CLEARED).with(12, interned).with(11, begin),
-        packet(1100, 1, RELIES).with(11, on(70, 3).number(10, 5)),
+        packet(1100, 1, RELIES).with(11, on(70, 3).number(10, 5).with(55, message())),
         packet(1200, 1, RELIES).with(11, on(70, 2)),
         // Its beginning is not in the trace.
         packet(1300, 1, RELIES).with(11, on(70, 2)),
@@ -50,6 +50,7 @@ fn slices_of_a_thread_have_interned_names_and_arguments() {
     ];
     assert_eq!(lines(&fxt.0), expected);
     assert_eq!(fxt.1.times("ends of slices whose beginning is missing, left out"), 1);
+    assert_eq!(fxt.1.times("stacks of track events, left out"), 1);
     assert!(objects(&fxt.0).contains(&"thread 41 fetcher of 40".to_owned()));
 }
 
