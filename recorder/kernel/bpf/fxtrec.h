@@ -18,9 +18,10 @@
 
 /*
  * What the loader chooses, eight bytes each. It puts the value in the place of the load, so that the verifier knows it and removes what
- * is turned off. So a choice is loaded in this one way only.
+ * is turned off. So a choice is loaded in this one way only; a plain use, in which the compiler would see the value that stands here, does
+ * not compile, since the variable has another name in C.
  */
-#define CHOICE(name, value) const u64 name = value
+#define CHOICE(name, value) const u64 choice_##name __asm__(#name) = value
 #define chosen(name)                                                                   \
 	({                                                                             \
 		u64 value_;                                                            \

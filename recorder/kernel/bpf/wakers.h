@@ -60,7 +60,7 @@ static inline u32 current_or_interrupt(bool *in_interrupt)
 	} else if (chosen(interrupts_by) == TASK) {
 		count = bpf_get_current_task_btf()->thread_info.preempt_count;
 	}
-	*in_interrupt = (count & interrupt_bits) != 0;
+	*in_interrupt = (count & chosen(interrupt_bits)) != 0;
 	return tid;
 }
 
