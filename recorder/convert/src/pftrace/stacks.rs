@@ -1,11 +1,11 @@
 //! Stacks as samples, of whichever recorder.
 //!
-//! The name of a function may be told after its stacks. What a stack weighs, fxtrec has told in a blob for Perfetto, or the switches
-//! and wake-ups around it tell. So all of that is sorted by time on the way, and the samples are written at the end:
+//! The name of a function may come after its stacks. The weight of a stack is in fxtrec's blob for Perfetto, or follows from the switches
+//! and wake-ups around it. So all of that is sorted by time on the way, and the samples are written at the end:
 //!
 //! ```text
-//!   stacks, each with its time + LATE --+                      weight: what the recorder told,
-//!   weights that the recorder told -----+                      or the wait that it is in or that begins soon after,
+//!   stacks, each with its time + LATE --+                      weight: the recorder's,
+//!   the recorder's weights -------------+                      or the wait that it is in or that begins soon after,
 //!   waits, by their beginning ----------+--> sort --> play --> the wake-up next to it,                             --> sample
 //!   ends of waits, by who woke ---------+                      one look at a CPU
 //! ```
@@ -72,7 +72,7 @@ impl Stacks {
                 let time = stack.time.saturating_add(LATE);
                 self.add(Key { time, rank: STACK }, stack.words())
             }
-            Record::Blob(blob) if blob.name == perfetto::BLOB => self.told(blob.payload),
+            Record::Blob(blob) if blob.name == perfetto::BLOB => self.weights(blob.payload),
             record => {
                 self.recorded.take(provider, record);
                 Ok(())
@@ -81,12 +81,13 @@ impl Stacks {
     }
 
     /// Takes the weights of a blob. Of a damaged one those before the damage count.
-    fn told(&mut self, blob: &[u8]) -> Result<(), ConvertError> {
-        let mut told = Vec::new();
+    fn weights(&mut self, blob: &[u8]) -> Result<(), ConvertError> {
+        let mut weights = Vec::new();
         let _ = perfetto::weights(blob, |kind, about, weight| {
-            told.push((about.time, [2, told_key(kind, about.thread), weight]));
+            weights.push((about.time, [2, weight_key(kind, about.thread), weight]));
         });
-        told.into_iter()
+        weights
+            .into_iter()
             .try_for_each(|(time, words)| self.add(Key { time, rank: 0 }, words.into_iter()))
     }
 
@@ -135,7 +136,7 @@ impl Stacks {
         let period = NANOSECONDS.checked_div(recorded.frequency);
         let mut sorted = sorter.sorted(Progress::hidden()).map_err(ConvertError::Write)?;
         let mut sequences = [None, None, None];
-        let (mut waits, mut ends, mut told) =
+        let (mut waits, mut ends, mut weights) =
             (Recent::default(), Recent::default(), Recent::default());
         let mut words = Vec::new();
         while let Some((key, bytes)) = sorted.next().map_err(ConvertError::Read)? {
@@ -145,7 +146,7 @@ impl Stacks {
                 match words[..] {
                     [0, thread, length] => waits.add(thread, (key.time, length)),
                     [1, waker, length] => ends.add(waker, (key.time, length)),
-                    [2, of, weight] => told.add(of, (key.time, weight)),
+                    [2, of, weight] => weights.add(of, (key.time, weight)),
                     _ => {}
                 }
                 continue;
@@ -156,11 +157,11 @@ impl Stacks {
                 continue;
             };
             let process = number(stack.process().0).unwrap_or(thread);
-            let told = told.at(told_key(stack.kind, stack.thread.0), stack.time);
+            let of_recorder = weights.at(weight_key(stack.kind, stack.thread.0), stack.time);
             let weight = match stack.kind {
                 Kind::Cpu => Some(period.unwrap_or(1)),
-                Kind::OffCpu => told.or_else(|| waits.around(stack.thread.0, stack.time)),
-                Kind::Wake => told.or_else(|| ends.next_to(stack.thread.0, stack.time)),
+                Kind::OffCpu => of_recorder.or_else(|| waits.around(stack.thread.0, stack.time)),
+                Kind::Wake => of_recorder.or_else(|| ends.next_to(stack.thread.0, stack.time)),
             };
             report.add("stacks of waits without a known length", u64::from(weight.is_none()));
             let sample = Sample {
@@ -186,11 +187,11 @@ impl Stacks {
 }
 
 /// Blobs have the lower halves of koids.
-fn told_key(kind: Kind, thread: u64) -> u64 {
+fn weight_key(kind: Kind, thread: u64) -> u64 {
     (kind as u64) << 32 | u64::from(thread as u32)
 }
 
-/// The frames of a stack as Perfetto is told of them.
+/// The frames of a stack as Perfetto has them.
 fn frames<'a>(
     recorded: &'a Recorded,
     stack: &'a Stack,
