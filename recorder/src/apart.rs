@@ -19,7 +19,7 @@ use crate::convert::symbolize;
 use crate::kernel::regular::Regular;
 use crate::kernel::worker::{Patience, Worker, Workers, serve_as};
 use crate::probe::spec::{Binary, Spec};
-use crate::probe::{self, Context, ListedFunction, Listing, Site};
+use crate::probe::{self, Context, FileVersion, ListedFunction, Listing, Site};
 use crate::report::stacks::Line;
 
 mod lines;
@@ -39,6 +39,8 @@ const MOST_MEMORY: u64 = 1536 << 20;
 
 const SERVED: &str = "its file system is a process of a user (FUSE), or an overlay that may be on one: the machine could start no process while \
                       that does not answer; copy the file to another file system";
+
+const EXCHANGED: &str = "it was replaced or changed while fxtrec looked for its functions: no probe was placed; run fxtrec again";
 
 /// How many functions are in an answer.
 const PIECE: usize = 10_000;
@@ -76,7 +78,7 @@ enum Question<'a> {
     /// More functions of what is listed.
     More,
     /// To hold a file that the kernel will read at any time.
-    Hold { path: OsString },
+    Hold { path: OsString, version: FileVersion },
     /// The lines of an address of a file.
     Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folder: Option<OsString>, address: u64 },
 }
@@ -151,13 +153,14 @@ impl Files {
         Ok(listings)
     }
 
-    /// Holds a regular file to put probes at, by a descriptor that only says which it is.
+    /// Holds the file of a site, by a descriptor that only says which it is.
     ///
     /// # Errors
-    /// When it is none, does not answer, or may not answer the kernel.
-    pub fn hold(&mut self, path: &Path) -> Result<File, ApartError> {
-        let silent = || path.display().to_string();
-        let ((), file) = self.ask(&Question::Hold { path: path.into() }, silent)?;
+    /// When it is not the version that the site was found in, does not answer, or may not answer the kernel.
+    pub fn hold(&mut self, site: &Site) -> Result<File, ApartError> {
+        let silent = || site.binary.display().to_string();
+        let question = Question::Hold { path: (&*site.binary).into(), version: site.version };
+        let ((), file) = self.ask(&question, silent)?;
         file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
     }
 
@@ -203,9 +206,9 @@ struct Reader {
 impl Reader {
     fn answer(&mut self, question: &[u8]) -> (Vec<u8>, Option<OwnedFd>) {
         match serde_json::from_slice(question) {
-            Ok(Question::Hold { path }) => {
+            Ok(Question::Hold { path, version }) => {
                 let path = PathBuf::from(path);
-                match hold(&path) {
+                match hold(&path, version) {
                     Ok(file) => (written(&Ok(())), Some(file.into())),
                     Err(error) => (written::<()>(&Err(error.to_string())), None),
                 }
@@ -244,14 +247,62 @@ impl Reader {
 
 /// Holds a file to put probes at. The kernel reads it where it puts them, and whoever begins a process waits meanwhile, on the whole machine:
 /// so not one that may fall silent between this answer and that.
-fn hold(path: &Path) -> io::Result<Regular> {
+fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     let file = Regular::hold(path)?;
-    match file.is_served_by_others()? {
-        true => Err(io::Error::other(SERVED)),
-        false => Ok(file),
+    if file.is_served_by_others()? {
+        return Err(io::Error::other(SERVED));
     }
+    // An offset of one file is in the middle of an instruction of another.
+    if FileVersion::of(&file)? != version {
+        return Err(io::Error::other(EXCHANGED));
+    }
+    Ok(file)
 }
 
 fn written<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
     serde_json::to_vec(answer).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const FUNCTION: &str = "main";
+
+    fn ask<T: DeserializeOwned>(question: &Question<'_>) -> (Answer<T>, Option<OwnedFd>) {
+        let question = serde_json::to_vec(question).expect("written");
+        let (answer, file) = Reader::default().answer(&question);
+        (serde_json::from_slice(&answer).expect("an answer"), file)
+    }
+
+    #[test]
+    fn a_file_that_was_exchanged_since_its_functions_were_read_is_not_held() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("app"), folder.path().join("other"));
+        let own = std::env::current_exe().expect("this program");
+        let found = || {
+            fs::copy(&own, &path).expect("copied");
+            let spec = Cow::Owned(format!("{}:{FUNCTION}", path.display()));
+            let context = Cow::Owned(Context::new(None, &[]));
+            let (sites, _): (Answer<Vec<Site>>, _) = ask(&Question::Sites { spec, context });
+            sites.expect("found").pop().expect("one").version
+        };
+        let held = |version| ask::<()>(&Question::Hold { path: path.clone().into(), version });
+
+        let (answer, file) = held(found());
+        assert_eq!((answer, file.is_some()), (Ok(()), true));
+
+        let version = found();
+        fs::copy(&own, &other).expect("copied");
+        fs::rename(&other, &path).expect("exchanged");
+        let (answer, file) = held(version);
+        assert_eq!((answer, file.is_some()), (Err(EXCHANGED.to_owned()), false));
+
+        let version = found();
+        fs::OpenOptions::new().append(true).open(&path).expect("own").set_len(1).expect("cut");
+        let (answer, file) = held(version);
+        assert_eq!((answer, file.is_some()), (Err(EXCHANGED.to_owned()), false));
+    }
 }

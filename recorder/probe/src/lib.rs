@@ -30,8 +30,10 @@ mod resolve;
 pub mod spec;
 pub mod usdt;
 
+use std::io;
 use std::path::PathBuf;
 
+use fxtrec_kernel::regular::Regular;
 use serde::{Deserialize, Serialize};
 
 pub use args::{ArgKind, FetchArg, Moment, Width};
@@ -53,6 +55,8 @@ pub struct Site {
     /// is another mount namespace's.
     #[serde(with = "any_path")]
     pub binary: PathBuf,
+    /// Which file that was when it was read.
+    pub version: FileVersion,
     /// Where in the file the instruction is, in bytes.
     pub offset: u64,
     /// The function, demangled, and the offset into it in bytes: `render::frame+0x10`;
@@ -62,6 +66,33 @@ pub struct Site {
     /// Where in the file the counter is that opens the probe's is-enabled guard, in bytes.
     pub semaphore: Option<u64>,
     pub args: Vec<FetchArg>,
+}
+
+/// A file and its state. Another file at the same path has another version, and so has the file after a write or a change of
+/// its attributes (`st_ctim`, which its owner cannot set).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileVersion {
+    device: u64,
+    inode: u64,
+    size: i64,
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    /// The version of a file now.
+    ///
+    /// # Errors
+    /// What fstat(2) returns.
+    pub fn of(file: &Regular) -> io::Result<FileVersion> {
+        let facts = file.facts()?;
+        Ok(FileVersion {
+            device: facts.st_dev,
+            inode: facts.st_ino,
+            size: facts.st_size,
+            changed: (facts.st_ctime, facts.st_ctime_nsec),
+        })
+    }
 }
 
 /// What is recorded at a [`Site`].

@@ -77,11 +77,11 @@ pub fn list(binary: &Binary, pattern: &str, context: &Context) -> Result<Vec<Lis
 fn in_file(located: &Located, pattern: &str) -> Result<Listing, Problem> {
     let path = &located.path;
     let of_elf = |source| Problem::Elf { path: path.clone(), source };
-    let data =
-        elf::open(path).map_err(|source| LocateError::Open { path: path.clone(), source })?;
+    let (version, data) = elf::open_version(path)
+        .map_err(|source| LocateError::Open { path: path.clone(), source })?;
     let elf = Elf::parse(&data).map_err(of_elf)?;
     let (functions, debug_file) = resolve::all_functions(&elf, located).map_err(of_elf)?;
-    let file = File { path, elf: &elf, functions: &functions };
+    let file = File { path, version, elf: &elf, functions: &functions };
     let probes =
         usdt::probes(&elf).map_err(|source| Problem::Usdt { path: path.clone(), source })?;
 

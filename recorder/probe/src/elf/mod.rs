@@ -26,7 +26,8 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-use fxtrec_kernel::regular;
+use crate::FileVersion;
+use fxtrec_kernel::regular::{self, Regular};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
@@ -113,6 +114,16 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// When it cannot be opened, or is no plain file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
+}
+
+/// The file at `path` for [`Elf::parse`], and which version of it that is: taken first, so that a write meanwhile is seen.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_version(path: &Path) -> std::io::Result<(FileVersion, FileData)> {
+    let held = Regular::hold(path)?;
+    let version = FileVersion::of(&held)?;
+    Ok((version, data_of(held.open()?)))
 }
 
 /// A file for [`Elf::parse`], of which only what is asked for is read.

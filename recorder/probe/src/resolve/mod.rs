@@ -12,7 +12,7 @@ use super::elf::{self, Elf, Functions, Selection};
 use super::error::{Problem, Symbols};
 use super::locate::{self, Context, Located};
 use super::spec::{Mode, Place, Spec, Value};
-use super::{ProbeError, Site, SiteKind};
+use super::{FileVersion, ProbeError, Site, SiteKind};
 use fxtrec_units::glob::is_glob;
 use fxtrec_units::nearest::nearest;
 
@@ -43,14 +43,14 @@ fn resolve_all(spec: &Spec, context: &Context) -> Result<Vec<Site>, Problem> {
 fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     let path = &located.path;
     let of_elf = |source| Problem::Elf { path: path.clone(), source };
-    let data = elf::open(path)
+    let (version, data) = elf::open_version(path)
         .map_err(|source| locate::LocateError::Open { path: path.clone(), source })?;
     let elf = Elf::parse(&data).map_err(of_elf)?;
     if elf.arch() != elf::Arch::HOST {
         return Err(Problem::OtherArch { path: path.clone(), arch: elf.arch() });
     }
     let (functions, _) = all_functions(&elf, located).map_err(of_elf)?;
-    let file = File { path, elf: &elf, functions: &functions };
+    let file = File { path, version, elf: &elf, functions: &functions };
     match &spec.place {
         Place::Function { pattern, offset } => file.functions(spec, pattern, *offset),
         Place::Address(address) => file.address(spec, *address).map(|site| vec![site]),
@@ -83,6 +83,7 @@ pub(super) fn all_functions<'d, R: ReadRef<'d>>(
 /// A file, and what is known about it.
 pub(super) struct File<'a, 'd, R: ReadRef<'d>> {
     pub(super) path: &'a Path,
+    pub(super) version: FileVersion,
     pub(super) elf: &'a Elf<'d, R>,
     pub(super) functions: &'a Functions,
 }
@@ -197,6 +198,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Ok(Site {
             name,
             binary: self.path.to_owned(),
+            version: self.version,
             offset,
             symbol,
             kind,

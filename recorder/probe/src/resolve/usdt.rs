@@ -72,6 +72,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Ok(Site {
             name,
             binary: self.path.to_owned(),
+            version: self.version,
             offset,
             symbol: symbol.clone(),
             kind: SiteKind::Usdt,

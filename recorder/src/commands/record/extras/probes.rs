@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
-use crate::probe::{ArgKind, Context, FetchArg, Moment, Site, SiteKind};
+use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
 
 /// What is recorded of every place that the specs name. With `bpf`, a program reports of as many as it can.
 ///
@@ -156,7 +156,7 @@ struct Places<'a> {
     own_kind: OwnKind,
     tracefs: &'a Tracefs,
     files: Files,
-    binaries: HashMap<PathBuf, Binary>,
+    binaries: HashMap<(PathBuf, FileVersion), Binary>,
     /// Events that more places may share.
     shared: HashMap<Likeness, Defined>,
     spans: u16,
@@ -276,7 +276,7 @@ impl<'a> Places<'a> {
         if args.len() > MAX_ARGS {
             return Err(ExtraError::TooManyArgs { probe: site.name.clone(), count: args.len() });
         }
-        let binary = self.open(&site.binary)?;
+        let binary = self.open(site)?;
         let (offset, semaphore) = (site.offset, site.semaphore);
         let place = Place { binary, offset, on_return, semaphore };
         let own = |pmu| (What::Uprobe(Uprobe { pmu, place: place.clone() }), Vec::new());
@@ -312,15 +312,17 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
-    fn open(&mut self, path: &Path) -> Result<Binary, ExtraError> {
-        if let Some(binary) = self.binaries.get(path) {
+    fn open(&mut self, site: &Site) -> Result<Binary, ExtraError> {
+        let key = (site.binary.clone(), site.version);
+        if let Some(binary) = self.binaries.get(&key) {
             return Ok(binary.clone());
         }
         // It may not answer when it is opened, and not even when it is closed.
-        let held = self.files.hold(path);
-        let file = held.map_err(|source| ExtraError::Binary { path: path.to_owned(), source })?;
+        let held = self.files.hold(site);
+        let file =
+            held.map_err(|source| ExtraError::Binary { path: site.binary.clone(), source })?;
         let binary = Binary::new(file);
-        self.binaries.insert(path.to_owned(), binary.clone());
+        self.binaries.insert(key, binary.clone());
         Ok(binary)
     }
 
@@ -399,10 +401,12 @@ mod tests {
     use std::fs::File;
     use std::io;
     use std::os::fd::BorrowedFd;
+    use std::path::Path;
 
     use super::*;
     use crate::kernel::bpf::sys::{self, MapSpec, ProgramSpec};
     use crate::kernel::fake::Fake;
+    use crate::kernel::regular::Regular;
     use crate::probe::Width;
 
     /// A kernel that takes programs, and links if it is new enough.
@@ -446,6 +450,11 @@ mod tests {
 
     const BINARY: &str = "/bin/app";
 
+    fn version() -> FileVersion {
+        let own = Regular::hold(Path::new("/proc/self/exe")).expect("this program");
+        FileVersion::of(&own).expect("known")
+    }
+
     fn site(offset: u64, kind: SiteKind, args: &[(&str, Moment)]) -> Site {
         let arg = |(fetch, moment): &(&str, Moment)| FetchArg {
             name: "n".to_owned(),
@@ -456,6 +465,7 @@ mod tests {
         Site {
             name: format!("place_{offset}"),
             binary: BINARY.into(),
+            version: version(),
             offset,
             symbol: format!("place_{offset}"),
             kind,
@@ -479,7 +489,7 @@ mod tests {
             own_kind: OwnKind::Preferred,
             tracefs: &tracefs,
             files: Files::default(),
-            binaries: HashMap::from([(BINARY.into(), binary)]),
+            binaries: HashMap::from([((BINARY.into(), version()), binary)]),
             shared: HashMap::new(),
             spans: 0,
             in_scope_only: true,
