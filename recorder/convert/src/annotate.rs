@@ -22,8 +22,8 @@ use crate::cut::{Filter, Window, cut};
 use crate::input::Input;
 use crate::traces;
 
-/// The process of the tracks. No thread has such a number.
-const PROCESS: Koid = Koid(0xffff_0000);
+/// The process of the tracks. No thread has such a number: Linux gives none above 4 194 304. Numbers of Perfetto's threads have 31 bits.
+const PROCESS: Koid = Koid(0x7fff_0000);
 
 const NAME: &str = "fxtrec why";
 const CATEGORY: &str = "why";

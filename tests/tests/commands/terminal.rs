@@ -116,11 +116,11 @@ fn explanations_and_comparisons_fit_a_terminal_and_lose_no_word() {
     }
 }
 
-#[test]
-fn work_that_takes_long_shows_how_far_it_is_until_it_is_done() {
+/// Converts `trace`, which comes slowly, to the file `to`, and looks for the line that says how far that is.
+fn shows_how_far_it_is(trace: &[u8], to: &str) {
     let folder = folder();
     let OpenptyResult { master, slave } = openpty(&SIZE, None).expect("a pseudo terminal");
-    let mut command = command(&folder, &["convert", "-", "t.json"], &[]);
+    let mut command = command(&folder, &["convert", "-", to], &[]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave);
     let mut child = command.spawn().expect("fxtrec starts");
     drop(command);
@@ -138,22 +138,35 @@ fn work_that_takes_long_shows_how_far_it_is_until_it_is_done() {
         }
         whole
     });
-    let trace = SCENE.trace();
     let mut pieces = trace.chunks(trace.len() / 500);
     let mut is_seen = false;
     // As slowly as a network, until it has been seen.
-    while let (false, Some(piece)) = (is_seen, pieces.next()) {
+    while !is_seen && let Some(piece) = pieces.next() {
         input.write_all(piece).expect("it reads");
         thread::sleep(Duration::from_millis(20));
         is_seen = sees.try_iter().any(|text| text.contains("B/s"));
     }
     assert!(is_seen, "after all of the trace");
-    pieces.for_each(|piece| input.write_all(piece).expect("it reads"));
+    let rest = pieces.try_for_each(|piece| input.write_all(piece));
     drop(input);
-    assert!(child.wait().expect("its own child").success());
+    let status = child.wait().expect("its own child");
     let whole = reader.join().expect("it ends with the terminal");
+    assert!(rest.is_ok() && status.success(), "{rest:?} {status} {whole}");
     let (_, after) = whole.rsplit_once("\r\x1b[K").expect("the line is taken away");
     assert!(after.starts_with("fxtrec: ") && !after.contains("B/s"), "{after}");
+}
+
+#[test]
+fn work_that_takes_long_shows_how_far_it_is_until_it_is_done() {
+    shows_how_far_it_is(&SCENE.trace(), "out.json");
+}
+
+#[test]
+fn reading_a_perfetto_trace_shows_how_far_it_is_until_it_is_done() {
+    let folder = folder();
+    in_pipe(&folder, &["convert", "-q", "t.fxt", "t.pftrace"], &[]);
+    let trace = std::fs::read(folder.path().join("t.pftrace")).expect("written");
+    shows_how_far_it_is(&trace, "out.fxt");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use fxtrec_units::protobuf::{FieldValue, fields};
 
 use super::*;
+use crate::annotate::{Incident, Mark, annotate};
 
 /// The trace as one of Perfetto, and that as FXT again.
 fn back(fxt: &[u8]) -> (Vec<u8>, Report) {
@@ -100,6 +101,45 @@ fn spans_counters_flows_and_arguments_come_back_as_they_were() {
     };
     assert_eq!(plain(&again), plain(&first));
     assert!(plain(&first).contains(&"160 async begin :GET / of 40/40".to_owned()));
+}
+
+#[test]
+fn arrows_along_a_chain_lead_from_link_to_link_in_a_perfetto_trace_too() {
+    let mark = |from_ns, to_ns, name: &str| Mark { from_ns, to_ns, name: name.into(), thread: 41 };
+    let chain = vec![mark(10, 40, "waited"), mark(40, 60, "ran"), mark(60, 90, "blocked")];
+    let incidents = [Incident { whole: mark(10, 90, "worker was late"), chain }];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.fxt");
+    let mut own = fxt_writer::Writer::new(Vec::<u8>::new());
+    own.start("app", 1_000_000_000).expect("memory");
+    std::fs::write(&path, own.into_inner()).expect("room");
+    let mut marked = Vec::new();
+    annotate(&path, &incidents, &mut marked).expect("a trace");
+    // Which flows begin and end when, by numbers from 0 on: each format has its own.
+    let arrows = |fxt: &[u8]| {
+        let mut ids: Vec<u64> = Vec::new();
+        let mut reader = Reader::from_slice(fxt);
+        let mut found = Vec::new();
+        while let Some(item) = reader.next().expect("sound") {
+            let Record::Event(event) = item.record else { continue };
+            let (what, id) = match event.kind {
+                EventKind::FlowBegin { id } => ("begins", id),
+                EventKind::FlowEnd { id } => ("ends", id),
+                _ => continue,
+            };
+            let nth = ids.iter().position(|other| *other == id).unwrap_or(ids.len());
+            if nth == ids.len() {
+                ids.push(id);
+            }
+            found.push(format!("{} {nth} {what} in {}", event.time.0, event.thread.thread.0));
+        }
+        found.sort();
+        found
+    };
+    let (again, report) = back(&marked);
+    assert_eq!(report.remarks().count(), 0, "{report}");
+    assert_eq!(arrows(&marked).len(), 4);
+    assert_eq!(arrows(&again), arrows(&marked));
 }
 
 /// Each stack: its time, its thread, which it is, and its functions.
