@@ -30,6 +30,7 @@ pub mod helper;
 pub mod hotplug;
 pub mod idle_probe;
 pub mod limits;
+pub mod linger;
 pub mod machine;
 pub mod made_code;
 pub mod memory;

@@ -16,6 +16,7 @@ use nix::sys::socket::{
     socket, socketpair,
 };
 
+use super::linger::{BriefClose, interrupted, refuse_descriptors};
 use super::random;
 
 /// Descriptors that are taken with one message.
@@ -75,7 +76,7 @@ pub struct Peer {
 /// A socket that takes connections.
 #[derive(Debug)]
 pub struct Listener {
-    socket: OwnedFd,
+    socket: BriefClose,
     address: Address,
 }
 
@@ -92,8 +93,9 @@ impl Listener {
     pub fn bind(address: Address) -> io::Result<Listener> {
         let socket = new_socket()?;
         bind(socket.as_raw_fd(), &address.unix()?)?;
+        refuse_descriptors(socket.as_fd());
         listen(&socket, Backlog::new(128)?)?;
-        Ok(Listener { socket, address })
+        Ok(Listener { socket: socket.into(), address })
     }
 
     /// Takes one over that listens already.
@@ -113,7 +115,8 @@ impl Listener {
         // No call here ever waits.
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Listener { socket, address })
+        refuse_descriptors(socket.as_fd());
+        Ok(Listener { socket: socket.into(), address })
     }
 
     pub fn address(&self) -> &Address {
@@ -126,13 +129,13 @@ impl Listener {
     /// What accept4(2) or getsockopt(2) return, except that a connection that is gone again is none.
     pub fn accept(&self) -> io::Result<Option<(Seqpacket, Peer)>> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let raw = match accept4(self.socket.as_raw_fd(), flags) {
+        let raw = match accept4(self.socket.as_fd().as_raw_fd(), flags) {
             Ok(raw) => raw,
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
         // SAFETY: the call returned a new descriptor that nobody else owns.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        let socket = BriefClose::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let credentials = getsockopt(&socket, PeerCredentials)?;
         let pid = u32::try_from(credentials.pid()).unwrap_or(0);
         Ok(Some((Seqpacket(socket), Peer { pid, uid: credentials.uid() })))
@@ -154,19 +157,20 @@ pub enum Received {
     End,
 }
 
-/// One end of a connection.
+/// One end of a connection. What its other end sent and nobody read is closed with it.
 #[derive(Debug)]
-pub struct Seqpacket(OwnedFd);
+pub struct Seqpacket(BriefClose);
 
 impl Seqpacket {
-    /// Two ends of one connection. For another process, whose calls may want to wait, its end waits.
+    /// Two ends of one connection: one for this process, which takes no descriptors, and one for another process, whose calls may wait.
     ///
     /// # Errors
     /// What socketpair(2) returns.
     pub fn pair() -> io::Result<(Seqpacket, Seqpacket)> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        Ok((Seqpacket(one), Seqpacket(other)))
+        refuse_descriptors(one.as_fd());
+        Ok((Seqpacket(one.into()), Seqpacket(other.into())))
     }
 
     /// Connects to a listener.
@@ -176,7 +180,7 @@ impl Seqpacket {
     pub fn connect(address: &Address) -> io::Result<Seqpacket> {
         let socket = new_socket()?;
         connect(socket.as_raw_fd(), &address.unix()?)?;
-        Ok(Seqpacket(socket))
+        Ok(Seqpacket(socket.into()))
     }
 
     /// Sends a message, with descriptors.
@@ -191,7 +195,7 @@ impl Seqpacket {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         let message = [IoSlice::new(message)];
         loop {
-            match sendmsg::<UnixAddr>(self.0.as_raw_fd(), &message, control, flags, None) {
+            match sendmsg::<UnixAddr>(self.as_fd().as_raw_fd(), &message, control, flags, None) {
                 Err(Errno::EINTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }
@@ -203,9 +207,11 @@ impl Seqpacket {
     /// # Errors
     /// What recv(2) returns, except for what [`Received`] tells.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        let received = match recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+        let fd = self.as_fd().as_raw_fd();
+        let mut receive = || interrupted(|| recv(fd, buffer, MsgFlags::MSG_DONTWAIT));
+        let received = match receive() {
             // It went without having read what it was sent. What it had sent before is still there, and comes now.
-            Err(Errno::ECONNRESET) => recv(self.0.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT),
+            Err(Errno::ECONNRESET) => receive(),
             received => received,
         };
         match received {
@@ -228,7 +234,7 @@ impl Seqpacket {
         let mut control = nix::cmsg_space!([RawFd; FEW_DESCRIPTORS]);
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
         let mut parts = [IoSliceMut::new(buffer)];
-        let fd = self.0.as_raw_fd();
+        let fd = self.as_fd().as_raw_fd();
         let received = match recvmsg::<UnixAddr>(fd, &mut parts, Some(&mut control), flags) {
             Err(Errno::ECONNRESET) => return Ok(Received::End),
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Received::Nothing),
@@ -246,7 +252,7 @@ impl Seqpacket {
 
 impl From<OwnedFd> for Seqpacket {
     fn from(socket: OwnedFd) -> Seqpacket {
-        Seqpacket(socket)
+        Seqpacket(socket.into())
     }
 }
 

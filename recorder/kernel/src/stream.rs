@@ -58,7 +58,7 @@ pub fn peek(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, bool)>
     Ok((received.0, received.1.contains(MsgFlags::MSG_CTRUNC)))
 }
 
-/// As [`receive`], without the descriptors: the kernel lets go of them, which never waits for the file.
+/// As [`receive`], without the descriptors: the kernel closes them, which may take as long as [`super::linger`] says.
 ///
 /// # Errors
 /// What recvmsg(2) returns; being interrupted is no error.

@@ -26,6 +26,7 @@ use super::wire::{self, ControllerError, Nothing};
 use super::writer::Writer;
 use call::{Parameters, Refusal, Request, no_method, output};
 use fxtrec_kernel::bell::Bell;
+use fxtrec_kernel::linger::BriefClose;
 use fxtrec_kernel::peer::Credentials;
 use seats::Seat;
 
@@ -68,8 +69,14 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
             };
             let client = ClientId(numbers.fetch_add(1, Ordering::Relaxed));
             // Whoever cannot be told who it is, or has too many, is not served.
-            let Ok(credentials) = Credentials::of(&socket) else { continue };
-            let Some(seat) = Seat::take(&users, credentials.uid, CONNECTIONS) else { continue };
+            let seat = Credentials::of(&socket).ok().and_then(|credentials| {
+                let seat = Seat::take(&users, credentials.uid, CONNECTIONS)?;
+                Some((credentials, seat))
+            });
+            let Some((credentials, seat)) = seat else {
+                drop(BriefClose::from(socket));
+                continue;
+            };
             let service = service.clone();
             let thread = std::thread::Builder::new().name("fxtrec-client".to_owned());
             let served = thread.spawn(move || {

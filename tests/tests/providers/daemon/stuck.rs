@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write, pipe};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -10,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use fxtrec::kernel::linger::BriefClose;
 use fxtrec::kernel::stream;
 use fxtrec_tests::root;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use super::archive::Archive;
 use super::rights::as_nobody;
@@ -183,6 +186,55 @@ fn begin_in_silence(daemon: &Daemon, fuse: &Fuse) -> Client {
     assert!(daemon.app(&["sleeps", "1", "3", "napper"]).finish().success());
     assert_eq!(writers(daemon).len(), 1);
     client
+}
+
+/// A TCP connection whose close waits for an hour, and its other end, which reads nothing.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    setsockopt(&listener, sockopt::RcvBuf, &4096).expect("a socket may");
+    let mut near = TcpStream::connect(listener.local_addr().expect("one")).expect("there");
+    let far = listener.accept().expect("it has come").0;
+    let linger = libc::linger { l_onoff: 1, l_linger: 3600 };
+    setsockopt(&near, sockopt::Linger, &linger).expect("a socket may");
+    setsockopt(&near, sockopt::SndBuf, &4096).expect("a socket may");
+    near.set_nonblocking(true).expect("its own");
+    while near.write(&[0; 1 << 16]).is_ok() {}
+    near.set_nonblocking(false).expect("its own");
+    (near, far)
+}
+
+#[test]
+fn descriptors_whose_close_waits_hold_no_socket_of_the_daemon_up() {
+    if !root::may_record() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let register = FromProvider::Register { name: "lingers".to_owned(), categories: Vec::new() };
+    let mut others = Vec::new();
+    for message in [register.encode().expect("it can be said"), vec![7]] {
+        let socket = Address::Path(providers_socket(&daemon.runtime_dir()));
+        let application = Seqpacket::connect(&socket).expect("it listens");
+        let (near, far) = lingering();
+        // From Linux 6.16 on the kernel refuses it, and the test has the last descriptor.
+        let near = BriefClose::from(near);
+        let _ = application.send(&message, &[near.as_fd()]);
+        others.push((OwnedFd::from(far), None));
+        drop((near, application));
+    }
+    // More connections than a user may have: what came over the last is not read before they are closed.
+    let control = daemon.control();
+    let clients = as_nobody(|| {
+        let client = |_| {
+            let client = UnixStream::connect(&control).expect("it listens");
+            let (near, far) = lingering();
+            stream::send(&client, b"{", &[near.as_fd()]).expect("room");
+            (OwnedFd::from(far), Some(client))
+        };
+        (0..70).map(client).collect::<Vec<_>>()
+    });
+    others.extend(clients);
+    let mut client = Client::connect(&daemon.control()).expect("it answers");
+    client.providers().expect("the manager answers");
 }
 
 #[test]
