@@ -72,6 +72,7 @@ static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static s64 (*const bpf_get_stackid)(void *context, void *map, u64 flags) = (void *)27;
 static u64 (*const bpf_get_current_task)(void) = (void *)35;
+static s64 (*const bpf_get_stack)(void *context, void *to, u32 bytes, u64 flags) = (void *)67;
 static s64 (*const bpf_probe_read_user)(void *to, u32 bytes, const void *from) = (void *)112;
 static s64 (*const bpf_probe_read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
 static s64 (*const bpf_ringbuf_output)(void *ring, void *data, u64 bytes, u64 flags) = (void *)130;
@@ -83,6 +84,12 @@ static void *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 /* `bpf_ringbuf_output`: the reader is woken in any case, or in none. */
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
+
+/* Wakes who waits for it; false if it was rung too often. What is said does not matter: any eight bytes that a program may read. */
+static inline bool ring(void *bell, void *bytes)
+{
+	return bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP) == 0;
+}
 
 /* The functions of stacks: that of the program, not that of the kernel. */
 #define BPF_F_USER_STACK (1 << 8)

@@ -336,12 +336,6 @@ static inline bool begin(struct event *event, struct task_struct *task, enum fir
 	return true;
 }
 
-/* What is said does not matter: any eight bytes that a program may read. */
-static inline void ring(void *bell, void *bytes)
-{
-	bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP);
-}
-
 /* Publishes the records up to this one, which is written. */
 static inline void publish(struct event *event)
 {

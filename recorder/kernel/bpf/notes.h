@@ -1,44 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
  * Who waits, and whether it was long: the note of a thread that goes out to block, and the beginning of a sample when it comes in. The
- * program that records switches notes it where it runs, else stacks.bpf.c has one for that. stacks/program.rs describes the whole.
+ * program that records switches notes it where it runs, else stacks.bpf.c has one for that. stacks/mod.rs describes the whole.
  */
 #ifndef FXTREC_NOTES_H
 #define FXTREC_NOTES_H
 
+#include "sample.h"
 #include "set.h"
 #include "state.h"
-
-#define EFAULT 14
 
 #define NOTES (64 * 1024)
 /* The bits of a note that say whose it is; the others say since when it waits. */
 #define OWNER_BITS 6
 #define OWNER ((1 << OWNER_BITS) - 1)
 
-#define KERNEL_BYTES (64 * 8)
-
-/* In the place of the length of a user stack, or of its number: the thread has no program. */
-#define NO_PROGRAM (-2147483648ll)
-
-struct sample {
-	u64 since;
-	u64 until;
-	u32 tid;
-	u32 pid;
-	s64 user;
-	s64 kernel;
-	u64 space;
-	u64 registers[4]; /* instruction, stack, frame, link */
-	u64 copied;
-	u32 kind;
-	u32 woken;
-	u8 frames[KERNEL_BYTES];
-};
-
-#define OFF_CPU 0
-
-/* How user stacks are taken: see stacks/program.rs. */
+/* How user stacks are taken: see stacks/mod.rs. */
 enum taking {
 	BEHIND_SWITCHES,
 	BY_INTERRUPT,
@@ -48,22 +25,13 @@ enum taking {
 CHOICE(taking, BEHIND_SWITCHES);
 /* Which waits are long, in nanoseconds. */
 CHOICE(over, 0);
-/* Where it is told that a sample lacks its user part, from its beginning. */
-CHOICE(pending_at, 0);
 /* Whether only waits of chosen threads are wanted. */
 CHOICE(are_chosen, 0);
-
-struct counts_of_stacks {
-	u64 no_room;
-	u64 given_up;
-};
 
 /* A note of each thread; behind them the numbers of user stacks, if these are taken when a thread goes out. */
 MEMORY(notes, u64);
 MEMORY(chosen_threads, u64);
-MEMORY(missing, struct counts_of_stacks);
-MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct sample);
-MAP(samples, BPF_MAP_TYPE_RINGBUF, struct sample);
+MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 MAP(bells, BPF_MAP_TYPE_ARRAY_OF_MAPS, u32);
 MAP(user_stacks, BPF_MAP_TYPE_STACK_TRACE, u64);
 
@@ -86,13 +54,6 @@ static inline bool is_own(u64 note, u32 tid)
 	return ((note ^ owner_of(tid)) & OWNER) == 0;
 }
 
-static inline void count_no_room(void)
-{
-	struct counts_of_stacks *counts = memory(&missing);
-
-	__sync_fetch_and_add(&counts->no_room, 1);
-}
-
 /* Of a switch that nothing is noted of: whatever the note of this thread says is not so any more. */
 static inline void forget_wait(struct task_struct *task)
 {
@@ -104,64 +65,28 @@ static inline void forget_wait(struct task_struct *task)
 		*note = 0;
 }
 
-static inline u64 *pending(struct sample *sample)
-{
-	return (void *)sample + chosen(pending_at);
-}
-
-/* Puts the sample into the ring, without copies. */
-static inline void put_sample(struct sample *sample, s64 length)
-{
-	u64 bytes = length;
-
-	sample->copied = 0;
-	/* What is negative is an error. */
-	if (bytes > KERNEL_BYTES)
-		bytes = 0;
-	as_made(bytes);
-	if (bytes > KERNEL_BYTES)
-		return;
-	if (bpf_ringbuf_output(&samples, sample, __builtin_offsetof(struct sample, frames) + bytes, BPF_RB_NO_WAKEUP))
-		count_no_room();
-}
-
-/* The program's registers, where the kernel keeps them, as far as a stack is walked from them. */
-static inline void copy_registers(struct sample *sample, struct pt_regs *registers)
-{
-#if defined(__TARGET_ARCH_x86)
-	sample->registers[0] = registers->ip;
-	sample->registers[1] = registers->sp;
-	sample->registers[2] = registers->bp;
-	sample->registers[3] = 0;
-#elif defined(__TARGET_ARCH_arm64)
-	sample->registers[0] = registers->pc;
-	sample->registers[1] = registers->sp;
-	sample->registers[2] = registers->regs[29];
-	sample->registers[3] = registers->regs[30];
-#endif
-}
-
 /* Has this CPU interrupted as soon as it can be; false if it will not be. */
-static inline bool interrupt_self(struct sample *sample)
+static inline bool interrupt_self(void *bytes)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	void *bell = bpf_map_lookup_elem(&bells, &cpu);
 
-	return bell && bpf_ringbuf_output(bell, &sample->since, sizeof(sample->since), BPF_RB_FORCE_WAKEUP) == 0;
+	return bell && ring(bell, bytes);
 }
 
 /* The sample of a thread that comes in, as far as it can be made by now. */
 static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 {
-	u32 zero = 0, tid = next->pid;
-	struct sample *sample = bpf_map_lookup_elem(&scratch, &zero);
+	u32 tid = next->pid;
+	struct scratch *own = own_scratch(&scratch);
 
-	if (!sample)
+	if (!own)
 		return;
+	struct sample *sample = &own->sample;
 	/* The interrupt for the one before has not come: a real-time kernel has such work done by a thread. */
-	if (chosen(taking) == BY_INTERRUPT && *pending(sample)) {
+	if (chosen(taking) == BY_INTERRUPT && own->pending) {
 		sample->user = -EFAULT;
-		put_sample(sample, sample->kernel);
+		put_sample(sample, length_or_zero(sample->kernel, KERNEL_BYTES));
 	}
 	sample->since = since;
 	sample->until = now;
@@ -170,22 +95,21 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	sample->kind = OFF_CPU;
 	sample->woken = 0;
 	sample->space = (u64)next->mm;
+	sample->copied = 0;
 	if (chosen(taking) == WHEN_GOING_OUT)
 		sample->user = note_of(tid)[NOTES];
-	s64 length = bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);
-	sample->kernel = length;
+	sample->kernel = bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);
 	if (chosen(taking) == BEHIND_SWITCHES) {
-		*pending(sample) = 1;
-	} else if (chosen(taking) == WHEN_GOING_OUT) {
-		put_sample(sample, length);
-	} else if (!sample->space) {
-		sample->user = NO_PROGRAM;
-		put_sample(sample, length);
+		own->pending = 1;
+	} else if (chosen(taking) == WHEN_GOING_OUT || !sample->space) {
+		if (chosen(taking) == BY_INTERRUPT)
+			sample->user = NO_PROGRAM;
+		put_sample(sample, length_or_zero(sample->kernel, KERNEL_BYTES));
 	} else {
-		copy_registers(sample, bpf_task_pt_regs(next));
-		*pending(sample) = 1;
-		if (!interrupt_self(sample)) {
-			*pending(sample) = 0;
+		copy_registers(&sample->registers, bpf_task_pt_regs(next));
+		own->pending = 1;
+		if (!interrupt_self(&sample->since)) {
+			own->pending = 0;
 			count_no_room();
 		}
 	}

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Where threads block: the program on switches, where no other notes who waits. Those that finish samples are still assembled.
+ * Where threads block, who wakes them, and where they run: the program on switches, for where no other notes who waits, and those that
+ * take the stack of the thread that runs. stacks/mod.rs describes the whole.
  */
 #include "notes.h"
 
 LICENSE;
+
+/* A divisor of every page size: what is in one such block is there or not. */
+#define BLOCK 4096
+/* So many are copied at most, the first of them in part: the kernel has 32 KiB for each CPU's part of a map's value. */
+#define MOST_BLOCKS 7
+
+/* How much of a program's stack is copied where frame pointers lead on: enough for functions of libraries without them between the
+ * kernel and the program's own. Else a block. */
+#define FEW_BYTES 512
+/* A stack with less is not taken for one that frame pointers lead through. */
+#define FEW_FRAMES (4 * 8)
+/* How far from the top of the stack a frame may be for its address to be taken for one. */
+#define FAR (1 << 20)
+
+/* How many blocks are copied; 0 for what most programs need. */
+CHOICE(blocks, 0);
+
+/* Samples of wakers and of clocks are made elsewhere: one program may interrupt the other. */
+MAP(scratch_of_wakes, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
+MAP(scratch_of_clocks, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 
 /* sched_switch(preempted, prev, next, prev_state) */
 SEC("tp_btf") int fxtrec_stacks(u64 *args)
@@ -13,5 +34,147 @@ SEC("tp_btf") int fxtrec_stacks(u64 *args)
 
 	/* Both have the same time: looking at the clock is half of what a switch costs that is not told of. */
 	note_waits(args, prev, next, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Copies so much of the program's stack to the end of the sample; false if it is not there. */
+static inline bool copy_stack(struct sample *sample, u64 bytes, u64 length, u64 from)
+{
+	return bpf_probe_read_user(sample->frames + bytes, length, (void *)from) == 0;
+}
+
+/* As far as the end of the block that the address is in. */
+static inline u64 rest_of_block(u64 address)
+{
+	return BLOCK - (address & (BLOCK - 1));
+}
+
+/* Copies what most programs need. Returns how many bytes of stacks there are then. */
+static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
+{
+	u64 top = sample->registers.stack, length = FEW_BYTES;
+
+	/* Few frames, or a register that is no address of a frame: frame pointers lead nowhere. */
+	if (frames < FEW_FRAMES || sample->registers.frame - top >= FAR)
+		length = BLOCK;
+	if (!copy_stack(sample, bytes, length, top)) {
+		/* Behind the end of the page there may be nothing. */
+		u64 rest = rest_of_block(top);
+
+		if (rest >= length || !copy_stack(sample, bytes, rest, top))
+			return bytes;
+		length = rest;
+	}
+	sample->copied = length;
+	return bytes + length;
+}
+
+/* Copies the blocks at the top of the program's stack one after the other, until one is not there. */
+static inline u64 copy_blocks(struct sample *sample, u64 bytes)
+{
+	u64 from = sample->registers.stack, length = rest_of_block(from);
+
+#pragma clang loop unroll(disable)
+	for (u32 block = 0; block < chosen(blocks); block++) {
+		if (!copy_stack(sample, bytes, length, from))
+			break;
+		from += length;
+		bytes += length;
+		sample->copied += length;
+		length = BLOCK;
+	}
+	return bytes;
+}
+
+/* The user part of a sample of the thread that runs: its frames, its registers, and the top of its stack. */
+static inline u64 take_user_part(void *context, struct sample *sample, u64 bytes)
+{
+	sample->user = NO_PROGRAM;
+	if (!sample->space)
+		return bytes;
+	sample->user = bpf_get_stack(context, sample->frames + bytes, USER_BYTES, BPF_F_USER_STACK);
+	u64 frames = length_or_zero(sample->user, USER_BYTES);
+	bytes += frames;
+	copy_registers(&sample->registers, bpf_task_pt_regs(bpf_get_current_task_btf()));
+	return chosen(blocks) ? copy_blocks(sample, bytes) : copy_little(sample, bytes, frames);
+}
+
+/*
+ * Whether the interrupt came while the thread of the sample runs, and before it was in its program again: then its registers are others.
+ */
+static inline bool is_in_wait(struct sample *sample)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct user_registers now;
+
+	if ((u32)task->pid != sample->tid)
+		return false;
+	copy_registers(&now, bpf_task_pt_regs(task));
+	return now.instruction == sample->registers.instruction && now.stack == sample->registers.stack;
+}
+
+/* sched_exit_tp(is_switch) or irq_work_entry(vector): the scheduler is done, and the thread that came in has its memory. */
+SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
+{
+	struct scratch *own = own_scratch(&scratch);
+
+	if (!own || !own->pending)
+		return 0;
+	own->pending = 0;
+	struct sample *sample = &own->sample;
+	u64 bytes = length_or_zero(sample->kernel, KERNEL_BYTES);
+	if (chosen(taking) == BY_INTERRUPT && !is_in_wait(sample))
+		sample->user = -EFAULT;
+	else
+		bytes = take_user_part(args, sample, bytes);
+	put_sample(sample, bytes);
+	return 0;
+}
+
+/* The stack of the thread that runs as a sample, and into the ring. */
+static inline void put_own_stack(void *context, void *map, enum sample_kind kind, u32 woken, u64 since, u64 until)
+{
+	struct scratch *own = own_scratch(map);
+
+	if (!own)
+		return;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sample *sample = &own->sample;
+	sample->kind = kind;
+	sample->woken = woken;
+	sample->since = since;
+	sample->until = until;
+	sample->tid = task->pid;
+	sample->pid = task->tgid;
+	sample->space = (u64)task->mm;
+	sample->copied = 0;
+	sample->kernel = bpf_get_stack(context, sample->frames, KERNEL_BYTES, 0);
+	put_sample(sample, take_user_part(context, sample, length_or_zero(sample->kernel, KERNEL_BYTES)));
+}
+
+/* sched_waking(task): somebody ends a wait, maybe a long one. The sample is of who does. */
+SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
+{
+	u32 tid = ((struct task_struct *)args[0])->pid;
+
+	if (tid == 0)
+		return 0;
+	u64 note = *note_of(tid);
+	if (!note || !is_own(note, tid))
+		return 0;
+	u64 since = note >> OWNER_BITS, now = bpf_ktime_get_ns();
+	if (now - since >= chosen(over))
+		put_own_stack(args, &scratch_of_wakes, WAKE, tid, since, now);
+	return 0;
+}
+
+/* A sample of a perf event that counts time: who runs, and where. */
+SEC("perf_event") int fxtrec_stacks_c(void *context)
+{
+	/* Idle is nobody. */
+	if ((u32)bpf_get_current_pid_tgid() == 0)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	put_own_stack(context, &scratch_of_clocks, ON_CPU, 0, now, now);
 	return 0;
 }

@@ -13,10 +13,10 @@ use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
 use super::object::{self, Given, Object, ObjectError, Types};
-use super::programs::{self, Accounts, Objects, Program, Scope, Setting};
+use super::programs::{self, Accounts, Loaded, Objects, Program, Scope, Setting};
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
-use super::sys::{self, BpfSys, MapKind, MapSpec};
+use super::sys::{BpfSys, MapKind, MapSpec};
 use super::task::{
     CallTracepoints, QueueLayout, ScopeLayout, TaskLayout, ThrottleLayout, knows_calls,
 };
@@ -122,14 +122,6 @@ pub struct Wanted<'a> {
     pub notes: Option<WaitNotes<'a>>,
 }
 
-#[derive(Debug)]
-struct Loaded {
-    name: &'static str,
-    program: OwnedFd,
-    /// While it runs.
-    link: Option<OwnedFd>,
-}
-
 /// The maps and programs of a recording. They vanish with it.
 #[derive(Debug)]
 pub struct BpfEvents {
@@ -143,6 +135,8 @@ pub struct BpfEvents {
     /// Those that only add up, for the programs on switches to tell.
     adding: Vec<Loaded>,
     calls: Option<OfCalls>,
+    /// Of those that run, in the order in which they were attached.
+    links: Vec<OwnedFd>,
     irqs: bool,
     asking: bool,
     steal: bool,
@@ -336,6 +330,7 @@ impl BpfEvents {
             scope,
             groups,
             programs,
+            links: Vec::new(),
             irqs: !irqs.is_empty(),
             asking: !asking.is_empty(),
             kernel_locks: !contentions.is_empty(),
@@ -393,11 +388,9 @@ impl BpfEvents {
     /// [`BpfError::Attach`]; those that were attached before run on.
     pub fn attach(&mut self) -> Result<(), BpfError> {
         // Whoever makes a system call was switched to before.
-        let of_calls = self.calls.iter_mut().flat_map(|calls| &mut calls.programs);
-        let all = self.adding.iter_mut().chain(&mut self.programs).chain(of_calls);
-        for Loaded { name, program, link } in all {
-            let attached = self.sys.attach(program.as_fd());
-            *link = Some(attached.map_err(|error| BpfError::Attach { name, error })?);
+        let of_calls = self.calls.iter().flat_map(|calls| &calls.programs);
+        for program in self.adding.iter().chain(&self.programs).chain(of_calls) {
+            self.links.push(program.attach(&*self.sys)?);
         }
         Ok(())
     }
@@ -405,9 +398,7 @@ impl BpfEvents {
     /// Stops the programs; what is in the lanes stays readable.
     pub fn detach(&mut self) {
         // In the reverse order, so that no wake-up names a thread whose switch was not seen.
-        let of_calls = self.calls.as_mut().map_or(&mut [][..], |calls| &mut calls.programs);
-        let all = self.adding.iter_mut().chain(&mut self.programs).chain(of_calls);
-        all.rev().for_each(|loaded| loaded.link = None);
+        while self.links.pop().is_some() {}
     }
 
     /// Whether the programs tell what interrupts take.
@@ -476,8 +467,7 @@ impl BpfEvents {
     }
 
     fn missed_by(&self, programs: &[Loaded]) -> u64 {
-        let missed = |loaded: &Loaded| self.sys.missed(loaded.program.as_fd()).unwrap_or(0);
-        programs.iter().map(missed).sum()
+        programs.iter().map(|program| program.missed(&*self.sys)).sum()
     }
 
     /// The descriptor that poll(2) reports readable when a lane wants to be read.
@@ -565,7 +555,7 @@ fn load_all(
 ) -> Result<Vec<Loaded>, BpfError> {
     // Those on wake-ups first, which not every kernel takes: that on switches takes the kernel longest to check.
     let programs = programs::all(objects, setting, waking)?;
-    let loaded = programs.iter().rev().map(|program| load(sys, program));
+    let loaded = programs.iter().rev().map(|program| Loaded::new(sys, program));
     let mut loaded = loaded.collect::<Result<Vec<Loaded>, BpfError>>()?;
     loaded.reverse();
     Ok(loaded)
@@ -576,9 +566,7 @@ fn load_all(
 /// # Errors
 /// What it is short of, which says nothing about programs.
 fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Result<Vec<Loaded>, BpfError> {
-    let loaded: Result<Vec<Loaded>, BpfError> =
-        programs.iter().map(|program| load(sys, program)).collect();
-    match loaded {
+    match programs.iter().map(|program| Loaded::new(sys, program)).collect() {
         Err(BpfError::Load { error, .. }) if !is_short(&error) => Ok(Vec::new()),
         loaded => loaded,
     }
@@ -587,13 +575,6 @@ fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Result<Vec<Loaded
 /// Out of descriptors or memory.
 fn is_short(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
-}
-
-fn load(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
-    match sys::load(sys, &program.spec()) {
-        Ok(loaded) => Ok(Loaded { name: program.name, program: loaded, link: None }),
-        Err((error, log)) => Err(BpfError::Load { name: program.name, error, log }),
-    }
 }
 
 #[cfg(test)]

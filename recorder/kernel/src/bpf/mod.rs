@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The programs that record ([`programs`]) are compiled from C (`recorder/kernel/bpf`), and made ready for the
-//! running kernel by [`object`]. Those that count, take stacks or are run by probes are assembled here ([`asm`]);
+//! running kernel by [`object`]. Those that count or are run by probes are assembled here ([`asm`]);
 //! the kernel's own description of its types ([`btf`]) says where the fields of a task lie ([`task`],
 //! [`interrupts`]). A [`lane`] is a ring in an array map that both sides map; neither a lock nor a helper call is
 //! needed to write a record, and nobody is woken for one. The [`doorbell`] is for bursts, so that the reader may

@@ -23,6 +23,7 @@ use aya_obj::generated::bpf_insn;
 
 use super::asm::Insn;
 use super::programs::Program;
+use super::sys::On;
 
 /// Why a compiled program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ pub static CALLS: Compiled = compiled!("calls");
 pub static EVENTS: Compiled = compiled!("events");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
-/// The program that notes who waits, where that on switches does not.
+/// The programs that take stacks, and note who waits where that on switches does not.
 pub static STACKS: Compiled = compiled!("stacks");
 /// The programs on locks of the kernel.
 pub static CONTENTION: Compiled = compiled!("contention");
@@ -278,23 +279,33 @@ impl Programs {
     /// # Errors
     /// [`ObjectError::Missing`].
     pub fn on(&self, name: &'static str, tracepoint: u32) -> Result<Program, ObjectError> {
+        self.get(name, On::Tracepoint(tracepoint))
+    }
+
+    /// That of this name, and what it is to run on.
+    ///
+    /// # Errors
+    /// [`ObjectError::Missing`].
+    pub fn get(&self, name: &'static str, on: On) -> Result<Program, ObjectError> {
         let insns = self.programs.get(name).cloned();
         let insns = insns.ok_or_else(|| ObjectError::Missing {
             object: self.object,
             what: format!("program '{name}'"),
         })?;
-        Ok(Program { name, tracepoint, insns, license: self.license.clone().into() })
+        Ok(Program { name, on, insns, license: self.license.clone().into() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::mem::offset_of;
     use std::os::fd::AsFd;
 
     use super::*;
     use crate::bpf::btf::Btf as OwnBtf;
     use crate::bpf::events::BTF_PATH;
+    use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
     use crate::bpf::{account, contentions, groups, lane};
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
@@ -439,6 +450,41 @@ mod tests {
         assert_member(&SCOPE, "groups", "parents", groups::at::PARENTS);
         assert_member(&SCOPE, "groups", "made", groups::at::MADE);
         assert_member(&SCOPE, "groups", "full", groups::at::FULL);
+        for (member, place) in [
+            ("since", offset_of!(Head, since)),
+            ("until", offset_of!(Head, until)),
+            ("tid", offset_of!(Head, tid)),
+            ("pid", offset_of!(Head, pid)),
+            ("user", offset_of!(Head, user)),
+            ("kernel", offset_of!(Head, kernel)),
+            ("space", offset_of!(Head, space)),
+            ("registers", offset_of!(Head, registers)),
+            ("copied", offset_of!(Head, copied)),
+            ("kind", offset_of!(Head, kind)),
+            ("woken", offset_of!(Head, woken)),
+            ("frames", size_of::<Head>()),
+        ] {
+            assert_member(&STACKS, "sample", member, place);
+        }
+        for (member, place) in [
+            ("instruction", offset_of!(Registers, instruction)),
+            ("stack", offset_of!(Registers, stack)),
+            ("frame", offset_of!(Registers, frame)),
+            ("link", offset_of!(Registers, link)),
+        ] {
+            assert_member(&STACKS, "user_registers", member, place);
+        }
+        let bytes = size_of::<Head>() + KERNEL_FRAMES * size_of::<u64>();
+        assert_places(&STACKS, "sample", bytes, &[]);
+        assert_places(
+            &STACKS,
+            "scratch",
+            size_of::<u64>() + bytes,
+            &[("pending", 0), ("sample", 8)],
+        );
+        assert_places(&STACKS, "counts_of_stacks", size_of::<Shared>(), &[]);
+        assert_member(&STACKS, "counts_of_stacks", "no_room", offset_of!(Shared, no_room));
+        assert_member(&STACKS, "counts_of_stacks", "given_up", offset_of!(Shared, given_up));
         use contentions::at as place;
         let parts = [("tid", place::TID), ("flags", place::FLAGS), ("address", place::ADDRESS)];
         assert_places(&CONTENTION, "contention", contentions::ENTRY_BYTES, &parts);
@@ -465,6 +511,8 @@ mod tests {
             "numbers",
             "samples",
             "scratch",
+            "scratch_of_clocks",
+            "scratch_of_wakes",
             "threads",
             "user_stacks",
             "wakers",

@@ -55,16 +55,17 @@ pub(super) mod switched {
 
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::account;
 use super::asm::{Insn, Operand};
 use super::btf::{Btf, TypeId};
+use super::events::BpfError;
 use super::interrupts::{InterruptCount, Reach};
 use super::lane::{LaneShape, SPARE};
 use super::object::{Choice, Extern, Given, Object, ObjectError};
 use super::stacks::WaitNotes;
-use super::sys::{On, ProgramSpec};
+use super::sys::{self, BpfSys, On, ProgramSpec};
 use super::task::{CallTracepoints, ScopeLayout, TaskLayout};
 use crate::cgroups::Hierarchy;
 
@@ -119,8 +120,7 @@ impl Accounts<'_> {
 pub struct Program {
     /// What it is called, where the kernel lists programs.
     pub name: &'static str,
-    /// The id of its tracepoint.
-    pub tracepoint: u32,
+    pub on: On,
     pub insns: Vec<Insn>,
     pub license: Cow<'static, CStr>,
 }
@@ -128,8 +128,47 @@ pub struct Program {
 impl Program {
     /// How the kernel is asked to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
-        let Program { name, insns, license, .. } = self;
-        ProgramSpec { name, insns, license, on: On::Tracepoint(self.tracepoint) }
+        let Program { name, insns, license, on } = self;
+        ProgramSpec { name, insns, license, on: *on }
+    }
+}
+
+/// A program that the kernel has taken.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    name: &'static str,
+    program: OwnedFd,
+}
+
+impl Loaded {
+    /// Loads it. It does not run yet.
+    ///
+    /// # Errors
+    /// [`BpfError::Load`].
+    pub(super) fn new(sys: &dyn BpfSys, program: &Program) -> Result<Loaded, BpfError> {
+        let name = program.name;
+        match sys::load(sys, &program.spec()) {
+            Ok(program) => Ok(Loaded { name, program }),
+            Err((error, log)) => Err(BpfError::Load { name, error, log }),
+        }
+    }
+
+    /// Lets it run on its tracepoint until the descriptor is closed.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`].
+    pub(super) fn attach(&self, sys: &dyn BpfSys) -> Result<OwnedFd, BpfError> {
+        let failed = |error| BpfError::Attach { name: self.name, error };
+        sys.attach(self.fd()).map_err(failed)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+
+    /// How often it did not run since it was running already on that CPU, where the kernel counts that.
+    pub(super) fn missed(&self, sys: &dyn BpfSys) -> u64 {
+        sys.missed(self.fd()).unwrap_or(0)
     }
 }
 

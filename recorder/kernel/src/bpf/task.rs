@@ -57,16 +57,6 @@ pub struct CallTracepoints {
     pub exit: TypeId,
 }
 
-/// Where a program's registers are that a stack is walked from, from the beginning of what it had when it entered the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisterLayout {
-    pub instruction: i16,
-    pub stack: i16,
-    pub frame: i16,
-    /// Where arm64 keeps the address that a function returns to.
-    pub link: Option<i16>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoints {
     pub switch: TypeId,
@@ -285,35 +275,5 @@ impl CallTracepoints {
             enter: btf.typedef("btf_trace_sys_enter")?,
             exit: btf.typedef("btf_trace_sys_exit")?,
         })
-    }
-}
-
-impl RegisterLayout {
-    /// Looks it up.
-    ///
-    /// # Errors
-    /// [`BtfError::Missing`] on other machines than x86-64 and arm64.
-    pub fn new(btf: &Btf) -> Result<RegisterLayout, BtfError> {
-        let registers = btf.structure("pt_regs")?;
-        let member = |name: &str| offset(btf.member(registers, name)?.offset, name);
-        match std::env::consts::ARCH {
-            "x86_64" => Ok(RegisterLayout {
-                instruction: member("ip")?,
-                stack: member("sp")?,
-                frame: member("bp")?,
-                link: None,
-            }),
-            // Its structure begins with that of the user interface, which is fixed: 31 registers, sp, pc.
-            "aarch64" => Ok(RegisterLayout {
-                instruction: 32 * 8,
-                stack: 31 * 8,
-                frame: 29 * 8,
-                link: Some(30 * 8),
-            }),
-            other => {
-                let name = other.to_owned();
-                Err(BtfError::Missing { kind: "known registers of", name })
-            }
-        }
     }
 }

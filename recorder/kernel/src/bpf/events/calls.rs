@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::lane::{Lane, LaneShape};
 use super::super::object::Object;
-use super::super::programs::{self, Setting};
+use super::super::programs::{self, Loaded, Setting};
 use super::super::sys::{BpfSys, MapKind, MapSpec};
 use super::super::task::CallTracepoints;
-use super::{BpfError, Loaded, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
+use super::{BpfError, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
 use crate::perf::page_size;
 use crate::sys::Mapping;
 use crate::units::Cpu;

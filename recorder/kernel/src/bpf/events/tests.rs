@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::lane::{self, RECORD_BYTES, Record, RecordKind, part};
+use super::super::programs::Program;
 use super::super::scope;
-use super::super::sys::ProgramSpec;
+use super::super::sys::{self, On, ProgramSpec};
 use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
@@ -81,17 +82,17 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
 }
 
 fn program(name: &'static str) -> Program {
-    Program { name, tracepoint: 1, insns: Vec::new(), license: c"GPL".into() }
+    Program { name, on: On::Tracepoint(1), insns: Vec::new(), license: c"GPL".into() }
 }
 
 #[test]
 fn a_refused_program_is_an_error_with_what_the_verifier_said() {
     let kernel = Kernel { verdict: Some("R2 invalid mem access\n"), ..Kernel::default() };
     let program = program("fxtrec_switch");
-    let error = load(&kernel, &program).expect_err("refused");
+    let error = Loaded::new(&kernel, &program).expect_err("refused");
     assert!(error.to_string().contains("fxtrec_switch"), "{error}");
     assert_eq!(error.verifier_log(), Some("R2 invalid mem access"));
-    assert!(load(&Kernel::default(), &program).is_ok());
+    assert!(Loaded::new(&Kernel::default(), &program).is_ok());
 }
 
 #[test]

@@ -1,12 +1,30 @@
 //! Where threads block: programs of their own on the scheduler's tracepoints, which are there only when somebody asked for
-//! stacks.
+//! stacks. They are in `recorder/kernel/bpf`: who waits in `notes.h`, how the stack of the thread that runs becomes a sample in
+//! `stacks.bpf.c`.
+//!
+//! A thread that comes in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only
+//! if the wait was long enough. Its user stack can be read by nobody but itself, where it has its memory again and is
+//! still in its wait. On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an
+//! interrupt (`irq_work`), and that comes as soon as the switch is over.
 //!
 //! ```text
-//!   sched_switch, sched_exit_tp --> programs --> ring --> samples: since when, until when, who, both stacks, and what the
-//!                                                         user stack can be told from without frame pointers
+//!   sched_switch     goes out to block   note of its id := since when
+//!                    comes in            nothing, if the note is not its own, or the wait was shorter than the threshold
+//!                                        walk its kernel stack into the CPU's sample, which is pending now; ring the CPU's bell
+//!   irq_work_entry   a sample is pending walk its user stack by frame pointers, copy its registers and the top of its stack,
+//!                                        and put all of it into the ring
 //! ```
 //!
-//! Where programs record switches, these note who waits ([`WaitNotes`]), and there is no second one on `sched_switch`.
+//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15),
+//! which comes behind every switch, and so takes its time there too, and no bell is rung. Where there is neither, the user
+//! stack is taken when the thread goes out, into the kernel's table of stacks, which keeps one copy of each, and nothing
+//! is copied.
+//!
+//! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
+//! samples of a clock.
+//!
+//! Where programs record switches, these note who waits ([`WaitNotes`]), which has the time and both threads at hand: a second
+//! program on `sched_switch` costs a switch more than all that it does.
 //!
 //! ```text
 //!   BlockedStacks::open        maps, and the programs that come behind a switch
@@ -15,44 +33,46 @@
 //!   BlockedStacks::attach      the rest; a program on switches of its own if nobody else notes who waits
 //! ```
 
-pub(super) mod program;
 mod ring;
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::asm::{Insn, LICENSE};
-use super::btf::{Btf, BtfError, TypeId};
+use super::btf::{Btf, TypeId};
 use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
 use super::interrupts::InterruptCount;
 use super::object::{self, Choice, Given, Object, Types};
-use super::programs::{Program, newtask};
+use super::programs::{Loaded, newtask};
 use super::scope::ScopeMap;
-use super::sys::{self, BpfSys, MapKind, MapSpec, On, ProgramSpec};
-use super::task::{RegisterLayout, TaskLayout, offset};
+use super::sys::{BpfSys, MapKind, MapSpec, On};
+use super::task::{TaskLayout, knows_calls};
 use crate::code_records::CodeRecords;
 use crate::cpus;
 use crate::ring::RawRecord;
 use crate::sys::{Mapping, Sys};
-use crate::units::{Nanos, Pid, Tid};
+use crate::units::{Cpu, Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
-use program::{Copied, NO_PROGRAM, NOTE_BYTES, Setting, kind, part, shared};
 use ring::SampleRing;
 
-const NAME: &str = "fxtrec_stacks";
-const EXIT_NAME: &str = "fxtrec_stacks_u";
-const WAKE_NAME: &str = "fxtrec_stacks_w";
-const CLOCK_NAME: &str = "fxtrec_stacks_c";
+const SWITCH: &str = "fxtrec_stacks";
+const BEHIND: &str = "fxtrec_stacks_u";
+const WAKING: &str = "fxtrec_stacks_w";
+const CLOCK: &str = "fxtrec_stacks_c";
 
 /// Where a thread that came in has its memory again.
 const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
 
 /// Where x86 begins what a CPU has interrupted itself for.
 const INTERRUPTED: &str = "btf_trace_irq_work_entry";
+
+/// How many notes there are of threads that wait. Of two threads with the same lower bits of their ids that wait at once, the earlier
+/// one's is given up, and counted. Behind them are the numbers of user stacks, if these are taken when a thread goes out.
+const NOTES: usize = 64 * 1024;
 
 /// Bytes of a bell: a thousand long waits of a CPU from one look at the samples to the next.
 const BELL_BYTES: usize = 16 << 10;
@@ -66,21 +86,60 @@ const SMALL_RING_BYTES: usize = 4 << 20;
 /// The same where much of each stack is copied: two thousand and more.
 const LARGE_RING_BYTES: usize = 64 << 20;
 
-/// How much of a program's stack can be copied, in bytes; a multiple of the least.
-pub const LEAST_COPY: usize = program::BLOCK;
-pub const MOST_COPY: usize = (program::MOST_BLOCKS - 1) * program::BLOCK;
+/// How much of a program's stack can be copied, in bytes; a multiple of the least. One block more is asked for, since of the first there
+/// is what is left of its page, and the kernel has 32 KiB for each CPU's part of a map's value.
+pub const LEAST_COPY: usize = BLOCK;
+pub const MOST_COPY: usize = 6 * BLOCK;
+const BLOCK: usize = 4096;
 
 /// How many different user stacks there is room for, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;
 
-/// The most frames of a user stack.
-pub const USER_FRAMES: usize = program::USER_FRAMES;
+/// The most frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
+pub const USER_FRAMES: usize = 127;
 
 /// The most frames of a kernel stack.
-pub const KERNEL_FRAMES: usize = program::KERNEL_FRAMES;
+pub const KERNEL_FRAMES: usize = 64;
+
+/// What a sample begins with: `sample.h` has the same. The frames of the kernel follow, those of the program, and the top of its stack.
+#[repr(C)]
+pub(super) struct Head {
+    pub(super) since: u64,
+    pub(super) until: u64,
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    /// Bytes of the user stack, or its number in the table; [`NO_PROGRAM`], and what else is negative is an error.
+    pub(super) user: i64,
+    /// Bytes of the kernel's stack.
+    pub(super) kernel: i64,
+    pub(super) space: u64,
+    pub(super) registers: Registers,
+    /// How many bytes of the program's stack there are.
+    pub(super) copied: u64,
+    pub(super) kind: u32,
+    /// The thread that was woken.
+    pub(super) woken: u32,
+}
+
+/// The largest sample, but for the top of the stack, with the word of a CPU that is ahead of it.
+const SCRATCH_BYTES: usize =
+    size_of::<u64>() + size_of::<Head>() + (KERNEL_FRAMES + USER_FRAMES) * size_of::<u64>();
+
+const NO_PROGRAM: i64 = i32::MIN as i64;
+
+/// What programs count.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Samples for which the ring had no room.
+    pub(super) no_room: AtomicU64,
+    /// Notes that were taken from a thread that still waited.
+    pub(super) given_up: AtomicU64,
+}
 
 /// A program's registers when it entered the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Registers {
     pub instruction: u64,
     pub stack: u64,
@@ -181,19 +240,14 @@ impl<'a> WaitNotes<'a> {
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
     /// What the program is told; the numbers of the ways to take stacks are those of `notes.h`.
-    pub(super) fn choices(&self) -> [Choice; 4] {
-        let Maps { taking, over, copied, chosen, .. } = self.maps;
+    pub(super) fn choices(&self) -> [Choice; 3] {
+        let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
             Taking::Exit => 0,
             Taking::Interrupt(_) => 1,
             Taking::Table(_) => 2,
         };
-        [
-            ("taking", taking),
-            ("over", over.0),
-            ("pending_at", u64::from(copied.pending().unsigned_abs())),
-            ("are_chosen", chosen.is_some().into()),
-        ]
+        [("taking", taking), ("over", over.0), ("are_chosen", chosen.is_some().into())]
     }
 
     /// The maps that it works with. What is not there is not used either, so any map will do.
@@ -205,17 +259,10 @@ impl<'a> WaitNotes<'a> {
             Taking::Interrupt(bells) => (Given::Map(bells.outer.as_fd()), none),
             Taking::Table(table) => (none, Given::Map(table.as_fd())),
         };
-        let given = [
-            none,
-            chosen.as_ref().map_or(none, |chosen| Given::Memory(chosen.fd())),
-            Given::Memory(shared.as_fd()),
-            Given::Map(scratch.as_fd()),
-            Given::Map(ring.fd()),
-            bells,
-            table,
-        ];
-        let mut given = given.into_iter();
-        WaitNotes::NAMES.map(|name| (name, given.next().unwrap_or(none)))
+        let chosen = chosen.as_ref().map_or(none, |chosen| Given::Memory(chosen.fd()));
+        let (shared, scratch) = (Given::Memory(shared.as_fd()), Given::Map(scratch.as_fd()));
+        let given = [none, chosen, shared, scratch, Given::Map(ring.fd()), bells, table];
+        std::array::from_fn(|at| (WaitNotes::NAMES[at], given[at]))
     }
 }
 
@@ -240,36 +287,13 @@ struct Bells {
 /// What the programs on switches work with.
 #[derive(Debug)]
 struct Maps {
-    memory: i16,
     over: Nanos,
-    copied: Copied,
     taking: Taking,
     notes: OwnedFd,
     chosen: Option<ScopeMap>,
     scratch: OwnedFd,
     ring: SampleRing,
     shared: OwnedFd,
-}
-
-impl Maps {
-    fn is_table(&self) -> bool {
-        matches!(self.taking, Taking::Table(_))
-    }
-
-    fn setting<'a>(&'a self, task: &'a TaskLayout) -> Setting<'a> {
-        Setting {
-            task,
-            memory: self.memory,
-            over: self.over,
-            notes: self.notes.as_fd(),
-            chosen: self.chosen.as_ref().map(ScopeMap::fd),
-            by_interrupt: matches!(self.taking, Taking::Interrupt(_)),
-            copied: self.copied,
-            scratch: self.scratch.as_fd(),
-            ring: self.ring.fd(),
-            shared: self.shared.as_fd(),
-        }
-    }
 }
 
 impl Bells {
@@ -291,49 +315,28 @@ impl Bells {
     }
 }
 
-/// The program with its maps. All of it vanishes with this.
+/// The programs with their maps. All of it vanishes with this.
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    /// With their names, in the order in which they are attached: those that must be there before a wait is noted.
-    first: Vec<(&'static str, OwnedFd)>,
-    /// And the others.
-    programs: Vec<(&'static str, OwnedFd)>,
-    /// The clocks of the CPUs, and the program for their samples.
-    clocks: Vec<OwnedFd>,
-    clocked: Option<OwnedFd>,
+    /// In the order in which they are attached: those that must be there before a wait is noted.
+    first: Vec<Loaded>,
+    /// That on switches, for where no other notes who waits, and on wake-ups.
+    switch: Loaded,
+    waking: Option<Loaded>,
+    /// That for samples of clocks, with the clocks of the CPUs.
+    clock: Option<(Loaded, Vec<OwnedFd>)>,
     links: Vec<OwnedFd>,
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
     shared_values: Mapping,
     maps: Maps,
-    /// The program on switches, for where no other notes who waits.
-    switch: OwnedFd,
     /// Waits that began earlier are not handed out, in nanoseconds.
     from: Arc<AtomicU64>,
-    /// Which the other programs go on using.
-    _more_scratch: Vec<OwnedFd>,
 }
 
 fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
     move |error| BpfError::Map { what, error }
-}
-
-fn load(
-    sys: &dyn BpfSys,
-    name: &'static str,
-    insns: &[Insn],
-    tracepoint: Option<u32>,
-) -> Result<(&'static str, OwnedFd), BpfError> {
-    let on = tracepoint.map_or(On::Samples, On::Tracepoint);
-    let spec = ProgramSpec { name, insns, license: LICENSE, on };
-    let failed = |(error, log)| BpfError::Load { name, error, log };
-    Ok((name, sys::load(sys, &spec).map_err(failed)?))
-}
-
-fn load_program(sys: &dyn BpfSys, program: &Program) -> Result<(&'static str, OwnedFd), BpfError> {
-    let failed = |(error, log)| BpfError::Load { name: program.name, error, log };
-    Ok((program.name, sys::load(sys, &program.spec()).map_err(failed)?))
 }
 
 impl BlockedStacks {
@@ -349,9 +352,8 @@ impl BlockedStacks {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let types = Types::parse(&bytes)?;
         let btf = Btf::parse(bytes)?;
-        let noting = Object::new(&object::STACKS, &types)?;
+        let object = Object::new(&object::STACKS, &types)?;
         let task = TaskLayout::new(&btf, InterruptCount::Unknown)?;
-        let memory = memory(&btf)?;
         let array = |value_bytes: usize, mapped| MapSpec {
             kind: MapKind::Array,
             value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
@@ -360,18 +362,12 @@ impl BlockedStacks {
             inner: None,
         };
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
-        let registers = RegisterLayout::new(&btf);
-        let copied = match wanted.copy {
-            Some(bytes) => {
-                // One more: of the first there is what is left of its page.
-                Copied::Blocks((bytes / program::BLOCK + 1).clamp(1, program::MOST_BLOCKS))
-            }
-            None => Copied::Usual,
+        let blocks = wanted.copy.map(|bytes| bytes.clamp(LEAST_COPY, MOST_COPY) / BLOCK + 1);
+        let scratch = || {
+            let bytes = SCRATCH_BYTES + blocks.unwrap_or(1) * BLOCK;
+            create("a sample", MapSpec { kind: MapKind::PerCpuArray, ..array(bytes, false) })
         };
-        let scratch =
-            || MapSpec { kind: MapKind::PerCpuArray, ..array(copied.scratch_bytes(), false) };
-        let scratch = || create("a sample", scratch());
-        let shared = create("counts", array(shared::BYTES, true))?;
+        let shared = create("counts", array(size_of::<Shared>(), true))?;
         let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
             .map_err(map_error("counts"))?;
         let ring_bytes = match wanted.copy {
@@ -381,46 +377,52 @@ impl BlockedStacks {
         };
         let chosen = wanted.chosen.then(|| ScopeMap::new(&*sys)).transpose();
         let mut maps = Maps {
-            memory,
             over: wanted.over,
-            copied,
             taking: Taking::Exit,
-            notes: create("the threads that wait", array(2 * NOTE_BYTES, false))?,
+            notes: create("the threads that wait", array(2 * NOTES * size_of::<u64>(), false))?,
             chosen: chosen.map_err(map_error("the chosen threads"))?,
             scratch: scratch()?,
             ring: SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
             shared,
         };
-        let load = |name, insns: &[Insn], tracepoint| load(&*sys, name, insns, tracepoint);
-        let both = |maps: &Maps, behind: Option<TypeId>| {
-            let setting = maps.setting(&task);
-            let behind = behind.map(|tracepoint| {
-                let registers = *registers.as_ref().map_err(Clone::clone)?;
-                load(EXIT_NAME, &program::switched(setting, registers)?, Some(tracepoint))
-            });
-            let first = behind.transpose()?.into_iter().collect::<Vec<_>>();
+        // One of these programs may interrupt another, so each has memory of its own.
+        let of_wakes = wanted.wakes.then(scratch).transpose()?;
+        let of_clocks = wanted.frequency.map(|_| scratch()).transpose()?;
+        let programs = |maps: &Maps| {
             let notes = WaitNotes { maps };
-            let mut choices = vec![("state_is_told", task.state.is_none().into())];
-            choices.extend(notes.choices());
-            let switch = noting.with(&choices, &notes.maps(), &[])?;
-            let switch = switch.on(NAME, task.tracepoints.switch)?;
-            Ok::<_, BpfError>((first, load_program(&*sys, &switch)?.1))
+            let mut choices = notes.choices().to_vec();
+            choices.push(("state_is_told", task.state.is_none().into()));
+            choices.push(("blocks", blocks.unwrap_or(0) as u64));
+            let mut given = notes.maps().to_vec();
+            for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]
+            {
+                given.push((name, Given::Map(own.as_ref().unwrap_or(&maps.scratch).as_fd())));
+            }
+            object.with(&choices, &given, &[])
+        };
+        let load = |program| Loaded::new(&*sys, &program);
+        let both = |maps: &Maps, behind: Option<TypeId>| {
+            let programs = programs(maps)?;
+            let behind = behind.map(|tracepoint| load(programs.on(BEHIND, tracepoint)?));
+            let behind = behind.transpose()?;
+            Ok::<_, BpfError>((behind, load(programs.on(SWITCH, task.tracepoints.switch)?)?))
         };
         // Why a way is not there is of no interest as long as there is another.
-        let mut loaded = Err(());
-        if let (Ok(interrupt), Ok(_)) = (btf.typedef(INTERRUPTED), &registers)
+        let mut loaded = None;
+        let tracepoint = |name| btf.typedef(name).ok().filter(|_| knows_calls());
+        if let Some(interrupt) = tracepoint(INTERRUPTED)
             && let Ok(bells) = Bells::new(files, &*sys)
         {
             maps.taking = Taking::Interrupt(bells);
-            loaded = both(&maps, Some(interrupt)).map_err(drop);
+            loaded = both(&maps, Some(interrupt)).ok();
         }
-        if let (Err(_), Ok(exit), Ok(_)) = (&loaded, btf.typedef(SCHED_EXIT), &registers) {
+        if let (None, Some(exit)) = (&loaded, tracepoint(SCHED_EXIT)) {
             maps.taking = Taking::Exit;
-            loaded = both(&maps, Some(exit)).map_err(drop);
+            loaded = both(&maps, Some(exit)).ok();
         }
-        let (mut first, switch) = match loaded {
-            Ok(loaded) => loaded,
-            Err(_) => {
+        let (behind, switch) = match loaded {
+            Some(loaded) => loaded,
+            None => {
                 let table = MapSpec {
                     kind: MapKind::StackTrace,
                     entries: USER_STACKS,
@@ -430,53 +432,43 @@ impl BlockedStacks {
                 both(&maps, None)?
             }
         };
-        let (setting, mut programs) = (maps.setting(&task), Vec::new());
-        if let Some(chosen) = setting.chosen {
+        let mut first: Vec<Loaded> = behind.into_iter().collect();
+        if let Some(chosen) = &maps.chosen {
             let scope = Object::new(&object::SCOPE, &types)?;
-            let program = newtask(&scope, chosen, task.tracepoints.newtask)?;
-            first.push(load_program(&*sys, &program)?);
+            first.push(load(newtask(&scope, chosen.fd(), task.tracepoints.newtask)?)?);
         }
-        let mut more_scratch = Vec::new();
-        if wanted.wakes {
-            let (scratch, registers) = (scratch()?, *registers.as_ref().map_err(Clone::clone)?);
-            let setting = Setting { scratch: scratch.as_fd(), ..setting };
-            let insns = program::waking(setting, registers)?;
-            programs.push(load(WAKE_NAME, &insns, Some(task.tracepoints.waking))?);
-            more_scratch.push(scratch);
-        }
-        let (mut clocks, mut clocked) = (Vec::new(), None);
-        if let Some(frequency) = wanted.frequency {
-            let (scratch, registers) = (scratch()?, registers?);
-            let setting = Setting { scratch: scratch.as_fd(), ..setting };
-            clocked = Some(load(CLOCK_NAME, &program::running(setting, registers)?, None)?.1);
-            more_scratch.push(scratch);
-            for cpu in cpus::online(files).map_err(|error| BpfError::Map {
-                what: "the CPUs to sample",
-                error: io::Error::other(error),
-            })? {
-                let opened = files.perf_event_open(&mut clock_attr(frequency), cpu.0);
-                clocks.push(opened.map_err(map_error("the clock of a CPU"))?);
-            }
-        }
+        let programs = programs(&maps)?;
+        let waking = wanted.wakes.then(|| load(programs.on(WAKING, task.tracepoints.waking)?));
+        let clock = wanted.frequency.map(|frequency| {
+            let program = load(programs.get(CLOCK, On::Samples)?)?;
+            let cpus = cpus::online(files).map_err(io::Error::other);
+            let cpus = cpus.map_err(map_error("the CPUs to sample"))?;
+            let open = |cpu: &Cpu| files.perf_event_open(&mut clock_attr(frequency), cpu.0);
+            let clocks = cpus.iter().map(open).collect::<io::Result<_>>();
+            Ok::<_, BpfError>((program, clocks.map_err(map_error("the clock of a CPU"))?))
+        });
+        let (waking, clock) = (waking.transpose()?, clock.transpose()?);
         Ok(BlockedStacks {
             sys,
             first,
-            programs,
-            clocks,
-            clocked,
+            switch,
+            waking,
+            clock,
             links: Vec::new(),
             code: CodeRecords::open(files),
             shared_values,
             maps,
-            switch,
             from: Arc::new(AtomicU64::new(0)),
-            _more_scratch: more_scratch,
         })
     }
 
     /// What another program needs to note who waits; `None` where that takes what only a program of this has.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
-        (!self.maps.is_table()).then_some(WaitNotes { maps: &self.maps })
+        (!self.is_table()).then_some(WaitNotes { maps: &self.maps })
+    }
+
+    fn is_table(&self) -> bool {
+        matches!(self.maps.taking, Taking::Table(_))
     }
 
     /// Since when waits are of interest, which may be told while they are read: before its COMMAND runs, a process waits for that.
@@ -500,18 +492,16 @@ impl BlockedStacks {
     /// # Errors
     /// [`BpfError::Attach`].
     pub fn prepare(&mut self) -> Result<(), BpfError> {
-        for (name, program) in &self.first {
-            let attached = self.sys.attach(program.as_fd());
-            self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
+        for program in &self.first {
+            self.links.push(program.attach(&*self.sys)?);
         }
         Ok(())
     }
 
-    fn shared(&self, at: i16) -> &AtomicU64 {
-        let at = usize::from(at.unsigned_abs()) % shared::BYTES / 8 * 8;
-        // SAFETY: an aligned u64 within the page that the mapping has, which lives as long as self; the program and this
-        // change it by single loads, stores and atomic additions only.
-        unsafe { AtomicU64::from_ptr(self.shared_values.base().add(at).cast()) }
+    fn shared(&self) -> &Shared {
+        // SAFETY: the mapping is a page that begins with the structure, and lives as long as self; the programs and this change it by
+        // single loads, stores and atomic additions only.
+        unsafe { &*self.shared_values.base().cast() }
     }
 
     /// Lets the other programs run, behind [`BlockedStacks::prepare`]; with one that notes who waits, unless `noted` says that another
@@ -520,20 +510,13 @@ impl BlockedStacks {
     /// # Errors
     /// [`BpfError::Attach`].
     pub fn attach(&mut self, noted: bool) -> Result<(), BpfError> {
-        if !noted {
-            let attached = self.sys.attach(self.switch.as_fd());
-            self.links.push(attached.map_err(|error| BpfError::Attach { name: NAME, error })?);
+        for program in (!noted).then_some(&self.switch).into_iter().chain(&self.waking) {
+            self.links.push(program.attach(&*self.sys)?);
         }
-        for (name, program) in &self.programs {
-            let attached = self.sys.attach(program.as_fd());
-            self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
-        }
-        for (program, clock) in
-            self.clocked.iter().flat_map(|it| self.clocks.iter().map(move |clock| (it, clock)))
-        {
-            let attached = self.sys.attach_to(program.as_fd(), clock.as_fd());
-            let failed = |error| BpfError::Attach { name: CLOCK_NAME, error };
-            self.links.push(attached.map_err(failed)?);
+        let Some((program, clocks)) = &self.clock else { return Ok(()) };
+        for clock in clocks {
+            let attached = self.sys.attach_to(program.fd(), clock.as_fd());
+            self.links.push(attached.map_err(|error| BpfError::Attach { name: CLOCK, error })?);
         }
         Ok(())
     }
@@ -548,7 +531,7 @@ impl BlockedStacks {
         if let Taking::Interrupt(Bells { bells, .. }) = &self.maps.taking {
             bells.iter().for_each(Doorbell::answer);
         }
-        let in_table = self.maps.is_table();
+        let in_table = self.is_table();
         let from = Nanos(self.from.load(Ordering::Relaxed));
         self.maps.ring.read(|bytes| match sample(bytes, in_table) {
             Some(early) if early.kind == SampleKind::OffCpu && early.since < from => {}
@@ -579,21 +562,16 @@ impl BlockedStacks {
 
     /// Whether there are stacks that were taken on a tracepoint, by the thread itself.
     pub fn has_own_stacks(&self) -> bool {
-        self.programs.iter().any(|(name, _)| *name == WAKE_NAME)
+        self.waking.is_some()
     }
 
     pub fn missing(&self) -> Missing {
+        let programs = self.first.iter().chain([&self.switch]).chain(&self.waking);
+        let Shared { no_room, given_up } = self.shared();
         Missing {
-            no_room: self.shared(shared::NO_ROOM).load(Ordering::Relaxed),
-            unseen: self
-                .first
-                .iter()
-                .chain(&self.programs)
-                .map(|(_, program)| program)
-                .chain([&self.switch])
-                .map(|program| self.sys.missed(program.as_fd()).unwrap_or(0))
-                .sum(),
-            given_up: self.shared(shared::GIVEN_UP).load(Ordering::Relaxed),
+            no_room: no_room.load(Ordering::Relaxed),
+            unseen: programs.map(|program| program.missed(&*self.sys)).sum(),
+            given_up: given_up.load(Ordering::Relaxed),
         }
     }
 }
@@ -611,16 +589,11 @@ pub(crate) fn clock_attr(frequency: u32) -> b::perf_event_attr {
     attr
 }
 
-/// From the beginning of a task to the address of its memory.
-fn memory(btf: &Btf) -> Result<i16, BtfError> {
-    offset(btf.member(btf.structure("task_struct")?, "mm")?.offset, "mm")
-}
-
 /// What the bytes of a sample say. `in_table` tells that user stacks are numbers of the kernel's table.
 fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
     let double = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let mut rest = bytes.get(part::FRAMES..)?;
+    let mut rest = bytes.get(size_of::<Head>()..)?;
     let mut next = |length: usize| {
         let part;
         (part, rest) = rest.split_at_checked(length)?;
@@ -630,17 +603,17 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
         bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word)).collect()
     };
     // What could not be walked has a negative length.
-    let kernel = match usize::try_from(double(part::KERNEL)?.cast_signed()) {
+    let kernel = match usize::try_from(double(offset_of!(Head, kernel))?.cast_signed()) {
         Ok(length) => Some(words(next(length)?)),
         Err(_) => None,
     };
-    let kind = match word(part::KIND)?.cast_signed() {
-        kind::OFF_CPU => SampleKind::OffCpu,
-        kind::WAKE => SampleKind::Wake(Tid(word(part::WOKEN)?)),
-        kind::CPU => SampleKind::Cpu,
+    let kind = match word(offset_of!(Head, kind))? {
+        0 => SampleKind::OffCpu,
+        1 => SampleKind::Wake(Tid(word(offset_of!(Head, woken))?)),
+        2 => SampleKind::Cpu,
         _ => return None,
     };
-    let user = match double(part::USER)?.cast_signed() {
+    let user = match double(offset_of!(Head, user))?.cast_signed() {
         NO_PROGRAM => UserStack::NoProgram,
         number if in_table && kind == SampleKind::OffCpu => match u32::try_from(number) {
             Ok(number) => UserStack::Number(number),
@@ -650,25 +623,29 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
             Err(_) => UserStack::Unreadable,
         },
         length => {
-            let [instruction, stack, frame, link] = part::REGISTERS.map(double);
-            let registers =
-                Registers { instruction: instruction?, stack: stack?, frame: frame?, link: link? };
+            let register = |number: usize| double(offset_of!(Head, registers) + 8 * number);
+            let registers = Registers {
+                instruction: register(0)?,
+                stack: register(1)?,
+                frame: register(2)?,
+                link: register(3)?,
+            };
             let frames = match usize::try_from(length) {
                 Ok(length) => words(next(length)?),
                 Err(_) => Vec::new(),
             };
-            let top = next(usize::try_from(double(part::COPIED)?).ok()?)?.to_vec();
+            let top = next(usize::try_from(double(offset_of!(Head, copied))?).ok()?)?.to_vec();
             let is_cut = frames.len() >= USER_FRAMES;
             UserStack::Walked(Box::new(Walked { frames, registers, top, is_cut }))
         }
     };
     Some(Sample {
         kind,
-        tid: Tid(word(part::TID)?),
-        pid: Pid(word(part::PID)?),
-        since: Nanos(double(part::SINCE)?),
-        until: Nanos(double(part::UNTIL)?),
-        space: double(part::SPACE)?,
+        tid: Tid(word(offset_of!(Head, tid))?),
+        pid: Pid(word(offset_of!(Head, pid))?),
+        since: Nanos(double(offset_of!(Head, since))?),
+        until: Nanos(double(offset_of!(Head, until))?),
+        space: double(offset_of!(Head, space))?,
         user,
         kernel,
     })

@@ -2,8 +2,8 @@
 
 use super::super::events::{BpfEvents, Wanted as Events};
 use super::super::lane::Lane;
+use super::super::sys;
 use super::*;
-use crate::units::Cpu;
 use std::sync::atomic::AtomicBool;
 
 /// A sample with two frames in the kernel, and one and eight bytes of the stack behind them.
@@ -24,7 +24,7 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
 /// The same of a wait.
 fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = bytes(user, walked);
-    bytes[part::KIND..part::FRAMES].fill(0);
+    bytes[offset_of!(Head, kind)..size_of::<Head>()].fill(0);
     bytes
 }
 

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/* A sample of where a thread is, which is made in memory of its CPU and then put into a ring. */
+#ifndef FXTREC_SAMPLE_H
+#define FXTREC_SAMPLE_H
+
+#include "fxtrec.h"
+
+#define EFAULT 14
+
+/* The most of a kernel stack, and of a user stack: no more than the kernel's default for `perf_event_max_stack`. */
+#define KERNEL_BYTES (64 * 8)
+#define USER_BYTES (127 * 8)
+
+/* In the place of the length of a user stack, or of its number: the thread has no program. */
+#define NO_PROGRAM (-2147483648ll)
+
+/* Which stack it is. */
+enum sample_kind {
+	OFF_CPU,
+	WAKE,
+	ON_CPU,
+};
+
+/* Of the program, where it entered the kernel. */
+struct user_registers {
+	u64 instruction;
+	u64 stack;
+	u64 frame;
+	u64 link;
+};
+
+struct sample {
+	u64 since;
+	u64 until;
+	u32 tid;
+	u32 pid;
+	s64 user;
+	s64 kernel;
+	u64 space;
+	struct user_registers registers;
+	u64 copied;
+	u32 kind;
+	u32 woken;
+	u8 frames[KERNEL_BYTES]; /* the kernel's, then the program's, then the top of its stack */
+};
+
+struct scratch {
+	u64 pending; /* the sample lacks its user part */
+	struct sample sample;
+};
+
+struct counts_of_stacks {
+	u64 no_room;
+	u64 given_up;
+};
+
+MEMORY(missing, struct counts_of_stacks);
+MAP(samples, BPF_MAP_TYPE_RINGBUF, struct sample);
+
+/* Where this CPU makes samples, of the kind that the map is for. */
+static inline struct scratch *own_scratch(void *map)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(map, &zero);
+}
+
+static inline void count_no_room(void)
+{
+	struct counts_of_stacks *counts = memory(&missing);
+
+	__sync_fetch_and_add(&counts->no_room, 1);
+}
+
+/* How many bytes of a stack were walked: what is negative is an error. The kernel is to see the bound of this very register. */
+static inline u64 length_or_zero(u64 length, const u64 most)
+{
+	asm("if %0 <= %1 goto +1\n%0 = 0" : "+r"(length) : "i"(most));
+	return length;
+}
+
+/* Puts the sample into the ring, with so many bytes of stacks. */
+static inline void put_sample(struct sample *sample, u64 bytes)
+{
+	if (bpf_ringbuf_output(&samples, sample, __builtin_offsetof(struct sample, frames) + bytes, BPF_RB_NO_WAKEUP))
+		count_no_room();
+}
+
+/* Those from which a stack is walked, of those that the kernel keeps. */
+static inline void copy_registers(struct user_registers *to, struct pt_regs *kept)
+{
+#if defined(__TARGET_ARCH_x86)
+	to->instruction = kept->ip;
+	to->stack = kept->sp;
+	to->frame = kept->bp;
+	to->link = 0;
+#elif defined(__TARGET_ARCH_arm64)
+	to->instruction = kept->pc;
+	to->stack = kept->sp;
+	to->frame = kept->regs[29];
+	to->link = kept->regs[30];
+#endif
+}
+
+#endif
