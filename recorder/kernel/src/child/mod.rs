@@ -20,6 +20,7 @@
 //! group, and every descriptor that fxtrec itself was given.
 
 mod prepare;
+mod typing;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::super::signals::Inherited;
+use super::typing::filter;
 use super::{Launch, LaunchError};
 
 /// Where programs are looked for when `PATH` is not set, as execvp(3) does.
@@ -32,6 +33,7 @@ mod step {
     pub(super) const UID: u8 = 3;
     pub(super) const STDOUT: u8 = 4;
     pub(super) const EXEC: u8 = 5;
+    pub(super) const TYPING: u8 = 6;
 }
 
 impl Report {
@@ -65,6 +67,8 @@ pub(super) struct Prepared {
     argv: Strings,
     envp: Strings,
     identity: Option<Identity>,
+    /// Keeps another user from typing into the terminal.
+    typing: Option<Vec<libc::sock_filter>>,
     stdout_to_stderr: bool,
     inherited: Inherited,
 }
@@ -107,6 +111,7 @@ impl Prepared {
             .collect::<Result<_, _>>()
             .map_err(zero_byte)?;
 
+        let own = nix::unistd::getuid().as_raw();
         Ok(Prepared {
             program: launch.program.clone(),
             user: launch.user.as_ref().map(|user| user.name.clone()),
@@ -118,6 +123,7 @@ impl Prepared {
                 gid: user.gid,
                 groups: user.groups.clone(),
             }),
+            typing: launch.user.as_ref().filter(|user| user.uid != own).and_then(|_| filter()),
             stdout_to_stderr: launch.stdout_to_stderr,
             inherited,
         })
@@ -162,6 +168,12 @@ impl Prepared {
                     -1 if errno() == libc::EINTR => {}
                     _ => return Ok(()),
                 }
+            }
+            if let Some(filter) = &self.typing {
+                let len = filter.len() as libc::c_ushort;
+                let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+                let (set, mode) = (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);
+                check(step::TYPING, libc::prctl(set, mode, &raw const program))?;
             }
             if let Some(identity) = &self.identity {
                 let groups = &identity.groups;
@@ -227,6 +239,7 @@ impl Prepared {
             step::GROUPS => "setgroups",
             step::GID => "setgid",
             step::UID => "setuid",
+            step::TYPING => "prctl(PR_SET_SECCOMP), so that it cannot type into this terminal",
             step::EXEC => return self.explain_exec(program, source),
             _ => return LaunchError::Fork { program, source },
         };

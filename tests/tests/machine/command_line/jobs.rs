@@ -192,3 +192,25 @@ fn a_recording_of_the_machine_is_stopped_and_continued() {
     wait::until("the end", || matches!(state(pid), None | Some('Z')));
     Trace::open(&shell.path("t.fxt")).expect_complete();
 }
+
+#[test]
+fn a_command_of_another_user_cannot_type_into_the_shell_that_fxtrec_was_started_from() {
+    if !may_record() || !tools::or_skip(&["bash", "python3"]) {
+        return;
+    }
+    let mut shell = Shell::start();
+    // 0x5412 is TIOCSTI. By itself it would succeed: this is its own terminal.
+    let script = "import fcntl, sys\ntry:\n    for byte in b'touch typed\\n':\n        fcntl.ioctl(0, 0x5412, bytes([byte]))\n\
+                  except OSError as error:\n    sys.exit(40 + error.errno)\n";
+    fs::write(shell.path("type.py"), script).unwrap();
+    let line = format!(
+        "chmod 755 .; {} -q -o t.fxt -u nobody -- python3 type.py; echo $? >status\n",
+        binary::fxtrec().display()
+    );
+    shell.type_in(&line);
+    let status = shell.path("status");
+    let read = || fs::read_to_string(&status).unwrap_or_default();
+    wait::until("the end", || read().ends_with('\n'));
+    assert_eq!(read(), format!("{}\n", 40 + libc::EPERM));
+    assert!(!shell.path("typed").exists());
+}
