@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::perf::page_size;
 
-/// How long is waited.
+/// How long is waited, if no thread waits for ever: half as long for each that does, so two seconds in all.
 const MOST: Duration = Duration::from_secs(1);
 
 /// How many threads may wait for ever. When there are as many, nothing is read any more.
@@ -27,7 +27,8 @@ static HANGING: AtomicUsize = AtomicUsize::new(0);
 
 /// What `work` returns; `None` when that takes too long.
 pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    if HANGING.load(Ordering::Relaxed) >= MOST_HANGING {
+    let hanging = HANGING.load(Ordering::Relaxed);
+    if hanging >= MOST_HANGING {
         return None;
     }
     let (sender, receiver) = sync_channel(1);
@@ -44,7 +45,7 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     });
     // Without a thread, it is as if there were no answer.
     let _ = thread.ok()?;
-    if let Ok(found) = receiver.recv_timeout(MOST) {
+    if let Ok(found) = receiver.recv_timeout(MOST / (1 << hanging)) {
         return Some(found);
     }
     HANGING.fetch_add(1, Ordering::Relaxed);
