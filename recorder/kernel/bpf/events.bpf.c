@@ -219,13 +219,12 @@ unnoted:
 SEC("tp_btf") int fxtrec_migrate(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
-	u32 to = args[1], cpu;
+	u32 to = args[1];
 	struct event event;
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
-	event.lane = find_lane(&cpu);
-	if (!event.lane || !begin(&event, task, FIRED_MOVED))
+	if (!begin_here(&event, task, FIRED_MOVED))
 		return 0;
 	check_wait(&event, task);
 	struct moved_record *record = next_record(&event);
@@ -264,7 +263,6 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	struct task_struct *task = (void *)args[0];
 	bool in_interrupt;
 	struct event event;
-	u32 cpu;
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
@@ -274,8 +272,7 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	*waker_of(tid) = tid | (u64)in_interrupt << 31 | (u64)waker << 32;
 	if (!chosen(tells_wakings))
 		return 0;
-	event.lane = find_lane(&cpu);
-	if (!event.lane || !begin(&event, task, FIRED_WAKING))
+	if (!begin_here(&event, task, FIRED_WAKING))
 		return 0;
 	tell_wake(&event, task, WAKING, current, waker, in_interrupt ? FLAG_FIRST : 0);
 	return 0;
@@ -287,7 +284,6 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 	struct task_struct *task = (void *)args[0];
 	bool in_interrupt;
 	struct event event;
-	u32 cpu;
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
@@ -296,8 +292,7 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 	/* A thread that is not the first of its process is of its maker's. */
 	if (task->pid != task->tgid)
 		flags |= FLAG_SAME_PROCESS;
-	event.lane = find_lane(&cpu);
-	if (!event.lane || !begin(&event, task, FIRED_WAKEUP_NEW))
+	if (!begin_here(&event, task, FIRED_WAKEUP_NEW))
 		return 0;
 	check_is_woken(&event, task);
 	tell_wake(&event, task, WAKEUP_NEW, current, chosen(interrupts_by) == NOTHING ? 0 : current, flags);
@@ -309,14 +304,13 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
 	struct event event;
-	u32 cpu, waker = 0;
+	u32 waker = 0;
 	u8 flags = 0;
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
 	u32 current = current_tid();
-	event.lane = find_lane(&cpu);
-	if (!event.lane || !begin(&event, task, FIRED_WAKEUP))
+	if (!begin_here(&event, task, FIRED_WAKEUP))
 		return 0;
 	check_is_woken(&event, task);
 	u32 tid = task->pid;

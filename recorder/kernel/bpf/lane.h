@@ -324,16 +324,25 @@ static inline void tell_name(struct event *event, struct task_struct *task)
 	}
 }
 
-/* Begins an event of a thread; false if there is no room for it. */
+/* Begins an event of a thread in the lane; false if there is no room for it. */
 static inline bool begin(struct event *event, struct task_struct *task, enum fired fired)
 {
-	if (!take_lane(event->lane))
+	if (!event->lane || !take_lane(event->lane))
 		return false;
 	event->lane->fired[fired]++;
 	if (!make_room(event))
 		return false;
 	tell_name(event, task);
 	return true;
+}
+
+/* The same in the lane of this CPU. */
+static inline bool begin_here(struct event *event, struct task_struct *task, enum fired fired)
+{
+	u32 cpu;
+
+	event->lane = find_lane(&cpu);
+	return begin(event, task, fired);
 }
 
 /* Publishes the records up to this one, which is written. */
