@@ -9,6 +9,8 @@
 
 /* Whether the running kernel's structures have a field. */
 #define exists(field) __builtin_preserve_field_info(field, 2)
+/* Whether it defines a type just so. */
+#define is_defined(type) __builtin_preserve_type_info(*(type *)0, 0)
 
 typedef signed char s8;
 typedef unsigned char u8;
@@ -109,6 +111,11 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+/* Where x86 counted interrupts from Linux 6.1 to 6.14. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
 struct mm_struct;
 
 struct task_struct {
@@ -160,5 +167,8 @@ struct pt_regs {
 #endif
 
 #pragma clang attribute pop
+
+/* Since Linux 5.18, with the state of the thread that goes out. */
+typedef void (*btf_trace_sched_switch)(void *data, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state);
 
 #endif

@@ -18,10 +18,10 @@
 //! the program on a soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was
 //! noted and before its begin was: some ten nanoseconds in which it is lost rather than counted twice.
 
-use super::btf::{Btf, TypeId};
 use super::object::{ObjectError, Programs};
 use super::programs::Program;
 use super::sys::{MapKind, MapSpec};
+use super::types::{TypeId, Types};
 
 /// The places of the parts, in bytes from the beginning of a CPU's line.
 pub mod at {
@@ -61,8 +61,11 @@ pub struct Handler {
     pub is_soft: bool,
 }
 
-/// The vectors of x86 that have tracepoints of their own, since no handler of a device runs for them.
-const VECTORS: [&str; 11] = [
+/// Handlers of devices and soft ones, and the vectors of x86 that have tracepoints of their own, since no handler of a device runs for
+/// them.
+const HANDLERS: [&str; 13] = [
+    "irq_handler",
+    "softirq",
     "local_timer",
     "reschedule",
     "call_function",
@@ -78,21 +81,17 @@ const VECTORS: [&str; 11] = [
 
 /// The interrupts that this kernel tells of: those of devices, soft ones unless these are `threaded`, and vectors. Empty
 /// where it does not tell of the first two.
-pub fn handlers(btf: &Btf, threaded: bool) -> Vec<Handler> {
-    let devices = [("irq_handler_entry", "irq_handler_exit"), ("softirq_entry", "softirq_exit")];
-    let names = devices.iter().map(|(entry, exit)| [(*entry).to_owned(), (*exit).to_owned()]);
-    let vectors = VECTORS.iter().map(|name| [format!("{name}_entry"), format!("{name}_exit")]);
-    let names: Vec<String> = names.chain(vectors).flatten().collect();
-    let found = btf.tracepoints(&names);
-    if found.iter().take(2 * devices.len()).any(Option::is_none) {
+pub fn handlers(types: &Types, threaded: bool) -> Vec<Handler> {
+    let handler = |name: &str| {
+        let tracepoint = |end: &str| types.tracepoint(&format!("{name}_{end}")).ok();
+        let (entry, exit) = (tracepoint("entry")?, tracepoint("exit")?);
+        Some(Handler { entry, exit, is_soft: name == "softirq" })
+    };
+    let found = HANDLERS.map(handler);
+    if found[..2].iter().any(Option::is_none) {
         return Vec::new();
     }
-    let handler = |(number, pair): (usize, &[Option<TypeId>])| match *pair {
-        [Some(entry), Some(exit)] => Some(Handler { entry, exit, is_soft: number == 1 }),
-        _ => None,
-    };
-    let pairs = found.chunks(2).enumerate();
-    pairs.filter_map(handler).filter(|handler| !(threaded && handler.is_soft)).collect()
+    found.into_iter().flatten().filter(|handler| !(threaded && handler.is_soft)).collect()
 }
 
 /// The tracepoints that tell when a switch is asked for.
@@ -106,12 +105,9 @@ pub struct Asking {
 
 impl Asking {
     /// `None` where the kernel has no such tracepoints (6.16 has only the second, 6.18 has both).
-    pub fn new(btf: &Btf) -> Option<Asking> {
-        let names = ["sched_set_need_resched_tp", "sched_exit_tp"].map(str::to_owned);
-        match *btf.tracepoints(&names) {
-            [Some(asked), Some(decided)] => Some(Asking { asked, decided }),
-            _ => None,
-        }
+    pub fn new(types: &Types) -> Option<Asking> {
+        let asked = types.tracepoint("sched_set_need_resched_tp").ok()?;
+        Some(Asking { asked, decided: types.tracepoint("sched_exit_tp").ok()? })
     }
 }
 

@@ -11,10 +11,10 @@
 //!   bytes 8 to 15    the address of the lock
 //! ```
 
-use super::btf::{Btf, BtfError, TypeId};
 use super::object::{ObjectError, Programs};
 use super::programs::Program;
 use super::sys::{MapKind, MapSpec};
+use super::types::{TypeId, Types};
 
 /// How many places there are; a power of two.
 pub const ENTRIES: usize = 64 * 1024;
@@ -60,12 +60,11 @@ impl Contention {
     /// Looks them up.
     ///
     /// # Errors
-    /// [`BtfError::Missing`] before Linux 5.19.
-    pub fn new(btf: &Btf) -> Result<Contention, BtfError> {
-        let tracepoint = |name: &str| btf.typedef(&format!("btf_trace_{name}"));
+    /// [`ObjectError::NoTracepoint`] before Linux 5.19.
+    pub fn new(types: &Types) -> Result<Contention, ObjectError> {
         Ok(Contention {
-            begin: tracepoint("contention_begin")?,
-            end: tracepoint("contention_end")?,
+            begin: types.tracepoint("contention_begin")?,
+            end: types.tracepoint("contention_end")?,
         })
     }
 

@@ -6,20 +6,20 @@ use std::path::Path;
 
 use super::account::{self, Asking};
 use super::asm::AsmError;
-use super::btf::{Btf, BtfError};
+use super::btf::BtfError;
 use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
 use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
-use super::object::{self, Given, Object, ObjectError, Types};
-use super::programs::{self, Accounts, Loaded, Objects, Program, Scope, Setting};
+use super::object::{self, Given, Object, ObjectError};
+use super::programs::{
+    self, Accounts, Loaded, Objects, Program, Scope, Setting, Way, knows_registers,
+};
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
 use super::sys::{BpfSys, MapKind, MapSpec};
-use super::task::{
-    CallTracepoints, QueueLayout, ScopeLayout, TaskLayout, ThrottleLayout, knows_calls,
-};
+use super::types::Types;
 use super::wakers;
 use crate::cgroups::{self, Hierarchy};
 use crate::sys::Sys;
@@ -29,8 +29,7 @@ mod calls;
 
 use calls::OfCalls;
 
-/// Where the kernel describes its types.
-pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+pub use super::types::BTF_PATH;
 
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
@@ -139,58 +138,42 @@ pub struct BpfEvents {
     links: Vec<OwnedFd>,
     irqs: bool,
     asking: bool,
-    steal: bool,
-    throttles: bool,
-    syscalls: bool,
-    futexes: bool,
     kernel_locks: bool,
-    wakers: bool,
     notes: bool,
-}
-
-/// What the programs take from where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
-    interrupts: InterruptCount,
-    stolen: Option<QueueLayout>,
-    throttle: Option<ThrottleLayout>,
-    syscall: bool,
-    futex: bool,
+    way: Way,
 }
 
 impl Way {
     const LEAST: Way = Way {
         interrupts: InterruptCount::Unknown,
-        stolen: None,
-        throttle: None,
-        syscall: false,
-        futex: false,
+        steal: false,
+        throttles: false,
+        syscalls: false,
+        futexes: false,
     };
 
     /// The ways that are worth trying, the best first. The last of them asks least.
-    fn all(btf: &Btf, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
-        let interrupts = InterruptCount::candidates(btf, files);
-        if wanted.plain {
-            return interrupts.iter().map(|&interrupts| Way { interrupts, ..Way::LEAST }).collect();
+    fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
+        let least = Way::LEAST;
+        let mut ways = vec![least];
+        if !wanted.plain {
+            let queues = types.has("leads_to_run_queue");
+            let steal = wanted.steal && queues && types.has("counts_steal");
+            let sees_queues = types.has("marks_throttled") || types.cast().is_some();
+            let throttles = queues && types.has("counts_throttling") && sees_queues;
+            let syscalls = knows_registers();
+            ways = vec![
+                Way { steal, throttles, syscalls, futexes: wanted.locks && syscalls, ..least },
+                Way { steal, throttles, syscalls, ..least },
+                Way { steal, throttles, ..least },
+                Way { steal, ..least },
+                least,
+            ];
+            ways.dedup();
         }
-        let (steal, locks) = (wanted.steal, wanted.locks);
-        let stolen = QueueLayout::new(btf).ok().filter(|_| steal);
-        let throttle = ThrottleLayout::new(btf).ok();
-        let syscall = knows_calls();
-        let futex = locks && syscall;
-        let mut choices = vec![
-            (stolen, throttle, syscall, futex),
-            (stolen, throttle, syscall, false),
-            (stolen, throttle, false, false),
-            (stolen, None, false, false),
-            (None, None, false, false),
-        ];
-        choices.dedup();
-        let with = |(stolen, throttle, syscall, futex)| {
-            let interrupts = interrupts.iter().copied();
-            interrupts.map(move |interrupts| Way { interrupts, stolen, throttle, syscall, futex })
-        };
-        choices.into_iter().flat_map(with).collect()
+        let interrupts = InterruptCount::candidates(types, files);
+        let with = |way| interrupts.iter().map(move |&interrupts| Way { interrupts, ..way });
+        ways.into_iter().flat_map(with).collect()
     }
 }
 
@@ -215,7 +198,6 @@ impl BpfEvents {
     ) -> Result<(BpfEvents, Vec<(Cpu, Lane)>), BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let types = Types::parse(&bytes)?;
-        let btf = Btf::parse(bytes)?;
         let (shape, lanes) = make_lanes(&*sys, wanted)?;
         let outer = map_of_lanes(&*sys, wanted.possible, &lanes)?;
         let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
@@ -225,12 +207,6 @@ impl BpfEvents {
         let by_group = wanted.narrow == Some(ScopeBy::Cgroup);
         let groups = by_group.then(|| GroupScope::new(&*sys)).transpose();
         let groups = groups.map_err(map_error("the cgroups in scope"))?;
-        let of_groups = by_group.then(|| scope_layout(&btf)).transpose()?;
-        let layout = |way: Way| -> Result<TaskLayout, BtfError> {
-            let Way { interrupts, stolen, throttle, syscall, futex } = way;
-            let layout = TaskLayout::new(&btf, interrupts)?;
-            Ok(TaskLayout { stolen, throttle, syscall, futex, ..layout })
-        };
         let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
         let accounts = sys.map_create(&account::map(wanted.possible));
         let accounts = accounts.map_err(map_error("interrupts"))?;
@@ -241,10 +217,10 @@ impl BpfEvents {
         // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
         // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
-        let asking = Asking::new(&btf).filter(|_| may_ask);
+        let asking = Asking::new(&types).filter(|_| may_ask);
         let handlers = match wanted.plain {
             true => Vec::new(),
-            false => account::handlers(&btf, wanted.threaded_softirqs),
+            false => account::handlers(&types, wanted.threaded_softirqs),
         };
         let of_interrupts = Object::new(&object::INTERRUPTS, &types)?.with(
             &[with(false, false).choice()],
@@ -255,17 +231,14 @@ impl BpfEvents {
         let asking = load_if_possible(&*sys, &asking.transpose()?.unwrap_or_default())?;
         let irqs = load_if_possible(&*sys, &account::on_interrupts(&of_interrupts, &handlers)?)?;
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
-        let contention = Contention::new(&btf).ok().filter(|_| wanted.locks && !wanted.plain);
+        let contention = Contention::new(&types).ok().filter(|_| wanted.locks && !wanted.plain);
         let places = contention.map(|_| sys.map_create(&contentions::map())).transpose();
         let places = places.map_err(map_error("locks of the kernel"))?;
         let contentions = match contention.zip(places.as_ref()) {
             Some((tracepoints, places)) => {
                 let given = [("contentions", Given::Memory(places.as_fd()))];
-                tracepoints.programs(&Object::new(&object::CONTENTION, &types)?.with(
-                    &[],
-                    &given,
-                    &[],
-                )?)?
+                let object = Object::new(&object::CONTENTION, &types)?;
+                tracepoints.programs(&object.with(&[], &given, &[])?)?
             }
             None => Vec::new(),
         };
@@ -274,38 +247,37 @@ impl BpfEvents {
             events: Object::new(&object::EVENTS, &types)?,
             scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, &types)).transpose()?,
         };
-        let of_calls = match wanted.calls.zip(CallTracepoints::new(&btf).ok()) {
-            Some((numbers, tracepoints)) => {
-                Some((numbers, tracepoints, Object::new(&object::CALLS, &types)?))
-            }
-            None => None,
-        };
+        let calls = wanted.calls.filter(|_| knows_registers());
+        let calls = calls.filter(|_| types.tracepoint("sys_enter").is_ok());
+        let object_of_calls = calls.map(|_| Object::new(&object::CALLS, &types)).transpose()?;
         let load_with = |way, notes| {
             let setting = Setting {
                 accounts,
-                task: &layout(way)?,
+                types: &types,
+                way,
                 shape,
                 lanes: outer.as_fd(),
                 doorbell: doorbell.fd(),
-                scope: match (&scope, groups.as_ref().zip(of_groups)) {
+                scope: match (&scope, &groups) {
                     (Some(set), _) => Some(Scope::Threads(set.fd())),
-                    (_, Some((groups, layout))) => Some(Scope::Groups(groups.fd(), layout)),
-                    _ => None,
+                    (None, Some(groups)) => {
+                        let (kind, number) = hierarchy();
+                        Some(Scope::Groups(groups.fd(), kind, number))
+                    }
+                    (None, None) => None,
                 },
                 wakers: wakers.as_fd(),
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
                 notes,
             };
             let programs = load_all(&*sys, &objects, &setting, wanted.waking)?;
-            let of_calls = match &of_calls {
-                Some((numbers, tracepoints, object)) => {
-                    OfCalls::open(&*sys, object, *tracepoints, wanted, *numbers, &setting)?
-                }
+            let of_calls = match calls.zip(object_of_calls.as_ref()) {
+                Some((numbers, object)) => OfCalls::open(&*sys, object, wanted, numbers, &setting)?,
                 None => None,
             };
             Ok((way, (programs, of_calls)))
         };
-        let ways = Way::all(&btf, files, wanted);
+        let ways = Way::all(&types, files, wanted);
         let noting =
             wanted.notes.map(|notes| first_loaded(ways.clone(), |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
@@ -316,11 +288,6 @@ impl BpfEvents {
             }
             Some(loaded) => loaded?,
         };
-        let steal = way.stolen.is_some();
-        let throttles = way.throttle.is_some();
-        let syscalls = way.syscall;
-        let futexes = way.futex;
-        let tells_wakers = way.interrupts != InterruptCount::Unknown;
         let events = BpfEvents {
             sys,
             calls,
@@ -335,12 +302,8 @@ impl BpfEvents {
             asking: !asking.is_empty(),
             kernel_locks: !contentions.is_empty(),
             adding: irqs.into_iter().chain(asking).chain(contentions).collect(),
-            steal,
-            throttles,
-            syscalls,
-            futexes,
-            wakers: tells_wakers,
             notes,
+            way,
         };
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
         events.give(&maps)?;
@@ -413,22 +376,22 @@ impl BpfEvents {
 
     /// Whether the programs tell of stolen time.
     pub fn tells_steal(&self) -> bool {
-        self.steal
+        self.way.steal
     }
 
     /// Whether the programs tell which threads are throttled.
     pub fn tells_throttles(&self) -> bool {
-        self.throttles
+        self.way.throttles
     }
 
     /// Whether the programs tell in which system call a thread blocks.
     pub fn tells_syscalls(&self) -> bool {
-        self.syscalls
+        self.way.syscalls
     }
 
     /// Whether the programs tell on which futexes threads block.
     pub fn tells_futexes(&self) -> bool {
-        self.futexes
+        self.way.futexes
     }
 
     /// Whether the programs tell for which locks of the kernel threads wait.
@@ -438,7 +401,7 @@ impl BpfEvents {
 
     /// Whether the programs tell who begins a wake-up, be it an interrupt.
     pub fn tells_wakers(&self) -> bool {
-        self.wakers
+        self.way.interrupts != InterruptCount::Unknown
     }
 
     /// Whether the program on switches notes who waits.
@@ -481,11 +444,10 @@ impl BpfEvents {
     }
 }
 
-/// Of the hierarchy by which processes are told apart.
-fn scope_layout(btf: &Btf) -> Result<ScopeLayout, BtfError> {
+/// The hierarchy by which processes are told apart, and its number, as tracepoints tell it.
+fn hierarchy() -> (Hierarchy, u32) {
     let kind = cgroups::mounted().map_or(Hierarchy::Unified, |(kind, _)| kind);
-    let number = cgroups::own().map_or(0, |own| own.hierarchy);
-    ScopeLayout::new(btf, kind, number)
+    (kind, cgroups::own().map_or(0, |own| own.hierarchy))
 }
 
 /// The map that leads the programs to the lanes of all CPUs, the first of which is an example to the kernel.

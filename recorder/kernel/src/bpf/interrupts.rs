@@ -7,9 +7,7 @@
 
 use std::path::Path;
 
-use super::btf::{Btf, BtfError, TypeId};
-use super::programs;
-use super::task::offset;
+use super::types::Types;
 use crate::sys::Sys;
 
 /// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
@@ -18,9 +16,8 @@ pub enum InterruptCount {
     /// In a variable of which each CPU has its own (x86). The kernel must know the variable's address by name, which
     /// it does not without `CONFIG_KALLSYMS_ALL`.
     OfCpu {
-        variable: TypeId,
         /// From its beginning to the count.
-        offset: i16,
+        offset: i32,
     },
     /// The same variable, at its distance from the run queue of the CPU, which the task that runs leads to.
     BesideRunQueue {
@@ -39,7 +36,7 @@ pub enum InterruptCount {
 pub enum Reach {
     /// It calls the address that of a task, in which it may look (Linux 6.2, `bpf_rdonly_cast`). No call is left of that when
     /// the kernel has translated the program.
-    Cast(TypeId),
+    Cast,
     /// It looks into the task, and copies the last step (Linux 5.11).
     CopyLast,
     /// It copies each step.
@@ -48,27 +45,31 @@ pub enum Reach {
 
 impl InterruptCount {
     /// The ways that are worth trying, what costs least first. The last of them always works.
-    pub fn candidates(btf: &Btf, files: &dyn Sys) -> Vec<InterruptCount> {
-        let variable = variable(btf);
-        let of_cpu = variable
-            .as_ref()
-            .ok()
-            .map(|(_, id, offset)| InterruptCount::OfCpu { variable: *id, offset: *offset });
-        let in_task = is_in_task(btf).then_some(InterruptCount::OfTask);
-        let distance = match &variable {
-            Ok((name, _, offset)) => {
-                btf.distance("runqueues", name).ok().map(|far| far + i64::from(*offset))
+    pub fn candidates(types: &Types, files: &dyn Sys) -> Vec<InterruptCount> {
+        let in_task = types.has("counts_interrupts").then_some(InterruptCount::OfTask);
+        let variable = types.count_variable().map(|(name, _)| name);
+        let offset = match variable {
+            Some("pcpu_hot") => types.fact("count_at"),
+            Some(_) => Some(0),
+            None => None,
+        };
+        let of_cpu = offset.map(|offset| InterruptCount::OfCpu { offset });
+        let distance = match variable.zip(offset) {
+            Some((name, offset)) => {
+                types.distance("runqueues", name).map(|far| far + i64::from(offset))
             }
             // Those that have it in the task need no search.
-            Err(_) if in_task.is_none() => listed_distance(files),
-            Err(_) => None,
+            None if in_task.is_none() => listed_distance(files),
+            None => None,
         };
-        let beside = |reach| beside(btf, distance?, reach).ok();
-        let by_cast = programs::cast(btf).map(Reach::Cast).and_then(beside);
-        let by_copies = [Reach::CopyLast, Reach::CopyAll].map(beside);
+        // Without queues for groups of tasks, nothing leads to the run queue.
+        let distance = distance.filter(|_| types.has("leads_to_run_queue"));
+        let distance = distance.and_then(|distance| i32::try_from(distance).ok());
+        let beside = |reach| Some(InterruptCount::BesideRunQueue { distance: distance?, reach });
+        let by_cast = types.cast().and_then(|_| beside(Reach::Cast));
+        let [last, all] = [Reach::CopyLast, Reach::CopyAll].map(beside);
         let unknown = Some(InterruptCount::Unknown);
-        let found = [of_cpu, by_cast, by_copies[0], in_task, by_copies[1], unknown];
-        found.into_iter().flatten().collect()
+        [of_cpu, by_cast, last, in_task, all, unknown].into_iter().flatten().collect()
     }
 }
 
@@ -76,22 +77,11 @@ impl InterruptCount {
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
 ///
 /// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard ones in the four bits behind them.
-pub fn bits(btf: &Btf) -> i32 {
-    match btf.variable("local_interrupt_disable_state") {
-        Ok(_) => 0x0f00_0100,
-        Err(_) => 0x000f_0100,
+pub fn bits(types: &Types) -> u32 {
+    match types.variable("local_interrupt_disable_state") {
+        Some(_) => 0x0f00_0100,
+        None => 0x000f_0100,
     }
-}
-
-/// The variable that the count is in: its name, its id, and the count's place in it.
-fn variable(btf: &Btf) -> Result<(&'static str, TypeId, i16), BtfError> {
-    if let Ok((id, _)) = btf.variable("__preempt_count") {
-        return Ok(("__preempt_count", id, 0));
-    }
-    // From Linux 6.1 to 6.14, x86 kept it among others.
-    let name = "pcpu_hot";
-    let (id, kind) = btf.variable(name)?;
-    Ok((name, id, offset(btf.member(kind, "preempt_count")?.offset, name)?))
 }
 
 /// How far the count lies behind the run queue, by the kernel's list of symbols: not every kernel describes its variables
@@ -112,21 +102,6 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
     }
     let [queue, count] = places;
     Some(count? - queue?)
-}
-
-fn beside(btf: &Btf, distance: i64, reach: Reach) -> Result<InterruptCount, BtfError> {
-    // Without queues for groups of tasks, nothing leads to the run queue.
-    btf.member(btf.structure("cfs_rq")?, "rq")?;
-    let far = |_| BtfError::Missing {
-        kind: "count of interrupts near",
-        name: "the run queue".to_owned(),
-    };
-    Ok(InterruptCount::BesideRunQueue { distance: i32::try_from(distance).map_err(far)?, reach })
-}
-
-fn is_in_task(btf: &Btf) -> bool {
-    let info = btf.structure("task_struct").and_then(|task| btf.member(task, "thread_info"));
-    info.is_ok_and(|info| btf.member(info.type_id, "preempt_count").is_ok())
 }
 
 #[cfg(test)]

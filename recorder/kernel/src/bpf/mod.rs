@@ -39,4 +39,5 @@ pub mod scope;
 pub mod stacks;
 pub mod sys;
 pub mod task;
+pub mod types;
 pub mod wakers;

@@ -18,12 +18,12 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use aya_obj::btf::Btf;
 use aya_obj::generated::bpf_insn;
 
 use super::asm::Insn;
 use super::programs::Program;
 use super::sys::On;
+use super::types::{TypeId, Types};
 
 /// Why a compiled program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,10 @@ use super::sys::On;
 pub enum ObjectError {
     #[error("cannot read the kernel's type information: {0}")]
     Types(aya_obj::btf::BtfError),
+    #[error("cannot read the kernel's type information: it is damaged")]
+    Damaged,
+    #[error("the kernel has no tracepoint '{name}'")]
+    NoTracepoint { name: String },
     #[error("cannot read the BPF programs '{object}': {error}")]
     Parse { object: &'static str, error: aya_obj::ParseError },
     #[error("the BPF programs '{object}' do not fit this kernel's types: {error}")]
@@ -71,6 +75,8 @@ macro_rules! compiled {
 pub static CALLS: Compiled = compiled!("calls");
 /// The programs on switches and wake-ups.
 pub static EVENTS: Compiled = compiled!("events");
+/// What the kernel has.
+pub static FACTS: Compiled = compiled!("facts");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
 /// The programs that take stacks, and note who waits where that on switches does not.
@@ -80,21 +86,6 @@ pub static CONTENTION: Compiled = compiled!("contention");
 /// The programs on interrupts, and on requests for a switch.
 pub static INTERRUPTS: Compiled = compiled!("interrupts");
 
-/// The types of the running kernel.
-#[derive(Debug)]
-pub struct Types(Btf);
-
-impl Types {
-    /// Reads the content of `/sys/kernel/btf/vmlinux`.
-    ///
-    /// # Errors
-    /// [`ObjectError::Types`].
-    pub fn parse(bytes: &[u8]) -> Result<Types, ObjectError> {
-        // Their byte order is that of this machine.
-        Btf::parse(bytes, Default::default()).map(Types).map_err(ObjectError::Types)
-    }
-}
-
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
@@ -102,9 +93,9 @@ pub type Choice = (&'static str, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
     /// `bpf_rdonly_cast`.
-    Cast(u32),
+    Cast(TypeId),
     /// The variable in which x86 counts interrupts.
-    Variable(u32),
+    Variable(TypeId),
 }
 
 /// What the programs of an object are given.
@@ -139,11 +130,22 @@ impl Object {
         let object = compiled.name;
         let mut inner = aya_obj::Object::parse(&compiled.bytes.0)
             .map_err(|error| ObjectError::Parse { object, error })?;
-        inner.relocate_btf(&types.0).map_err(|error| ObjectError::Fields { object, error })?;
+        inner.relocate_btf(&types.btf).map_err(|error| ObjectError::Fields { object, error })?;
         Ok(Object { name: object, inner })
     }
 
-    /// The programs with these choices and maps, and what they use of the kernel; of that, what is not given is not used either.
+    /// The numbers that its functions return, which do nothing else; without those that this kernel has no number for.
+    pub fn numbers(&self) -> HashMap<String, i32> {
+        let number = |(name, program): (&String, &aya_obj::Program)| {
+            let function = self.inner.functions.get(&program.function_key())?;
+            let first = function.instructions.first().filter(|first| first.code == MOVE_NUMBER)?;
+            Some((name.clone(), first.imm))
+        };
+        self.inner.programs.iter().filter_map(number).collect()
+    }
+
+    /// The programs with these choices and maps, and what they use of the kernel: that must be there even if only a branch uses it that is
+    /// turned off.
     ///
     /// # Errors
     /// [`ObjectError`], where the object has no such choice, or a map that is not given.
@@ -220,13 +222,14 @@ fn finish(
     memory: &HashSet<i32>,
     externs: &[Extern],
 ) -> Option<Vec<Insn>> {
-    let (mut cast, mut variable) = (None, None);
-    for known in externs {
-        match *known {
-            Extern::Cast(id) => cast = Some(id.cast_signed()),
-            Extern::Variable(id) => variable = Some(id.cast_signed()),
-        }
-    }
+    let cast = externs.iter().find_map(|known| match *known {
+        Extern::Cast(id) => Some(id.cast_signed()),
+        Extern::Variable(_) => None,
+    });
+    let variable = externs.iter().find_map(|known| match *known {
+        Extern::Variable(id) => Some(id.cast_signed()),
+        Extern::Cast(_) => None,
+    });
     let insn = |it: &bpf_insn| Insn::new(it.code, it.dst_reg(), it.src_reg(), it.off, it.imm);
     // The kernel removes jumps to where they are.
     let nothing = Insn::new(JUMP, 0, 0, 0, 0);
@@ -304,8 +307,8 @@ mod tests {
 
     use super::*;
     use crate::bpf::btf::Btf as OwnBtf;
-    use crate::bpf::events::BTF_PATH;
     use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
+    use crate::bpf::types::BTF_PATH;
     use crate::bpf::{account, contentions, groups, lane};
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
@@ -565,7 +568,8 @@ mod tests {
 
     #[test]
     fn an_unknown_choice_and_a_map_that_is_not_given_are_named() {
-        let types = Types(Btf::new());
+        let Ok(bytes) = std::fs::read(BTF_PATH) else { return };
+        let types = Types::parse(&bytes).expect("it is the kernel's");
         let object = Object::new(&CONTENTION, &types).expect("it uses no field");
         let error = object.with(&[], &[], &[]).expect_err("no map");
         assert!(error.to_string().contains("'contentions'"), "{error}");

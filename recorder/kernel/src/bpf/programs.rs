@@ -59,21 +59,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::account;
 use super::asm::{Insn, Operand};
-use super::btf::{Btf, TypeId};
 use super::events::BpfError;
-use super::interrupts::{InterruptCount, Reach};
+use super::interrupts::{self, InterruptCount, Reach};
 use super::lane::{LaneShape, SPARE};
 use super::object::{Choice, Extern, Given, Object, ObjectError};
 use super::stacks::WaitNotes;
 use super::sys::{self, BpfSys, On, ProgramSpec};
-use super::task::{CallTracepoints, ScopeLayout, TaskLayout};
+use super::types::Types;
 use crate::cgroups::Hierarchy;
 
 /// What the programs are made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
+    pub types: &'a Types,
     /// What they tell, and what of that the running kernel has.
-    pub task: &'a TaskLayout,
+    pub way: Way,
     /// How lanes are laid out.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
@@ -90,13 +90,24 @@ pub struct Setting<'a> {
     pub notes: Option<WaitNotes<'a>>,
 }
 
+/// What the programs on events tell beside the event, and how they find out whether an interrupt runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub interrupts: InterruptCount,
+    pub steal: bool,
+    pub throttles: bool,
+    /// In which system call a thread blocks, and on which futex.
+    pub syscalls: bool,
+    pub futexes: bool,
+}
+
 /// Which threads are reported.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope<'a> {
     /// Those of a set: see [`super::scope`].
     Threads(BorrowedFd<'a>),
-    /// Those of processes in some cgroups: see [`super::groups`].
-    Groups(BorrowedFd<'a>, ScopeLayout),
+    /// Those of processes in some cgroups, of which hierarchy, and its number: see [`super::groups`].
+    Groups(BorrowedFd<'a>, Hierarchy, u32),
 }
 
 /// Where interrupts and requests for a switch are counted: see [`super::account`].
@@ -195,32 +206,38 @@ impl Setting<'_> {
         let (kind, by_controller) = match self.scope {
             None => (0, false),
             Some(Scope::Threads(_)) => (1, false),
-            Some(Scope::Groups(_, layout)) => (2, layout.kind == Hierarchy::Controller),
+            Some(Scope::Groups(_, kind, _)) => (2, kind == Hierarchy::Controller),
         };
         [("scope_is", kind), ("by_controller", by_controller.into())]
     }
 
     /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
-    fn of_interrupts(&self) -> ([Choice; 3], Option<Extern>) {
-        let (way, count, known) = match self.task.interrupts {
-            InterruptCount::Unknown => (0, 0, None),
-            InterruptCount::OfCpu { variable, offset } => {
-                (1, offset.into(), Some(Extern::Variable(variable)))
-            }
-            InterruptCount::BesideRunQueue { distance, reach } => {
-                let (way, known) = match reach {
-                    Reach::Cast(function) => (2, Some(Extern::Cast(function))),
-                    Reach::CopyLast => (3, None),
-                    Reach::CopyAll => (4, None),
-                };
-                (way, i64::from(distance), known)
-            }
-            InterruptCount::OfTask => (5, 0, None),
+    fn of_interrupts(&self) -> [Choice; 3] {
+        let (way, count) = match self.way.interrupts {
+            InterruptCount::Unknown => (0, 0),
+            InterruptCount::OfCpu { offset } => (1, offset),
+            InterruptCount::BesideRunQueue { distance, reach } => match reach {
+                Reach::Cast => (2, distance),
+                Reach::CopyLast => (3, distance),
+                Reach::CopyAll => (4, distance),
+            },
+            InterruptCount::OfTask => (5, 0),
         };
-        let bits = u64::from(self.task.interrupt_bits.cast_unsigned());
-        let choices =
-            [("interrupts_by", way), ("count_at", count.cast_unsigned()), ("interrupt_bits", bits)];
-        (choices, known)
+        let count = i64::from(count).cast_unsigned();
+        let bits = interrupts::bits(self.types).into();
+        [("interrupts_by", way), ("count_at", count), ("interrupt_bits", bits)]
+    }
+
+    fn externs(&self) -> Vec<Extern> {
+        let Setting { types, way, .. } = *self;
+        let by_cast =
+            matches!(way.interrupts, InterruptCount::BesideRunQueue { reach: Reach::Cast, .. });
+        let sees_queues = way.throttles && !types.has("marks_throttled");
+        let cast = types.cast().filter(|_| by_cast || sees_queues).map(Extern::Cast);
+        let of_cpu = matches!(way.interrupts, InterruptCount::OfCpu { .. });
+        let variable = types.count_variable().filter(|_| of_cpu);
+        let variable = variable.map(|(_, variable)| Extern::Variable(variable));
+        cast.into_iter().chain(variable).collect()
     }
 
     /// All maps of the programs on events. What is not there is not used either, so any map will do.
@@ -228,7 +245,7 @@ impl Setting<'_> {
         let none = Given::Memory(self.wakers);
         let (threads, groups) = match self.scope {
             Some(Scope::Threads(set)) => (Given::Memory(set), none),
-            Some(Scope::Groups(sets, _)) => (none, Given::Memory(sets)),
+            Some(Scope::Groups(sets, ..)) => (none, Given::Memory(sets)),
             None => (none, none),
         };
         let mut maps = vec![
@@ -258,51 +275,44 @@ pub fn all(
     setting: &Setting<'_>,
     waking: bool,
 ) -> Result<Vec<Program>, ObjectError> {
-    let task = setting.task;
-    let tracepoints = &task.tracepoints;
+    let Setting { types, way, .. } = *setting;
     let mut programs = Vec::new();
-    let maps = setting.maps();
     match setting.scope.zip(objects.scope.as_ref()) {
-        Some((Scope::Threads(set), object)) => {
-            programs.push(newtask(object, set, tracepoints.newtask)?);
-        }
-        Some((Scope::Groups(sets, layout), object)) => {
-            let choices = [("hierarchy", layout.hierarchy.into())];
+        Some((Scope::Threads(set), object)) => programs.push(newtask(object, types, set)?),
+        Some((Scope::Groups(sets, _, hierarchy), object)) => {
             let given = of_scope_alone(sets, setting.doorbell);
-            programs.push(object.with(&choices, &given, &[])?.on("fxtrec_mkdir", layout.mkdir)?);
+            let object = object.with(&[("hierarchy", hierarchy.into())], &given, &[])?;
+            programs.push(object.on("fxtrec_mkdir", types.tracepoint("cgroup_mkdir")?)?);
         }
         None => {}
     }
-    let (of_interrupts, known) = setting.of_interrupts();
-    let throttle = task.throttle;
-    let cast = throttle.and_then(|throttle| throttle.cast).map(Extern::Cast);
     let mut choices = vec![
         setting.accounts.choice(),
-        ("state_is_told", task.state.is_none().into()),
-        ("tells_steal", task.stolen.is_some().into()),
+        ("state_is_told", types.has("switch_tells_state").into()),
+        ("tells_steal", way.steal.into()),
         ("tells_irqs", setting.accounts.irqs.into()),
         ("tells_requests", setting.accounts.asking.into()),
-        ("tells_syscalls", task.syscall.into()),
-        ("tells_futexes", (task.syscall && task.futex).into()),
+        ("tells_syscalls", way.syscalls.into()),
+        ("tells_futexes", (way.syscalls && way.futexes).into()),
         ("tells_locks", setting.contentions.is_some().into()),
-        ("tells_throttles", throttle.is_some().into()),
+        ("tells_throttles", way.throttles.into()),
         ("tells_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),
     ];
     choices.extend(setting.of_lanes());
     choices.extend(setting.of_scope());
-    choices.extend(of_interrupts);
+    choices.extend(setting.of_interrupts());
     choices.extend(setting.notes.iter().flat_map(WaitNotes::choices));
-    let known: Vec<Extern> = known.into_iter().chain(cast).collect();
-    let events = objects.events.with(&choices, &maps, &known)?;
+    let externs = setting.externs();
+    let events = objects.events.with(&choices, &setting.maps(), &externs)?;
     for (name, tracepoint) in [
-        ("fxtrec_switch", tracepoints.switch),
-        ("fxtrec_migrate", tracepoints.migrate),
-        ("fxtrec_waking", tracepoints.waking),
-        ("fxtrec_wake_new", tracepoints.wakeup_new),
-        ("fxtrec_wakeup", tracepoints.wakeup),
+        ("fxtrec_switch", "sched_switch"),
+        ("fxtrec_migrate", "sched_migrate_task"),
+        ("fxtrec_waking", "sched_waking"),
+        ("fxtrec_wake_new", "sched_wakeup_new"),
+        ("fxtrec_wakeup", "sched_wakeup"),
     ] {
-        programs.push(events.on(name, tracepoint)?);
+        programs.push(events.on(name, types.tracepoint(tracepoint)?)?);
     }
     Ok(programs)
 }
@@ -322,10 +332,11 @@ fn of_scope_alone<'a>(
 /// [`ObjectError::Missing`].
 pub(super) fn newtask(
     scope: &Object,
+    types: &Types,
     set: BorrowedFd<'_>,
-    tracepoint: TypeId,
 ) -> Result<Program, ObjectError> {
-    scope.with(&[], &of_scope_alone(set, set), &[])?.on("fxtrec_newtask", tracepoint)
+    let scope = scope.with(&[], &of_scope_alone(set, set), &[])?;
+    scope.on("fxtrec_newtask", types.tracepoint("task_newtask")?)
 }
 
 /// The programs on system calls with these numbers, a bit each, or on all. The end comes first: what has begun before is not
@@ -336,7 +347,6 @@ pub(super) fn newtask(
 pub fn on_calls(
     calls: &Object,
     setting: &Setting<'_>,
-    tracepoints: CallTracepoints,
     numbers: Option<BorrowedFd<'_>>,
 ) -> Result<Vec<Program>, ObjectError> {
     let maps = [
@@ -348,14 +358,14 @@ pub fn on_calls(
     choices.push(("are_numbers", numbers.is_some().into()));
     let calls = calls.with(&choices, &maps, &[])?;
     Ok(vec![
-        calls.on("fxtrec_call_end", tracepoints.exit)?,
-        calls.on("fxtrec_call", tracepoints.enter)?,
+        calls.on("fxtrec_call_end", setting.types.tracepoint("sys_exit")?)?,
+        calls.on("fxtrec_call", setting.types.tracepoint("sys_enter")?)?,
     ])
 }
 
-/// The kernel's function by which a program may read where no type leads (`bpf_rdonly_cast`, since Linux 6.2).
-pub(super) fn cast(btf: &Btf) -> Option<TypeId> {
-    btf.function("bpf_rdonly_cast").ok()
+/// Whether programs know where a thread keeps the registers of its program.
+pub fn knows_registers() -> bool {
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 }
 
 /// A constant as an operand. All of them are far below 2^31.

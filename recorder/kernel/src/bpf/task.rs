@@ -1,7 +1,7 @@
 //! Where the programs find what they report: offsets in `struct task_struct`, and the tracepoints' ids.
 
 use super::btf::{Btf, BtfError, TypeId};
-use super::interrupts::{InterruptCount, bits};
+use super::interrupts::InterruptCount;
 use crate::cgroups::Hierarchy;
 
 /// Where the scheduler keeps what it knows about a CPU. Not every kernel has it, or lets programs read it.
@@ -154,7 +154,7 @@ impl TaskLayout {
             comm: field("comm", 16)?,
             state,
             interrupts,
-            interrupt_bits: bits(btf),
+            interrupt_bits: 0,
             stolen: None,
             throttle: None,
             syscall: false,
@@ -258,7 +258,7 @@ impl ScopeLayout {
 
 /// Whether programs know where a thread's system call is told.
 pub fn knows_calls() -> bool {
-    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
+    super::programs::knows_registers()
 }
 
 impl CallTracepoints {

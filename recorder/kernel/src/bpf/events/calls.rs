@@ -8,7 +8,6 @@ use super::super::lane::{Lane, LaneShape};
 use super::super::object::Object;
 use super::super::programs::{self, Loaded, Setting};
 use super::super::sys::{BpfSys, MapKind, MapSpec};
-use super::super::task::CallTracepoints;
 use super::{BpfError, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
 use crate::perf::page_size;
 use crate::sys::Mapping;
@@ -34,7 +33,6 @@ impl OfCalls {
     pub(super) fn open(
         sys: &dyn BpfSys,
         object: &Object,
-        tracepoints: CallTracepoints,
         wanted: &Wanted<'_>,
         numbers: Option<&[u16]>,
         setting: &Setting<'_>,
@@ -48,7 +46,7 @@ impl OfCalls {
         let numbers = numbers
             .map_err(|error| BpfError::Map { what: "the numbers of system calls", error })?;
         let given = numbers.as_ref().map(AsFd::as_fd);
-        let programs = programs::on_calls(object, &setting, tracepoints, given)?;
+        let programs = programs::on_calls(object, &setting, given)?;
         let programs = load_if_possible(sys, &programs)?;
         if programs.is_empty() {
             return Ok(None);

@@ -42,15 +42,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::btf::{Btf, TypeId};
 use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
-use super::interrupts::InterruptCount;
-use super::object::{self, Choice, Given, Object, Types};
-use super::programs::{Loaded, newtask};
+use super::object::{self, Choice, Given, Object};
+use super::programs::{Loaded, knows_registers, newtask};
 use super::scope::ScopeMap;
 use super::sys::{BpfSys, MapKind, MapSpec, On};
-use super::task::{TaskLayout, knows_calls};
+use super::types::{TypeId, Types};
 use crate::code_records::CodeRecords;
 use crate::cpus;
 use crate::ring::RawRecord;
@@ -65,10 +63,10 @@ const WAKING: &str = "fxtrec_stacks_w";
 const CLOCK: &str = "fxtrec_stacks_c";
 
 /// Where a thread that came in has its memory again.
-const SCHED_EXIT: &str = "btf_trace_sched_exit_tp";
+const SCHED_EXIT: &str = "sched_exit_tp";
 
 /// Where x86 begins what a CPU has interrupted itself for.
-const INTERRUPTED: &str = "btf_trace_irq_work_entry";
+const INTERRUPTED: &str = "irq_work_entry";
 
 /// How many notes there are of threads that wait. Of two threads with the same lower bits of their ids that wait at once, the earlier
 /// one's is given up, and counted. Behind them are the numbers of user stacks, if these are taken when a thread goes out.
@@ -351,9 +349,7 @@ impl BlockedStacks {
     ) -> Result<BlockedStacks, BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let types = Types::parse(&bytes)?;
-        let btf = Btf::parse(bytes)?;
         let object = Object::new(&object::STACKS, &types)?;
-        let task = TaskLayout::new(&btf, InterruptCount::Unknown)?;
         let array = |value_bytes: usize, mapped| MapSpec {
             kind: MapKind::Array,
             value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
@@ -391,7 +387,7 @@ impl BlockedStacks {
         let programs = |maps: &Maps| {
             let notes = WaitNotes { maps };
             let mut choices = notes.choices().to_vec();
-            choices.push(("state_is_told", task.state.is_none().into()));
+            choices.push(("state_is_told", types.has("switch_tells_state").into()));
             choices.push(("blocks", blocks.unwrap_or(0) as u64));
             let mut given = notes.maps().to_vec();
             for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]
@@ -405,11 +401,14 @@ impl BlockedStacks {
             let programs = programs(maps)?;
             let behind = behind.map(|tracepoint| load(programs.on(BEHIND, tracepoint)?));
             let behind = behind.transpose()?;
-            Ok::<_, BpfError>((behind, load(programs.on(SWITCH, task.tracepoints.switch)?)?))
+            Ok::<_, BpfError>((
+                behind,
+                load(programs.on(SWITCH, types.tracepoint("sched_switch")?)?)?,
+            ))
         };
         // Why a way is not there is of no interest as long as there is another.
         let mut loaded = None;
-        let tracepoint = |name| btf.typedef(name).ok().filter(|_| knows_calls());
+        let tracepoint = |name| types.tracepoint(name).ok().filter(|_| knows_registers());
         if let Some(interrupt) = tracepoint(INTERRUPTED)
             && let Ok(bells) = Bells::new(files, &*sys)
         {
@@ -435,10 +434,11 @@ impl BlockedStacks {
         let mut first: Vec<Loaded> = behind.into_iter().collect();
         if let Some(chosen) = &maps.chosen {
             let scope = Object::new(&object::SCOPE, &types)?;
-            first.push(load(newtask(&scope, chosen.fd(), task.tracepoints.newtask)?)?);
+            first.push(load(newtask(&scope, &types, chosen.fd())?)?);
         }
         let programs = programs(&maps)?;
-        let waking = wanted.wakes.then(|| load(programs.on(WAKING, task.tracepoints.waking)?));
+        let waking =
+            wanted.wakes.then(|| load(programs.on(WAKING, types.tracepoint("sched_waking")?)?));
         let clock = wanted.frequency.map(|frequency| {
             let program = load(programs.get(CLOCK, On::Samples)?)?;
             let cpus = cpus::online(files).map_err(io::Error::other);
