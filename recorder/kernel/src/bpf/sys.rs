@@ -5,6 +5,12 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use aya_obj::generated::{
+    BPF_F_MMAPABLE, BPF_F_UPROBE_MULTI_RETURN, bpf_attach_type, bpf_attr,
+    bpf_attr__bindgen_ty_14__bindgen_ty_3__bindgen_ty_7 as UprobeMulti, bpf_cmd, bpf_map_info,
+    bpf_prog_info, bpf_prog_type,
+};
+
 use super::asm::Insn;
 use crate::bell::Bell;
 
@@ -123,164 +129,24 @@ pub trait BpfSys: Debug {
 #[derive(Clone, Copy, Debug)]
 pub struct LinuxBpf;
 
-// Commands of bpf(2).
-const MAP_CREATE: libc::c_int = 0;
-const MAP_LOOKUP_ELEM: libc::c_int = 1;
-const MAP_UPDATE_ELEM: libc::c_int = 2;
-const PROG_LOAD: libc::c_int = 5;
-const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
-const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
-const MAP_UPDATE_BATCH: libc::c_int = 26;
-const LINK_CREATE: libc::c_int = 28;
-
 /// What the kernel returns for a command that a kind of map does not have; `ENOTSUPP`, which is not for user space.
 const NOT_FOR_THIS_MAP: i32 = 524;
 
-const MMAPABLE: u32 = 1 << 10;
-
-const TRACING: u32 = 26;
-
-const TRACE_RAW_TP: u32 = 23;
-
-const KPROBE: u32 = 2;
-
-const PERF_EVENT: u32 = 7;
-
-/// `BPF_PERF_EVENT`, what such a program is attached as.
-const TO_PERF_EVENT: u32 = 41;
-
-/// `BPF_TRACE_UPROBE_MULTI`
-const TO_PLACES: u32 = 48;
-
-/// `BPF_F_UPROBE_MULTI_RETURN`
-const ON_RETURN: u32 = 1;
-
-#[derive(Default)]
-#[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    map_flags: u32,
-    inner_map_fd: u32,
+/// The arguments of a command, of which those that matter are set.
+fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
+    // SAFETY: it consists of integers.
+    let mut attr = unsafe { std::mem::zeroed() };
+    set(&mut attr);
+    attr
 }
 
-#[derive(Default)]
-#[repr(C)]
-struct MapUpdate {
-    map_fd: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct MapBatch {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map_fd: u32,
-    elem_flags: u64,
-    flags: u64,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
-    prog_btf_fd: u32,
-    func_info_rec_size: u32,
-    func_info: u64,
-    func_info_cnt: u32,
-    line_info_rec_size: u32,
-    line_info: u64,
-    line_info_cnt: u32,
-    attach_btf_id: u32,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct RawTracepointOpen {
-    name: u64,
-    prog_fd: u32,
-    padding: u32,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct LinkCreate {
-    prog_fd: u32,
-    target_fd: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct LinkPlaces {
-    link: LinkCreate,
-    path: u64,
-    offsets: u64,
-    semaphores: u64,
-    cookies: u64,
-    count: u32,
-    flags: u32,
-    pid: u32,
-    padding: u32,
-}
-
-#[derive(Default)]
-#[repr(C)]
-struct GetInfo {
-    bpf_fd: u32,
-    info_len: u32,
-    info: u64,
-}
-
-/// `struct bpf_prog_info` up to `recursion_misses`.
-#[derive(Default)]
-#[repr(C)]
-struct ProgInfo {
-    before: [u64; 26],
-    recursion_misses: u64,
-}
-
-/// `struct bpf_map_info` up to `map_flags`.
-#[derive(Default)]
-#[repr(C)]
-struct MapInfo {
-    map_type: u32,
-    id: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    map_flags: u32,
-}
-
-/// One of the structures above, which the kernel's `union bpf_attr` begins with.
-///
 /// # Safety
 /// Every pointer in `attr` must be valid for what the command does with it, and for the lengths beside it.
-unsafe fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<i32> {
-    // SAFETY: the kernel reads size_of::<T>() bytes of `attr`; the rest is the caller's promise.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
+    let (command, attr, bytes) =
+        (command as libc::c_int, std::ptr::from_ref(attr), size_of::<bpf_attr>());
+    // SAFETY: the kernel reads so many bytes of `attr`; the rest is the caller's promise.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, bytes) };
     match i32::try_from(result) {
         Ok(value) if value >= 0 => Ok(value),
         _ => Err(io::Error::last_os_error()),
@@ -289,7 +155,7 @@ unsafe fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<i32> {
 
 /// # Safety
 /// As for [`bpf`], and the command must return a new descriptor.
-unsafe fn bpf_fd<T>(command: libc::c_int, attr: &T) -> io::Result<OwnedFd> {
+unsafe fn bpf_fd(command: bpf_cmd, attr: &bpf_attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
     // SAFETY: the kernel has just made this descriptor, close-on-exec, and nobody else owns it.
@@ -306,16 +172,18 @@ fn raw(fd: BorrowedFd<'_>) -> u32 {
 
 impl BpfSys for LinuxBpf {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
-        let attr = MapCreate {
-            map_type: spec.kind as u32,
-            key_size: if spec.kind == MapKind::RingBuffer { 0 } else { 4 },
-            value_size: spec.value_bytes,
-            max_entries: spec.entries,
-            map_flags: if spec.mapped { MMAPABLE } else { 0 },
-            inner_map_fd: spec.inner.map_or(0, raw),
-        };
-        // SAFETY: the structure has no pointers; the command returns a descriptor.
-        unsafe { bpf_fd(MAP_CREATE, &attr) }
+        let attr = arguments(|attr| {
+            // SAFETY: all of it is integers, whichever command it is for.
+            let map = unsafe { &mut attr.__bindgen_anon_1 };
+            map.map_type = spec.kind as u32;
+            map.key_size = if spec.kind == MapKind::RingBuffer { 0 } else { 4 };
+            map.value_size = spec.value_bytes;
+            map.max_entries = spec.entries;
+            map.map_flags = if spec.mapped { BPF_F_MMAPABLE } else { 0 };
+            map.inner_map_fd = spec.inner.map_or(0, raw);
+        });
+        // SAFETY: there are no pointers; the command returns a descriptor.
+        unsafe { bpf_fd(bpf_cmd::BPF_MAP_CREATE, &attr) }
     }
 
     fn map_set_maps(
@@ -330,50 +198,54 @@ impl BpfSys for LinuxBpf {
     }
 
     fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
-        let mut prog_name = [0; 16];
-        let name = spec.name.as_bytes();
-        let len = name.len().min(15);
-        prog_name[..len].copy_from_slice(&name[..len]);
-        let (log_level, log_size, log_buf) = match log {
-            Some(log) => {
-                (1, u32::try_from(log.len()).unwrap_or(u32::MAX), address(log.as_mut_ptr()))
+        let (kind, attached_as, tracepoint) = match spec.on {
+            On::Tracepoint(id) => {
+                (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id)
             }
-            None => (0, 0, 0),
+            On::Samples => (bpf_prog_type::BPF_PROG_TYPE_PERF_EVENT, 0, 0),
+            On::Places => {
+                let attached_as = bpf_attach_type::BPF_TRACE_UPROBE_MULTI as u32;
+                (bpf_prog_type::BPF_PROG_TYPE_KPROBE, attached_as, 0)
+            }
         };
-        let (prog_type, expected_attach_type, attach_btf_id) = match spec.on {
-            On::Tracepoint(id) => (TRACING, TRACE_RAW_TP, id),
-            On::Samples => (PERF_EVENT, 0, 0),
-            On::Places => (KPROBE, TO_PLACES, 0),
-        };
-        let attr = ProgLoad {
-            prog_type,
-            insn_cnt: u32::try_from(spec.insns.len()).unwrap_or(u32::MAX),
-            insns: address(spec.insns.as_ptr()),
-            license: address(spec.license.as_ptr()),
-            log_level,
-            log_size,
-            log_buf,
-            prog_name,
-            expected_attach_type,
-            attach_btf_id,
-            ..ProgLoad::default()
-        };
+        let attr = arguments(|attr| {
+            // SAFETY: all of it is integers, whichever command it is for.
+            let program = unsafe { &mut attr.__bindgen_anon_3 };
+            program.prog_type = kind as u32;
+            program.expected_attach_type = attached_as;
+            program.attach_btf_id = tracepoint;
+            program.insn_cnt = u32::try_from(spec.insns.len()).unwrap_or(u32::MAX);
+            program.insns = address(spec.insns.as_ptr());
+            program.license = address(spec.license.as_ptr());
+            // The last byte stays zero.
+            for (to, from) in program.prog_name[..15].iter_mut().zip(spec.name.bytes()) {
+                *to = from as libc::c_char;
+            }
+            if let Some(log) = log {
+                program.log_level = 1;
+                program.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
+                program.log_buf = address(log.as_mut_ptr());
+            }
+        });
         // SAFETY: the instructions and the licence, which ends with a zero, are only read; the log is writable for the
         // length given, borrowed for the whole call. The command returns a descriptor.
-        unsafe { bpf_fd(PROG_LOAD, &attr) }
+        unsafe { bpf_fd(bpf_cmd::BPF_PROG_LOAD, &attr) }
     }
 
     fn attach(&self, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-        let attr = RawTracepointOpen { prog_fd: raw(program), ..RawTracepointOpen::default() };
+        let attr = arguments(|attr| attr.raw_tracepoint.prog_fd = raw(program));
         // SAFETY: a name of null is allowed: the program knows its tracepoint. The command returns a descriptor.
-        unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attr) }
+        unsafe { bpf_fd(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &attr) }
     }
 
     fn attach_to(&self, program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-        let (prog_fd, target_fd) = (raw(program), raw(event));
-        let attr = LinkCreate { prog_fd, target_fd, attach_type: TO_PERF_EVENT, flags: 0 };
-        // SAFETY: the structure has no pointers. The command returns a descriptor.
-        unsafe { bpf_fd(LINK_CREATE, &attr) }
+        let attr = arguments(|attr| {
+            attr.link_create.__bindgen_anon_1.prog_fd = raw(program);
+            attr.link_create.__bindgen_anon_2.target_fd = raw(event);
+            attr.link_create.attach_type = bpf_attach_type::BPF_PERF_EVENT as u32;
+        });
+        // SAFETY: there are no pointers. The command returns a descriptor.
+        unsafe { bpf_fd(bpf_cmd::BPF_LINK_CREATE, &attr) }
     }
 
     fn attach_to_places(
@@ -384,23 +256,23 @@ impl BpfSys for LinuxBpf {
         let words = |word: fn(&AttachedPlace) -> u64| places.iter().map(word).collect::<Vec<u64>>();
         let (offsets, cookies) = (words(|place| place.offset), words(|place| place.cookie));
         let semaphores = words(|place| place.semaphore);
-        let attr = LinkPlaces {
-            link: LinkCreate {
-                prog_fd: raw(program),
-                attach_type: TO_PLACES,
-                ..LinkCreate::default()
-            },
-            path: address(path.as_ptr()),
-            offsets: address(offsets.as_ptr()),
-            semaphores: address(semaphores.as_ptr()),
-            cookies: address(cookies.as_ptr()),
-            count: u32::try_from(places.len()).map_err(io::Error::other)?,
-            flags: if *on_return { ON_RETURN } else { 0 },
-            ..LinkPlaces::default()
-        };
+        let count = u32::try_from(places.len()).map_err(io::Error::other)?;
+        let attr = arguments(|attr| {
+            attr.link_create.__bindgen_anon_1.prog_fd = raw(program);
+            attr.link_create.attach_type = bpf_attach_type::BPF_TRACE_UPROBE_MULTI as u32;
+            attr.link_create.__bindgen_anon_3.uprobe_multi = UprobeMulti {
+                path: address(path.as_ptr()),
+                offsets: address(offsets.as_ptr()),
+                ref_ctr_offsets: address(semaphores.as_ptr()),
+                cookies: address(cookies.as_ptr()),
+                cnt: count,
+                flags: if *on_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
+                pid: 0,
+            };
+        });
         // SAFETY: the path ends with a zero, and each array has `count` words; all are only read, and live until the call returns.
         // The command returns a descriptor.
-        unsafe { bpf_fd(LINK_CREATE, &attr) }
+        unsafe { bpf_fd(bpf_cmd::BPF_LINK_CREATE, &attr) }
     }
 
     fn map_lookup(&self, map: BorrowedFd<'_>, key: u32, value: &mut [u8]) -> io::Result<()> {
@@ -408,29 +280,44 @@ impl BpfSys for LinuxBpf {
         if value.len() != expected {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the length of a value"));
         }
-        let attr = MapUpdate {
-            map_fd: raw(map),
-            key: address(&raw const key),
-            value: address(value.as_mut_ptr()),
-            ..MapUpdate::default()
-        };
+        let attr = of_element(map, &key, address(value.as_mut_ptr()));
         // SAFETY: keys of maps of stacks are four bytes; the value is writable and, as was just looked up, as long as the
         // kernel writes. Both live until the call returns.
-        unsafe { bpf(MAP_LOOKUP_ELEM, &attr) }.map(drop)
+        unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &attr) }.map(drop)
     }
 
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64> {
-        let mut info = ProgInfo::default();
-        let attr = GetInfo {
-            bpf_fd: raw(program),
-            info_len: size_of::<ProgInfo>() as u32,
-            info: address(&raw mut info),
-        };
-        // SAFETY: `info` is writable for the length given. The kernel reads some of its pointers and lengths, which are
-        // all zero, so it writes nowhere else.
-        unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
-        Ok(info.recursion_misses)
+        // SAFETY: of all pointers and lengths in the structure, which the kernel reads, there is none but zero.
+        Ok(unsafe { info::<bpf_prog_info>(program) }?.recursion_misses)
     }
+}
+
+/// What the kernel says of a map or a program.
+///
+/// # Safety
+/// `T` is the kernel's structure for it, and writing what it says of a map or program without buffers does not go beyond it.
+unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
+    // SAFETY: the kernel's structures consist of integers.
+    let mut info = unsafe { std::mem::zeroed::<T>() };
+    let attr = arguments(|attr| {
+        attr.info.bpf_fd = raw(of);
+        attr.info.info_len = size_of::<T>() as u32;
+        attr.info.info = address(&raw mut info);
+    });
+    // SAFETY: `info` is writable for the length given; the rest is the caller's promise.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
+    Ok(info)
+}
+
+/// One element of a map: the key must live until the call.
+fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
+    arguments(|attr| {
+        // SAFETY: all of it is integers, whichever command it is for.
+        let element = unsafe { &mut attr.__bindgen_anon_2 };
+        element.map_fd = raw(map);
+        element.key = address(key);
+        element.__bindgen_anon_1.value = value;
+    })
 }
 
 /// Whether a refusal has another reason than a kernel without batches: before Linux 5.6 there are none, and before 5.19 none for
@@ -443,16 +330,15 @@ fn knows_batches(error: &io::Error) -> bool {
 fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
     let (keys, values): (Vec<u32>, Vec<u32>) =
         inner.iter().map(|(key, map)| (*key, raw(*map))).unzip();
-    let attr = MapBatch {
-        keys: address(keys.as_ptr()),
-        values: address(values.as_ptr()),
-        count: u32::try_from(inner.len()).unwrap_or(u32::MAX),
-        map_fd: raw(outer),
-        ..MapBatch::default()
-    };
+    let attr = arguments(|attr| {
+        attr.batch.keys = address(keys.as_ptr());
+        attr.batch.values = address(values.as_ptr());
+        attr.batch.count = u32::try_from(inner.len()).unwrap_or(u32::MAX);
+        attr.batch.map_fd = raw(outer);
+    });
     // SAFETY: keys of arrays and values of maps of maps are four bytes, and there are `count` of both, which live until the
     // call returns.
-    unsafe { bpf(MAP_UPDATE_BATCH, &attr) }.map(drop)
+    unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_BATCH, &attr) }.map(drop)
 }
 
 /// By one call for each, all at the same time: they wait for the same.
@@ -483,37 +369,22 @@ pub(super) fn set_side_by_side(
 /// Puts a map into a map of maps, or a perf event into a map of these.
 pub(crate) fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
     let value = raw(inner);
-    let attr = MapUpdate {
-        map_fd: raw(outer),
-        key: address(&raw const key),
-        value: address(&raw const value),
-        ..MapUpdate::default()
-    };
+    let attr = of_element(outer, &key, address(&raw const value));
     // SAFETY: keys of arrays and values of maps of descriptors are four bytes, and both live until the call returns.
-    unsafe { bpf(MAP_UPDATE_ELEM, &attr) }.map(drop)
+    unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
 
 /// How long the values of a map are that has one of each, in bytes.
 fn map_value_bytes(map: BorrowedFd<'_>) -> io::Result<usize> {
-    Ok(map_info(map)?.value_size as usize)
+    // SAFETY: the kernel takes no address from the structure.
+    Ok(unsafe { info::<bpf_map_info>(map) }?.value_size as usize)
 }
 
 /// The kernel's number of a map, which is what a lookup in a map of maps finds.
 #[cfg(test)]
 pub(super) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
-    Ok(map_info(map)?.id)
-}
-
-fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
-    let mut info = MapInfo::default();
-    let attr = GetInfo {
-        bpf_fd: raw(map),
-        info_len: size_of::<MapInfo>() as u32,
-        info: address(&raw mut info),
-    };
-    // SAFETY: `info` is writable for the length given, and the kernel takes no address from it.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &attr) }?;
-    Ok(info)
+    // SAFETY: as above.
+    Ok(unsafe { info::<bpf_map_info>(map) }?.id)
 }
 
 /// Loads a program; when the kernel refuses, asks again for what the verifier has to say.
