@@ -70,6 +70,7 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static s64 (*const bpf_perf_event_output)(void *context, void *map, u64 flags, void *data, u64 bytes) = (void *)25;
 static s64 (*const bpf_get_stackid)(void *context, void *map, u64 flags) = (void *)27;
 static u64 (*const bpf_get_current_task)(void) = (void *)35;
 static s64 (*const bpf_get_stack)(void *context, void *to, u32 bytes, u64 flags) = (void *)67;
@@ -79,6 +80,7 @@ static s64 (*const bpf_ringbuf_output)(void *ring, void *data, u64 bytes, u64 fl
 static s64 (*const bpf_get_task_stack)(struct task_struct *task, void *to, u32 bytes, u64 flags) = (void *)141;
 static void *(*const bpf_this_cpu_ptr)(const void *variable) = (void *)154;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 static void *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
 /* `bpf_ringbuf_output`: the reader is woken in any case, or in none. */
@@ -90,6 +92,9 @@ static inline bool ring(void *bell, void *bytes)
 {
 	return bpf_ringbuf_output(bell, bytes, 8, BPF_RB_FORCE_WAKEUP) == 0;
 }
+
+/* `bpf_perf_event_output`: to the event of this CPU. */
+#define BPF_F_CURRENT_CPU 0xffffffff
 
 /* The functions of stacks: that of the program, not that of the kernel. */
 #define BPF_F_USER_STACK (1 << 8)

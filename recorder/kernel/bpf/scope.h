@@ -5,16 +5,14 @@
 #ifndef FXTREC_SCOPE_H
 #define FXTREC_SCOPE_H
 
+#include "cgroup.h"
+#include "hash.h"
 #include "set.h"
 
 #define GROUPS_BITS 14
 #define GROUPS (1 << GROUPS_BITS)
-#define PROBES 8
 
-/* A multiplier whose products are well mixed in their upper bits. */
-#define MIX 0x61c88647
-
-/* Two sets of numbers of cgroups, each within PROBES of the place that its hash says; 0 for none. */
+/* Two sets of numbers of cgroups; 0 for none. */
 struct groups {
 	u64 members[GROUPS + PROBES];
 	/* Those whose new children are in scope. */
@@ -55,19 +53,6 @@ static inline bool has_group(u64 *table, u64 id)
 	return false;
 }
 
-/* By which hierarchy processes are told apart: by that of version 2, or by that of the controller of CPUs. */
-CHOICE(by_controller, 0);
-
-/* The number of the cgroup that the thread's process is in. */
-static inline u64 cgroup_of_process(struct task_struct *task)
-{
-	struct task_struct *leader = task->group_leader;
-	u64 id = chosen(by_controller) ? leader->sched_task_group->css.cgroup->kn->id : leader->cgroups->dfl_cgrp->kn->id;
-
-	/* A group that the kernel made for a session of a terminal belongs to no cgroup but the root. */
-	return id ? id : 1;
-}
-
 enum scope {
 	ALL,
 	THREADS,
@@ -84,7 +69,7 @@ static inline bool is_in_scope(struct task_struct *task)
 
 	if (chosen(scope_is) == THREADS)
 		return is_member(&threads, task->pid);
-	return has_group(of_groups->members, cgroup_of_process(task));
+	return has_group(of_groups->members, cgroup_of_task(task->group_leader));
 }
 
 #endif

@@ -28,6 +28,7 @@ typedef _Bool bool;
 
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
@@ -42,8 +43,15 @@ enum {
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
-#define TASK_INTERRUPTIBLE 0x01
-#define TASK_DEAD 0x80
+#define TASK_INTERRUPTIBLE 0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define __TASK_STOPPED 0x0004
+#define __TASK_TRACED 0x0008
+#define TASK_PARKED 0x0040
+#define TASK_DEAD 0x0080
+#define TASK_IDLE 0x0402
+#define TASK_RTLOCK_WAIT 0x1000
+#define TASK_FROZEN 0x8000
 
 /* x86: a 32-bit system call, while it lasts. arm64: a 32-bit program. */
 #define TS_COMPAT 0x02

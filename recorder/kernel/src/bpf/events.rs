@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::account::{self, Asking};
-use super::asm::AsmError;
-use super::btf::BtfError;
 use super::contentions::{self, Contention};
 use super::doorbell::Doorbell;
 use super::groups::GroupScope;
@@ -41,8 +39,6 @@ pub enum BpfError {
     /// The kernel does not describe its types, or not to this user.
     #[error("cannot read {path}: {error}", path = BTF_PATH)]
     NoBtf { error: io::Error },
-    #[error(transparent)]
-    Btf(#[from] BtfError),
     /// A map could not be made or mapped.
     #[error("cannot create the BPF map for {what}: {error}")]
     Map { what: &'static str, error: io::Error },
@@ -56,9 +52,6 @@ pub enum BpfError {
     /// A program could not be attached to its tracepoint.
     #[error("cannot attach the BPF program {name}: {error}")]
     Attach { name: &'static str, error: io::Error },
-    /// A program could not be assembled.
-    #[error(transparent)]
-    Asm(#[from] AsmError),
     /// Compiled programs could not be made ready.
     #[error(transparent)]
     Object(#[from] ObjectError),
@@ -278,13 +271,14 @@ impl BpfEvents {
             Ok((way, (programs, of_calls)))
         };
         let ways = Way::all(&types, files, wanted);
-        let noting =
-            wanted.notes.map(|notes| first_loaded(ways.clone(), |way| load_with(way, Some(notes))));
+        let noting = wanted
+            .notes
+            .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
         let (way, (programs, calls)) = match noting {
             // Without, stacks have a program of their own.
             None | Some(Err(BpfError::Load { .. })) => {
-                first_loaded(ways, |way| load_with(way, None))?
+                first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
             }
             Some(loaded) => loaded?,
         };
@@ -493,20 +487,19 @@ fn make_lanes(
     }
 }
 
-/// Loads by the first of several ways that the kernel accepts; else says why it did not accept the last, which asks
-/// least of it.
-fn first_loaded<T>(
-    ways: Vec<Way>,
-    load: impl Fn(Way) -> Result<T, BpfError>,
+/// Loads by the first of several ways that the kernel accepts; else by the one that asks least of it.
+pub(super) fn first_loaded<W, T>(
+    ways: Vec<W>,
+    least: W,
+    load: impl Fn(W) -> Result<T, BpfError>,
 ) -> Result<T, BpfError> {
-    let mut refused = None;
     for way in ways {
         match load(way) {
-            Err(error @ BpfError::Load { .. }) => refused = Some(error),
+            Err(BpfError::Load { .. }) => {}
             result => return result,
         }
     }
-    refused.map_or_else(|| load(Way::LEAST), Err)
+    load(least)
 }
 
 fn load_all(

@@ -11,16 +11,24 @@ use super::lane::{CLOSED, Lane, LaneShape, RECORD_BYTES, RawRecord, at};
 use super::sys::{BpfSys, MapSpec, ProgramSpec};
 use crate::sys::Mapping;
 
+/// Memory of a file in the place of a map.
+///
+/// # Errors
+/// What memfd_create(2) or ftruncate(2) returns.
+pub fn map(spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+    let map = memfd_create(c"map", MFdFlags::MFD_CLOEXEC)?;
+    let bytes = u64::from(spec.value_bytes) * u64::from(spec.entries);
+    ftruncate(&map, i64::try_from(bytes).map_err(io::Error::other)?)?;
+    Ok(map)
+}
+
 /// Grants every map; it has no programs.
 #[derive(Debug)]
 struct Maps;
 
 impl BpfSys for Maps {
     fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
-        let map = memfd_create(c"lane", MFdFlags::MFD_CLOEXEC)?;
-        let bytes = u64::from(spec.value_bytes) * u64::from(spec.entries);
-        ftruncate(&map, i64::try_from(bytes).map_err(io::Error::other)?)?;
-        Ok(map)
+        map(spec)
     }
 
     fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {

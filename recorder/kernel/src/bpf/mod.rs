@@ -9,10 +9,9 @@
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
 //! ```
 //!
-//! The programs that record ([`programs`]) are compiled from C (`recorder/kernel/bpf`), and made ready for the
-//! running kernel by [`object`]. Those that count or are run by probes are assembled here ([`asm`]);
-//! the kernel's own description of its types ([`btf`]) says where the fields of a task lie ([`task`],
-//! [`interrupts`]). A [`lane`] is a ring in an array map that both sides map; neither a lock nor a helper call is
+//! The programs are compiled from C (`recorder/kernel/bpf`), and made ready for the running kernel by [`object`]; what
+//! that has for them is found in its own description of its types ([`types`], [`interrupts`]). Those that record
+//! are put together by [`programs`]. A [`lane`] is a ring in an array map that both sides map; neither a lock nor a helper call is
 //! needed to write a record, and nobody is woken for one. The [`doorbell`] is for bursts, so that the reader may
 //! sleep long otherwise. With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`]
 //! which cgroups. Where threads block is a matter of a program of its own ([`stacks`]), and so are figures without
@@ -21,8 +20,6 @@
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].
 
 pub mod account;
-pub mod asm;
-pub mod btf;
 pub mod contentions;
 pub mod counts;
 pub mod doorbell;
@@ -38,6 +35,5 @@ pub mod programs;
 pub mod scope;
 pub mod stacks;
 pub mod sys;
-pub mod task;
 pub mod types;
 pub mod wakers;

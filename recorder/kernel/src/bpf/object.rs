@@ -20,9 +20,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use aya_obj::generated::bpf_insn;
 
-use super::asm::Insn;
 use super::programs::Program;
-use super::sys::On;
+use super::sys::{Insn, On};
 use super::types::{TypeId, Types};
 
 /// Why a compiled program cannot be used.
@@ -73,6 +72,8 @@ macro_rules! compiled {
 
 /// The programs on system calls.
 pub static CALLS: Compiled = compiled!("calls");
+/// The programs that count for metrics.
+pub static COUNTS: Compiled = compiled!("counts");
 /// The programs on switches and wake-ups.
 pub static EVENTS: Compiled = compiled!("events");
 /// What the kernel has.
@@ -83,6 +84,8 @@ pub static SCOPE: Compiled = compiled!("scope");
 pub static STACKS: Compiled = compiled!("stacks");
 /// The programs on locks of the kernel.
 pub static CONTENTION: Compiled = compiled!("contention");
+/// The program that probes run.
+pub static PROBES: Compiled = compiled!("probes");
 /// The programs on interrupts, and on requests for a switch.
 pub static INTERRUPTS: Compiled = compiled!("interrupts");
 
@@ -127,11 +130,21 @@ impl Object {
     /// # Errors
     /// [`ObjectError`].
     pub fn new(compiled: &Compiled, types: &Types) -> Result<Object, ObjectError> {
-        let object = compiled.name;
-        let mut inner = aya_obj::Object::parse(&compiled.bytes.0)
-            .map_err(|error| ObjectError::Parse { object, error })?;
-        inner.relocate_btf(&types.btf).map_err(|error| ObjectError::Fields { object, error })?;
-        Ok(Object { name: object, inner })
+        let mut object = Object::without_fields(compiled)?;
+        let relocated = object.inner.relocate_btf(&types.btf);
+        relocated.map_err(|error| ObjectError::Fields { object: object.name, error })?;
+        Ok(object)
+    }
+
+    /// Reads an object that uses no fields of the kernel.
+    ///
+    /// # Errors
+    /// [`ObjectError::Parse`].
+    pub fn without_fields(compiled: &Compiled) -> Result<Object, ObjectError> {
+        let name = compiled.name;
+        let inner = aya_obj::Object::parse(&compiled.bytes.0);
+        let inner = inner.map_err(|error| ObjectError::Parse { object: name, error })?;
+        Ok(Object { name, inner })
     }
 
     /// The numbers that its functions return, which do nothing else; without those that this kernel has no number for.
@@ -305,33 +318,56 @@ mod tests {
     use std::mem::offset_of;
     use std::os::fd::AsFd;
 
+    use aya_obj::btf::BtfKind;
+
     use super::*;
-    use crate::bpf::btf::Btf as OwnBtf;
     use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
     use crate::bpf::types::BTF_PATH;
-    use crate::bpf::{account, contentions, groups, lane};
+    use crate::bpf::{account, contentions, counts, groups, lane, probes};
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
     }
 
-    /// Where members are in a structure of the object, by its own description.
-    fn assert_places(compiled: &Compiled, structure: &str, bytes: usize, places: &[(&str, i16)]) {
-        let described = read(compiled).btf.expect("objects keep their types").to_bytes();
-        let btf = OwnBtf::parse(described).expect("the compiler made it");
-        let found = btf.structure(structure).expect(structure);
-        assert_eq!(btf.size(found), Ok(bytes), "{structure}");
-        for (name, place) in places {
-            let offset = btf.member(found, name).expect(name).offset;
-            assert_eq!(offset, usize::try_from(*place).expect("positive"), "{structure}.{name}");
+    /// How many bytes a structure of the object has, and where its members are, by the object's own description.
+    fn structure(compiled: &Compiled, name: &str) -> (usize, HashMap<String, usize>) {
+        let btf = read(compiled).btf.expect("objects keep their types");
+        let id = btf.id_by_type_name_kind(name, BtfKind::Struct).expect(name);
+        let bytes = btf.to_bytes();
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("a word"));
+        let strings = (word(4) + word(16)) as usize;
+        let text = |at: usize| {
+            let text = bytes[strings + word(at) as usize..].split(|byte| *byte == 0).next();
+            String::from_utf8_lossy(text.expect("one at least")).into_owned()
+        };
+        let mut at = (word(4) + word(8)) as usize;
+        let entries = |at: usize| word(at + 4) as usize & 0xffff;
+        for _ in 1..id {
+            at += 12
+                + match word(at + 4) >> 24 & 0x1f {
+                    1 | 14 | 17 => 4,
+                    3 => 12,
+                    4 | 5 | 15 | 19 => 12 * entries(at),
+                    6 | 13 => 8 * entries(at),
+                    _ => 0,
+                };
+        }
+        let members = (at + 12..).step_by(12).take(entries(at));
+        let members = members.map(|at| (text(at), word(at + 8) as usize / 8)).collect();
+        (word(at + 8) as usize, members)
+    }
+
+    fn assert_places(compiled: &Compiled, name: &str, bytes: usize, places: &[(&str, i16)]) {
+        let (found, members) = structure(compiled, name);
+        assert_eq!(found, bytes, "{name}");
+        for (member, place) in places {
+            let place = usize::try_from(*place).expect("positive");
+            assert_eq!(members.get(*member), Some(&place), "{name}.{member}");
         }
     }
 
-    fn assert_member(compiled: &Compiled, structure: &str, member: &str, place: usize) {
-        let described = read(compiled).btf.expect("objects keep their types").to_bytes();
-        let btf = OwnBtf::parse(described).expect("the compiler made it");
-        let found = btf.structure(structure).expect(structure);
-        assert_eq!(btf.member(found, member).expect(member).offset, place, "{structure}.{member}");
+    fn assert_member(compiled: &Compiled, name: &str, member: &str, place: usize) {
+        assert_eq!(structure(compiled, name).1.get(member), Some(&place), "{name}.{member}");
     }
 
     #[test]
@@ -488,6 +524,55 @@ mod tests {
         assert_places(&STACKS, "counts_of_stacks", size_of::<Shared>(), &[]);
         assert_member(&STACKS, "counts_of_stacks", "no_room", offset_of!(Shared, no_room));
         assert_member(&STACKS, "counts_of_stacks", "given_up", offset_of!(Shared, given_up));
+        use counts::layout::{Counted, CpuHead, PLACE_BYTES, Slot};
+        assert_places(&COUNTS, "place", PLACE_BYTES, &[]);
+        let at = |offset: usize| i16::try_from(offset).expect("near");
+        let of_cpu = [
+            ("table", at(offset_of!(CpuHead, table))),
+            ("evicted", at(offset_of!(CpuHead, evicted))),
+            ("overflowed", at(offset_of!(CpuHead, overflowed))),
+            ("stolen", at(offset_of!(CpuHead, stolen))),
+            ("slots", at(size_of::<CpuHead>())),
+        ];
+        assert_places(&COUNTS, "cpu", size_of::<CpuHead>() + size_of::<Slot>(), &of_cpu);
+        let of_slot = [
+            ("key", at(offset_of!(Slot, key))),
+            ("comm", at(offset_of!(Slot, comm))),
+            ("steal_ns", at(offset_of!(Slot, steal_ns))),
+            ("throttled_ns", at(offset_of!(Slot, throttled_ns))),
+            ("steals", at(offset_of!(Slot, steals))),
+            ("throttles", at(offset_of!(Slot, throttles))),
+            ("unknown", at(offset_of!(Slot, unknown))),
+            ("process", at(offset_of!(Slot, process))),
+            ("histograms", at(offset_of!(Slot, histograms))),
+        ];
+        assert_places(&COUNTS, "slot", size_of::<Slot>(), &of_slot);
+        let of_histogram = [
+            ("sum", at(offset_of!(Counted, sum))),
+            ("max", at(offset_of!(Counted, max))),
+            ("censored", at(offset_of!(Counted, censored))),
+            ("buckets", at(offset_of!(Counted, buckets))),
+        ];
+        assert_places(&COUNTS, "histogram", size_of::<Counted>(), &of_histogram);
+        use probes::{Hit, RawValue, Way};
+        let of_hit = [
+            ("common", at(offset_of!(Hit, common))),
+            ("tid", at(offset_of!(Hit, tid))),
+            ("cookie", at(offset_of!(Hit, cookie))),
+            ("values", at(offset_of!(Hit, values))),
+        ];
+        assert_places(&PROBES, "hit", size_of::<Hit>(), &of_hit);
+        let of_way = [
+            ("count", at(offset_of!(Way, count))),
+            ("user_stack", at(offset_of!(Way, user_stack))),
+            ("values", at(offset_of!(Way, values))),
+        ];
+        assert_places(&PROBES, "way", size_of::<Way>(), &of_way);
+        let of_value = [
+            ("is_register", at(offset_of!(RawValue, is_register))),
+            ("what", at(offset_of!(RawValue, what))),
+        ];
+        assert_places(&PROBES, "value", size_of::<RawValue>(), &of_value);
         use contentions::at as place;
         let parts = [("tid", place::TID), ("flags", place::FLAGS), ("address", place::ADDRESS)];
         assert_places(&CONTENTION, "contention", contentions::ENTRY_BYTES, &parts);
@@ -506,12 +591,16 @@ mod tests {
             "bells",
             "chosen_threads",
             "contentions",
+            "cpus",
             "doorbell",
             "groups",
+            "hits",
+            "hits_with_stacks",
             "lanes",
             "missing",
             "notes",
             "numbers",
+            "places",
             "samples",
             "scratch",
             "scratch_of_clocks",
@@ -519,9 +608,12 @@ mod tests {
             "threads",
             "user_stacks",
             "wakers",
+            "ways",
         ];
         let maps = maps.map(|name| (name, Given::Memory(file.as_fd())));
-        for compiled in [&CALLS, &CONTENTION, &EVENTS, &INTERRUPTS, &SCOPE, &STACKS] {
+        for compiled in
+            [&CALLS, &CONTENTION, &COUNTS, &EVENTS, &INTERRUPTS, &PROBES, &SCOPE, &STACKS]
+        {
             let object = Object::new(compiled, &types).expect(compiled.name);
             let programs = object.with(&[], &maps, &[]).expect(compiled.name);
             assert_eq!(programs.license.as_bytes(), b"Dual MIT/GPL");

@@ -13,41 +13,53 @@
 //! A program takes registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for
 //! it; the kernel's own probes do.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use super::asm::{Alu, AsmError, Assembler, Helper, Insn, LICENSE, Reg, When, Width};
 use super::events::BpfError;
-use super::sys::{self, AttachedPlace, BpfSys, MapKind, MapSpec, On, Places, ProgramSpec};
+use super::object::{self, Given, Object};
+use super::programs::Loaded;
+use super::sys::{AttachedPlace, BpfSys, MapKind, MapSpec, On, Places};
 use crate::format::{self, Field};
+use crate::perf::page_size;
+use crate::sys::Mapping;
 use crate::uprobe::{Binary, Place};
 
 const NAME: &str = "fxtrec_probe";
 
-/// Where the parts of a sample are. It begins as those of tracepoints do.
-mod part {
-    use std::ops::Range;
+/// How many values a sample has room for: as many as an event has arguments.
+const VALUES: usize = 15;
 
+/// A sample, as in `probes.bpf.c`. It begins as those of tracepoints do.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Hit {
     /// What a tracepoint has before the thread: its id and flags. Zero here.
-    pub(super) const COMMON: i16 = 0;
-    pub(super) const TID: i16 = 4;
-    pub(super) const NUMBER: i16 = 8;
-    /// Eight bytes each.
-    pub(super) const VALUES: i16 = 16;
-
-    /// The most bytes of a sample, which is on the program's stack.
-    pub(super) const MOST: i16 = 256;
-
-    /// Where the value of that number begins; `None` if there is no room for it.
-    pub(super) fn value(index: usize) -> Option<Range<i16>> {
-        let begin = VALUES.checked_add(i16::try_from(index.checked_mul(8)?).ok()?)?;
-        let end = begin.checked_add(8)?;
-        (end <= MOST).then_some(begin..end)
-    }
+    pub(super) common: u32,
+    pub(super) tid: u32,
+    pub(super) cookie: u64,
+    pub(super) values: [u64; VALUES],
 }
 
 /// Where in a sample the number of the probe is, 16 bits.
-pub const NUMBER_AT: u16 = part::NUMBER.cast_unsigned();
+pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
+
+/// What the program does at a place, as in `probes.bpf.c`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub(super) struct Way {
+    pub(super) count: u32,
+    pub(super) user_stack: u32,
+    pub(super) values: [RawValue; VALUES],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub(super) struct RawValue {
+    pub(super) is_register: u32,
+    pub(super) what: i32,
+}
 
 /// A value that the program takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,13 +122,12 @@ pub struct Probe {
 
 /// Where in a sample the value of that number is, of so many bytes; `None` if samples have no room for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    let at = part::value(index)?;
     // Values are 64 bits, of which the lower ones count.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
-    Some(Field {
+    (index < VALUES).then(|| Field {
         name: name.to_owned(),
         ctype: "u64".to_owned(),
-        offset: usize::try_from(at.start).ok()? + skipped,
+        offset: offset_of!(Hit, values) + index * size_of::<u64>() + skipped,
         size: bytes,
         signed: false,
         place: format::Place::Inline,
@@ -157,13 +168,20 @@ impl Links {
         probes: &[Probe],
         outputs: [Option<BorrowedFd<'_>>; 2],
     ) -> Result<Links, BpfError> {
-        let mut ways: Vec<Way<'_>> = probes.iter().map(Way::of).collect();
+        let mut ways: Vec<Way> = probes.iter().map(Way::of).collect();
         ways.sort_unstable();
         ways.dedup();
-        let insns = program(&ways, outputs)?;
-        let failed = |(error, log)| BpfError::Load { name: NAME, error, log };
-        let spec = ProgramSpec { name: NAME, insns: &insns, license: LICENSE, on: On::Places };
-        let program = sys::load(sys, &spec).map_err(failed)?;
+        let map = map_of(sys, &ways)?;
+        // Of an output that is not there, no way makes use.
+        let output = |wanted: usize| outputs[wanted].or(outputs[1 - wanted]).unwrap_or(map.as_fd());
+        let maps = [
+            ("ways", Given::Memory(map.as_fd())),
+            ("hits", Given::Map(output(0))),
+            ("hits_with_stacks", Given::Map(output(1))),
+        ];
+        let choices = [("number_of_ways", ways.len() as u64)];
+        let programs = Object::without_fields(&object::PROBES)?.with(&choices, &maps, &[])?;
+        let program = Loaded::new(sys, &programs.get(NAME, On::Places)?)?;
         let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
@@ -182,7 +200,7 @@ impl Links {
         }
         let attach = |(binary, on_return, places): &(&Binary, bool, Vec<AttachedPlace>)| {
             let places = Places { path: binary.name(), on_return: *on_return, places };
-            let attached = sys.attach_to_places(program.as_fd(), &places);
+            let attached = sys.attach_to_places(program.fd(), &places);
             attached.map_err(|error| BpfError::Attach { name: NAME, error })
         };
         Ok(Links { _links: groups.iter().map(attach).collect::<Result<_, _>>()? })
@@ -192,82 +210,39 @@ impl Links {
 /// The lower bits of a cookie are the number of the probe.
 const WAY_SHIFT: i32 = 16;
 
-/// What the program does at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Way<'a> {
-    user_stack: bool,
-    values: &'a [Value],
-}
-
-impl Way<'_> {
-    fn of(probe: &Probe) -> Way<'_> {
-        Way { user_stack: probe.user_stack, values: &probe.values }
-    }
-}
-
-/// The program. From its ways it chooses by the upper bits of the cookie, in as few steps as a binary search takes.
-fn program(ways: &[Way<'_>], outputs: [Option<BorrowedFd<'_>>; 2]) -> Result<Vec<Insn>, AsmError> {
-    let mut asm = Assembler::new();
-    asm.set(Reg::R6, Reg::R1);
-    asm.call(Helper::GetAttachCookie);
-    asm.set(Reg::R7, Reg::R0);
-    asm.call(Helper::GetCurrentPidTgid);
-    asm.store(Width::Word, Reg::R10, part::COMMON - part::MOST, 0);
-    asm.store(Width::Word, Reg::R10, part::TID - part::MOST, Reg::R0);
-    // What is behind the number is there as well, and means nothing.
-    asm.store(Width::Double, Reg::R10, part::NUMBER - part::MOST, Reg::R7);
-    asm.alu(Alu::ShiftRight, Reg::R7, WAY_SHIFT);
-    choose(&mut asm, 0, ways, outputs);
-    asm.finish()
-}
-
-fn choose(
-    asm: &mut Assembler,
-    first: usize,
-    ways: &[Way<'_>],
-    outputs: [Option<BorrowedFd<'_>>; 2],
-) {
-    match ways {
-        [] => asm.exit(),
-        [way] => write(asm, *way, outputs),
-        _ => {
-            let (low, high) = ways.split_at(ways.len() / 2);
-            let (middle, upper) = (first + low.len(), asm.label());
-            // There are fewer than samples have numbers.
-            asm.jump_if(When::AtLeast, Reg::R7, i32::try_from(middle).unwrap_or(i32::MAX), upper);
-            choose(asm, first, low, outputs);
-            asm.place(upper);
-            choose(asm, middle, high, outputs);
+impl Way {
+    fn of(probe: &Probe) -> Way {
+        let mut values = [RawValue::default(); VALUES];
+        for (raw, value) in values.iter_mut().zip(&probe.values) {
+            *raw = match *value {
+                Value::Register(at) => RawValue { is_register: 1, what: at.into() },
+                Value::Constant(what) => RawValue { is_register: 0, what },
+            };
         }
+        let count = probe.values.len().min(VALUES) as u32;
+        Way { count, user_stack: probe.user_stack.into(), values }
     }
 }
 
-fn write(asm: &mut Assembler, way: Way<'_>, outputs: [Option<BorrowedFd<'_>>; 2]) {
-    let mut end = part::NUMBER + 4;
-    for (value, at) in way.values.iter().zip((0..).map_while(part::value)) {
-        match value {
-            Value::Register(register) => {
-                asm.load(Width::Double, Reg::R1, Reg::R6, *register);
-                asm.store(Width::Double, Reg::R10, at.start - part::MOST, Reg::R1);
-            }
-            Value::Constant(value) => {
-                asm.store(Width::Double, Reg::R10, at.start - part::MOST, *value);
-            }
-        }
-        end = at.end;
+/// The map in which the program finds its ways.
+fn map_of(sys: &dyn BpfSys, ways: &[Way]) -> Result<OwnedFd, BpfError> {
+    let failed = |error| BpfError::Map { what: "what probes take", error };
+    let bytes = size_of_val(ways).max(1);
+    let map = sys.map_create(&MapSpec {
+        kind: MapKind::Array,
+        value_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        entries: 1,
+        mapped: true,
+        inner: None,
+    });
+    let map = map.map_err(failed)?;
+    let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()));
+    let mapping = mapping.map_err(failed)?;
+    // SAFETY: the mapping is as long as the ways, begins at a page, and nobody else uses it yet.
+    unsafe {
+        ways.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), ways.len());
     }
-    if let Some(output) = outputs[usize::from(way.user_stack)] {
-        asm.set(Reg::R1, Reg::R6);
-        asm.load_map(Reg::R2, output.as_raw_fd());
-        // `BPF_F_CURRENT_CPU`, all of the lower 32 bits.
-        asm.set(Reg::R3, -1);
-        asm.alu(Alu::ShiftRight, Reg::R3, 32);
-        asm.set(Reg::R4, Reg::R10);
-        asm.alu(Alu::Add, Reg::R4, i32::from(-part::MOST));
-        asm.set(Reg::R5, i32::from(end));
-        asm.call(Helper::PerfEventOutput);
-    }
-    asm.exit();
+    Ok(map)
 }
 
 #[cfg(test)]
@@ -277,6 +252,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::bpf::fake;
+    use crate::bpf::sys::ProgramSpec;
 
     /// Grants everything, and remembers the places of each link.
     #[derive(Debug, Default)]
@@ -292,8 +269,10 @@ mod tests {
 
     impl BpfSys for Granting {
         fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
-            assert_eq!((spec.kind, spec.entries), (MapKind::PerfEventArray, 4));
-            descriptor()
+            if spec.kind == MapKind::PerfEventArray {
+                assert_eq!(spec.entries, 4);
+            }
+            fake::map(spec)
         }
 
         fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
@@ -370,28 +349,30 @@ mod tests {
     }
 
     #[test]
+    fn the_running_kernel_takes_the_program() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: this needs root");
+            return;
+        }
+        let values = [Value::Register(112), Value::Constant(-7)].repeat(8);
+        let sys = crate::bpf::sys::LinuxBpf;
+        let (plain, stacks) = (output(&sys, 4), output(&sys, 4));
+        let (plain, stacks) = (plain.expect("a map"), stacks.expect("a map"));
+        let mut probes = [probe(&binary(), 0, false, &values), probe(&binary(), 1, false, &[])];
+        probes[1].user_stack = true;
+        let outputs = [Some(plain.as_fd()), Some(stacks.as_fd())];
+        // No place is in a file that has no pages.
+        match Links::open(&sys, &probes, outputs).expect_err("not a program's file") {
+            BpfError::Attach { .. } => {}
+            error => panic!("{error}\n{}", error.verifier_log().unwrap_or_default()),
+        }
+    }
+
+    #[test]
     fn a_kernel_without_such_links_is_an_error() {
         let sys = Granting { refuses_links: true, ..Granting::default() };
         let error = open(&sys, &[probe(&binary(), 0, false, &[])]).expect_err("refused");
         assert!(matches!(error, BpfError::Attach { name: NAME, .. }), "{error}");
-    }
-
-    #[test]
-    fn any_number_of_ways_makes_a_program() {
-        let output = descriptor().expect("a file");
-        let values: Vec<[Value; 1]> = (0..500).map(|it| [Value::Constant(it)]).collect();
-        let way = |values| Way { user_stack: false, values };
-        let ways: Vec<Way<'_>> = values.iter().map(|values| way(&values[..])).collect();
-        let outputs = [Some(output.as_fd()), None];
-        let [none, one, all] =
-            [0, 1, 500].map(|count| program(&ways[..count], outputs).expect("jumps reach"));
-        let body = one.len() - none.len();
-        // Between two halves there is a jump; what ends a program without any way ends each way.
-        assert_eq!(all.len(), one.len() + 499 * (body + 2 + 1));
-        // Far jumps are refused, not cut.
-        let values: Vec<[Value; 1]> = (0..9000).map(|it| [Value::Constant(it)]).collect();
-        let ways: Vec<Way<'_>> = values.iter().map(|values| way(&values[..])).collect();
-        assert!(matches!(program(&ways, outputs), Err(AsmError::TooFar(_))));
     }
 
     #[test]
@@ -437,7 +418,7 @@ mod tests {
         if cfg!(target_endian = "little") {
             assert_eq!([at(0, 4), at(1, 8)], [Some((16, 4)), Some((24, 8))]);
         }
-        assert!(at(29, 8).is_some() && at(30, 8).is_none());
+        assert!(at(14, 8).is_some() && at(15, 8).is_none());
         assert_eq!(at(usize::MAX, 8), None);
     }
 }

@@ -18,53 +18,17 @@
 //! The program on the beginning of a wake-up notes who does it, where the one on its completion finds it: the latter may
 //! run on another CPU, in an interrupt.
 
-/// The arguments of `sched_switch`, eight bytes each, for programs that are assembled.
-pub(super) mod switched {
-    pub(in super::super) const PREEMPTED: i16 = 0;
-    pub(in super::super) const PREV: i16 = 8;
-    pub(in super::super) const NEXT: i16 = 16;
-    pub(in super::super) const PREV_STATE: i16 = 24;
-
-    use super::super::asm::{Assembler, Reg, When, Width};
-    use super::super::task::StateLayout;
-
-    const INTERRUPTIBLE: i32 = 1;
-
-    /// The bits that tell why a task does not run. Who wakes it sets another one first.
-    const REASONS: i32 = 0xff;
-
-    /// `into` = the state of the task in R7 that goes out; R6 has the arguments.
-    pub(in super::super) fn load_state(asm: &mut Assembler, state: Option<StateLayout>, into: Reg) {
-        let Some(StateLayout { offset, bytes, queued }) = state else {
-            return asm.load(Width::Double, into, Reg::R6, PREV_STATE);
-        };
-        let width = if bytes == 8 { Width::Double } else { Width::Word };
-        let (awake, done) = (asm.label(), asm.label());
-        asm.load(width, into, Reg::R7, offset);
-        asm.jump_if(When::Shares, into, REASONS, done);
-        asm.load(Width::Word, into, Reg::R7, queued);
-        asm.jump_if(When::NotEqual, into, 0, awake);
-        // It goes to sleep, and another CPU has begun to wake it.
-        asm.set(into, INTERRUPTIBLE);
-        asm.jump(done);
-        asm.place(awake);
-        asm.set(into, 0);
-        asm.place(done);
-    }
-}
-
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::account;
-use super::asm::{Insn, Operand};
 use super::events::BpfError;
 use super::interrupts::{self, InterruptCount, Reach};
 use super::lane::{LaneShape, SPARE};
 use super::object::{Choice, Extern, Given, Object, ObjectError};
 use super::stacks::WaitNotes;
-use super::sys::{self, BpfSys, On, ProgramSpec};
+use super::sys::{self, BpfSys, Insn, On, ProgramSpec};
 use super::types::Types;
 use crate::cgroups::Hierarchy;
 
@@ -366,9 +330,4 @@ pub fn on_calls(
 /// Whether programs know where a thread keeps the registers of its program.
 pub fn knows_registers() -> bool {
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
-}
-
-/// A constant as an operand. All of them are far below 2^31.
-pub(super) fn number(value: usize) -> Operand {
-    Operand::Imm(i32::try_from(value).unwrap_or(i32::MAX))
 }

@@ -11,8 +11,27 @@ use aya_obj::generated::{
     bpf_prog_info, bpf_prog_type,
 };
 
-use super::asm::Insn;
 use crate::bell::Bell;
+
+/// One instruction, as the kernel takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Insn {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+impl Insn {
+    pub(super) fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Insn {
+        let (low, high) = match cfg!(target_endian = "little") {
+            true => (target, source),
+            false => (source, target),
+        };
+        Insn { code, registers: high << 4 | low, offset, immediate }
+    }
+}
 
 /// The kinds of maps that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,24 +3,19 @@
 pub(super) mod groups;
 pub(super) mod history;
 
-use std::path::Path;
-
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts, Shape, Wanted};
 use crate::kernel::bpf::events::BpfError;
 use crate::kernel::bpf::sys::LinuxBpf;
 use crate::kernel::cgroups::Hierarchy;
 use crate::kernel::cpus;
 use crate::kernel::steal;
-use crate::kernel::sys::{Linux, Sys};
+use crate::kernel::sys::Linux;
 
 /// The most memory of the kernel that the tables take, in bytes. Machines with many CPUs have fewer slots for it.
 const BUDGET: usize = 64 << 20;
 
 /// With fewer slots it is not tried.
 const LEAST_SLOTS: usize = 128;
-
-/// As many threads as a kernel can have.
-const MOST_TIDS: usize = 4 << 20;
 
 /// Why nothing can be counted.
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +34,9 @@ pub(super) fn start(
     most_slots: usize,
 ) -> Result<SchedCounts, LiveError> {
     let last = cpus::possible(&Linux)?.last().map_or(0, |cpu| cpu.0);
-    let tids = Linux.read(Path::new("/proc/sys/kernel/pid_max"));
-    let tids = tids.ok().and_then(|text| String::from_utf8_lossy(&text).trim().parse().ok());
     let wanted = |most_slots| Wanted {
         key,
-        shape: Shape::within(BUDGET, last as usize + 1, most_slots, tids.unwrap_or(MOST_TIDS)),
+        shape: Shape::within(BUDGET, last as usize + 1, most_slots),
         hierarchy,
         steal: steal::is_accounted(&Linux),
     };

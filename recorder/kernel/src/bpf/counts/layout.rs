@@ -1,94 +1,125 @@
-//! Where the programs count, and how the counts are read.
+//! Where the programs count, and how the counts are read. `counts.bpf.c` has the same structures.
 //!
 //! ```text
-//!   shared map      0      which of the two tables is counted in: the lowest bit
-//!                   64     the upper bound of a bucket within each octave of nanoseconds
-//!                   1024   a place for each thread: what it does, and since when
-//!                   then   of each place, for how long its queue had been throttled
-//!
-//!   a CPU's value   0      counts of what went wrong, the CPU's clock of stolen time
-//!                   128    table 0, table 1
-//!   a table         slots, found by the hash of their key; the slots behind the last one that a hash leads to; "other"
-//!   a slot          key and name, sums, five histograms
+//!   the places          what each thread does, and since when; which only the programs use
+//!   a CPU's value       which of its two tables is counted in, what went wrong; table 0, table 1
+//!   a table             slots, found by the hash of their key; the slots behind the last one that a hash leads to; "other"
+//!   a slot              key and name, sums, five histograms
 //! ```
 //!
 //! A table belongs to one CPU, so nobody else writes to it. The reader has the programs count in the other table, waits until
 //! none of them can still be in this one, adds it up, and clears it.
 
-use crate::units::Tid;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The places of the shared map's parts, in bytes from its beginning.
-pub(super) mod shared {
-    pub(in super::super) const EPOCH: i16 = 0;
-    pub(in super::super) const BOUNDS: i16 = 64;
-    pub(in super::super) const PLACES: i16 = 1024;
+use super::KeyBy;
+use crate::units::{Pid, Tid};
+
+/// Bytes of what is known of a thread, whose place is found by the lower bits of its id.
+pub(in crate::bpf) const PLACE_BYTES: usize = 16;
+pub(super) const PLACES_BYTES: usize = PLACE_BYTES * 128 * 1024;
+
+/// The beginning of a CPU's value, ahead of its slots.
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::bpf) struct CpuHead {
+    pub(in crate::bpf) table: AtomicU64,
+    pub(in crate::bpf) evicted: AtomicU64,
+    pub(in crate::bpf) overflowed: AtomicU64,
+    pub(in crate::bpf) stolen: AtomicU64,
+    _unused: [u64; 12],
 }
 
-/// Bytes of a thread's place, a power of two: a word that tells thread and state, and the time.
-pub(super) const PLACE_BYTES: usize = 16;
-
-/// Bytes that each place has in the second list.
-pub(super) const KEPT_BYTES: usize = 8;
-
-/// What a place says that its thread does. 0 is for nothing.
-pub(super) mod state {
-    pub(in super::super) const RUNNING: i32 = 1;
-    pub(in super::super) const WOKEN: i32 = 2;
-    pub(in super::super) const PREEMPTED: i32 = 3;
-    /// It left a CPU since its quota is used up.
-    pub(in super::super) const THROTTLED: i32 = 4;
-    pub(in super::super) const BLOCKED: i32 = 5;
-    pub(in super::super) const BLOCKED_D: i32 = 6;
-    pub(in super::super) const STOPPED: i32 = 7;
-    /// One more than the greatest.
-    pub(in super::super) const COUNT: i32 = 8;
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::bpf) struct Slot {
+    pub(in crate::bpf) key: AtomicU64,
+    pub(in crate::bpf) comm: [AtomicU64; 2],
+    pub(in crate::bpf) steal_ns: AtomicU64,
+    pub(in crate::bpf) throttled_ns: AtomicU64,
+    pub(in crate::bpf) steals: AtomicU32,
+    pub(in crate::bpf) throttles: AtomicU32,
+    pub(in crate::bpf) unknown: AtomicU32,
+    pub(in crate::bpf) process: AtomicU32,
+    _unused: u64,
+    pub(in crate::bpf) histograms: [Counted; Measure::ALL.len()],
 }
 
-/// The bit of a place's word in which the state begins; the thread's id is below.
-pub(super) const STATE_BIT: usize = 24;
-
-/// The bit in which the lower part of the time begins. It tells whether word and time belong together.
-pub(super) const TIME_BIT: usize = 48;
-
-/// The places of the parts of a CPU's value.
-pub(super) mod cpu {
-    /// Places that were taken from a thread that was still on them.
-    pub(in super::super) const EVICTED: i16 = 0;
-    /// Samples that went to "other" since the table was full.
-    pub(in super::super) const OVERFLOWED: i16 = 8;
-    /// The clock of stolen time as of the last switch.
-    pub(in super::super) const STOLEN: i16 = 16;
-    pub(in super::super) const TABLES: usize = 128;
+/// The histogram of a slot.
+#[derive(Debug)]
+#[repr(C)]
+pub(in crate::bpf) struct Counted {
+    pub(in crate::bpf) sum: AtomicU64,
+    pub(in crate::bpf) max: AtomicU64,
+    pub(in crate::bpf) censored: AtomicU32,
+    _unused: u32,
+    pub(in crate::bpf) buckets: [AtomicU32; BUCKETS],
 }
 
-/// The places of a slot's parts.
-pub(super) mod slot {
-    /// The number of the cgroup, or of the thread; 0 for a free slot.
-    pub(in super::super) const KEY: i16 = 0;
-    pub(in super::super) const COMM: i16 = 8;
-    pub(in super::super) const STEAL_NS: i16 = 24;
-    pub(in super::super) const THROTTLED_NS: i16 = 32;
-    pub(in super::super) const STEALS: i16 = 40;
-    pub(in super::super) const THROTTLES: i16 = 44;
-    /// Threads that came in of which it was not known since when they waited, or for what.
-    pub(in super::super) const UNKNOWN: i16 = 48;
-    pub(in super::super) const PROCESS: i16 = 52;
-    pub(in super::super) const HISTOGRAMS: i16 = 64;
+/// Takes what is there. Most is 0, and is not written to.
+fn take_double(word: &AtomicU64) -> u64 {
+    match word.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => word.swap(0, Ordering::Relaxed),
+    }
 }
 
-/// The places of a histogram's parts.
-pub(super) mod histogram {
-    pub(in super::super) const SUM: i16 = 0;
-    pub(in super::super) const MAX: i16 = 8;
-    pub(in super::super) const CENSORED: i16 = 16;
-    pub(in super::super) const BUCKETS: i16 = 24;
-    pub(in super::super) const BYTES: i16 = BUCKETS + 4 * super::BUCKETS as i16;
+fn take(word: &AtomicU32) -> u64 {
+    match word.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => word.swap(0, Ordering::Relaxed).into(),
+    }
 }
 
-pub(super) const SLOT_BYTES: usize =
-    slot::HISTOGRAMS as usize + Measure::ALL.len() * histogram::BYTES as usize;
+/// Those of a table that no program counts in any more.
+impl Slot {
+    /// Whose it is; `None` if nobody's. It is free from then on.
+    pub(super) fn take_key(&self, by: KeyBy) -> Option<Key> {
+        let number = take_double(&self.key);
+        if number == 0 {
+            return None;
+        }
+        let mut name = [0; 16];
+        for (half, word) in name.chunks_exact_mut(8).zip(&self.comm) {
+            half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        let process = Pid(self.process.load(Ordering::Relaxed));
+        Some(match by {
+            KeyBy::Cgroup => Key::Cgroup(number),
+            KeyBy::CgroupAndName => Key::Named(number, name),
+            KeyBy::Thread => Key::Thread(Tid(number as u32), name, process),
+        })
+    }
 
-/// How many slots are looked at for a key.
+    /// Its figures, which are 0 from then on.
+    pub(super) fn take(&self) -> Figures {
+        Figures {
+            histograms: self.histograms.each_ref().map(Counted::take),
+            steals: take(&self.steals),
+            steal_ns: take_double(&self.steal_ns),
+            throttles: take(&self.throttles),
+            throttled_ns: take_double(&self.throttled_ns),
+            unknown: take(&self.unknown),
+        }
+    }
+}
+
+impl Counted {
+    fn take(&self) -> Histogram {
+        let (sum, censored) = (take_double(&self.sum), take(&self.censored));
+        let mut taken = Histogram { sum, censored, ..Histogram::default() };
+        // What takes no time is in the first bucket, so without any of the two there is nothing to take.
+        let shortest = take(&self.buckets[0]);
+        if sum > 0 || shortest > 0 {
+            taken.max = take_double(&self.max);
+            taken.buckets = self.buckets.each_ref().map(take);
+            taken.buckets[0] = shortest;
+        }
+        taken
+    }
+}
+
+/// Slots behind the last one that a hash leads to, of which one is "other".
 pub(super) const PROBES: usize = 8;
 
 /// The base 2 logarithm of the first bucket's upper bound, in seconds.
@@ -98,38 +129,14 @@ pub const FIRST_BOUND: i32 = -24;
 /// begin at lines of the cache, with the buckets up to 2^-15 s (31 us) in the line of the sum.
 pub const BUCKETS: usize = 42;
 
-/// The octave of nanoseconds that has the bound of the first bucket: 2^-24 s is 59.6 ns.
-pub(super) const FIRST_OCTAVE: usize = 5;
-
-/// The first octave whose values are all in the last bucket.
-pub(super) const LAST_OCTAVE: usize = FIRST_OCTAVE + BUCKETS - 1;
-
-/// How many octaves have a bound in the shared map.
-pub(super) const OCTAVES: usize = 64;
-
 /// The upper bound of a bucket in nanoseconds, which belongs to it; `None` for the last.
 pub fn bound(bucket: usize) -> Option<u64> {
-    const SECOND: u128 = 1_000_000_000;
-    let power = FIRST_BOUND + i32::try_from(bucket).ok()?;
-    let nanos = match u32::try_from(power) {
-        Ok(power) => SECOND << power.min(64),
-        // The values are whole numbers, so what is behind the point does not matter.
-        Err(_) => SECOND >> power.unsigned_abs(),
-    };
-    (bucket + 1 < BUCKETS).then_some(u64::try_from(nanos).unwrap_or(u64::MAX))
+    // 10^9 / 2^24 is 5^9 / 2^15. The values are whole numbers, so what is behind the point does not matter.
+    (bucket + 1 < BUCKETS).then(|| (5_u64.pow(9) << bucket) >> 15)
 }
 
-/// What the programs compare with in each octave.
-pub(super) fn octave_bounds() -> [u64; OCTAVES] {
-    std::array::from_fn(|octave| match octave.checked_sub(FIRST_OCTAVE) {
-        Some(bucket) => bound(bucket).unwrap_or(i64::MAX.unsigned_abs()),
-        None => i64::MAX.unsigned_abs(),
-    })
-}
-
-/// What there is a histogram of.
+/// What there is a histogram of, in the order of a slot's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
 pub enum Measure {
     /// From a wake-up to the next switch in.
     Wakeup,
@@ -145,62 +152,35 @@ pub enum Measure {
 impl Measure {
     pub const ALL: [Measure; 5] =
         [Measure::Wakeup, Measure::Preempted, Measure::Slice, Measure::Blocked, Measure::BlockedD];
-
-    /// Where its histogram is in a slot.
-    pub(super) const fn at(self) -> i16 {
-        slot::HISTOGRAMS + self as i16 * histogram::BYTES
-    }
 }
 
 /// How large the tables are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many slots a hash leads to: a power of two.
+    /// How many slots a hash leads to.
     pub slots: usize,
-    /// How many places for threads: a power of two.
-    pub places: usize,
     /// How many CPUs there may ever be.
     pub cpus: usize,
 }
 
 impl Shape {
-    /// Slots in a table altogether; the last is "other".
-    pub(super) fn slots_in_all(self) -> usize {
-        self.slots + PROBES
+    /// Slots of both tables of a CPU.
+    pub(super) fn slots_of_cpu(self) -> usize {
+        2 * (self.slots + PROBES)
     }
 
-    pub(super) fn other(self) -> usize {
-        self.slots_in_all() - 1
-    }
-
-    pub(super) fn table_bytes(self) -> usize {
-        self.slots_in_all() * SLOT_BYTES
-    }
-
-    /// Bytes of a CPU's value. The verifier takes a bucket for up to 64 places behind its histogram.
+    /// Bytes of a CPU's value.
     pub(super) fn cpu_bytes(self) -> usize {
-        const LINE: usize = 64;
-        (cpu::TABLES + 2 * self.table_bytes() + 4 * OCTAVES + LINE).next_multiple_of(LINE)
+        size_of::<CpuHead>() + self.slots_of_cpu() * size_of::<Slot>()
     }
 
-    pub(super) fn shared_bytes(self) -> usize {
-        shared::PLACES as usize + self.places * (PLACE_BYTES + KEPT_BYTES)
-    }
-
-    /// Where the second list begins.
-    pub(super) fn kept_at(self) -> usize {
-        shared::PLACES as usize + self.places * PLACE_BYTES
-    }
-
-    /// The largest within a budget of memory. `tids` is one more than the greatest id of a thread.
-    pub fn within(bytes: usize, cpus: usize, most_slots: usize, tids: usize) -> Shape {
+    /// The largest within a budget of memory.
+    pub fn within(bytes: usize, cpus: usize, most_slots: usize) -> Shape {
         const LEAST_SLOTS: usize = 16;
-        const PLACES: std::ops::RangeInclusive<usize> = 4 * 1024..=128 * 1024;
         let cpus = cpus.max(1);
-        let places = tids.next_power_of_two().clamp(*PLACES.start(), *PLACES.end());
-        let room = bytes / cpus / (2 * SLOT_BYTES);
+        let room = bytes / cpus / (2 * size_of::<Slot>());
         let slots = room.saturating_sub(PROBES).clamp(LEAST_SLOTS, most_slots.max(LEAST_SLOTS));
-        Shape { slots: 1 << slots.ilog2(), places, cpus }
+        Shape { slots, cpus }
     }
 }
 
@@ -218,7 +198,7 @@ pub enum Key {
     /// The number of a cgroup, and the name of its threads.
     Named(u64, [u8; 16]),
     /// A thread, its name, and its process.
-    Thread(Tid, [u8; 16], crate::units::Pid),
+    Thread(Tid, [u8; 16], Pid),
     /// Those that found no slot.
     Other,
 }
@@ -298,10 +278,6 @@ pub struct Figures {
 impl Figures {
     pub fn of(&self, measure: Measure) -> &Histogram {
         &self.histograms[measure as usize]
-    }
-
-    pub(super) fn of_mut(&mut self, measure: Measure) -> &mut Histogram {
-        &mut self.histograms[measure as usize]
     }
 
     /// Waits of either kind.

@@ -7,33 +7,29 @@
 //!                                                       +--> table of this CPU: a slot for each cgroup, with histograms
 //! ```
 //!
-//! The definitions are those of a recording's report, so that its sums and counts and these agree. What is counted where is
-//! told by [`layout`], how by [`program`].
+//! The definitions are those of a recording's report, so that its sums and counts and these agree. The programs are in
+//! `recorder/kernel/bpf/counts.bpf.c`; what is counted where is told by [`layout`].
 
-mod layout;
-mod program;
+pub(super) mod layout;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
-use super::asm::{Insn, LICENSE};
-use super::btf::Btf;
-use super::events::{BTF_PATH, BpfError};
-use super::interrupts::InterruptCount;
-use super::sys::{self, BpfSys, MapKind, MapSpec, On, ProgramSpec};
-use super::task::{GroupLayout, QueueLayout, TaskLayout, ThrottleLayout};
+use super::events::{BpfError, first_loaded};
+use super::object::{self, Given, Object};
+use super::programs::Loaded;
+use super::sys::{BpfSys, MapKind, MapSpec};
+use super::types::{BTF_PATH, Types};
 use crate::cgroups::Hierarchy;
 use crate::sys::{Mapping, Sys};
-use crate::units::{Pid, Tid};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
-use layout::{SLOT_BYTES, cpu, histogram, octave_bounds, shared, slot};
-use program::Setting;
+use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// Whose figures are kept apart.
+/// Whose figures are kept apart. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
@@ -67,29 +63,22 @@ pub struct Missing {
 #[derive(Debug)]
 pub struct SchedCounts {
     sys: Box<dyn BpfSys + Send>,
-    programs: Vec<(&'static str, OwnedFd)>,
+    programs: Vec<Loaded>,
     links: Vec<OwnedFd>,
     wanted: Wanted,
     tells_steal: bool,
     tells_throttles: bool,
-    shared: Mapping,
     cpus: Mapping,
     /// A map of maps with one of the others in it: after each change of such a map the kernel waits until every CPU has left
     /// the programs that run.
     fence: OwnedFd,
     fence_inner: OwnedFd,
-    _cpus: OwnedFd,
     /// Which of the two tables is counted in.
-    epoch: u64,
+    table: usize,
 }
 
 fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
     move |error| BpfError::Map { what, error }
-}
-
-/// A page for what is mapped: the kernel maps whole ones.
-fn pages(bytes: usize) -> usize {
-    bytes.next_multiple_of(crate::perf::page_size())
 }
 
 impl SchedCounts {
@@ -103,9 +92,8 @@ impl SchedCounts {
         wanted: Wanted,
     ) -> Result<SchedCounts, BpfError> {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
-        let btf = Btf::parse(bytes)?;
-        let task = TaskLayout::new(&btf, InterruptCount::Unknown)?;
-        let group = GroupLayout::new(&btf, wanted.hierarchy)?;
+        let types = Types::parse(&bytes)?;
+        let object = Object::new(&object::COUNTS, &types)?;
         let shape = wanted.shape;
         let array = |bytes: usize, entries: usize| MapSpec {
             kind: MapKind::Array,
@@ -115,78 +103,86 @@ impl SchedCounts {
             inner: None,
         };
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
-        let threads = create("what threads do", array(shape.shared_bytes(), 1))?;
+        let places = create("what threads do", array(PLACES_BYTES, 1))?;
         let cpus = create("the figures of all CPUs", array(shape.cpu_bytes(), shape.cpus))?;
         let fence_inner = create("waiting for programs", array(8, 1))?;
-        let fence = create(
-            "waiting for programs",
-            MapSpec {
-                kind: MapKind::ArrayOfMaps,
-                mapped: false,
-                inner: Some(fence_inner.as_fd()),
-                ..array(4, 1)
-            },
-        )?;
-        let map = |what, map: &OwnedFd, bytes| {
-            Mapping::new(Some(map.as_fd()), pages(bytes)).map_err(map_error(what))
+        let outer = MapSpec {
+            kind: MapKind::ArrayOfMaps,
+            mapped: false,
+            inner: Some(fence_inner.as_fd()),
+            ..array(4, 1)
         };
-        let shared_values = map("what threads do", &threads, shape.shared_bytes())?;
-        let cpu_values = map("the figures of all CPUs", &cpus, shape.cpu_bytes() * shape.cpus)?;
-        let stolen = QueueLayout::new(&btf).ok().filter(|_| wanted.steal);
-        // Before Linux 6.18, a program would have to look at both ends of every wait.
-        let throttle = ThrottleLayout::new(&btf).ok().filter(|it| it.of_task.is_some());
-        let load = |stolen, throttle| {
-            let setting = Setting {
-                task: &task,
-                group,
-                stolen,
-                throttle,
-                key: wanted.key,
-                shape,
-                cpus: cpus.as_fd(),
-                shared: threads.as_fd(),
-            };
-            load_all(&*sys, setting)
-        };
-        let mut ways = vec![(stolen, throttle), (stolen, None), (None, None)];
-        ways.dedup();
-        let mut loaded = None;
-        for (stolen, throttle) in ways {
-            match load(stolen, throttle) {
-                Err(error @ BpfError::Load { .. }) => loaded = Some(Err(error)),
-                result => {
-                    loaded = Some(result.map(|programs| (programs, stolen, throttle)));
-                    break;
-                }
+        let fence = create("waiting for programs", outer)?;
+        let values = shape.cpu_bytes() * shape.cpus;
+        let values = values.next_multiple_of(crate::perf::page_size());
+        let values = Mapping::new(Some(cpus.as_fd()), values)
+            .map_err(map_error("the figures of all CPUs"))?;
+        let maps = [("places", Given::Memory(places.as_fd())), ("cpus", Given::Map(cpus.as_fd()))];
+        let load_all = |(steal, throttles): (bool, bool)| {
+            let choices = [
+                ("key_by", wanted.key as u64),
+                ("by_controller", (wanted.hierarchy == Hierarchy::Controller).into()),
+                ("slots", shape.slots as u64),
+                ("state_is_told", types.has("switch_tells_state").into()),
+                ("counts_steal", steal.into()),
+                ("counts_throttles", throttles.into()),
+            ];
+            let programs = object.with(&choices, &maps, &[])?;
+            // Switches come first: who was not seen to go out has no wait.
+            let mut named = vec![
+                ("fxtrec_count", "sched_switch"),
+                ("fxtrec_count_n", "sched_wakeup_new"),
+                ("fxtrec_count_w", "sched_wakeup"),
+            ];
+            if throttles {
+                named.push(("fxtrec_count_m", "sched_migrate_task"));
             }
-        }
-        let (programs, stolen, throttle) = loaded.unwrap_or_else(|| {
-            let programs = load(None, None)?;
-            Ok((programs, None, None))
-        })?;
+            let load =
+                |(name, point)| Loaded::new(&*sys, &programs.on(name, types.tracepoint(point)?)?);
+            let loaded = named.into_iter().map(load).collect::<Result<Vec<Loaded>, _>>()?;
+            Ok((loaded, steal, throttles))
+        };
+        let queues = types.has("leads_to_run_queue");
+        let steal = wanted.steal && queues && types.has("counts_steal");
+        // Before Linux 6.18, a program would have to look at both ends of every wait.
+        let marks = types.has("marks_throttled");
+        let throttles = queues && marks && types.has("counts_throttling");
+        let ways = vec![(steal, throttles), (steal, false)];
+        let (programs, tells_steal, tells_throttles) =
+            first_loaded(ways, (false, false), load_all)?;
         let counts = SchedCounts {
             sys,
             programs,
             links: Vec::new(),
             wanted,
-            tells_steal: stolen.is_some(),
-            tells_throttles: throttle.is_some(),
-            shared: shared_values,
-            cpus: cpu_values,
+            tells_steal,
+            tells_throttles,
+            cpus: values,
             fence,
             fence_inner,
-            _cpus: cpus,
-            epoch: 0,
+            table: 0,
         };
-        for (octave, bound) in octave_bounds().into_iter().enumerate() {
-            let at = shared::BOUNDS as usize + octave * size_of::<u64>();
-            double(&counts.shared, at).store(bound, Ordering::Relaxed);
-        }
         for cpu in 0..shape.cpus {
-            let at = cpu * shape.cpu_bytes() + cpu::STOLEN as usize;
-            double(&counts.cpus, at).store(u64::MAX, Ordering::Relaxed);
+            counts.cpu(cpu).0.stolen.store(u64::MAX, Ordering::Relaxed);
         }
         Ok(counts)
+    }
+
+    /// The value of a CPU.
+    fn cpu(&self, cpu: usize) -> (&CpuHead, &[Slot]) {
+        let shape = self.wanted.shape;
+        let (at, slots) = (cpu * shape.cpu_bytes(), shape.slots_of_cpu());
+        assert!(at + shape.cpu_bytes() <= self.cpus.len());
+        // SAFETY: the assertion keeps the value inside of the mapping, which lives as long as the references and begins at a
+        // page; sizes of values are multiples of eight. Programs and this access its words only whole.
+        unsafe {
+            let head = self.cpus.base().add(at).cast::<CpuHead>();
+            (&*head, std::slice::from_raw_parts(head.add(1).cast(), slots))
+        }
+    }
+
+    fn heads(&self) -> impl Iterator<Item = &CpuHead> {
+        (0..self.wanted.shape.cpus).map(|cpu| self.cpu(cpu).0)
     }
 
     /// Lets the programs run.
@@ -194,10 +190,8 @@ impl SchedCounts {
     /// # Errors
     /// [`BpfError::Attach`].
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        for (name, program) in &self.programs {
-            let attached = self.sys.attach(program.as_fd());
-            self.links.push(attached.map_err(|error| BpfError::Attach { name, error })?);
-        }
+        let links = self.programs.iter().map(|program| program.attach(&*self.sys));
+        self.links = links.collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -225,7 +219,7 @@ impl SchedCounts {
 
     /// Bytes of the kernel's memory that it takes.
     pub fn bytes(&self) -> usize {
-        self.shared.len() + self.cpus.len()
+        PLACES_BYTES + self.cpus.len()
     }
 
     /// Hands out what was counted since the last call, each key once, in no order. A thread that was renamed meanwhile has
@@ -234,155 +228,46 @@ impl SchedCounts {
     /// # Errors
     /// What bpf(2) returns when it is asked to wait for the programs. Nothing is lost then.
     pub fn take(&mut self) -> io::Result<Vec<Row>> {
-        let old = self.epoch & 1;
-        self.epoch += 1;
-        double(&self.shared, shared::EPOCH as usize).store(self.epoch, Ordering::SeqCst);
+        let old = self.table;
+        self.count_in(1 - old);
         if let Err(error) = self.wait_for_programs() {
-            self.epoch -= 1;
-            double(&self.shared, shared::EPOCH as usize).store(self.epoch, Ordering::SeqCst);
+            self.count_in(old);
             return Err(error);
         }
-        let shape = self.wanted.shape;
         let mut rows: FxHashMap<Key, Row> = FxHashMap::default();
-        for cpu in 0..shape.cpus {
-            let table = cpu * shape.cpu_bytes() + cpu::TABLES + old as usize * shape.table_bytes();
-            for number in 0..shape.slots_in_all() {
-                let slot = Slot { map: &self.cpus, at: table + number * SLOT_BYTES };
-                let is_other = number == shape.other();
-                let Some(key) = slot.key(self.wanted.key, is_other) else { continue };
-                let figures = slot.take();
-                if key != Key::Other || figures != Figures::default() {
-                    let row = rows.entry(key.without_name());
-                    let row = row.or_insert(Row { key, figures: Figures::default() });
-                    row.figures.add(&figures);
-                }
+        for cpu in 0..self.wanted.shape.cpus {
+            let (_, slots) = self.cpu(cpu);
+            let table = slots.chunks_exact(slots.len() / 2).nth(old).unwrap_or_default();
+            let Some((other, slots)) = table.split_last() else { continue };
+            let own = slots.iter().filter_map(|slot| {
+                let key = slot.take_key(self.wanted.key)?;
+                Some((key, slot.take()))
+            });
+            let rest = Some((Key::Other, other.take()));
+            let rest = rest.filter(|(_, figures)| *figures != Figures::default());
+            for (key, figures) in own.chain(rest) {
+                let row = rows.entry(key.without_name());
+                let row = row.or_insert(Row { key, figures: Figures::default() });
+                row.figures.add(&figures);
             }
         }
         Ok(rows.into_values().collect())
     }
 
+    fn count_in(&mut self, table: usize) {
+        self.table = table;
+        self.heads().for_each(|head| head.table.store(table as u64, Ordering::SeqCst));
+    }
+
     pub fn missing(&self) -> Missing {
-        let shape = self.wanted.shape;
-        let sum = |at: i16| {
-            let of = |cpu| double(&self.cpus, cpu * shape.cpu_bytes() + at as usize);
-            (0..shape.cpus).map(|cpu| of(cpu).load(Ordering::Relaxed)).sum()
+        let sum = |of: fn(&CpuHead) -> &AtomicU64| {
+            self.heads().map(|head| of(head).load(Ordering::Relaxed)).sum()
         };
-        let unseen = |program: &(&str, OwnedFd)| self.sys.missed(program.1.as_fd()).unwrap_or(0);
         Missing {
-            unseen: self.programs.iter().map(unseen).sum(),
-            evicted: sum(cpu::EVICTED),
-            overflowed: sum(cpu::OVERFLOWED),
+            unseen: self.programs.iter().map(|program| program.missed(&*self.sys)).sum(),
+            evicted: sum(|head| &head.evicted),
+            overflowed: sum(|head| &head.overflowed),
         }
-    }
-}
-
-fn load_all(
-    sys: &dyn BpfSys,
-    setting: Setting<'_>,
-) -> Result<Vec<(&'static str, OwnedFd)>, BpfError> {
-    let load = |name, insns: &[Insn], tracepoint: u32| {
-        let spec = ProgramSpec { name, insns, license: LICENSE, on: On::Tracepoint(tracepoint) };
-        let failed = |(error, log)| BpfError::Load { name, error, log };
-        Ok::<_, BpfError>((name, sys::load(sys, &spec).map_err(failed)?))
-    };
-    let points = setting.task.tracepoints;
-    // Switches come first: who was not seen to go out has no wait.
-    let mut programs = vec![
-        load("fxtrec_count", &program::switch(setting)?, points.switch)?,
-        load("fxtrec_count_n", &program::wakeup(setting, true)?, points.wakeup_new)?,
-        load("fxtrec_count_w", &program::wakeup(setting, false)?, points.wakeup)?,
-    ];
-    if let Some(layout) = setting.throttle {
-        let insns = program::migrate(setting, layout)?;
-        programs.push(load("fxtrec_count_m", &insns, points.migrate)?);
-    }
-    Ok(programs)
-}
-
-fn double(map: &Mapping, at: usize) -> &AtomicU64 {
-    assert!(at.is_multiple_of(8) && at + 8 <= map.len());
-    // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as the reference; programs and
-    // this access it only whole.
-    unsafe { AtomicU64::from_ptr(map.base().add(at).cast()) }
-}
-
-fn word(map: &Mapping, at: usize) -> &AtomicU32 {
-    assert!(at.is_multiple_of(4) && at + 4 <= map.len());
-    // SAFETY: as for `double`.
-    unsafe { AtomicU32::from_ptr(map.base().add(at).cast()) }
-}
-
-/// A slot of a table that no program counts in any more.
-struct Slot<'m> {
-    map: &'m Mapping,
-    at: usize,
-}
-
-impl Slot<'_> {
-    fn double(&self, at: i16) -> &AtomicU64 {
-        double(self.map, self.at + at as usize)
-    }
-
-    /// Whose it is; `None` if nobody's. It is free from then on.
-    fn key(&self, by: KeyBy, is_other: bool) -> Option<Key> {
-        if is_other {
-            return Some(Key::Other);
-        }
-        let number = self.double(slot::KEY).load(Ordering::Relaxed);
-        if number == 0 {
-            return None;
-        }
-        self.double(slot::KEY).store(0, Ordering::Relaxed);
-        let mut name = [0; 16];
-        for (half, at) in name.chunks_exact_mut(8).zip([slot::COMM, slot::COMM + 8]) {
-            half.copy_from_slice(&self.double(at).load(Ordering::Relaxed).to_ne_bytes());
-        }
-        let process = word(self.map, self.at + slot::PROCESS as usize).load(Ordering::Relaxed);
-        Some(match by {
-            KeyBy::Cgroup => Key::Cgroup(number),
-            KeyBy::CgroupAndName => Key::Named(number, name),
-            KeyBy::Thread => Key::Thread(Tid(number as u32), name, Pid(process)),
-        })
-    }
-
-    /// Its figures, which are 0 from then on.
-    fn take(&self) -> Figures {
-        let double = |at: i16| match self.double(at).load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.double(at).swap(0, Ordering::Relaxed),
-        };
-        let word = |at: i16| {
-            let word = word(self.map, self.at + at as usize);
-            match word.load(Ordering::Relaxed) {
-                0 => 0,
-                _ => u64::from(word.swap(0, Ordering::Relaxed)),
-            }
-        };
-        let mut figures = Figures {
-            steals: word(slot::STEALS),
-            steal_ns: double(slot::STEAL_NS),
-            throttles: word(slot::THROTTLES),
-            throttled_ns: double(slot::THROTTLED_NS),
-            unknown: word(slot::UNKNOWN),
-            ..Figures::default()
-        };
-        for measure in Measure::ALL {
-            let at = measure.at();
-            let censored = word(at + histogram::CENSORED);
-            let bucket = |number: usize| word(at + histogram::BUCKETS + 4 * number as i16);
-            let (sum, shortest) = (double(at + histogram::SUM), bucket(0));
-            let mut taken = Histogram { sum, censored, ..Histogram::default() };
-            // What takes no time is in the first bucket, so without any of the two there is nothing to take.
-            if sum > 0 || shortest > 0 {
-                taken.max = double(at + histogram::MAX);
-                taken.buckets = std::array::from_fn(|number| match number {
-                    0 => shortest,
-                    _ => bucket(number),
-                });
-            }
-            *figures.of_mut(measure) = taken;
-        }
-        figures
     }
 }
 

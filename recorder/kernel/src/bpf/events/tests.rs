@@ -126,8 +126,8 @@ fn of_several_ways_the_first_that_the_kernel_accepts_is_taken() {
         Way::LEAST => Ok("the last"),
         _ => Err(BpfError::Load { name: "x", error: io::Error::other("no"), log: String::new() }),
     };
-    assert_eq!(first_loaded(ways.clone(), refuse).expect("the last works"), "the last");
-    assert_eq!(first_loaded(ways, |_| Ok("the first")).expect("it works"), "the first");
+    assert_eq!(first_loaded(ways.clone(), Way::LEAST, refuse).expect("the last works"), "the last");
+    assert_eq!(first_loaded(ways, Way::LEAST, |_| Ok("the first")).expect("it works"), "the first");
 }
 
 /// Writes records as a program does.

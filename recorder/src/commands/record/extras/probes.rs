@@ -420,8 +420,8 @@ mod tests {
     }
 
     impl BpfSys for Kernel {
-        fn map_create(&self, _: &MapSpec<'_>) -> io::Result<OwnedFd> {
-            descriptor()
+        fn map_create(&self, spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
+            crate::kernel::bpf::fake::map(spec)
         }
 
         fn map_set_maps(&self, _: BorrowedFd<'_>, _: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
