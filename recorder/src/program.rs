@@ -19,7 +19,7 @@ use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::kernel::caps::give_up_those_of_the_file;
 use crate::kernel::pager::Pager;
 use crate::kernel::signals::survive_file_size_limit;
-use crate::kernel::terminal::{Terminal, choose_colour};
+use crate::kernel::terminal::{Awaiting, Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
 use crate::units::fold::Fold;
 use crate::units::look::Look;
@@ -219,7 +219,7 @@ fn text() -> Escaping<impl Write> {
 
 /// Standard error. What it gets may hold names that others have chosen.
 pub(crate) fn messages() -> Escaping<impl Write> {
-    Escaping::coloured(stderr(), Terminal::of_stderr().colour)
+    Escaping::coloured(Awaiting(stderr()), Terminal::of_stderr().colour)
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {

@@ -28,6 +28,35 @@ pub fn stderr_takes_text() -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
+/// How long a reader of messages is waited for, in milliseconds.
+const READER_TIMEOUT_MS: u16 = 5000;
+
+/// Standard error that waits for its reader, but not for ever, though COMMAND, which shares it, may have set `O_NONBLOCK`.
+#[derive(Debug)]
+pub struct Awaiting<W>(pub W);
+
+impl<W: Write + AsFd> Write for Awaiting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
+                    match poll(&mut polled, PollTimeout::from(READER_TIMEOUT_MS)) {
+                        Ok(0) => return Err(error),
+                        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// What the command line says, for the whole process.
 static CHOSEN: OnceLock<Colour> = OnceLock::new();
 
@@ -212,9 +241,26 @@ fn size_of(fd: &impl AsFd) -> Option<libc::winsize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use nix::pty::{Winsize, openpty};
 
     use super::*;
+
+    #[test]
+    fn a_message_waits_for_its_reader_though_writes_do_not() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
+        nix::fcntl::fcntl(&writer, flags).expect("its own");
+        // More than a pipe holds.
+        let whole = vec![7; 1 << 20];
+        let sent = whole.clone();
+        let writer = std::thread::spawn(move || Awaiting(writer).write_all(&sent));
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).expect("it ends");
+        writer.join().expect("no panic").expect("all is written");
+        assert!(read == whole);
+    }
 
     #[test]
     fn colour_needs_a_terminal_that_can_and_a_user_who_does_not_mind() {
