@@ -66,7 +66,18 @@ static inline u32 current_or_interrupt(bool *in_interrupt)
 
 #define WAKERS (64 * 1024)
 
-/* Who is waking whom: see wakers.rs. */
+/*
+ * Who is waking whom: where the program on the beginning of a wake-up leaves it for the one on its completion.
+ *
+ * A wake-up begins where the waker runs, and may be completed by an interrupt on another CPU. In between nobody can begin another of
+ * the same thread, and the kernel's own hand-over puts the two in order. A thread's place is found by the lower bits of its id; should
+ * two threads that are being woken at once share it, the earlier one's waker is not known. A place says whom it is about, so it is
+ * never the other's.
+ *
+ *   bits 0 to 30    the id of the woken
+ *   bit 31          whether an interrupt does it
+ *   bits 32 to 63   the id of who runs
+ */
 MEMORY(wakers, u64);
 
 static inline u64 *waker_of(u32 tid)

@@ -227,16 +227,17 @@ impl Source for BpfSource {
     }
 
     fn causes(&self, _silent: &[Cpu]) -> Causes {
+        let tells = self.events.tells();
         Causes {
-            steal: self.events.tells_steal(),
-            irq: self.events.tells_irqs(),
-            need_resched: self.events.tells_requests(),
-            throttled: self.events.tells_throttles(),
+            steal: tells.steal,
+            irq: tells.irqs,
+            need_resched: tells.requests,
+            throttled: tells.throttles,
             migrate: true,
-            syscall: self.events.tells_syscalls(),
-            waker: self.events.tells_wakers(),
-            futex: self.events.tells_futexes(),
-            kernel_lock: self.events.tells_kernel_locks(),
+            syscall: tells.syscalls,
+            waker: tells.wakers,
+            futex: tells.futexes,
+            kernel_lock: tells.kernel_locks,
             quotas: false,
         }
     }

@@ -1,18 +1,8 @@
 //! What each CPU does besides running threads: time in interrupts, and since when a switch is asked for.
 //!
-//! Programs on interrupts add up here, and write no records; the program on switches tells what has grown since the
+//! Programs on interrupts (`interrupts.bpf.c`) add up, and write no records; the program on switches tells what has grown since the
 //! switch before. A CPU has a cache line of its own, which no other CPU writes to, with one exception: who asks another
 //! CPU for a switch holds the lock of that CPU's run queue, as a switch does.
-//!
-//! ```text
-//!   0     how many interrupts are nested now
-//!   8     when the outermost of them began
-//!   16    how many hard interrupts there were
-//!   24    how many soft interrupts there were
-//!   32    the time in interrupts, nested ones counted once
-//!   40    when a switch was first asked for; 0 when none is
-//!   48    the thread that is to make room
-//! ```
 //!
 //! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of
 //! the program on a soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was
@@ -20,19 +10,7 @@
 
 use super::object::{ObjectError, Programs};
 use super::programs::Program;
-use super::sys::{MapKind, MapSpec};
-use super::types::{TypeId, Types};
-
-/// The places of the parts, in bytes from the beginning of a CPU's line.
-pub mod at {
-    pub const DEPTH: i16 = 0;
-    pub const SINCE: i16 = 8;
-    pub const HARD: i16 = 16;
-    pub const SOFT: i16 = 24;
-    pub const TOTAL: i16 = 32;
-    pub const ASKED: i16 = 40;
-    pub const ASKED_TID: i16 = 48;
-}
+use super::types::Types;
 
 /// Bytes of a CPU's line.
 pub const LINE_BYTES: usize = 64;
@@ -40,25 +18,6 @@ pub const LINE_BYTES: usize = 64;
 /// How many lines there are: a power of two, so that a program can show that it stays within them.
 pub fn lines(possible: usize) -> usize {
     possible.max(1).next_power_of_two()
-}
-
-/// The map that holds them, which only the programs use.
-pub fn map(possible: usize) -> MapSpec<'static> {
-    MapSpec {
-        kind: MapKind::Array,
-        value_bytes: u32::try_from(lines(possible) * LINE_BYTES).unwrap_or(u32::MAX),
-        entries: 1,
-        mapped: false,
-        inner: None,
-    }
-}
-
-/// The begin and the end of a kind of interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handler {
-    pub entry: TypeId,
-    pub exit: TypeId,
-    pub is_soft: bool,
 }
 
 /// Handlers of devices and soft ones, and the vectors of x86 that have tracepoints of their own, since no handler of a device runs for
@@ -79,61 +38,42 @@ const HANDLERS: [&str; 13] = [
     "spurious_apic",
 ];
 
-/// The interrupts that this kernel tells of: those of devices, soft ones unless these are `threaded`, and vectors. Empty
-/// where it does not tell of the first two.
-pub fn handlers(types: &Types, threaded: bool) -> Vec<Handler> {
-    let handler = |name: &str| {
-        let tracepoint = |end: &str| types.tracepoint(&format!("{name}_{end}")).ok();
-        let (entry, exit) = (tracepoint("entry")?, tracepoint("exit")?);
-        Some(Handler { entry, exit, is_soft: name == "softirq" })
-    };
-    let found = HANDLERS.map(handler);
-    if found[..2].iter().any(Option::is_none) {
-        return Vec::new();
-    }
-    found.into_iter().flatten().filter(|handler| !(threaded && handler.is_soft)).collect()
-}
-
-/// The tracepoints that tell when a switch is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asking {
-    /// Somebody asks for a switch.
-    pub asked: TypeId,
-    /// The scheduler has decided; its first argument says whether for a switch.
-    pub decided: TypeId,
-}
-
-impl Asking {
-    /// `None` where the kernel has no such tracepoints (6.16 has only the second, 6.18 has both).
-    pub fn new(types: &Types) -> Option<Asking> {
-        let asked = types.tracepoint("sched_set_need_resched_tp").ok()?;
-        Some(Asking { asked, decided: types.tracepoint("sched_exit_tp").ok()? })
-    }
-}
-
-/// The programs on interrupts. The ends come first: what has begun before is not taken for something that never ends.
+/// The programs on interrupts: those of devices, soft ones unless these are `threaded`, and vectors. None where the kernel does not
+/// tell of the first two. The ends come first: what has begun before is not taken for something that never ends.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].
 pub fn on_interrupts(
+    types: &Types,
     programs: &Programs,
-    handlers: &[Handler],
+    threaded: bool,
 ) -> Result<Vec<Program>, ObjectError> {
-    let ends = handlers.iter().map(|handler| programs.on("fxtrec_irq_out", handler.exit));
-    let begins = handlers.iter().map(|handler| {
-        let name = if handler.is_soft { "fxtrec_soft_in" } else { "fxtrec_irq_in" };
-        programs.on(name, handler.entry)
-    });
-    ends.chain(begins).collect()
+    let (mut ends, mut begins) = (Vec::new(), Vec::new());
+    for (number, name) in HANDLERS.iter().enumerate() {
+        let tracepoint = |end: &str| types.tracepoint(&format!("{name}_{end}"));
+        match (tracepoint("entry"), tracepoint("exit")) {
+            (Ok(_), Ok(_)) if threaded && number == 1 => {}
+            (Ok(entry), Ok(exit)) => {
+                let begin = if number == 1 { "fxtrec_soft_in" } else { "fxtrec_irq_in" };
+                ends.push(programs.on("fxtrec_irq_out", exit)?);
+                begins.push(programs.on(begin, entry)?);
+            }
+            _ if number < 2 => return Ok(Vec::new()),
+            _ => {}
+        }
+    }
+    ends.append(&mut begins);
+    Ok(ends)
 }
 
-/// The programs on requests for a switch.
+/// The programs on requests for a switch, and on the scheduler's decision; none where the kernel has no such tracepoints (6.16 has only
+/// the second, 6.18 has both).
 ///
 /// # Errors
 /// [`ObjectError::Missing`].
-pub fn on_requests(programs: &Programs, asking: Asking) -> Result<Vec<Program>, ObjectError> {
-    Ok(vec![
-        programs.on("fxtrec_decided", asking.decided)?,
-        programs.on("fxtrec_asked", asking.asked)?,
-    ])
+pub fn on_requests(types: &Types, programs: &Programs) -> Result<Vec<Program>, ObjectError> {
+    let tracepoints =
+        [types.tracepoint("sched_set_need_resched_tp"), types.tracepoint("sched_exit_tp")];
+    let [Ok(asked), Ok(decided)] = tracepoints else { return Ok(Vec::new()) };
+    Ok(vec![programs.on("fxtrec_decided", decided)?, programs.on("fxtrec_asked", asked)?])
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::account::{self, Asking};
-use super::contentions::{self, Contention};
+use super::account;
+use super::contentions;
 use super::doorbell::Doorbell;
 use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
@@ -16,9 +16,8 @@ use super::programs::{
 };
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
-use super::sys::{BpfSys, MapKind, MapSpec};
+use super::sys::{BpfSys, MapSpec};
 use super::types::Types;
-use super::wakers;
 use crate::cgroups::{self, Hierarchy};
 use crate::sys::Sys;
 use crate::units::Cpu;
@@ -28,6 +27,9 @@ mod calls;
 use calls::OfCalls;
 
 pub use super::types::BTF_PATH;
+
+/// Eight bytes for each of `WAKERS`, as in `wakers.h`.
+const WAKERS_BYTES: usize = 64 * 1024 * 8;
 
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
@@ -129,11 +131,26 @@ pub struct BpfEvents {
     calls: Option<OfCalls>,
     /// Of those that run, in the order in which they were attached.
     links: Vec<OwnedFd>,
-    irqs: bool,
-    asking: bool,
-    kernel_locks: bool,
+    tells: Tells,
     notes: bool,
-    way: Way,
+}
+
+/// What programs tell besides events, as far as the kernel lets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tells {
+    /// What interrupts take, and since when a switch was asked for.
+    pub irqs: bool,
+    pub requests: bool,
+    /// Stolen time, and which threads are throttled.
+    pub steal: bool,
+    pub throttles: bool,
+    /// In which system call a thread blocks, and on which futex.
+    pub syscalls: bool,
+    pub futexes: bool,
+    /// For which locks of the kernel threads wait.
+    pub kernel_locks: bool,
+    /// Who begins a wake-up, be it an interrupt.
+    pub wakers: bool,
 }
 
 impl Way {
@@ -200,9 +217,11 @@ impl BpfEvents {
         let by_group = wanted.narrow == Some(ScopeBy::Cgroup);
         let groups = by_group.then(|| GroupScope::new(&*sys)).transpose();
         let groups = groups.map_err(map_error("the cgroups in scope"))?;
-        let wakers = sys.map_create(&wakers::map()).map_err(map_error("who wakes whom"))?;
-        let accounts = sys.map_create(&account::map(wanted.possible));
-        let accounts = accounts.map_err(map_error("interrupts"))?;
+        let create =
+            |what, bytes| sys.map_create(&MapSpec::memory(bytes, false)).map_err(map_error(what));
+        let wakers = create("who wakes whom", WAKERS_BYTES)?;
+        let accounts = account::lines(wanted.possible) * account::LINE_BYTES;
+        let accounts = create("interrupts", accounts)?;
         let with = |irqs, asking| {
             let (map, possible) = (accounts.as_fd(), wanted.possible);
             Accounts { map, possible, irqs, asking }
@@ -210,32 +229,31 @@ impl BpfEvents {
         // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
         // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
-        let asking = Asking::new(&types).filter(|_| may_ask);
-        let handlers = match wanted.plain {
-            true => Vec::new(),
-            false => account::handlers(&types, wanted.threaded_softirqs),
-        };
         let of_interrupts = Object::new(&object::INTERRUPTS, &types)?.with(
             &[with(false, false).choice()],
             &[("accounts", Given::Memory(accounts.as_fd()))],
             &[],
         )?;
-        let asking = asking.map(|asking| account::on_requests(&of_interrupts, asking));
-        let asking = load_if_possible(&*sys, &asking.transpose()?.unwrap_or_default())?;
-        let irqs = load_if_possible(&*sys, &account::on_interrupts(&of_interrupts, &handlers)?)?;
-        let accounts = with(!irqs.is_empty(), !asking.is_empty());
-        let contention = Contention::new(&types).ok().filter(|_| wanted.locks && !wanted.plain);
-        let places = contention.map(|_| sys.map_create(&contentions::map())).transpose();
-        let places = places.map_err(map_error("locks of the kernel"))?;
-        let contentions = match contention.zip(places.as_ref()) {
-            Some((tracepoints, places)) => {
-                let given = [("contentions", Given::Memory(places.as_fd()))];
-                let object = Object::new(&object::CONTENTION, &types)?;
-                tracepoints.programs(&object.with(&[], &given, &[])?)?
-            }
-            None => Vec::new(),
+        let asking = match may_ask {
+            true => load_if_possible(&*sys, &account::on_requests(&types, &of_interrupts)?)?,
+            false => Vec::new(),
         };
-        let contentions = load_if_possible(&*sys, &contentions)?;
+        let irqs = match wanted.plain {
+            true => Vec::new(),
+            false => {
+                let threaded = wanted.threaded_softirqs;
+                let programs = account::on_interrupts(&types, &of_interrupts, threaded)?;
+                load_if_possible(&*sys, &programs)?
+            }
+        };
+        let accounts = with(!irqs.is_empty(), !asking.is_empty());
+        let (mut places, mut contentions) = (None, Vec::new());
+        if wanted.locks && !wanted.plain {
+            let places = places.insert(create("locks of the kernel", contentions::BYTES)?);
+            let given = [("contentions", Given::Memory(places.as_fd()))];
+            let object = Object::new(&object::CONTENTION, &types)?.with(&[], &given, &[])?;
+            contentions = load_if_possible(&*sys, &contentions::programs(&types, &object)?)?;
+        }
         let objects = Objects {
             events: Object::new(&object::EVENTS, &types)?,
             scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, &types)).transpose()?,
@@ -292,12 +310,18 @@ impl BpfEvents {
             groups,
             programs,
             links: Vec::new(),
-            irqs: !irqs.is_empty(),
-            asking: !asking.is_empty(),
-            kernel_locks: !contentions.is_empty(),
+            tells: Tells {
+                irqs: !irqs.is_empty(),
+                requests: !asking.is_empty(),
+                steal: way.steal,
+                throttles: way.throttles,
+                syscalls: way.syscalls,
+                futexes: way.futexes,
+                kernel_locks: !contentions.is_empty(),
+                wakers: way.interrupts != InterruptCount::Unknown,
+            },
             adding: irqs.into_iter().chain(asking).chain(contentions).collect(),
             notes,
-            way,
         };
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();
         events.give(&maps)?;
@@ -358,44 +382,9 @@ impl BpfEvents {
         while self.links.pop().is_some() {}
     }
 
-    /// Whether the programs tell what interrupts take.
-    pub fn tells_irqs(&self) -> bool {
-        self.irqs
-    }
-
-    /// Whether the programs tell since when a switch was asked for.
-    pub fn tells_requests(&self) -> bool {
-        self.asking
-    }
-
-    /// Whether the programs tell of stolen time.
-    pub fn tells_steal(&self) -> bool {
-        self.way.steal
-    }
-
-    /// Whether the programs tell which threads are throttled.
-    pub fn tells_throttles(&self) -> bool {
-        self.way.throttles
-    }
-
-    /// Whether the programs tell in which system call a thread blocks.
-    pub fn tells_syscalls(&self) -> bool {
-        self.way.syscalls
-    }
-
-    /// Whether the programs tell on which futexes threads block.
-    pub fn tells_futexes(&self) -> bool {
-        self.way.futexes
-    }
-
-    /// Whether the programs tell for which locks of the kernel threads wait.
-    pub fn tells_kernel_locks(&self) -> bool {
-        self.kernel_locks
-    }
-
-    /// Whether the programs tell who begins a wake-up, be it an interrupt.
-    pub fn tells_wakers(&self) -> bool {
-        self.way.interrupts != InterruptCount::Unknown
+    /// What the programs tell besides events.
+    pub fn tells(&self) -> Tells {
+        self.tells
     }
 
     /// Whether the program on switches notes who waits.
@@ -450,13 +439,8 @@ fn map_of_lanes(
     possible: usize,
     lanes: &[(Cpu, Lane)],
 ) -> Result<OwnedFd, BpfError> {
-    let outer = sys.map_create(&MapSpec {
-        kind: MapKind::ArrayOfMaps,
-        value_bytes: 4,
-        entries: u32::try_from(possible.max(1)).unwrap_or(u32::MAX),
-        mapped: false,
-        inner: lanes.first().map(|(_, lane)| lane.map()),
-    });
+    let example = lanes.first().map(|(_, lane)| lane.map());
+    let outer = sys.map_create(&MapSpec::of_maps(possible, example));
     outer.map_err(map_error("all CPUs"))
 }
 

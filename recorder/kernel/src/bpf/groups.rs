@@ -12,12 +12,10 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::sys::{BpfSys, MapKind, MapSpec};
-use crate::perf::page_size;
-use crate::sys::Mapping;
+use super::sys::{BpfSys, Memory};
 
 /// How many places there are; a power of two.
 pub const GROUPS: usize = 16 * 1024;
@@ -49,10 +47,7 @@ fn first_place(id: u64) -> usize {
 
 /// The sets, and what is told of cgroups that are made.
 #[derive(Debug)]
-pub struct GroupScope {
-    map: OwnedFd,
-    mapping: Mapping,
-}
+pub struct GroupScope(Memory);
 
 impl GroupScope {
     /// Sets without cgroups.
@@ -60,32 +55,17 @@ impl GroupScope {
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
     pub fn new(sys: &dyn BpfSys) -> io::Result<GroupScope> {
-        let map = sys.map_create(&MapSpec {
-            kind: MapKind::Array,
-            value_bytes: at::END as u32,
-            entries: 1,
-            mapped: true,
-            inner: None,
-        })?;
-        let mapping = Mapping::new(Some(map.as_fd()), at::END.next_multiple_of(page_size()))?;
-        Ok(GroupScope { map, mapping })
+        Memory::new(sys, at::END).map(GroupScope)
     }
 
     /// The map, for the programs.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
-    }
-
-    fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at < at::END);
-        // SAFETY: every caller stays within the value, whose words are aligned; the mapping lives as long as self, and programs
-        // and user space change it by atomic operations only.
-        unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+        self.0.fd()
     }
 
     fn places(&self, table: usize, id: u64) -> impl Iterator<Item = &AtomicU64> {
         let first = first_place(id);
-        (first..first + PROBES).map(move |place| self.word(table + place * size_of::<u64>()))
+        (first..first + PROBES).map(move |place| self.0.word(table + place * size_of::<u64>()))
     }
 
     fn put(&self, table: usize, id: u64) -> bool {
@@ -99,7 +79,7 @@ impl GroupScope {
             })
         });
         if !put {
-            self.word(at::FULL).fetch_add(1, Ordering::Relaxed);
+            self.0.word(at::FULL).fetch_add(1, Ordering::Relaxed);
         }
         put
     }
@@ -123,7 +103,7 @@ impl GroupScope {
         let tables = [at::MEMBERS, at::PARENTS].into_iter();
         let words = tables.flat_map(|table| (0..GROUPS + PROBES).map(move |place| (table, place)));
         words
-            .map(|(table, place)| self.word(table + place * size_of::<u64>()))
+            .map(|(table, place)| self.0.word(table + place * size_of::<u64>()))
             .map(|word| word.load(Ordering::Relaxed))
             .filter(|id| ![0, REMOVED].contains(id))
     }
@@ -139,19 +119,22 @@ impl GroupScope {
 
     /// How many cgroups were made since the programs run.
     pub fn made(&self) -> u64 {
-        self.word(at::MADE).load(Ordering::Acquire)
+        self.0.word(at::MADE).load(Ordering::Acquire)
     }
 
     /// For how many cgroups there was no place.
     pub fn left_out(&self) -> u64 {
-        self.word(at::FULL).load(Ordering::Relaxed)
+        self.0.word(at::FULL).load(Ordering::Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
-    use crate::bpf::sys::ProgramSpec;
+    use crate::bpf::sys::{MapSpec, ProgramSpec};
+    use crate::perf::page_size;
 
     /// A kernel whose maps are files.
     #[derive(Debug)]

@@ -50,11 +50,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::sys::{BpfSys, MapKind, MapSpec};
-use crate::sys::Mapping;
+use super::sys::{BpfSys, Memory};
 use crate::units::{Cpu, Nanos, Tid};
 
 /// The places of a lane's parts, in bytes from its beginning.
@@ -125,24 +124,12 @@ impl LaneShape {
     pub fn bell_records(self) -> usize {
         (self.records / BELL_PART).min(BELL_RECORDS)
     }
-
-    /// The map that holds one.
-    pub fn map(self) -> MapSpec<'static> {
-        MapSpec {
-            kind: MapKind::Array,
-            value_bytes: u32::try_from(self.bytes()).unwrap_or(u32::MAX),
-            entries: 1,
-            mapped: true,
-            inner: None,
-        }
-    }
 }
 
 /// One CPU's lane, as its reader sees it.
 #[derive(Debug)]
 pub struct Lane {
-    map: OwnedFd,
-    mapping: Mapping,
+    memory: Memory,
     shape: LaneShape,
     tail: u64,
 }
@@ -166,9 +153,7 @@ impl Lane {
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
     pub fn new(sys: &dyn BpfSys, shape: LaneShape) -> io::Result<Lane> {
-        let map = sys.map_create(&shape.map())?;
-        let mapping = Mapping::new(Some(map.as_fd()), shape.bytes())?;
-        let lane = Lane { map, mapping, shape, tail: 0 };
+        let lane = Lane { memory: Memory::new(sys, shape.bytes())?, shape, tail: 0 };
         lane.word(at::BELL).store(shape.bell_records() as u64, Ordering::Relaxed);
         lane.word(at::BUSY).store(CLOSED as u64, Ordering::Relaxed);
         Ok(lane)
@@ -198,16 +183,13 @@ impl Lane {
 
     /// The map, to be given to the programs.
     pub fn map(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        self.memory.fd()
     }
 
+    /// Programs and reader access these words only whole, and one of the two only reads each of them but BELL, where it does not
+    /// matter who wins, and BUSY, see `close`.
     fn word(&self, at: i16) -> &AtomicU64 {
-        let at = at as usize;
-        assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
-        // SAFETY: the assertion keeps the aligned word inside the mapping, which lives as long as self. Programs and
-        // reader access these words only whole, and one of the two only reads each of them but BELL, where it does not
-        // matter who wins, and BUSY, see `close`.
-        unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+        self.memory.word(at as usize)
     }
 
     /// Whether no program is writing. All that happened up to a millisecond before this look, which is far more than a store needs to be
@@ -229,7 +211,7 @@ impl Lane {
         let first = self.tail as usize & (self.shape.records - 1);
         let up_to_end = count.min(self.shape.records - first);
         // SAFETY: the mapping has the length of the shape, so its records begin inside of it.
-        let records = unsafe { self.mapping.base().add(at::RECORDS) }.cast::<RawRecord>();
+        let records = unsafe { self.memory.base().add(at::RECORDS) }.cast::<RawRecord>();
         for (first, count) in [(first, up_to_end), (0, count - up_to_end)] {
             // SAFETY: both ranges are below the number of records, so they are inside of the mapping, and records are arrays of
             // bytes. The programs do not write to records between tail and head, and the tail that they see moves on only in

@@ -45,7 +45,7 @@ pub struct Setting<'a> {
     pub doorbell: BorrowedFd<'a>,
     /// What is in scope, if not all is.
     pub scope: Option<Scope<'a>>,
-    /// Who is waking whom: see [`super::wakers`].
+    /// Who is waking whom: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
     /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].

@@ -8,12 +8,11 @@
 //! nothing: it takes over an id whose bit is set.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 
-use super::sys::{BpfSys, MapKind, MapSpec};
+use super::sys::{BpfSys, Memory};
 use crate::procfs;
-use crate::sys::Mapping;
 use crate::units::{Pid, Tid};
 
 /// Thread ids stay below the kernel's `PID_MAX_LIMIT`, 2^22.
@@ -38,10 +37,7 @@ pub enum ScopeBy {
 
 /// The set of threads in scope.
 #[derive(Debug)]
-pub struct ScopeMap {
-    map: OwnedFd,
-    mapping: Mapping,
-}
+pub struct ScopeMap(Memory);
 
 impl ScopeMap {
     /// A set without threads.
@@ -49,29 +45,18 @@ impl ScopeMap {
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
     pub fn new(sys: &dyn BpfSys) -> io::Result<ScopeMap> {
-        let map = sys.map_create(&MapSpec {
-            kind: MapKind::Array,
-            value_bytes: SCOPE_BYTES as u32,
-            entries: 1,
-            mapped: true,
-            inner: None,
-        })?;
-        let mapping = Mapping::new(Some(map.as_fd()), SCOPE_BYTES)?;
-        Ok(ScopeMap { map, mapping })
+        Memory::new(sys, SCOPE_BYTES).map(ScopeMap)
     }
 
     /// The map, for the programs.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        self.0.fd()
     }
 
     /// Puts a thread in scope; false when it was already.
     pub fn insert(&self, tid: Tid) -> bool {
         let tid = tid.0 as usize % TIDS;
-        let at = tid / WORD_BITS * size_of::<u64>();
-        // SAFETY: the remainder keeps the aligned word inside of the mapping, which lives as long as self; programs and
-        // user space change it by atomic operations only.
-        let word = unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) };
+        let word = self.0.word(tid / WORD_BITS * size_of::<u64>());
         let bit = 1_u64.rotate_left((tid % WORD_BITS) as u32);
         word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }

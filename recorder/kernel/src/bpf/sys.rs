@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
 use aya_obj::generated::{
     BPF_F_MMAPABLE, BPF_F_UPROBE_MULTI_RETURN, bpf_attach_type, bpf_attr,
@@ -12,6 +13,8 @@ use aya_obj::generated::{
 };
 
 use crate::bell::Bell;
+use crate::perf::page_size;
+use crate::sys::Mapping;
 
 /// One instruction, as the kernel takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,64 @@ pub struct MapSpec<'a> {
     pub mapped: bool,
     /// For a map of maps: a map such as it will hold.
     pub inner: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> MapSpec<'a> {
+    /// An array of one value.
+    pub fn memory(bytes: usize, mapped: bool) -> MapSpec<'static> {
+        let value_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        MapSpec { kind: MapKind::Array, value_bytes, entries: 1, mapped, inner: None }
+    }
+
+    /// A ring buffer of so many bytes, a power of two of at least a page.
+    pub fn ring(bytes: usize) -> MapSpec<'static> {
+        let entries = u32::try_from(bytes).unwrap_or(u32::MAX);
+        MapSpec { kind: MapKind::RingBuffer, value_bytes: 0, entries, mapped: false, inner: None }
+    }
+
+    /// A map of so many maps such as this.
+    pub fn of_maps(entries: usize, inner: Option<BorrowedFd<'a>>) -> MapSpec<'a> {
+        let entries = u32::try_from(entries.max(1)).unwrap_or(u32::MAX);
+        MapSpec { kind: MapKind::ArrayOfMaps, value_bytes: 4, entries, mapped: false, inner }
+    }
+}
+
+/// Memory that programs and user space share.
+#[derive(Debug)]
+pub struct Memory {
+    map: OwnedFd,
+    mapping: Mapping,
+}
+
+impl Memory {
+    /// So many bytes, all of them 0.
+    ///
+    /// # Errors
+    /// What bpf(2) or mmap(2) returns.
+    pub fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<Memory> {
+        let map = sys.map_create(&MapSpec::memory(bytes, true))?;
+        let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()))?;
+        Ok(Memory { map, mapping })
+    }
+
+    /// The map, for the programs.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// The eight bytes from there on, which programs and user space access only whole.
+    ///
+    /// # Panics
+    /// Where there is no aligned word.
+    pub fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
+        // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self.
+        unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
+    }
 }
 
 /// A program to be loaded.

@@ -2,15 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::super::lane::{Lane, LaneShape};
 use super::super::object::Object;
 use super::super::programs::{self, Loaded, Setting};
-use super::super::sys::{BpfSys, MapKind, MapSpec};
+use super::super::sys::{BpfSys, Memory};
 use super::{BpfError, Wanted, give, lanes_of, load_if_possible, map_of_lanes};
-use crate::perf::page_size;
-use crate::sys::Mapping;
 use crate::units::Cpu;
 
 /// The map of the lanes, and the programs that write into them.
@@ -19,7 +17,7 @@ pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
     /// The calls that are wanted, if not all are. The programs use it.
-    _numbers: Option<OwnedFd>,
+    _numbers: Option<Memory>,
     /// Until somebody takes them.
     pub(super) lanes: Vec<(Cpu, Lane)>,
 }
@@ -45,7 +43,7 @@ impl OfCalls {
         let numbers = numbers.map(|numbers| set_of(sys, numbers)).transpose();
         let numbers = numbers
             .map_err(|error| BpfError::Map { what: "the numbers of system calls", error })?;
-        let given = numbers.as_ref().map(AsFd::as_fd);
+        let given = numbers.as_ref().map(Memory::fd);
         let programs = programs::on_calls(object, &setting, given)?;
         let programs = load_if_possible(sys, &programs)?;
         if programs.is_empty() {
@@ -60,21 +58,11 @@ impl OfCalls {
 /// Numbers of calls are below, in the programs too.
 const NUMBERS: usize = 1024;
 
-/// A map with a bit for each number, which is set for these.
-fn set_of(sys: &dyn BpfSys, numbers: &[u16]) -> io::Result<OwnedFd> {
-    let bytes = NUMBERS / 8;
-    let map = sys.map_create(&MapSpec {
-        kind: MapKind::Array,
-        value_bytes: bytes as u32,
-        entries: 1,
-        mapped: true,
-        inner: None,
-    })?;
-    let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()))?;
+/// Memory with a bit for each number, which is set for these.
+fn set_of(sys: &dyn BpfSys, numbers: &[u16]) -> io::Result<Memory> {
+    let set = Memory::new(sys, NUMBERS / 8)?;
     for number in numbers.iter().map(|number| usize::from(*number)).filter(|it| *it < NUMBERS) {
-        // SAFETY: the word is within the mapping, which has a bit for each number, and aligned; no program uses it yet.
-        let word = unsafe { AtomicU64::from_ptr(mapping.base().cast::<u64>().add(number / 64)) };
-        word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+        set.word(number / 64 * 8).fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
-    Ok(map)
+    Ok(set)
 }

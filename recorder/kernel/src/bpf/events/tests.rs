@@ -219,16 +219,9 @@ fn a_thread_is_new_in_scope_once() {
 /// Puts maps into a map of maps, and compares the ids that it has afterwards with theirs.
 fn assert_sets(how: impl Fn(BorrowedFd<'_>, &[(u32, BorrowedFd<'_>)]) -> io::Result<()>) {
     let linux = sys::LinuxBpf;
-    let inner =
-        MapSpec { kind: MapKind::Array, value_bytes: 8, entries: 1, mapped: false, inner: None };
+    let inner = MapSpec::memory(8, false);
     let maps: Vec<OwnedFd> = (0..100).map(|_| linux.map_create(&inner).expect("a map")).collect();
-    let outer = linux.map_create(&MapSpec {
-        kind: MapKind::ArrayOfMaps,
-        value_bytes: 4,
-        entries: 200,
-        mapped: false,
-        inner: Some(maps[0].as_fd()),
-    });
+    let outer = linux.map_create(&MapSpec::of_maps(200, Some(maps[0].as_fd())));
     let outer = outer.expect("a map of maps");
     // Every second place remains empty, and their order is not that of the keys.
     let placed: Vec<_> =

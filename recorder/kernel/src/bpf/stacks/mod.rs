@@ -33,8 +33,6 @@
 //!   BlockedStacks::attach      the rest; a program on switches of its own if nobody else notes who waits
 //! ```
 
-mod ring;
-
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,16 +44,16 @@ use super::doorbell::Doorbell;
 use super::events::{BTF_PATH, BpfError};
 use super::object::{self, Choice, Given, Object};
 use super::programs::{Loaded, knows_registers, newtask};
+use super::ring_buffer::RingBuffer;
 use super::scope::ScopeMap;
-use super::sys::{BpfSys, MapKind, MapSpec, On};
+use super::sys::{BpfSys, MapKind, MapSpec, Memory, On};
 use super::types::{TypeId, Types};
 use crate::code_records::CodeRecords;
 use crate::cpus;
 use crate::ring::RawRecord;
-use crate::sys::{Mapping, Sys};
+use crate::sys::Sys;
 use crate::units::{Cpu, Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
-use ring::SampleRing;
 
 const SWITCH: &str = "fxtrec_stacks";
 const BEHIND: &str = "fxtrec_stacks_u";
@@ -258,7 +256,7 @@ impl<'a> WaitNotes<'a> {
             Taking::Table(table) => (none, Given::Map(table.as_fd())),
         };
         let chosen = chosen.as_ref().map_or(none, |chosen| Given::Memory(chosen.fd()));
-        let (shared, scratch) = (Given::Memory(shared.as_fd()), Given::Map(scratch.as_fd()));
+        let (shared, scratch) = (Given::Memory(shared.fd()), Given::Map(scratch.as_fd()));
         let given = [none, chosen, shared, scratch, Given::Map(ring.fd()), bells, table];
         std::array::from_fn(|at| (WaitNotes::NAMES[at], given[at]))
     }
@@ -290,8 +288,8 @@ struct Maps {
     notes: OwnedFd,
     chosen: Option<ScopeMap>,
     scratch: OwnedFd,
-    ring: SampleRing,
-    shared: OwnedFd,
+    ring: RingBuffer,
+    shared: Memory,
 }
 
 impl Bells {
@@ -300,13 +298,8 @@ impl Bells {
         let online = cpus::online(files).map_err(io::Error::other)?;
         let bell = |_| Doorbell::of_bytes(sys, BELL_BYTES);
         let bells = online.iter().map(bell).collect::<io::Result<Vec<Doorbell>>>()?;
-        let outer = sys.map_create(&MapSpec {
-            kind: MapKind::ArrayOfMaps,
-            value_bytes: 4,
-            entries: possible.last().map_or(1, |cpu| cpu.0 + 1),
-            mapped: false,
-            inner: bells.first().map(Doorbell::fd),
-        })?;
+        let possible = possible.last().map_or(1, |cpu| cpu.0 as usize + 1);
+        let outer = sys.map_create(&MapSpec::of_maps(possible, bells.first().map(Doorbell::fd)))?;
         let of_cpus = online.iter().map(|cpu| cpu.0).zip(bells.iter().map(Doorbell::fd));
         sys.map_set_maps(outer.as_fd(), &of_cpus.collect::<Vec<_>>())?;
         Ok(Bells { outer, bells })
@@ -327,7 +320,6 @@ pub struct BlockedStacks {
     links: Vec<OwnedFd>,
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
-    shared_values: Mapping,
     maps: Maps,
     /// Waits that began earlier are not handed out, in nanoseconds.
     from: Arc<AtomicU64>,
@@ -350,22 +342,16 @@ impl BlockedStacks {
         let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
         let types = Types::parse(&bytes)?;
         let object = Object::new(&object::STACKS, &types)?;
-        let array = |value_bytes: usize, mapped| MapSpec {
-            kind: MapKind::Array,
-            value_bytes: u32::try_from(value_bytes).unwrap_or(u32::MAX),
-            entries: 1,
-            mapped,
-            inner: None,
-        };
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
         let blocks = wanted.copy.map(|bytes| bytes.clamp(LEAST_COPY, MOST_COPY) / BLOCK + 1);
         let scratch = || {
             let bytes = SCRATCH_BYTES + blocks.unwrap_or(1) * BLOCK;
-            create("a sample", MapSpec { kind: MapKind::PerCpuArray, ..array(bytes, false) })
+            create(
+                "a sample",
+                MapSpec { kind: MapKind::PerCpuArray, ..MapSpec::memory(bytes, false) },
+            )
         };
-        let shared = create("counts", array(size_of::<Shared>(), true))?;
-        let shared_values = Mapping::new(Some(shared.as_fd()), crate::perf::page_size())
-            .map_err(map_error("counts"))?;
+        let shared = Memory::new(&*sys, size_of::<Shared>()).map_err(map_error("counts"))?;
         let ring_bytes = match wanted.copy {
             Some(_) => LARGE_RING_BYTES,
             None if wanted.chosen => SMALL_RING_BYTES,
@@ -375,10 +361,13 @@ impl BlockedStacks {
         let mut maps = Maps {
             over: wanted.over,
             taking: Taking::Exit,
-            notes: create("the threads that wait", array(2 * NOTES * size_of::<u64>(), false))?,
+            notes: create(
+                "the threads that wait",
+                MapSpec::memory(2 * NOTES * size_of::<u64>(), false),
+            )?,
             chosen: chosen.map_err(map_error("the chosen threads"))?,
             scratch: scratch()?,
-            ring: SampleRing::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
+            ring: RingBuffer::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
             shared,
         };
         // One of these programs may interrupt another, so each has memory of its own.
@@ -425,7 +414,7 @@ impl BlockedStacks {
                 let table = MapSpec {
                     kind: MapKind::StackTrace,
                     entries: USER_STACKS,
-                    ..array(USER_FRAMES * size_of::<u64>(), false)
+                    ..MapSpec::memory(USER_FRAMES * size_of::<u64>(), false)
                 };
                 maps.taking = Taking::Table(create("user stacks", table)?);
                 both(&maps, None)?
@@ -456,7 +445,6 @@ impl BlockedStacks {
             clock,
             links: Vec::new(),
             code: CodeRecords::open(files),
-            shared_values,
             maps,
             from: Arc::new(AtomicU64::new(0)),
         })
@@ -501,7 +489,7 @@ impl BlockedStacks {
     fn shared(&self) -> &Shared {
         // SAFETY: the mapping is a page that begins with the structure, and lives as long as self; the programs and this change it by
         // single loads, stores and atomic additions only.
-        unsafe { &*self.shared_values.base().cast() }
+        unsafe { &*self.maps.shared.base().cast() }
     }
 
     /// Lets the other programs run, behind [`BlockedStacks::prepare`]; with one that notes who waits, unless `noted` says that another

@@ -1,19 +1,19 @@
-//! The ring buffer that samples come through, as the kernel lays it out for those who map it.
+//! A ring buffer of BPF, as the kernel lays it out for those who map it.
 //!
 //! ```text
 //!   page 0     position of the reader, which writes it
 //!   page 1     position of the programs
-//!   then       the data, mapped twice in a row, so that every sample is in one piece
+//!   then       the data, mapped twice in a row, so that every record is in one piece
 //! ```
 //!
-//! A sample begins with its length in four bytes, whose upper two bits say that it is being written, or was given up,
+//! A record begins with its length in four bytes, whose upper two bits say that it is being written, or was given up,
 //! and four more bytes of the kernel's. Its end is padded to eight bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use super::super::sys::{BpfSys, MapKind, MapSpec};
+use super::sys::{BpfSys, MapSpec};
 use crate::perf::page_size;
 use crate::sys::Mapping;
 
@@ -22,7 +22,7 @@ const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct SampleRing {
+pub struct RingBuffer {
     map: OwnedFd,
     consumer: Mapping,
     /// The programs' position, and behind it the data twice; only to be read.
@@ -31,32 +31,26 @@ pub(super) struct SampleRing {
     page: usize,
 }
 
-impl SampleRing {
+impl RingBuffer {
     /// A ring of `bytes`, a power of two of at least a page.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
-    pub(super) fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<SampleRing> {
+    pub(super) fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<RingBuffer> {
         let page = page_size();
         let bytes = bytes.next_power_of_two().max(page);
-        let map = sys.map_create(&MapSpec {
-            kind: MapKind::RingBuffer,
-            value_bytes: 0,
-            entries: u32::try_from(bytes).map_err(io::Error::other)?,
-            mapped: false,
-            inner: None,
-        })?;
+        let map = sys.map_create(&MapSpec::ring(bytes))?;
         let consumer = Mapping::new(Some(map.as_fd()), page)?;
         let producer = Mapping::of_part(map.as_fd(), page, page + 2 * bytes)?;
-        Ok(SampleRing { map, consumer, producer, bytes, page })
+        Ok(RingBuffer { map, consumer, producer, bytes, page })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Shows what is in it to `take`, the oldest first, and makes room.
-    pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
+    /// Where the programs are, and where the reader is.
+    fn positions(&self) -> (u64, &AtomicU64) {
         // SAFETY: the second page begins with the programs' position, an aligned u64 that the kernel writes atomically;
         // the mapping lives as long as self and is only read.
         let end = unsafe { AtomicU64::from_ptr(self.producer.base().cast()) };
@@ -65,6 +59,18 @@ impl SampleRing {
         // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.
         let end = end.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
+        (end, position)
+    }
+
+    /// Makes room, without a look at what is in it.
+    pub(super) fn skip(&self) {
+        let (end, position) = self.positions();
+        position.store(end, Ordering::Release);
+    }
+
+    /// Shows what is in it to `take`, the oldest first, and makes room.
+    pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
+        let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);
         while at < end {
             // The size is a power of two, so this is below it.
