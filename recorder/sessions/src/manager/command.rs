@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 
 use super::config::{SessionConfig, StartOptions};
-use super::output::Section;
+use super::output::{LeftOut, Section};
 use super::status::{ProviderStatus, Refusals};
 use fxtrec_units::Nanos;
 
@@ -29,6 +29,8 @@ pub struct Stopped {
     pub refusals: Refusals,
     /// Pieces that were not kept until they could be written, being too many.
     pub forgotten: u64,
+    /// What archives lack that began later, since there was no room to keep it.
+    pub left_out: LeftOut,
 }
 
 /// Why a session cannot be started or stopped.

@@ -47,6 +47,8 @@ pub struct Options {
     pub copying: Duration,
     /// Whether the archive may be [rotated](super::Manager::begin_rotate), so that what providers are in the middle of must be known.
     pub divided: bool,
+    /// How many bytes an archive has when it is rotated. What each begins with takes a part of that.
+    pub archive_bytes: u64,
 }
 
 impl Default for Options {
@@ -60,6 +62,7 @@ impl Default for Options {
             held_bytes: 64 * 1024 * 1024,
             copying: Duration::from_secs(2),
             divided: false,
+            archive_bytes: u64::MAX,
         }
     }
 }

@@ -193,7 +193,9 @@ impl Core {
             }
         }
         let excess = self.departed.len().saturating_sub(MAX_DEPARTED);
-        self.departed.drain(..excess);
+        for departed in self.departed.drain(..excess) {
+            self.output.forget_name(departed.id);
+        }
     }
 
     /// Takes those who wait to be let in.
@@ -264,7 +266,8 @@ impl Core {
         let present = self.statuses();
         let providers = self.departed.iter().cloned().chain(present).filter(of_note).collect();
         let forgotten = self.output.forgotten;
-        Stopped { providers, silent, refusals: self.acceptor.refusals(), forgotten }
+        let left_out = self.output.left_out();
+        Stopped { providers, silent, refusals: self.acceptor.refusals(), forgotten, left_out }
     }
 
     fn statuses(&self) -> impl Iterator<Item = ProviderStatus> {

@@ -115,9 +115,9 @@ mod tests {
     fn names() -> Names {
         let mut names = Names::default();
         let index = StringRef::indexed(3).expect("not zero");
-        names.learn(&words(&StringRecord { index, content: "draw" }));
+        names.learn(&words(&StringRecord { index, content: "draw" }), usize::MAX);
         let index = ThreadRef::indexed(1).expect("not zero");
-        names.learn(&words(&ThreadRecord { index, process: Koid(7), thread: Koid(8) }));
+        names.learn(&words(&ThreadRecord { index, process: Koid(7), thread: Koid(8) }), usize::MAX);
         names
     }
 

@@ -21,12 +21,15 @@ const EVERY: Duration = Duration::from_millis(100);
 /// A look takes at most this part of the time, as a divisor.
 const SHARE: u32 = 20;
 
+/// So many ids are kept of one provider, or those of its living threads where these are more.
+const MOST_IDS: usize = 16_384;
+
 /// The threads of one provider.
 #[derive(Debug)]
 pub(super) struct InnerThreads {
     id: ProviderId,
     pid: u32,
-    /// By the ids that the provider knows, those in this namespace. Those of threads that have ended stay.
+    /// By the ids that the provider knows, those in this namespace. Those of threads that have ended stay while there is room.
     ids: HashMap<u32, u32>,
     next: Instant,
 }
@@ -49,8 +52,16 @@ impl InnerThreads {
     /// Looks at the threads that there are.
     pub(super) fn look(&mut self) {
         let begun = Instant::now();
-        self.ids.extend(procfs::inner_thread_ids(self.pid));
+        self.know(procfs::inner_thread_ids(self.pid).collect());
         self.next = begun + EVERY.max(begun.elapsed() * SHARE);
+    }
+
+    /// Takes note of the ids of the threads that there are.
+    fn know(&mut self, living: HashMap<u32, u32>) {
+        self.ids.extend(&living);
+        if self.ids.len() > MOST_IDS {
+            self.ids = living;
+        }
     }
 
     /// Gives the threads of what the provider wrote the koids that they have in the scheduler's records.
@@ -155,6 +166,19 @@ mod tests {
         }
         let unseen = unseen_thread_koid(ProviderId(3), 8).0;
         assert_eq!(named, [(0, 406), (0, 400), (400, 400), (400, 406), (400, unseen)]);
+    }
+
+    #[test]
+    fn ids_of_threads_that_have_ended_are_forgotten_when_they_are_too_many() {
+        let mut known = threads(&[]);
+        for id in 1..200_000 {
+            known.know(HashMap::from([(id, id + 400)]));
+            assert!(known.ids.len() <= MOST_IDS);
+        }
+        assert_eq!(known.koid(199_999), 200_399);
+        let living: HashMap<u32, u32> = (1..30_000).map(|id| (id, id)).collect();
+        known.know(living.clone());
+        assert_eq!(known.ids, living, "all that live are known");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use config::{
     SessionConfig, StartOptions,
 };
 pub use loss::RecordLoss;
-pub use output::{Archive, Section};
+pub use output::{Archive, LeftOut, Section};
 pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
 
 use self::core::Core;
@@ -90,7 +90,10 @@ impl Manager {
         let (commands, requests) = crossbeam_channel::unbounded();
         let (raised, alerts) = bounded(ALERTS);
         let bell = Bell::new()?;
-        let output = Output::new(archive, options.held_bytes, options.divided);
+        let output = {
+            let Options { held_bytes, divided, archive_bytes, .. } = options;
+            Output::new(archive, held_bytes, divided, archive_bytes)
+        };
         let mut core = Core::new(listener, options, output, requests, bell.clone(), raised);
         let thread = std::thread::Builder::new()
             .name("fxtrec-manager".to_owned())

@@ -23,8 +23,11 @@ use fxtrec_units::convention::CUT;
 /// The argument that tells when a span began that is begun anew, in nanoseconds.
 const BEGAN: &str = "began_ns";
 
-/// What the names of all that is open may take, in bytes. Spans beyond that are not begun anew.
-const ROOM_BYTES: usize = 4 << 20;
+/// What is kept of all that is open at all providers together, in bytes. Spans beyond that are not begun anew.
+pub(super) const MAX_OPEN_BYTES: usize = 8 << 20;
+
+/// What a text takes besides its bytes.
+const TEXT_BYTES: usize = 32;
 
 /// What is open on a track.
 #[derive(Debug, Default)]
@@ -44,11 +47,14 @@ struct Stack {
 pub(super) struct Open {
     tracks: BTreeMap<Track, Stack>,
     bytes: usize,
+    /// Spans for which there was no room.
+    left_out: u64,
 }
 
 impl Open {
-    /// Takes note of an event. What it finds to be begun anew first is appended to `out`.
-    pub(super) fn follow(&mut self, seen: Seen, clock: Clock, out: &mut Vec<u8>) {
+    /// Takes note of an event, if all that is open takes no more than `most` bytes then. What it finds to be begun anew first
+    /// is appended to `out`.
+    pub(super) fn follow(&mut self, seen: Seen, clock: Clock, most: usize, out: &mut Vec<u8>) {
         let Seen { track, time, act } = seen;
         if let Some(stack) = self.tracks.get_mut(&track) {
             if let Some(at) = stack.resume.take() {
@@ -57,24 +63,41 @@ impl Open {
             stack.last = stack.last.max(time);
         }
         match act {
-            Act::Begin(label) => self.begin(track, label, time),
+            Act::Begin(label) => self.begin(track, label, time, most),
             Act::End(name) => self.end(&track, &name),
             Act::None => {}
         }
     }
 
-    fn begin(&mut self, track: Track, label: Label, time: u64) {
-        let bytes = label.bytes();
-        let has_room = self.bytes + bytes <= ROOM_BYTES;
-        if !has_room && !self.tracks.contains_key(&track) {
+    /// What all of it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many spans there was no room for since this was last taken.
+    pub(super) fn take_left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.left_out)
+    }
+
+    fn begin(&mut self, track: Track, label: Label, time: u64, most: usize) {
+        let is_new = !self.tracks.contains_key(&track);
+        let bytes = label.bytes() + if is_new { Stack::BYTES } else { 0 };
+        let has_room = self.bytes + bytes <= most;
+        if !has_room && is_new {
+            self.left_out = self.left_out.saturating_add(1);
             return;
         }
         let stack = self.tracks.entry(track).or_default();
         stack.last = stack.last.max(time);
         if has_room && stack.more == 0 {
             self.bytes += bytes;
+            if is_new {
+                // Most have one, and a vector begins with room for four.
+                stack.spans.reserve_exact(1);
+            }
             stack.spans.push((label, time));
         } else {
+            self.left_out = self.left_out.saturating_add(1);
             stack.more = stack.more.saturating_add(1);
         }
     }
@@ -93,6 +116,7 @@ impl Open {
         self.bytes -= ended.map_or(0, |(label, _)| label.bytes());
         if stack.spans.is_empty() {
             self.tracks.remove(track);
+            self.bytes -= Stack::BYTES;
         }
     }
 
@@ -123,6 +147,9 @@ impl Open {
 }
 
 impl Stack {
+    /// What one takes besides its spans: a map of them is at least half full.
+    const BYTES: usize = 2 * size_of::<(Track, Stack)>();
+
     fn begin(&self, track: &Track, at: u64, clock: Clock, out: &mut Vec<u8>) {
         for (label, began) in &self.spans {
             let kind = match track {
@@ -141,7 +168,7 @@ fn cut() -> Arg<'static> {
 
 impl Label {
     fn bytes(&self) -> usize {
-        size_of::<(Label, u64)>() + self.category.len() + self.name.len()
+        size_of::<(Label, u64)>() + 2 * TEXT_BYTES + self.category.len() + self.name.len()
     }
 
     fn put(&self, kind: EventKind, time: u64, args: &[Arg<'_>], out: &mut Vec<u8>) {

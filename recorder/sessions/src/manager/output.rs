@@ -7,7 +7,7 @@
 //!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ][ losses ]
 //! ```
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use fxt_writer::engine::Piece;
 use fxt_writer::record::{ProviderEvent, ProviderInfo, ProviderSection, Record};
 use fxt_writer::{Koid, ProviderId};
 
-use super::known::Known;
+use super::known::{Known, Room};
 use super::loss::RecordLoss;
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::PROVIDER;
@@ -41,8 +41,16 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    fn bytes(&self) -> usize {
+    /// What its records take in an archive.
+    fn record_bytes(&self) -> usize {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
+    }
+
+    /// What it takes while it is held.
+    fn held_bytes(&self) -> usize {
+        let words = self.piece.durable.capacity() + self.piece.rolling.capacity();
+        let losses = self.losses.capacity() * size_of::<RecordLoss>();
+        size_of::<Owned>() + self.name.len() + words * WORD_BYTES + losses
     }
 
     fn put(&self, bytes: &mut Vec<u8>) {
@@ -82,6 +90,15 @@ impl Section {
     }
 }
 
+/// What there was no room to keep of providers, for archives that begin later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Strings, and names of threads and processes.
+    pub names: u64,
+    /// Spans that were open, and are not begun anew.
+    pub spans: u64,
+}
+
 /// The archive, and what may not be written to it yet.
 pub(super) struct Output {
     archive: Archive,
@@ -96,6 +113,13 @@ pub(super) struct Output {
     divided: bool,
     /// What pieces that are not held any more had registered, and of a divided archive what they began.
     known: BTreeMap<u32, Known>,
+    /// What all that takes, and may take.
+    known_takes: Room,
+    known_most: Room,
+    /// Providers that are gone and of which pieces are held: how many.
+    gone: HashMap<u32, usize>,
+    /// Names and open spans that there was no room for, and which an archive lacks that began after them.
+    lacking: LeftOut,
     /// Providers of which some of that is not in the archive either.
     unsaid: HashSet<u32>,
     /// Pieces that were let go of since there were too many.
@@ -113,7 +137,13 @@ impl fmt::Debug for Output {
 
 impl Output {
     /// Holds at most `capacity` bytes back when it is told to. A `divided` archive may be [rotated](Output::rotate).
-    pub(super) fn new(archive: Archive, capacity: usize, divided: bool) -> Output {
+    /// An archive is rotated when it has `archive_bytes`.
+    pub(super) fn new(
+        archive: Archive,
+        capacity: usize,
+        divided: bool,
+        archive_bytes: u64,
+    ) -> Output {
         Output {
             archive,
             introduced: HashSet::new(),
@@ -123,6 +153,10 @@ impl Output {
             holds: false,
             divided,
             known: BTreeMap::new(),
+            known_takes: Room::default(),
+            known_most: Room::for_all(archive_bytes),
+            gone: HashMap::new(),
+            lacking: LeftOut::default(),
             unsaid: HashSet::new(),
             forgotten: 0,
         }
@@ -140,6 +174,7 @@ impl Output {
             self.write(&owned);
         }
         self.held_bytes = 0;
+        self.let_go();
     }
 
     /// Lets go of what was kept, and writes whatever comes next at once.
@@ -147,43 +182,84 @@ impl Output {
         self.holds = false;
         self.held.clear();
         self.held_bytes = 0;
+        self.let_go();
     }
 
     /// Begins another archive, in which nobody has been introduced.
     pub(super) fn forget_all(&mut self) {
         self.introduced.clear();
         self.known.clear();
+        self.known_takes = Room::default();
+        self.lacking = LeftOut::default();
         self.unsaid.clear();
         self.forgotten = 0;
     }
 
     /// Takes a piece, if there is anything in it.
-    pub(super) fn take(&mut self, owned: Owned) {
+    pub(super) fn take(&mut self, mut owned: Owned) {
         if owned.piece.is_empty() && owned.losses.is_empty() {
             return;
         }
         if !self.holds {
             return self.write(&owned);
         }
-        self.held_bytes += owned.bytes();
+        // Was copied with room for all of a buffer.
+        owned.piece.durable.shrink_to_fit();
+        owned.piece.rolling.shrink_to_fit();
+        self.held_bytes += owned.held_bytes();
         self.held.push_back(owned);
         while self.held_bytes > self.capacity
             && let Some(oldest) = self.held.pop_front()
         {
-            self.held_bytes -= oldest.bytes();
+            self.held_bytes -= oldest.held_bytes();
             self.forgotten += 1;
+            let id = oldest.id.0;
+            if let Some(pieces) = self.gone.get_mut(&id) {
+                *pieces -= 1;
+                if *pieces == 0 {
+                    self.gone.remove(&id);
+                    self.forget_known(id);
+                    continue;
+                }
+            }
             // Later pieces may refer to it.
             self.learn(&oldest);
-            self.unsaid.insert(oldest.id.0);
+            self.unsaid.insert(id);
         }
     }
 
     /// Takes note that nothing more will come from a provider.
     pub(super) fn forget(&mut self, id: ProviderId) {
-        if self.held.iter().all(|owned| owned.id != id) {
-            self.known.remove(&id.0);
-            self.unsaid.remove(&id.0);
+        match self.held.iter().filter(|owned| owned.id == id).count() {
+            0 => self.forget_known(id.0),
+            pieces => drop(self.gone.insert(id.0, pieces)),
         }
+    }
+
+    /// Takes note that a provider that is gone will not be introduced to another archive either.
+    pub(super) fn forget_name(&mut self, id: ProviderId) {
+        self.introduced.remove(&id.0);
+    }
+
+    /// No piece is held of those that are gone any more.
+    fn let_go(&mut self) {
+        for id in std::mem::take(&mut self.gone).into_keys() {
+            self.forget_known(id);
+        }
+    }
+
+    fn forget_known(&mut self, id: u32) {
+        self.unsaid.remove(&id);
+        if let Some(known) = self.known.remove(&id) {
+            self.known_takes = self.known_takes.less(known.takes());
+        }
+    }
+
+    /// What there was no room for, and which archives lack that began later.
+    pub(super) fn left_out(&self) -> LeftOut {
+        // What was let go of is in no archive.
+        let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
+        LeftOut { names: waiting.fold(self.lacking.names, u64::saturating_add), ..self.lacking }
     }
 
     /// Ends what is open at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
@@ -198,6 +274,9 @@ impl Output {
             let clock = known.clock();
             known.open.rotate(clock.ticks(time.0), clock, out);
         });
+        for known in self.known.values_mut() {
+            self.lacking.spans = self.lacking.spans.saturating_add(known.open.take_left_out());
+        }
         between();
         self.unsaid.extend(self.known.keys());
         let before = std::mem::take(&mut self.introduced);
@@ -229,6 +308,7 @@ impl Output {
             put(&mut bytes, &ProviderSection { id: ProviderId(*id) });
             if self.unsaid.remove(id) {
                 known.names.recall(&mut bytes);
+                self.lacking.add_names(known);
             }
             bytes.extend_from_slice(&made);
             put(&mut bytes, &ProviderSection { id: PROVIDER });
@@ -250,7 +330,7 @@ impl Output {
         }
         let found = sections.iter().position(|section| section.id == owned.id);
         let at = found.unwrap_or_else(|| {
-            let mut records = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
+            let mut records = Vec::with_capacity(owned.record_bytes() + ROOM_BYTES);
             if let Some(known) = self.known.get(&owned.id.0) {
                 known.names.recall(&mut records);
             }
@@ -266,31 +346,46 @@ impl Output {
 
     /// Keeps what a piece has registered, for pieces that refer to it. Returns what is to be begun anew before it.
     fn learn(&mut self, owned: &Owned) -> Vec<u8> {
+        if !self.divided && owned.piece.durable.is_empty() {
+            return Vec::new();
+        }
+        let known = self.known.entry(owned.id.0).or_default();
+        let others = self.known_takes.less(known.takes());
+        let room = self.known_most.beside(others);
+        let mut begun = Vec::new();
         if self.divided {
-            return self.known.entry(owned.id.0).or_default().follow(&owned.piece);
+            begun = known.follow(&owned.piece, room);
+        } else {
+            known.names.learn(&owned.piece.durable, room.names);
         }
-        if !owned.piece.durable.is_empty() {
-            self.known.entry(owned.id.0).or_default().names.learn(&owned.piece.durable);
-        }
-        Vec::new()
+        self.known_takes = others.plus(known.takes());
+        begun
     }
 
     fn write(&mut self, owned: &Owned) {
-        let mut bytes = Vec::with_capacity(owned.bytes() + ROOM_BYTES);
+        let mut bytes = Vec::with_capacity(owned.record_bytes() + ROOM_BYTES);
         if self.introduced.insert(owned.id.0) {
             put(&mut bytes, &ProviderInfo { id: owned.id, name: &owned.name });
         }
         put(&mut bytes, &ProviderSection { id: owned.id });
         if self.unsaid.remove(&owned.id.0)
-            && let Some(known) = self.known.get(&owned.id.0)
+            && let Some(known) = self.known.get_mut(&owned.id.0)
         {
             known.names.recall(&mut bytes);
+            self.lacking.add_names(known);
         }
         bytes.extend_from_slice(&self.learn(owned));
         owned.put(&mut bytes);
         put(&mut bytes, &ProviderSection { id: PROVIDER });
         owned.losses.iter().for_each(|loss| loss.put(&owned.name, owned.process, &mut bytes));
         (self.archive)(bytes);
+    }
+}
+
+impl LeftOut {
+    /// Counts names that were left out of what was just recalled.
+    fn add_names(&mut self, known: &mut Known) {
+        self.names = self.names.saturating_add(known.names.take_left_out());
     }
 }
 
@@ -309,8 +404,10 @@ mod tests {
     use std::sync::Mutex;
 
     use fxt_reader::{Reader, Record as Read};
-    use fxt_writer::record::Initialization;
+    use fxt_writer::Text;
+    use fxt_writer::record::{Initialization, KernelObject, ObjectType};
 
+    use super::super::names::MAX_NAME_BYTES;
     use super::*;
 
     fn piece(ticks: u64) -> Piece {
@@ -330,7 +427,7 @@ mod tests {
         let archive = Arc::new(Mutex::new(Vec::new()));
         let theirs = archive.clone();
         let write = move |bytes: Vec<u8>| theirs.lock().expect("no panic").extend(bytes);
-        (Output::new(Box::new(write), capacity, false), archive)
+        (Output::new(Box::new(write), capacity, false, u64::MAX), archive)
     }
 
     /// What is in the archive, in a word each.
@@ -385,10 +482,15 @@ mod tests {
 
     #[test]
     fn what_is_held_is_written_when_it_may_be_and_the_oldest_goes_first_when_it_is_too_much() {
-        let (mut output, archive) = output(40);
+        let held = |ticks| {
+            let mut owned = owned(ticks as u32 + 1, piece(ticks), false);
+            owned.piece.durable.shrink_to_fit();
+            owned
+        };
+        let (mut output, archive) = output(held(1).held_bytes() * 5 / 2);
         output.hold();
         for ticks in 1..=3 {
-            output.take(owned(ticks as u32 + 1, piece(ticks), false));
+            output.take(held(ticks));
         }
         assert!(shown(&archive).is_empty());
         output.release();
@@ -398,5 +500,78 @@ mod tests {
         assert_eq!(ticks, ["ticks 2", "ticks 3"]);
         output.take(owned(5, piece(4), false));
         assert_eq!(shown(&archive).last().expect("written at once"), "section 1");
+    }
+
+    /// A thread name of `length` bytes.
+    fn named(koid: u64, length: usize) -> Piece {
+        let (object_type, name) = (ObjectType::Thread, "n".repeat(length));
+        let name = Text::Inline(&name);
+        let object = KernelObject { object_type, koid: Koid(koid), name, args: &[] };
+        let mut durable = Vec::new();
+        object.write(&mut durable).expect("a vector");
+        Piece { durable, ..Piece::default() }
+    }
+
+    fn kept(output: &Output) -> usize {
+        output.known.values().map(|known| known.names.bytes()).sum()
+    }
+
+    #[test]
+    fn names_of_all_providers_have_a_bound_and_what_a_later_archive_lacks_is_counted() {
+        for divided in [false, true] {
+            let mut output = Output::new(Box::new(drop), 0, divided, u64::MAX);
+            // As long as a record can be, 48 MB together.
+            for koid in 0..500 {
+                for id in [2, 3, 4] {
+                    output.take(owned(id, named(koid, 32_000), false));
+                }
+            }
+            let bytes = kept(&output);
+            assert!(bytes <= MAX_NAME_BYTES && bytes > MAX_NAME_BYTES / 2, "{bytes}");
+            assert_eq!(output.known_takes.names, bytes);
+            assert_eq!(output.left_out(), LeftOut::default(), "this archive has them all");
+            let names = [2, 3, 4].map(|id| (ProviderId(id), "app"));
+            output.rotate(Nanos(5), || {}, names.into_iter());
+            [2, 3, 4].into_iter().for_each(|id| output.take(owned(id, named(1000, 1), false)));
+            let left_out = output.left_out().names;
+            assert!((700..1000).contains(&left_out), "{left_out}");
+            [2, 3, 4].into_iter().for_each(|id| output.forget(ProviderId(id)));
+            assert_eq!((kept(&output), output.known_takes.names), (0, 0));
+        }
+    }
+
+    #[test]
+    fn of_small_archives_names_take_half_at_most() {
+        let mut output = Output::new(Box::new(drop), 0, true, 1 << 20);
+        for koid in 0..100 {
+            [2, 3].into_iter().for_each(|id| output.take(owned(id, named(koid, 32_000), false)));
+        }
+        assert!((1..=512 << 10).contains(&kept(&output)), "{}", kept(&output));
+    }
+
+    #[test]
+    fn of_providers_that_are_gone_nothing_is_kept_but_pieces_that_are_held() {
+        let (mut output, _) = output(2000);
+        output.hold();
+        for id in 2..1000 {
+            output.take(owned(id, named(1, 100), false));
+            output.take(owned(id, named(2, 100), false));
+            output.forget(ProviderId(id));
+        }
+        assert!(output.held_bytes <= 2000 && output.held.len() < 10, "{}", output.held.len());
+        let kept = (output.known.len(), output.unsaid.len(), output.gone.len());
+        assert!(kept <= (1, 1, 10), "{kept:?}");
+        output.release();
+        assert_eq!((output.known.len(), output.gone.len(), output.held_bytes), (0, 0, 0));
+    }
+
+    #[test]
+    fn pieces_without_records_take_memory_too() {
+        let (mut output, _) = output(64 << 10);
+        output.hold();
+        for _ in 0..10_000 {
+            output.take(owned(7, Piece::default(), true));
+        }
+        assert!(output.held.len() * size_of::<Owned>() <= 64 << 10, "{}", output.held.len());
     }
 }

@@ -18,6 +18,7 @@ use fxt_writer::engine::Mode;
 use fxt_writer::record::Record;
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
+use crate::cli::Rotate;
 use crate::commands::plan::Plan;
 use crate::encode::encoder::own_event;
 use crate::kernel::child::Launch;
@@ -40,6 +41,9 @@ const NAMES: usize = 4;
 
 /// What may wait to be written, in bytes; then the manager waits, and providers that go on drop records and count them.
 const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
+
+/// What a piece takes besides its records: mostly the channel on which it is told that it is written.
+const PIECE_BYTES: usize = 1024;
 
 /// Before COMMAND runs: the socket.
 #[derive(Debug)]
@@ -67,7 +71,12 @@ impl Invitation {
         let caller = Owner::sudo_caller().map(|owner| owner.uid);
         let uids = defaults.uids.iter().copied().chain(command).chain(caller).collect();
         let divided = plan.flight.rotate.is_some();
-        let options = Options { uids, koids: Koids::of(namespaces), divided, ..defaults };
+        let archive_bytes = match plan.flight.rotate {
+            Some(Rotate::Size(size)) => size.bytes(),
+            _ => defaults.archive_bytes,
+        };
+        let koids = Koids::of(namespaces);
+        let options = Options { uids, koids, divided, archive_bytes, ..defaults };
         let config = SessionConfig {
             mode: plan.engine_mode(),
             buffer_bytes: providers.buffer_bytes,
@@ -158,8 +167,9 @@ fn archive(drain: Sender<Request>) -> Archive {
     let mut bytes = 0;
     Box::new(move |records| {
         let (written, is_written) = bounded(1);
-        bytes += records.len();
-        on_the_way.push_back((records.len(), is_written));
+        let takes = records.capacity() + PIECE_BYTES;
+        bytes += takes;
+        on_the_way.push_back((takes, is_written));
         // When the drain thread is gone, so is the piece, which counts as written.
         let _ = drain.send(Request::Piece { records, written });
         on_the_way.retain(|(length, is_written)| {
@@ -275,6 +285,28 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
         warnings.push(format!(
             "{} not listed: names of all providers' categories take 4 MiB at most",
             counted(left_out, "category of providers is", "categories of providers are")
+        ));
+    }
+    let repeated = [
+        (
+            stopped.left_out.names,
+            "name of providers is",
+            "names of providers are",
+            "missing in later files",
+            24,
+        ),
+        (
+            stopped.left_out.spans,
+            "open span of providers was",
+            "open spans of providers were",
+            "not continued in the next file",
+            8,
+        ),
+    ];
+    for (number, one, several, what, most) in repeated.into_iter().filter(|it| it.0 > 0) {
+        warnings.push(format!(
+            "{} {what}: what is kept of them takes {most} MiB at most (docs/providers.md)",
+            counted(number, one, several)
         ));
     }
     for name in &stopped.silent {

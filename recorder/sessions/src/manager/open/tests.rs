@@ -23,7 +23,7 @@ struct Stage {
 
 impl Stage {
     fn see(&mut self, track: Track, time: u64, act: Act) {
-        self.open.follow(Seen { track, time, act }, NANOS, &mut self.made);
+        self.open.follow(Seen { track, time, act }, NANOS, MAX_OPEN_BYTES, &mut self.made);
     }
 
     fn begin(&mut self, of: u64, name: &str, time: u64) {
@@ -134,12 +134,12 @@ fn times_are_those_of_the_providers_clock() {
 fn one_that_begins_and_begins_takes_no_more_than_its_room_and_its_ends_still_fit() {
     let mut stage = Stage::default();
     let name = "f".repeat(30_000);
-    let inner = ROOM_BYTES / label(7, &name).bytes();
+    let inner = MAX_OPEN_BYTES / label(7, &name).bytes();
     for time in 0..inner as u64 + 10 {
         stage.begin(7, &name, time);
     }
     stage.begin(8, &name, 1);
-    assert!(stage.open.bytes <= ROOM_BYTES);
+    assert!(stage.open.bytes <= MAX_OPEN_BYTES);
     let kept = |stage: &Stage| stage.open.tracks.values().map(|stack| stack.spans.len()).sum();
     assert_eq!(inner, kept(&stage));
     stage.end(8, 2);

@@ -3,7 +3,7 @@ use fxt_writer::engine::Tally;
 use fxt_writer::{Koid, ProviderId};
 
 use super::*;
-use crate::manager::{ProviderState, ProviderStats, Refusals};
+use crate::manager::{LeftOut, ProviderState, ProviderStats, Refusals};
 
 fn provider(name: &str, records: u64, dropped: u64) -> ProviderStatus {
     let tally = Tally { records, ..Tally::default() };
@@ -54,6 +54,7 @@ fn what_went_wrong_is_said_once_for_each_provider() {
         silent: vec!["hung".to_owned()],
         refusals,
         forgotten: 0,
+        left_out: LeftOut::default(),
     };
     let warnings = warnings(&stopped);
     assert_eq!(warnings.len(), 3, "{warnings:#?}");
@@ -116,4 +117,17 @@ fn a_provider_that_ended_before_it_recorded_is_named() {
     let expected =
         "provider hasty (process 7) exited before it started to record: its events are missing";
     assert_eq!(warnings(&stopped(vec![hasty, provider("app", 1, 0)])), [expected]);
+}
+
+#[test]
+fn names_and_spans_that_later_files_lack_are_said() {
+    let left_out = LeftOut { names: 1234, spans: 1 };
+    let warnings = warnings(&Stopped { left_out, ..Stopped::default() });
+    assert_eq!(
+        warnings,
+        [
+            "1 234 names of providers are missing in later files: what is kept of them takes 24 MiB at most (docs/providers.md)",
+            "1 open span of providers was not continued in the next file: what is kept of them takes 8 MiB at most (docs/providers.md)",
+        ]
+    );
 }
