@@ -13,6 +13,18 @@ const MOST: usize = 2_000_000;
 /// So many names are told apart.
 const MOST_NAMES: usize = 1 << 16;
 
+/// So many threads without open spans keep their place, since most will have some again.
+const MOST_VACANT: usize = 4096;
+
+/// What a span takes, with what it takes to find medians, in bytes.
+const SPAN_BYTES: usize = size_of::<Span>() + size_of::<u64>();
+
+/// What a thread or an operation with open spans takes besides these: places in a map that is half full, and a vector.
+const TRACK_BYTES: usize = 2 * size_of::<((u64, u64), Vec<Span>)>() + size_of::<Span>() + 32;
+
+/// What a name takes besides its text, which is kept twice.
+const NAME_BYTES: usize = 2 * (size_of::<Name>() + size_of::<(Box<str>, Vec<u32>)>()) + 64;
+
 /// A span that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -58,7 +70,7 @@ impl Span {
     }
 }
 
-/// All spans of a trace.
+/// All spans of a trace, or as many as there is room for.
 #[derive(Debug, Default)]
 pub struct Spans {
     pub list: Vec<Span>,
@@ -67,6 +79,9 @@ pub struct Spans {
     /// The asynchronous ones, by process and id.
     open_async: FxHashMap<(u64, u64), Vec<Span>>,
     opened: usize,
+    /// What all of this takes, in bytes, and may take where that matters.
+    bytes: usize,
+    most_bytes: Option<usize>,
     names: Vec<Name>,
     /// By name, those of each category.
     by_name: FxHashMap<Box<str>, Vec<u32>>,
@@ -81,17 +96,21 @@ impl Spans {
         match event.kind {
             EventKind::DurationBegin => {
                 let Some(name) = self.name(event, is_provider) else { return };
-                if self.opened >= MOST {
-                    self.too_many = true;
+                let is_new = !self.open.contains_key(&koid);
+                if !self.opens(is_new) {
                     return;
                 }
-                self.opened += 1;
                 let span = Span { koid, from, to: from, name, begun_on: None };
-                self.open.entry(koid).or_default().push(span);
+                put(self.open.entry(koid).or_default(), span);
             }
             EventKind::DurationEnd => {
-                if let Some(span) = self.open.get_mut(&koid).and_then(Vec::pop) {
-                    self.opened -= 1;
+                let Some(open) = self.open.get_mut(&koid) else { return };
+                if let Some(span) = open.pop() {
+                    if open.is_empty() && self.open.len() > MOST_VACANT {
+                        self.open.remove(&koid);
+                        self.bytes -= TRACK_BYTES;
+                    }
+                    self.closes();
                     self.push(Span { to: from.max(span.from), ..span });
                 }
             }
@@ -102,13 +121,13 @@ impl Spans {
             }
             EventKind::AsyncBegin { id } => {
                 let Some(name) = self.name(event, is_provider) else { return };
-                if self.opened >= MOST {
-                    self.too_many = true;
+                let key = (event.thread.process.0, id);
+                let is_new = !self.open_async.contains_key(&key);
+                if !self.opens(is_new) {
                     return;
                 }
-                self.opened += 1;
                 let span = Span { koid, from, to: from, name, begun_on: Some(koid) };
-                self.open_async.entry((event.thread.process.0, id)).or_default().push(span);
+                put(self.open_async.entry(key).or_default(), span);
             }
             EventKind::AsyncEnd { id } => {
                 let key = (event.thread.process.0, id);
@@ -124,16 +143,38 @@ impl Spans {
                 let span = open.remove(at);
                 if open.is_empty() {
                     self.open_async.remove(&key);
+                    self.bytes -= TRACK_BYTES;
                 }
-                self.opened -= 1;
+                self.closes();
                 self.push(Span { koid, to: from.max(span.from), ..span });
             }
             _ => {}
         }
     }
 
+    /// Makes room for a span that begins, on a track that is new or not; false if there is none.
+    fn opens(&mut self, is_new: bool) -> bool {
+        let has_room = self.opened < MOST
+            && self.take_bytes(SPAN_BYTES + if is_new { TRACK_BYTES } else { 0 });
+        self.opened += usize::from(has_room);
+        self.too_many |= !has_room;
+        has_room
+    }
+
+    fn closes(&mut self) {
+        self.opened -= 1;
+        self.bytes -= SPAN_BYTES;
+    }
+
+    /// Takes so much room, if that is there.
+    fn take_bytes(&mut self, bytes: usize) -> bool {
+        let has_room = self.most_bytes.is_none_or(|most| self.bytes + bytes <= most);
+        self.bytes += if has_room { bytes } else { 0 };
+        has_room
+    }
+
     fn push(&mut self, span: Span) {
-        match self.list.len() < MOST {
+        match self.list.len() < MOST && self.take_bytes(SPAN_BYTES) {
             true => self.list.push(span),
             false => self.too_many = true,
         }
@@ -148,7 +189,8 @@ impl Spans {
         if known.is_some() {
             return known;
         }
-        if self.names.len() >= MOST_NAMES {
+        let bytes = NAME_BYTES + 2 * name.len() + event.category.len();
+        if self.names.len() >= MOST_NAMES || !self.take_bytes(bytes) {
             self.too_many = true;
             return None;
         }
@@ -209,6 +251,14 @@ impl Spans {
     }
 }
 
+/// Puts a span on a track. Most have one, and a vector begins with room for four.
+fn put(track: &mut Vec<Span>, span: Span) {
+    if track.capacity() == 0 {
+        track.reserve_exact(1);
+    }
+    track.push(span);
+}
+
 /// How many there are, and the lower of the two in the middle, which is a length that occurred.
 fn median(mut lengths: Vec<u64>) -> (u64, u64) {
     if lengths.is_empty() {
@@ -246,13 +296,102 @@ impl Visitor for Collector {
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.
-pub fn collect(mut reader: Reader<'_>) -> Result<Spans, Error> {
+pub fn collect(reader: Reader<'_>) -> Result<Spans, Error> {
+    collect_within(reader, None)
+}
+
+/// The spans of a trace, as far as they take no more than `most_bytes`: what a program says of itself may be anything.
+///
+/// # Errors
+/// As there.
+pub fn collect_within(mut reader: Reader<'_>, most_bytes: Option<usize>) -> Result<Spans, Error> {
     let mut collector = Collector::default();
+    collector.spans.most_bytes = most_bytes;
     loop {
         match reader.show_all(&mut collector) {
             Ok(_) => return Ok(collector.spans),
             Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fxt_writer::record::{self, Magic, Record as _};
+    use fxt_writer::{Koid, Text, ThreadName, Ticks};
+
+    use super::*;
+
+    const ROOM: usize = 1 << 20;
+
+    type Kind = fn(u64) -> record::EventKind;
+
+    const BEGIN: Kind = |_| record::EventKind::DurationBegin;
+    const END: Kind = |_| record::EventKind::DurationEnd;
+    const ASYNC_BEGIN: Kind = |id| record::EventKind::AsyncBegin { id };
+    const ASYNC_END: Kind = |id| record::EventKind::AsyncEnd { id };
+
+    /// A trace of so many threads and operations, each with events of these kinds; long names differ.
+    fn trace(number: u64, length: usize, kinds: &[Kind]) -> Vec<u8> {
+        let mut trace = Vec::new();
+        Magic.write(&mut trace).expect("memory");
+        for koid in 1..=number {
+            let name = match length {
+                0..=10 => "n".repeat(length),
+                _ => format!("{koid:0length$}"),
+            };
+            for kind in kinds {
+                let event = record::Event {
+                    kind: kind(koid),
+                    time: Ticks(koid),
+                    thread: ThreadName::Inline { process: Koid(7), thread: Koid(koid) },
+                    category: Text::Inline("x"),
+                    name: Text::Inline(&name),
+                    args: &[],
+                };
+                event.write(&mut trace).expect("memory");
+            }
+        }
+        trace
+    }
+
+    fn within(trace: &[u8], most_bytes: Option<usize>) -> Spans {
+        collect_within(Reader::from_slice(trace), most_bytes).expect("a trace")
+    }
+
+    /// What is kept takes at least so much.
+    fn takes(spans: &Spans) -> usize {
+        let of_track = |open: &Vec<Span>| open.capacity() * size_of::<Span>() + 24;
+        let open = spans.open.values().chain(spans.open_async.values()).map(of_track);
+        let names = spans.names.iter().map(|it| it.name.len() * 2 + it.category.len());
+        spans.list.len() * size_of::<Span>() + open.sum::<usize>() + names.sum::<usize>()
+    }
+
+    #[test]
+    fn spans_that_never_end_and_names_take_no_more_than_there_is_room_for() {
+        for (trace, least) in [
+            (trace(50_000, 4, &[BEGIN]), 2000),
+            (trace(50_000, 4, &[ASYNC_BEGIN]), 2000),
+            (trace(50_000, 4, &[BEGIN, END]), 2000),
+            (trace(100, 30_000, &[BEGIN, END]), 10),
+        ] {
+            let spans = within(&trace, Some(ROOM));
+            assert!(spans.too_many && spans.bytes <= ROOM && takes(&spans) <= ROOM);
+            let kept = spans.opened + spans.list.len();
+            assert!(kept >= least, "{kept}");
+            assert!(!within(&trace, None).too_many, "who reads a trace has all");
+        }
+    }
+
+    #[test]
+    fn spans_that_end_leave_no_more_than_themselves() {
+        for kinds in [[BEGIN, END], [ASYNC_BEGIN, ASYNC_END]] {
+            let spans = within(&trace(10_000, 4, &kinds), None);
+            assert!(spans.open.len() <= MOST_VACANT && spans.open_async.is_empty());
+            let tracks = spans.open.len() * TRACK_BYTES;
+            assert_eq!(spans.bytes, 10_000 * SPAN_BYTES + tracks + NAME_BYTES + 9);
+            assert_eq!((spans.list.len(), spans.opened), (10_000, 0));
         }
     }
 }

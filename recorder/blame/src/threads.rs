@@ -1,7 +1,7 @@
 //! The threads of a trace: a number for each, and what it is called.
 
-use fxt_reader::Koid;
 use fxt_reader::record::KernelObject;
+use fxt_reader::{Koid, ProviderId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// In fxtrec's traces the bits of a koid below this are the thread id.
@@ -15,6 +15,58 @@ pub type Index = u32;
 
 /// Names that are kept of each thread beside the last one.
 const MOST_NAMES: usize = 8;
+
+/// The providers of a trace that record the scheduler as fxtrec does. What others say of the scheduler, and of the
+/// recording, is not so: they are programs, which speak of themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Recorders(Vec<ProviderId>);
+
+impl Recorders {
+    pub fn introduce(&mut self, id: ProviderId) {
+        if !self.0.contains(&id) && self.0.len() < MOST_RECORDERS {
+            self.0.push(id);
+        }
+    }
+
+    /// Whether a record is of one of them. It may be, where there is none.
+    pub fn have(&self, provider: Option<ProviderId>) -> bool {
+        self.0.is_empty() || provider.is_some_and(|id| self.0.contains(&id))
+    }
+}
+
+/// What the names that programs gave their threads and processes may take together, in bytes, with what it takes to keep each.
+pub const MOST_TOLD_BYTES: usize = 32 << 20;
+
+/// What a thread or a process takes that has a name: places in a map that is half full.
+const NAMED_BYTES: usize = 160;
+
+/// What a name takes besides its text.
+const NAME_BYTES: usize = 64;
+
+/// Room for names that programs gave their threads and processes. Who records the scheduler names each once or twice; a
+/// program may name as many as it likes, as often as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToldRoom {
+    bytes: usize,
+    /// Names for which there was no room.
+    pub left_out: u64,
+}
+
+impl ToldRoom {
+    /// Makes room for a name, which may be new, of somebody who may not have had one. False if there is none: they keep the
+    /// name that they have.
+    pub fn has_room(&mut self, name: &str, is_new_name: bool, is_new: bool) -> bool {
+        // It may be kept as an earlier one, too.
+        let for_name = if is_new_name { NAME_BYTES + 2 * name.len() } else { 0 };
+        let bytes = for_name + if is_new { NAMED_BYTES } else { 0 };
+        let has_room = self.bytes + bytes <= MOST_TOLD_BYTES;
+        match has_room {
+            true => self.bytes += bytes,
+            false => self.left_out = self.left_out.saturating_add(1),
+        }
+        has_room
+    }
+}
 
 /// What a thread was called before. Records of names come in front of the scheduling records of their time, so its last name is often
 /// not yet its name when it is woken for the first time.
@@ -55,6 +107,7 @@ pub struct Roster {
     koids: Vec<u64>,
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
+    told: ToldRoom,
 }
 
 #[derive(Debug)]
@@ -96,12 +149,32 @@ impl Roster {
         self.koids.iter().copied()
     }
 
-    pub fn name_process(&mut self, object: &KernelObject<'_>) {
-        let cgroup = object.args.str("cgroup").map(Into::into);
+    /// A process has a name; whether it `is_told` by a program.
+    pub fn name_process(&mut self, object: &KernelObject<'_>, is_told: bool) {
+        let known = self.processes.get(&object.koid.0);
+        let is_new_name = known.is_none_or(|known| *known.name != *object.name);
+        let cgroup = object.args.str("cgroup");
+        let is_new_cgroup =
+            cgroup.is_some() && known.is_none_or(|it| it.cgroup.as_deref() != cgroup);
+        let is_new = known.is_none();
+        if is_told
+            && !(self.told.has_room(object.name, is_new_name, is_new)
+                && self.told.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false))
+        {
+            return;
+        }
+        let cgroup = cgroup.map(Into::into);
         self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup });
     }
 
-    pub fn name_thread(&mut self, object: &KernelObject<'_>) {
+    /// A thread has a name; whether it `is_told` by a program.
+    pub fn name_thread(&mut self, object: &KernelObject<'_>, is_told: bool) {
+        let known = self.named.get(&object.koid.0);
+        let is_new_name = known.is_none_or(|known| *known.comm != *object.name);
+        let is_new = known.is_none();
+        if is_told && !self.told.has_room(object.name, is_new_name, is_new) {
+            return;
+        }
         let process = object.process().map(|Koid(process)| process);
         let named = self.named.entry(object.koid.0).or_default();
         if *named.comm != *object.name {

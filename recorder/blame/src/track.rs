@@ -22,7 +22,7 @@ use fxtrec_sched::{
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
-use crate::threads::{Family, Index, Roster};
+use crate::threads::{Family, Index, Recorders, Roster};
 use crate::{Causes, trigger};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
@@ -98,6 +98,7 @@ pub struct Tracker {
     narrow: bool,
     scheduler: Scheduler,
     own: Option<ProviderId>,
+    recorders: Recorders,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +142,7 @@ impl Tracker {
             narrow: false,
             scheduler: Scheduler::default(),
             own: None,
+            recorders: Recorders::default(),
         }
     }
 
@@ -192,15 +194,24 @@ impl Tracker {
                 self.legacy_switch(switch, sink)
             }
             Record::KernelObject(object) => {
+                let is_told = !self.recorders.have(item.provider);
                 match object.object_type {
-                    ObjectType::Process => self.roster.name_process(object),
-                    ObjectType::Thread => self.roster.name_thread(object),
+                    ObjectType::Process => self.roster.name_process(object, is_told),
+                    ObjectType::Thread => self.roster.name_thread(object, is_told),
                     _ => {}
                 }
                 true
             }
-            Record::Event(event) if event.category == FXTREC => self.own_event(event, sink),
-            Record::Event(event) if event.category == SCHED => self.sched_event(event, sink),
+            Record::Event(event)
+                if event.category == FXTREC && self.recorders.have(item.provider) =>
+            {
+                self.own_event(event, sink)
+            }
+            Record::Event(event)
+                if event.category == SCHED && self.recorders.have(item.provider) =>
+            {
+                self.sched_event(event, sink)
+            }
             Record::Event(event) => {
                 let is_provider = self.own.is_none() || item.provider != self.own;
                 sink.event(event, is_provider);
@@ -210,6 +221,7 @@ impl Tracker {
                 if info.name == FXTREC {
                     self.roster.by_fxtrec = true;
                     self.own = Some(info.id);
+                    self.recorders.introduce(info.id);
                 }
                 true
             }

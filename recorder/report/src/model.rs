@@ -46,6 +46,10 @@ pub struct Report {
     pub has_app_spans: bool,
     /// The [worst span](super::spans::worst) of a program, if that was looked for.
     pub worst_span: Option<WorstSpan>,
+    /// Whether it may be another, since there were more spans than there was room for.
+    pub too_many_spans: bool,
+    /// Names that programs gave their threads and processes, and for which there was no room.
+    pub names_left_out: u64,
     /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
     pub spans: Option<SpanReport>,
     /// Whether programs told counters.

@@ -44,6 +44,31 @@ const MOST_WAKERS: usize = 64;
 /// So many rows there are at most: a name and a thread each.
 const MOST_ROWS: usize = 1 << 16;
 
+/// How much room there is for spans.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// For all of them, in bytes; `None` if there is no such bound.
+    bytes: Option<usize>,
+    /// For their figures, by name and thread.
+    rows: usize,
+}
+
+impl Room {
+    /// For a command that reads a trace.
+    pub const OF_COMMANDS: Room = Room { bytes: None, rows: MOST_ROWS };
+
+    /// At the end of a recording: what a program says of itself must not take more than the recorder may.
+    pub const OF_RECORDER: Room = Room { bytes: Some(64 << 20), rows: 8192 };
+
+    /// All spans of a trace, or as many as there is room for.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next`], apart from damage.
+    pub fn collect(self, reader: Reader<'_>) -> Result<Spans, Error> {
+        spans::collect_within(reader, self.bytes)
+    }
+}
+
 /// The spans of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct SpanReport {
@@ -413,7 +438,7 @@ pub fn worst(
 }
 
 /// Measures the spans of a trace, which `open` opens twice, of the threads and the part of it that `selection` chooses and
-/// `report` is about.
+/// `report` is about, as far as there is room.
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.
@@ -421,11 +446,12 @@ pub fn measure<'r>(
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
     selection: &Selection,
     report: &Report,
+    room: Room,
 ) -> Result<SpanReport, Error> {
     let mut found = SpanReport { causes: report.causes, ..SpanReport::default() };
     let range = selection.range;
     let is_cut = range.from.is_some() || range.to.is_some();
-    let mut spans = spans::collect(open()?)?;
+    let mut spans = room.collect(open()?)?;
     found.too_many = spans.too_many;
     if is_cut {
         let Span { begin, end } = report.span;
@@ -444,7 +470,8 @@ pub fn measure<'r>(
     spans.list.sort_by_key(|span| span.begun_on.is_some());
     let sync = spans.list.partition_point(|span| span.begun_on.is_none());
     let (intervals, of_tasks) = spans.list.split_at(sync);
-    let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), too_many: false };
+    let most = room.rows;
+    let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), most, too_many: false };
     // Without wakers, it is not known who made whom.
     let strangers = report.causes.has(Cause::Waker);
     let mut told = vec![false; intervals.len()];
@@ -471,13 +498,14 @@ struct Rows<'a> {
     spans: &'a Spans,
     /// By name and thread, and whether they are asynchronous.
     rows: FxHashMap<(u32, u64, bool), Growing>,
+    most: usize,
     too_many: bool,
 }
 
 impl Rows<'_> {
     fn add(&mut self, span: &spans::Span, time: SpanTime) {
         let key = (span.name, span.koid, span.begun_on.is_some());
-        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+        if self.rows.len() >= self.most && !self.rows.contains_key(&key) {
             self.too_many = true;
             return;
         }

@@ -24,6 +24,7 @@ use fxt_reader::record::{Args, ContextSwitch, WEIGHT_INFO, Wakeup};
 use fxt_reader::{
     Cpu, Decoder, Error, Item, Koid, Nanos, ProviderId, Reader, Record, ThreadState, Visitor,
 };
+use fxtrec_blame::threads::Recorders;
 use fxtrec_sched::{Said, UsualArgs, unsigned};
 
 use super::Analysis;
@@ -123,6 +124,7 @@ pub(super) fn pass(
         usual_args: analysis.usual_args,
         told: analysis.told,
         own: analysis.own,
+        recorders: analysis.recorders.clone(),
     };
     // Whoever cannot be given the analysis must not lose it.
     let place = Mutex::new(Some(analysis));
@@ -165,6 +167,7 @@ struct Feeder {
     usual_args: UsualArgs,
     told: Told,
     own: Option<ProviderId>,
+    recorders: Recorders,
 }
 
 impl Visitor for Feeder {
@@ -254,13 +257,16 @@ impl Feeder {
     #[inline(never)]
     fn other(&mut self, item: &Item<'_>) -> bool {
         match &item.record {
-            Record::Event(event) if event.category == FXTREC => {
-                if event.name == WEIGHT_INFO {
+            Record::Event(event)
+                if matches!(event.category, FXTREC | SCHED)
+                    && self.recorders.have(item.provider) =>
+            {
+                if (event.category, event.name) == (FXTREC, WEIGHT_INFO) {
                     self.usual_args = UsualArgs::WITHOUT_WEIGHTS;
                 }
                 self.record(item)
             }
-            Record::Event(event) if event.category != SCHED => {
+            Record::Event(event) => {
                 let told = self.told.with(Told::of(event.kind, item.provider, self.own));
                 let is_known = told == self.told;
                 self.told = told;
@@ -269,12 +275,12 @@ impl Feeder {
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
                     self.own = Some(info.id);
+                    self.recorders.introduce(info.id);
                 }
                 self.record(item)
             }
             // What an analysis looks at, and what others refer to.
-            Record::Event(_)
-            | Record::LegacyContextSwitch(_)
+            Record::LegacyContextSwitch(_)
             | Record::KernelObject(_)
             | Record::ProviderSection(_)
             | Record::ProviderEvent(_)

@@ -54,6 +54,7 @@ impl<O: Observer> Analysis<O> {
         let recorded = end.saturating_sub(span.begin.0);
         self.roster.add_delays();
         let delay = self.worst_delay(recorded);
+        let names_left_out = self.roster.told.left_out;
         let mut threads = self.roster.finish(&self.family);
         let longest = |thread: &ThreadReport| thread.metric(Metric::RunQueue).max();
         threads.sort_by_key(|thread| (Reverse(longest(thread)), thread.koid));
@@ -75,6 +76,8 @@ impl<O: Observer> Analysis<O> {
             has_spans: self.told.has(Told::SPANS),
             has_app_spans: self.told.has(Told::APP_SPANS),
             worst_span: None,
+            too_many_spans: false,
+            names_left_out,
             spans: None,
             folded,
             threads,

@@ -32,7 +32,7 @@ use std::thread::available_parallelism;
 
 use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
 
-use fxtrec_blame::threads::Family;
+use fxtrec_blame::threads::{Family, Recorders};
 use fxtrec_sched::{Periods, Scheduler, UsualArgs};
 
 use super::facts::{Causes, HostSteal, Quota};
@@ -101,6 +101,7 @@ pub struct Analysis<O = ()> {
     usual_args: UsualArgs,
     /// That of fxtrec's own records.
     own: Option<ProviderId>,
+    recorders: Recorders,
     /// Whose scheduling records these are.
     scheduler: Scheduler,
     dropping: Dropping,
@@ -245,6 +246,7 @@ impl<O: Observer> Analysis<O> {
             narrow: false,
             usual_args: UsualArgs::default(),
             own: None,
+            recorders: Recorders::default(),
             scheduler: Scheduler::default(),
             dropping: Dropping::default(),
             selection,

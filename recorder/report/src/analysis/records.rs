@@ -62,11 +62,20 @@ impl<O: Observer> Analysis<O> {
                 self.legacy_switch(switch)
             }
             Record::KernelObject(object) => {
-                self.named(object);
+                let is_told = !self.recorders.have(item.provider);
+                self.named(object, is_told);
                 true
             }
-            Record::Event(event) if event.category == FXTREC => self.own_event(event),
-            Record::Event(event) if event.category == SCHED => self.sched_event(event),
+            Record::Event(event)
+                if event.category == FXTREC && self.recorders.have(item.provider) =>
+            {
+                self.own_event(event)
+            }
+            Record::Event(event)
+                if event.category == SCHED && self.recorders.have(item.provider) =>
+            {
+                self.sched_event(event)
+            }
             Record::Event(event) => {
                 self.told = self.told.with(Told::of(event.kind, item.provider, self.own));
                 true
@@ -74,6 +83,7 @@ impl<O: Observer> Analysis<O> {
             Record::ProviderInfo(info) => {
                 if info.name == FXTREC {
                     (self.roster.by_fxtrec, self.own) = (true, Some(info.id));
+                    self.recorders.introduce(info.id);
                 }
                 self.dropping.introduce(info.id, info.name);
                 true
@@ -152,14 +162,15 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    fn named(&mut self, object: &KernelObject<'_>) {
+    fn named(&mut self, object: &KernelObject<'_>, is_told: bool) {
         match object.object_type {
             ObjectType::Process => {
-                self.roster.name_process(object.koid.0, object.name, object.args.str("cgroup"));
+                let name = (object.name, object.args.str("cgroup"));
+                self.roster.name_process(object.koid.0, name, is_told);
             }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
-                self.roster.name_thread(object.koid.0, object.name, process);
+                self.roster.name_thread(object.koid.0, (object.name, process), is_told);
                 self.roster.choose(object.koid.0, &self.selection.threads);
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_blame::threads::{EarlierNames, Family, Known};
+use fxtrec_blame::threads::{EarlierNames, Family, Known, ToldRoom};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -93,6 +93,8 @@ pub(super) struct Roster {
     named: FxHashMap<u64, Named>,
     processes: FxHashMap<u64, Process>,
     texts: FxHashSet<Arc<str>>,
+    /// For names that programs tell.
+    pub(super) told: ToldRoom,
     ended: Vec<ThreadReport>,
     groups: Groups,
     /// Processes with a thread that was woken: in a trace of narrow scope, those in scope.
@@ -193,8 +195,26 @@ impl Roster {
         new
     }
 
-    /// A process has a name, and is in a cgroup where that is known.
-    pub(super) fn name_process(&mut self, koid: u64, name: &str, cgroup: Option<&str>) {
+    /// Whether there is room for a name that a program tells.
+    fn has_room(&mut self, name: &str, is_new: bool) -> bool {
+        let is_new_name = !self.texts.contains(name);
+        self.told.has_room(name, is_new_name, is_new)
+    }
+
+    /// A process has a name, and is in a cgroup where that is known; whether that `is_told` by a program.
+    pub(super) fn name_process(
+        &mut self,
+        koid: u64,
+        (name, cgroup): (&str, Option<&str>),
+        is_told: bool,
+    ) {
+        let is_new = !self.processes.contains_key(&koid);
+        if is_told
+            && !(self.has_room(name, is_new)
+                && cgroup.is_none_or(|path| self.has_room(path, false)))
+        {
+            return;
+        }
         let (name, cgroup) = (self.text(name), cgroup.map(|path| self.text(path)));
         self.processes.insert(koid, Process { name, cgroup });
     }
@@ -205,8 +225,16 @@ impl Roster {
         self.processes.get(&process)?.cgroup.as_ref()
     }
 
-    /// A thread has a name.
-    pub(super) fn name_thread(&mut self, koid: u64, comm: &str, process: Option<u64>) {
+    /// A thread has a name; whether that `is_told` by a program.
+    pub(super) fn name_thread(
+        &mut self,
+        koid: u64,
+        (comm, process): (&str, Option<u64>),
+        is_told: bool,
+    ) {
+        if is_told && !self.has_room(comm, !self.named.contains_key(&koid)) {
+            return;
+        }
         let comm = self.text(comm);
         let named = self.named.entry(koid).or_insert_with(|| Named {
             comm: comm.clone(),

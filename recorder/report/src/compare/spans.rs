@@ -203,7 +203,12 @@ mod tests {
         }
         scene.end(200_000);
         let open = || Ok(Reader::from_slice(scene.bytes()));
-        let spans = crate::spans::measure(open, &Selection::default(), &scene.report());
+        let spans = crate::spans::measure(
+            open,
+            &Selection::default(),
+            &scene.report(),
+            crate::spans::Room::OF_COMMANDS,
+        );
         spans.expect("a trace").rows.remove(0).figures
     }
 

@@ -11,7 +11,7 @@ const ALL: &str = "steal,irq,throttled,waker,syscall";
 fn measured_of(scene: &Scene, selection: &Selection) -> SpanReport {
     let report = scene.report_with(Options { selection: selection.clone(), ..Options::default() });
     let open = || Ok(Reader::from_slice(scene.bytes()));
-    measure(open, selection, &report).expect("a trace")
+    measure(open, selection, &report, Room::OF_COMMANDS).expect("a trace")
 }
 
 fn measured(scene: &Scene) -> SpanReport {

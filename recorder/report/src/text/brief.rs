@@ -21,7 +21,21 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(text) = recorder_line(report) {
         writeln!(out, "  left out   {text}")?;
     }
+    if report.too_many_spans {
+        writeln!(out, "  left out   spans: there are more than are looked at here (fxtrec why)")?;
+    }
+    if let Some(text) = names_line(report) {
+        writeln!(out, "  left out   {text}")?;
+    }
     write_busy(report, out)
+}
+
+/// Names for which there was no room.
+pub(super) fn names_line(report: &Report) -> Option<String> {
+    let names = counted(report.names_left_out, "name", "names");
+    (report.names_left_out > 0).then(|| {
+        format!("{names} that programs gave their threads: what is kept takes 32 MiB at most")
+    })
 }
 
 /// Writes the figures of the short form that tell of waits and of CPUs.

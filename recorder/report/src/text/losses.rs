@@ -43,6 +43,9 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         )?;
     }
     write_records(&losses.providers, look, out)?;
+    if let Some(text) = super::brief::names_line(report) {
+        writeln!(out, "left out {text}")?;
+    }
     for cause in &losses.causes {
         writeln!(out, "  {}", printable(cause, 250))?;
     }

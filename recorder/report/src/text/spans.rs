@@ -196,7 +196,12 @@ mod tests {
 
     fn written_with(scene: &Scene, rows: (Option<usize>, bool)) -> String {
         let open = || Ok(Reader::from_slice(scene.bytes()));
-        let spans = crate::spans::measure(open, &Selection::default(), &scene.report());
+        let spans = crate::spans::measure(
+            open,
+            &Selection::default(),
+            &scene.report(),
+            crate::spans::Room::OF_COMMANDS,
+        );
         let mut out = Vec::new();
         write_spans(&spans.expect("a trace"), rows, Look::PLAIN, &mut out).expect("memory");
         String::from_utf8(out).expect("text")

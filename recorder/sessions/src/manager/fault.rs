@@ -23,6 +23,9 @@ pub(super) enum Fault {
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]
     NotRegistered,
+    /// What it says would be taken for what fxtrec says.
+    #[error("it registered by the name of fxtrec itself")]
+    ReservedName,
     #[error("it registered again")]
     RegisteredAgain,
     /// It did not register in time.

@@ -18,6 +18,9 @@ use fxtrec_kernel::seqpacket::{Peer, Received, Seqpacket};
 /// Categories that one provider may have.
 const MAX_CATEGORIES: usize = 4096;
 
+/// By this name a trace introduces the provider that records the scheduler.
+const RESERVED_NAME: &str = "fxtrec";
+
 /// What became of a look at a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
@@ -271,6 +274,9 @@ impl Provider {
     ) -> Result<Said, Fault> {
         match FromProvider::decode(message)? {
             FromProvider::Register { .. } if self.name.is_some() => Err(Fault::RegisteredAgain),
+            FromProvider::Register { name, .. } if name == RESERVED_NAME => {
+                Err(Fault::ReservedName)
+            }
             FromProvider::Register { name, categories } => {
                 self.learn(categories, others)?;
                 self.name = Some(name.into());

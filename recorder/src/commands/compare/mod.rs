@@ -15,7 +15,7 @@ use crate::report::compare::{Comparison, Number, OF_COMMAND, OF_MACHINE, Run, ru
 use crate::report::gates::evaluate::OnTooFew;
 use crate::report::gates::evidence::Evidence;
 use crate::report::gates::recorded::{Recorded, cpu_groups};
-use crate::report::spans::measure;
+use crate::report::spans::{Room, measure};
 use crate::report::{Options, Report, Selection, SpanFigures, analyse};
 use fxtrec_gates::Measure;
 use fxtrec_gates::Quantity;
@@ -167,7 +167,7 @@ fn run(
         recorded.add(&group, report_of(selection)?);
     }
     if !names.is_empty() {
-        let spans = measure(|| trace_file::read(path), &whole, &report);
+        let spans = measure(|| trace_file::read(path), &whole, &report, Room::OF_COMMANDS);
         recorded.add_spans(spans.map_err(failed)?);
     }
     let spans = names.iter().map(|name| recorded.spans(name, None).unwrap_or_default()).collect();

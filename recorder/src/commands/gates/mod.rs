@@ -18,7 +18,7 @@ use crate::commands::report::recorded::read_again;
 use crate::report::gates::evaluate::{OnDisturbed, Policy, Verdict, judge_all};
 use crate::report::gates::recorded::{Recorded, cpu_groups};
 use crate::report::gates::show::{Text, markdown, write_junit};
-use crate::report::spans::measure;
+use crate::report::spans::{Room, measure};
 use crate::report::stacks::blocked;
 use crate::report::{Options, Report, Selection, analyse};
 use crate::sink::outfile::Hold;
@@ -106,6 +106,8 @@ pub struct Gates {
     policy: Policy,
     /// Whether the recorder's own threads count.
     recorder: bool,
+    /// How much room there is for spans.
+    room: Room,
     junit: Option<Awaiting>,
     summary: Option<Summary>,
 }
@@ -165,6 +167,7 @@ impl Gates {
             gates: args.fail_if.clone(),
             policy: Policy { on_too_few: args.on_too_few.0, on_disturbed: args.on_disturbed.0 },
             recorder: args.include_recorder,
+            room: Room::OF_COMMANDS,
             junit: args.junit.as_ref().map(create).transpose()?,
             summary: summary.filter(|path| !path.is_empty()).map(Summary::new),
         }))
@@ -192,7 +195,8 @@ impl Gates {
             }),
         };
         let selection = Selection { recorder: self.recorder, ..Selection::default() };
-        self.judge(path, (report, &selection), style, open, |_| Ok(()), out)
+        let gates = Gates { room: Room::OF_RECORDER, ..self };
+        gates.judge(path, (report, &selection), style, open, |_| Ok(()), out)
     }
 
     /// Holds the gates against the report of what was selected, prints the verdicts to `out`, and says what they come to.
@@ -211,7 +215,7 @@ impl Gates {
         show: impl FnOnce(&[Verdict<'_>]) -> io::Result<()>,
         out: &mut dyn Write,
     ) -> Result<Outcome, GatesError> {
-        let recorded = recorded(report, &self.gates, selection, open)?;
+        let recorded = recorded(report, (&self.gates, self.room), selection, open)?;
         let verdicts = judge_all(&self.gates, &recorded, self.policy);
         show(&verdicts).map_err(GatesError::Write)?;
         let Style { colour, failures_only } = style;
@@ -282,7 +286,7 @@ pub fn reading_again(args: &GateArgs) -> Option<&Gate> {
 
 fn recorded<'r, 't>(
     report: &'r Report,
-    gates: &[Gate],
+    (gates, room): (&[Gate], Room),
     selection: &Selection,
     mut open: impl FnMut() -> Result<Reader<'t>, fxt_reader::Error>,
 ) -> Result<Recorded<'r>, fxt_reader::Error> {
@@ -295,7 +299,7 @@ fn recorded<'r, 't>(
     if gates.iter().any(|gate| matches!(gate.quantity, Quantity::Span(..))) {
         recorded.add_spans(match &report.spans {
             Some(measured) => measured.clone(),
-            None => measure(&mut open, selection, report)?,
+            None => measure(&mut open, selection, report, room)?,
         });
     }
     let names_stack = |gate: &Gate| gate.condition.as_ref().is_some_and(Condition::names_stack);

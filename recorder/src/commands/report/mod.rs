@@ -23,7 +23,7 @@ use crate::report::csv::write_csv;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
 use crate::report::page::PageError;
-use crate::report::spans::measure;
+use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
@@ -205,7 +205,7 @@ fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Resul
     }
     if spans && report.may_have_spans && args.file.is_file() {
         let open = || watched(&args.file);
-        let measured = measure(open, &options(args).selection, report);
+        let measured = measure(open, &options(args).selection, report, Room::OF_COMMANDS);
         report.spans = Some(measured.map_err(|source| ReadError::new(&args.file, source))?);
     }
     Ok(())

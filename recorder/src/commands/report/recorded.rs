@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use fxt_reader::Reader;
 
 use crate::report::analysis::analyse_alone;
+use crate::report::spans::Room;
 use crate::report::{self, Options, Report, Selection, spans};
 use crate::sink::Sink;
 use crate::sink::outfile::{FromStart, Hold};
@@ -136,8 +137,9 @@ impl Source {
                 let open = || read_again(&path, &hold);
                 let mut report = report::analyse(open()?, options(self.recorder))?;
                 if report.has_app_spans {
-                    let spans = fxtrec_blame::spans::collect(open()?)?;
+                    let spans = Room::OF_RECORDER.collect(open()?)?;
                     report.worst_span = spans::worst(&spans, &report, |_| true);
+                    report.too_many_spans = spans.too_many;
                 }
                 Ok(report)
             }

@@ -7,6 +7,7 @@ mod gaps;
 mod ranges;
 mod recorder;
 mod threads;
+mod told;
 mod waits;
 
 use crate::scene::thread;

@@ -203,7 +203,12 @@ fn judged(scene: &Scene, gates: &[&str], on_disturbed: OnDisturbed) -> Vec<(bool
     let report = scene.report();
     let mut recorded = Recorded::new(&report);
     let open = || Ok(fxt_reader::Reader::from_slice(scene.bytes()));
-    let spans = crate::spans::measure(open, &Selection::default(), &report);
+    let spans = crate::spans::measure(
+        open,
+        &Selection::default(),
+        &report,
+        crate::spans::Room::OF_COMMANDS,
+    );
     recorded.add_spans(spans.expect("a trace"));
     let verdicts = judge_all(&gates, &recorded, Policy { on_disturbed, ..Policy::default() });
     let tell = |it: &Verdict<'_>| (it.failed, it.undecided, it.is_disturbed());
@@ -281,7 +286,12 @@ fn the_longest_spans_are_named_with_their_parts() {
     let report = scene.report();
     let mut recorded = Recorded::new(&report);
     let open = || Ok(fxt_reader::Reader::from_slice(scene.bytes()));
-    let spans = crate::spans::measure(open, &Selection::default(), &report);
+    let spans = crate::spans::measure(
+        open,
+        &Selection::default(),
+        &report,
+        crate::spans::Room::OF_COMMANDS,
+    );
     recorded.add_spans(spans.expect("a trace"));
     let verdict = judge(&gate, &recorded, Policy::default());
     assert_eq!(verdict.offenders.len(), 3);

@@ -49,6 +49,7 @@ fn messages_that_are_none_close_the_connection() {
     other_size[4] += 1;
     let mut long = register.clone();
     long.resize(MAX_MESSAGE_BYTES + 1, b'x');
+    let reserved = FromProvider::Register { name: "fxtrec".to_owned(), categories: Vec::new() };
     let stopped = Session::new(1).map(FromProvider::Stopped).expect("not zero");
     let alert = FromProvider::Alert("early".to_owned());
     let messages = [
@@ -57,6 +58,7 @@ fn messages_that_are_none_close_the_connection() {
         other_size,
         long,
         register[..register.len() - 1].to_vec(),
+        reserved.encode().expect("a message"),
         stopped.encode().expect("a message"),
         alert.encode().expect("a message"),
     ];
