@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use fxtrec_kernel::stream;
 
-/// The longest message that is taken, in bytes.
+/// The longest message that the daemon takes, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+
+/// The longest answer that a client takes, in bytes: applications have 4 MiB of names of categories, and JSON may write a byte as six.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// The byte that ends each message.
 const END_OF_MESSAGE: u8 = 0;
@@ -37,8 +40,8 @@ pub enum MessageError {
     #[error("the connection was closed")]
     Closed,
     /// No end of message within 1 MiB.
-    #[error("a message is longer than {MAX_MESSAGE_BYTES} bytes")]
-    TooLong,
+    #[error("a message is longer than {0} bytes")]
+    TooLong(usize),
     /// Not JSON, or not the object that belongs here.
     #[error("malformed message: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -80,12 +83,15 @@ pub(super) struct Connection {
     received: Vec<u8>,
     /// How many of these are known not to end a message.
     searched: usize,
+    /// The longest message that is taken.
+    most: usize,
 }
 
 impl Connection {
     /// One over which descriptors come.
     pub(super) fn new(socket: UnixStream, on_descriptors: OnDescriptors) -> Connection {
-        Connection { socket, on_descriptors, received: Vec::new(), searched: 0 }
+        let most = MAX_MESSAGE_BYTES;
+        Connection { socket, on_descriptors, received: Vec::new(), searched: 0, most }
     }
 
     /// Waits for the next message.
@@ -109,8 +115,8 @@ impl Connection {
                 return Ok(end);
             }
             self.searched = self.received.len();
-            if self.searched > MAX_MESSAGE_BYTES {
-                return Err(MessageError::TooLong);
+            if self.searched > self.most {
+                return Err(MessageError::TooLong(self.most));
             }
             let before = self.received.len();
             self.receive_some()?;
@@ -156,7 +162,7 @@ impl Connection {
     }
 }
 
-/// One over which no descriptors come: those that do are let go of.
+/// A client's, over which no descriptors come: those that do are let go of.
 impl From<UnixStream> for Connection {
     fn from(socket: UnixStream) -> Connection {
         let discard = |socket: &UnixStream, most| {
@@ -165,7 +171,7 @@ impl From<UnixStream> for Connection {
             bytes.truncate(count);
             Ok(bytes)
         };
-        Connection::new(socket, Box::new(discard))
+        Connection { most: MAX_ANSWER_BYTES, ..Connection::new(socket, Box::new(discard)) }
     }
 }
 
@@ -217,19 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_an_end_is_given_up_after_the_longest_one() {
-        let (mut other, mut connection) = pair();
-        let writer = std::thread::spawn(move || {
-            let blanks = [b' '; 4096];
-            let mut sent = 0;
-            while other.write_all(&blanks).is_ok() {
-                sent += blanks.len();
-            }
-            sent
-        });
-        let error = connection.receive::<Value>().expect_err("it has no end");
-        assert!(matches!(error, MessageError::TooLong), "{error}");
-        drop(connection);
-        assert!(writer.join().expect("the writer ends") > MAX_MESSAGE_BYTES);
+    fn a_message_without_an_end_is_given_up_after_the_longest_one_which_is_longer_for_a_client() {
+        for (is_daemon, most) in [(true, MAX_MESSAGE_BYTES), (false, MAX_ANSWER_BYTES)] {
+            let (mut other, mut connection) = pair();
+            connection.most = if is_daemon { MAX_MESSAGE_BYTES } else { connection.most };
+            let writer = std::thread::spawn(move || {
+                let blanks = [b' '; 4096];
+                let mut sent = 0;
+                while other.write_all(&blanks).is_ok() {
+                    sent += blanks.len();
+                }
+                sent
+            });
+            let error = connection.receive::<Value>().expect_err("it has no end");
+            assert!(matches!(error, MessageError::TooLong(at) if at == most), "{error}");
+            drop(connection);
+            assert!(writer.join().expect("the writer ends") > most);
+        }
     }
 }
