@@ -11,7 +11,6 @@ LICENSE;
 	SEC("tp_btf") int name(void) { return number; }
 #define HAS(name, structure, field) FACT(name, exists(((structure *)0)->field))
 
-FACT(switch_tells_state, is_defined(btf_trace_sched_switch))
 HAS(leads_to_run_queue, struct cfs_rq, rq)
 HAS(counts_steal, struct rq, prev_steal_time_rq)
 HAS(counts_throttling, struct cfs_rq, throttled_clock_self_time)

@@ -4,9 +4,6 @@
 
 #include "fxtrec.h"
 
-/* Whether `sched_switch` has the state among its arguments (since Linux 5.18). */
-CHOICE(state_is_told, 1);
-
 /*
  * `sched_switch`: the state of the thread that goes out. Who is about to wake it may have changed what the task says by then; whether
  * it is in a run queue does not change before it has left the CPU.
@@ -15,7 +12,7 @@ static inline u64 state_of(u64 *args, struct task_struct *prev)
 {
 	u64 state;
 
-	if (chosen(state_is_told))
+	if (is_defined(btf_trace_sched_switch))
 		return args[3];
 	if (exists(prev->__state))
 		state = prev->__state;

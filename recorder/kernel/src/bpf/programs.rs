@@ -252,7 +252,6 @@ pub fn all(
     }
     let mut choices = vec![
         setting.accounts.choice(),
-        ("state_is_told", types.has("switch_tells_state").into()),
         ("tells_steal", way.steal.into()),
         ("tells_irqs", setting.accounts.irqs.into()),
         ("tells_requests", setting.accounts.asking.into()),

@@ -171,10 +171,6 @@ mod tests {
         if types.variable("runqueues").is_some() {
             assert_eq!(types.distance("runqueues", "runqueues"), Some(0));
         }
-        let release = nix::sys::utsname::uname().expect("a kernel");
-        let release = release.release().to_string_lossy().into_owned();
-        let numbers: Vec<u32> = release.split('.').flat_map(str::parse).collect();
-        assert_eq!(types.has("switch_tells_state"), numbers[..2] >= [5, 18][..], "{release}");
         assert!(types.has("leads_to_run_queue"), "all that is tested on has groups of tasks");
         assert_eq!(types.fact("no_such_thing"), None);
         let places = types.variable("pcpu_hot").and(types.fact("count_at"));

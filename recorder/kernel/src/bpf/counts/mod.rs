@@ -123,7 +123,6 @@ impl SchedCounts {
                 ("key_by", wanted.key as u64),
                 ("by_controller", (wanted.hierarchy == Hierarchy::Controller).into()),
                 ("slots", shape.slots as u64),
-                ("state_is_told", types.has("switch_tells_state").into()),
                 ("counts_steal", steal.into()),
                 ("counts_throttles", throttles.into()),
             ];

@@ -376,7 +376,6 @@ impl BlockedStacks {
         let programs = |maps: &Maps| {
             let notes = WaitNotes { maps };
             let mut choices = notes.choices().to_vec();
-            choices.push(("state_is_told", types.has("switch_tells_state").into()));
             choices.push(("blocks", blocks.unwrap_or(0) as u64));
             let mut given = notes.maps().to_vec();
             for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]
