@@ -143,9 +143,16 @@ static inline u64 passed(u64 note, u64 now)
 	return nanos < 0 ? 0 : nanos;
 }
 
+/* A product whose bounds Linux 5.10 sees, which wants to know the second factor. */
+static inline u64 times(u64 value, u64 choice)
+{
+	asm("%0 *= %1" : "+r"(value) : "r"(choice));
+	return value;
+}
+
 static inline struct slot *table_of(struct cpu *cpu)
 {
-	return cpu->slots + (*(volatile u64 *)&cpu->table & 1) * (chosen(slots) + PROBES);
+	return cpu->slots + times(*(volatile u64 *)&cpu->table & 1, chosen(slots) + PROBES);
 }
 
 static inline u64 mixed(u64 hash, u64 part)
@@ -171,7 +178,7 @@ static inline struct slot *slot_of(struct cpu *cpu, struct task_struct *task)
 
 	if (chosen(key_by) == BY_NAME)
 		hash = mixed(mixed(hash, half_of_name(task, 0)), half_of_name(task, 1));
-	struct slot *slot = table_of(cpu) + ((u64)(u32)(hash * MIX) * chosen(slots) >> 32);
+	struct slot *slot = table_of(cpu) + (times((u32)(hash * MIX), chosen(slots)) >> 32);
 	for (int probe = 0; probe < PROBES; probe++, slot++) {
 		u64 found = slot->key;
 

@@ -364,6 +364,9 @@ mod tests {
         // No place is in a file that has no pages.
         match Links::open(&sys, &probes, outputs).expect_err("not a program's file") {
             BpfError::Attach { .. } => {}
+            BpfError::Load { log, .. } if log.contains("invalid func") => {
+                eprintln!("skipped: this kernel has no cookies (before 5.15)");
+            }
             error => panic!("{error}\n{}", error.verifier_log().unwrap_or_default()),
         }
     }
