@@ -81,7 +81,7 @@ is_of_others() {
 # their environment identifies.
 surroundings() {
     git status --porcelain 2>/dev/null || true
-    local instance probe environment
+    local instance probe environment command
     for instance in "$tracing"/instances/*; do
         # It may have ended in between, with its process.
         is_of_others "${instance##*/}" || [[ ! -d $instance ]] || echo "${instance##*/}"
@@ -93,7 +93,8 @@ surroundings() {
         grep -lzs "^FXTREC_CI_RUN=$FXTREC_CI_RUN\$" /proc/[0-9]*/environ); do
         # This script and the one that called it belong to the run until its end.
         case $environment in /proc/$$/* | /proc/$PPID/*) continue ;; esac
-        tr '\0' ' ' <"${environment%environ}cmdline" 2>/dev/null || true
-        echo
+        # It may have ended in between, and then left nothing behind.
+        command=$( { tr '\0' ' ' <"${environment%environ}cmdline"; } 2>/dev/null) || true
+        [[ -z $command ]] || echo "$command"
     done
 }
