@@ -37,7 +37,8 @@ fn tell(bytes: &[u8]) -> Told {
     let options = Options::default();
     let mut report = analysis::analyse(Reader::from_slice(bytes), options).expect("a trace");
     let open = || Ok(Reader::from_slice(bytes));
-    report.spans = Some(spans::measure(open, &Selection::default(), &report).expect("a trace"));
+    let spans = spans::measure(open, &Selection::default(), &report, spans::Room::OF_COMMANDS);
+    report.spans = Some(spans.expect("a trace"));
     Told { folder, exported, report }
 }
 
