@@ -248,7 +248,7 @@ impl Known for Roster {
 /// Who woke a thread for the first time has made it, or it was there before. Only where the waker is known, and none of
 /// COMMAND's, it is certain that it is not COMMAND's either.
 #[derive(Debug, Default)]
-pub struct Family {
+pub struct CommandThreads {
     /// COMMAND's process.
     pub process: Option<u64>,
     /// The processes that made the recording: one, or one for each recording that was merged.
@@ -263,7 +263,7 @@ pub struct Family {
     doubtful: FxHashSet<u64>,
 }
 
-impl Family {
+impl CommandThreads {
     /// Whether the thread is one of them.
     pub fn has(&self, roster: &impl Known, koid: u64) -> bool {
         let Some(command) = self.process else { return false };
@@ -358,7 +358,7 @@ mod tests {
     const COMMAND: u64 = 500;
 
     /// Threads of fxtrec's traces, whose koids are their ids: COMMAND, one that was there before, and others by name.
-    fn family() -> (Roster, Family) {
+    fn family() -> (Roster, CommandThreads) {
         let mut roster = Roster { by_fxtrec: true, ..Roster::default() };
         for (koid, comm) in
             [(COMMAND, "app"), (400, "shell"), (510, "app"), (520, "shell"), (530, "x")]
@@ -368,7 +368,7 @@ mod tests {
                 .insert(koid, Named { comm: comm.into(), process: Some(koid), ..Named::default() });
             roster.index(koid);
         }
-        (roster, Family { process: Some(COMMAND), ..Family::default() })
+        (roster, CommandThreads { process: Some(COMMAND), ..CommandThreads::default() })
     }
 
     #[test]

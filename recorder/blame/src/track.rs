@@ -16,13 +16,13 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
 use fxtrec_sched::{
-    Change, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods, Said, Scheduler,
-    State, Tenure, Thread, UsualArgs, WakeupSaid, cpu_of,
+    Change, CpuInterval, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods,
+    Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupSaid, cpu_of,
 };
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
-use crate::threads::{Family, Index, Recorders, Roster};
+use crate::threads::{CommandThreads, Index, Recorders, Roster};
 use crate::{Causes, trigger};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
@@ -74,7 +74,7 @@ struct Gap {
 #[derive(Debug)]
 pub struct Tracker {
     pub roster: Roster,
-    pub family: Family,
+    pub family: CommandThreads,
     pub origin: Origin,
     /// The time of the first scheduling record.
     pub first: Option<u64>,
@@ -123,7 +123,7 @@ impl Tracker {
     pub fn new(roster: Roster) -> Tracker {
         Tracker {
             roster,
-            family: Family::default(),
+            family: CommandThreads::default(),
             origin: Origin::default(),
             first: None,
             now: 0,
@@ -278,8 +278,8 @@ impl Tracker {
             }
         }
         let said = match switch.args.len() > self.usual_args.of_switch {
-            true => Said::of(switch.args),
-            false => Said::default(),
+            true => SwitchArgs::of(switch.args),
+            false => SwitchArgs::default(),
         };
         self.switch(switch.cpu, out, inn, (switch.outgoing_state, &said), sink);
         true
@@ -296,7 +296,7 @@ impl Tracker {
         };
         let out = side(switch.outgoing.thread, switch.outgoing_priority);
         let inn = side(switch.incoming.thread, switch.incoming_priority);
-        self.switch(switch.cpu, out, inn, (switch.outgoing_state, &Said::default()), sink);
+        self.switch(switch.cpu, out, inn, (switch.outgoing_state, &SwitchArgs::default()), sink);
         true
     }
 
@@ -326,7 +326,7 @@ impl Tracker {
         cpu: Cpu,
         out: Side,
         inn: Side,
-        (state, said): (ThreadState, &Said<'_>),
+        (state, said): (ThreadState, &SwitchArgs<'_>),
         sink: &mut S,
     ) {
         let time = Nanos(self.now);
@@ -369,7 +369,7 @@ impl Tracker {
         inferred: bool,
         sink: &mut S,
     ) {
-        let Tenure { cpu, since, begin, .. } = left.tenure;
+        let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
             // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
             sink.tenant(cpu, since.0, Tenant::Unknown);
@@ -395,7 +395,7 @@ impl Tracker {
         change: &Change<usize>,
         met: Met,
         next: State,
-        said: &Said<'_>,
+        said: &SwitchArgs<'_>,
         sink: &mut S,
     ) {
         let (thread, time) = (change.thread as Index, change.time.0);
@@ -450,7 +450,7 @@ impl Tracker {
         &mut self,
         thread: usize,
         cpu: Cpu,
-        said: &Said<'_>,
+        said: &SwitchArgs<'_>,
         sink: &mut S,
     ) {
         let Some(before) = self.threads.get(thread).copied() else { return };
@@ -469,7 +469,13 @@ impl Tracker {
     }
 
     #[cold]
-    fn held_back<S: Sink>(&mut self, thread: usize, before: Thread, said: &Said<'_>, sink: &mut S) {
+    fn held_back<S: Sink>(
+        &mut self,
+        thread: usize,
+        before: Thread,
+        said: &SwitchArgs<'_>,
+        sink: &mut S,
+    ) {
         let known = self.machine.knows(&before) && said.held > 0;
         let held = Held::of(before, Nanos(self.now), (said.held, said.held_by));
         let stretches = held.filter(|_| known).and_then(|held| self.periods.place(held));
@@ -706,7 +712,7 @@ impl Tracker {
             }
         }
         // Anybody may have run there, too: nothing that is open can be relied on.
-        self.machine.doubt();
+        self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(Gap { begin, told: now });

@@ -57,7 +57,7 @@ impl Lanes for BatchedLanes {
 
 /// Takes events off a source and into the encoder.
 #[derive(Debug)]
-pub struct Intake {
+pub struct EventPump {
     /// When the last event happened.
     pub ended: Nanos,
     /// Whether the engine takes records.
@@ -67,9 +67,9 @@ pub struct Intake {
     seen: Vec<Nanos>,
 }
 
-impl Intake {
-    pub fn new(begin: Nanos, losses: LossWatch) -> Intake {
-        Intake { ended: begin, open: true, losses, seen: Vec::new() }
+impl EventPump {
+    pub fn new(begin: Nanos, losses: LossWatch) -> EventPump {
+        EventPump { ended: begin, open: true, losses, seen: Vec::new() }
     }
 
     /// What the rings hold by now, as far as it is in order.

@@ -337,7 +337,7 @@ impl PerfRings {
         if self.rings.iter().any(|ring| ring.is_dead) {
             // After the events were found to be dead, so that the rings have all there is.
             self.read(merger);
-            self.bury(merger);
+            self.remove_offline(merger);
         }
         // One whose last events have no room yet in its lane has to wait: a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
@@ -397,7 +397,7 @@ impl PerfRings {
     }
 
     /// Lets go of the rings of CPUs that went offline, once everything is taken out of them.
-    fn bury(&mut self, merger: &mut Merger) {
+    fn remove_offline(&mut self, merger: &mut Merger) {
         let is_done = |ring: &mut CpuRing| ring.is_dead && merger.queue(ring.lane).is_drained();
         let done: Vec<CpuRing> = self.rings.extract_if(.., is_done).collect();
         if done.is_empty() {
@@ -501,7 +501,7 @@ impl Rings for PerfRings {
     }
 
     fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
-        self.bury(merger);
+        self.remove_offline(merger);
         let Some(suspects) = self.hotplug.look() else { return Ok(false) };
         self.look_for_cpus(&suspects, merger).map(|()| true)
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ftrace_rings::FtraceRings;
 use super::order::Merger;
 use super::perf_rings::PerfRings;
-use super::source::{Causes, Outset, Source, SourceError, SourceKind, SourceStats, Take};
+use super::source::{Causes, Source, SourceError, SourceKind, SourceStats, StartFilter, Take};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_units::{Cpu, Nanos};
@@ -84,7 +84,7 @@ pub trait Rings: Debug + Send {
 pub struct RingSource<R> {
     rings: R,
     merger: Merger,
-    outset: Outset,
+    outset: StartFilter,
 }
 
 /// The tracepoints of perf; see [`PerfRings::open`].
@@ -103,7 +103,7 @@ impl<R: Rings> RingSource<R> {
     ) -> Result<RingSource<R>, SourceError> {
         let mut merger = Merger::new();
         let rings = open(&mut merger)?;
-        Ok(RingSource { rings, merger, outset: Outset::default() })
+        Ok(RingSource { rings, merger, outset: StartFilter::default() })
     }
 }
 

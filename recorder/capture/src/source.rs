@@ -173,13 +173,13 @@ pub struct SourceStats {
 
 /// When a recording begins, and what happened before and is not part of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outset {
+pub(crate) struct StartFilter {
     begin: Nanos,
     /// What the kernel counted and is not handed out.
     before: SchedEvents,
 }
 
-impl Outset {
+impl StartFilter {
     /// It begins now.
     pub(crate) fn begin(&mut self, now: Nanos) -> Nanos {
         self.begin = now;
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_told() {
-        let mut outset = Outset::default();
+        let mut outset = StartFilter::default();
         assert_eq!(outset.begin(Nanos(100)), Nanos(100));
         let exit = || Kind::Exit { pid: LocalId(7), tid: LocalId(7) };
         let moved = Kind::Moved { tid: Tid(1), from: Cpu(0), to: Cpu(1) };
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn when_a_younger_event_was_handed_out_events_pass_as_they_are() {
-        let mut outset = Outset::default();
+        let mut outset = StartFilter::default();
         outset.begin(Nanos(100));
         let mut told = Vec::new();
         let mut take = |time: Nanos, _: Cpu, _: &Event, _: &[u8]| {

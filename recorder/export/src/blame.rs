@@ -11,10 +11,10 @@ use fxtrec_blame::track::{Tenant, Tracker};
 use fxtrec_blame::{Class, log, spans};
 use fxtrec_report::call_name;
 
-use crate::people::IDLE;
 use crate::rows::Rows;
 use crate::schema::Table;
 use crate::sheet::Cell;
+use crate::thread_table::IDLE;
 
 /// Adds the parts of all spans of a trace that `open` opens.
 ///

@@ -19,11 +19,11 @@ mod file;
 mod identity;
 #[cfg(feature = "parquet")]
 mod parquet_file;
-mod people;
 mod rows;
 pub mod schema;
 mod sheet;
 mod stacks;
+mod thread_table;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -6,14 +6,14 @@ use fxtrec_blame::spans::Spans;
 use fxtrec_gates::Metric;
 use fxtrec_report::analysis::{Ran, Waited, Woken};
 use fxtrec_report::{Gap, Observer, Report};
-use fxtrec_sched::{Change, Occupant, Said, State, Thread, WakeupSaid, unsigned};
+use fxtrec_sched::{Change, Occupant, State, SwitchArgs, Thread, WakeupSaid, unsigned};
 
 use crate::file::Files;
 use crate::identity::week;
-use crate::people::{Gone, IDLE, People};
 use crate::schema::Table;
 use crate::sheet::{Cell, Sheet, Word};
 use crate::stacks::Stacks;
+use crate::thread_table::{Gone, IDLE, ThreadTable};
 
 /// The category of what fxtrec itself says, and that of what the scheduler does besides switches and wake-ups.
 const OWN: [&str; 2] = ["fxtrec", "sched"];
@@ -25,7 +25,7 @@ pub(crate) struct Rows<'a> {
     /// By table; `None` for those that are not wanted.
     sheets: [Option<Sheet>; Table::ALL.len()],
     written: [u64; Table::ALL.len()],
-    people: People,
+    people: ThreadTable,
     spans: Spans,
     /// Whose records are fxtrec's own.
     own: Option<ProviderId>,
@@ -70,7 +70,7 @@ impl<'a> Rows<'a> {
             sheets: Table::ALL
                 .map(|table| tables.contains(&table).then(|| Sheet::new(table, trace))),
             written: [0; Table::ALL.len()],
-            people: People::default(),
+            people: ThreadTable::default(),
             spans: Spans::default(),
             own: None,
             clock_offset: None,
@@ -356,7 +356,7 @@ impl Observer for Rows<'_> {
     }
 
     #[inline]
-    fn changed(&mut self, change: &Change<Koid>, said: Option<&Said<'_>>) {
+    fn changed(&mut self, change: &Change<Koid>, said: Option<&SwitchArgs<'_>>) {
         let Change { thread, before, time, after, .. } = *change;
         let is_in = after == State::Running;
         let throttled = match said {

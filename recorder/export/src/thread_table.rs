@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 const ID_BITS: u32 = 22;
 
 /// So many threads are remembered after they have ended: others may have waited for them, or be woken by them.
-const AFTERLIFE: usize = 4096;
+const EXITED_RETENTION: usize = 4096;
 
 /// That of the idle tasks of all CPUs.
 pub(crate) const IDLE: u32 = 0;
@@ -45,7 +45,7 @@ pub(crate) struct Gone {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct People {
+pub(crate) struct ThreadTable {
     /// Whether koids are fxtrec's: thread ids with a generation.
     pub(crate) by_fxtrec: bool,
     threads: FxHashMap<u64, Person>,
@@ -54,7 +54,7 @@ pub(crate) struct People {
     made: u32,
 }
 
-impl People {
+impl ThreadTable {
     /// The thread, which has a number from now on.
     #[inline]
     pub(crate) fn thread(&mut self, koid: u64) -> &mut Person {
@@ -113,7 +113,7 @@ impl People {
             self.ended.push_back(koid);
         }
         self.thread(koid).end = Some(time);
-        let koid = (self.ended.len() > AFTERLIFE).then(|| self.ended.pop_front())??;
+        let koid = (self.ended.len() > EXITED_RETENTION).then(|| self.ended.pop_front())??;
         self.threads.remove(&koid).map(|person| Gone { koid, person })
     }
 
@@ -140,18 +140,18 @@ mod tests {
 
     #[test]
     fn a_thread_is_forgotten_long_after_its_end_and_its_id_may_be_anothers() {
-        let mut people = People::default();
+        let mut people = ThreadTable::default();
         let first = people.utid(Koid(7));
         assert_ne!(first, IDLE);
         assert!(people.end(7, 100).is_none());
         assert_eq!(people.utid(Koid(7)), first, "it may still be named");
         let mut gone = Vec::new();
-        for koid in 1000..1000 + AFTERLIFE as u64 {
+        for koid in 1000..1000 + EXITED_RETENTION as u64 {
             gone.extend(people.end(koid, 200));
         }
         assert_eq!(gone.len(), 1);
         assert_eq!((gone[0].koid, gone[0].person.end), (7, Some(100)));
         assert_ne!(people.utid(Koid(7)), first);
-        assert_eq!(people.finish_threads().len(), AFTERLIFE + 1);
+        assert_eq!(people.finish_threads().len(), EXITED_RETENTION + 1);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn edge(inferred: bool) -> Edge {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat<K> {
+pub struct CpuState<K> {
     /// Who has it; `None` when that is not known, or nobody has.
     pub occupant: Option<Occupant<K>>,
     /// Who had it before the gaps since its last switch, of which one began while it had the CPU.
@@ -56,18 +56,19 @@ pub struct Seat<K> {
     pub begin: Edge,
 }
 
-impl<K> Default for Seat<K> {
-    fn default() -> Seat<K> {
-        Seat::unseen(Nanos(0))
+impl<K> Default for CpuState<K> {
+    fn default() -> CpuState<K> {
+        CpuState::unseen(Nanos(0))
     }
 }
 
 /// What happens to one CPU. The [`Machine`](crate::Machine) changes its threads as well.
-impl<K: Copy> Seat<K> {
+impl<K: Copy> CpuState<K> {
     /// A switch brings in another.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant<K>, time: Nanos, inferred: bool) {
-        *self = Seat { occupant: Some(incoming), last: None, since: time, begin: edge(inferred) };
+        *self =
+            CpuState { occupant: Some(incoming), last: None, since: time, begin: edge(inferred) };
     }
 
     /// It turns out who has it, of whom that was not known. Nobody knows since when.
@@ -80,14 +81,14 @@ impl<K: Copy> Seat<K> {
     #[inline]
     pub fn lose(&mut self, time: Nanos) {
         let last = self.presumed();
-        *self = Seat { occupant: None, last, since: time, begin: Edge::Gap };
+        *self = CpuState { occupant: None, last, since: time, begin: Edge::Gap };
     }
 
     /// Who has it is not known any more, though nothing is missing.
     #[inline]
     pub fn forget(&mut self, time: Nanos) {
         let begin = if self.begin == Edge::Gap { Edge::Gap } else { Edge::Inferred };
-        *self = Seat { occupant: None, last: None, since: time, begin };
+        *self = CpuState { occupant: None, last: None, since: time, begin };
     }
 
     /// Who has it, unless a switch away from that one is among what was lost.
@@ -103,9 +104,9 @@ impl<K: Copy> Seat<K> {
     }
 }
 
-impl<K> Seat<K> {
-    pub(crate) const fn unseen(since: Nanos) -> Seat<K> {
-        Seat { occupant: None, last: None, since, begin: Edge::Start }
+impl<K> CpuState<K> {
+    pub(crate) const fn unseen(since: Nanos) -> CpuState<K> {
+        CpuState { occupant: None, last: None, since, begin: Edge::Start }
     }
 
     /// Whether anything has happened on it.
@@ -115,15 +116,15 @@ impl<K> Seat<K> {
 
     /// What it is used for, if that is known, up to `until`.
     #[inline]
-    pub(crate) fn tenure(self, cpu: Cpu, until: Nanos, end: Edge) -> Option<Tenure<K>> {
-        let Seat { occupant, since, begin, .. } = self;
-        occupant.map(|who| Tenure { cpu, who, since, until, begin, end })
+    pub(crate) fn tenure(self, cpu: Cpu, until: Nanos, end: Edge) -> Option<CpuInterval<K>> {
+        let CpuState { occupant, since, begin, .. } = self;
+        occupant.map(|who| CpuInterval { cpu, who, since, until, begin, end })
     }
 }
 
 /// A stretch of time in which one had a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tenure<K> {
+pub struct CpuInterval<K> {
     pub cpu: Cpu,
     pub who: Occupant<K>,
     /// Since when; 0 for before the trace.
@@ -135,7 +136,7 @@ pub struct Tenure<K> {
     pub end: Edge,
 }
 
-impl<K> Tenure<K> {
+impl<K> CpuInterval<K> {
     /// Its length in nanoseconds, if events reported both ends. All switches of a CPU are reported by that CPU, so that
     /// nothing that is missing elsewhere makes it doubtful.
     #[inline]

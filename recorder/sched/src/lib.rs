@@ -1,6 +1,6 @@
 //! Who has which CPU, and what each thread does: the one scheduling state machine of fxtrec.
 //!
-//! Events go in, in order of time; *changes* come out. A [`Change`] ends what a thread was doing, a [`Tenure`] what a CPU
+//! Events go in, in order of time; *changes* come out. A [`Change`] ends what a thread was doing, a [`CpuInterval`] what a CPU
 //! was used for, and both say how their beginning and their end are known.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //!      +----------------------------------------------+
 //! ```
 //!
-//! The machine keeps a [`Seat`] for each CPU. What is known of a thread is a [`Thread`], 16 bytes, which the caller keeps
+//! The machine keeps a [`CpuState`] for each CPU. What is known of a thread is a [`Thread`], 16 bytes, which the caller keeps
 //! next to whatever else it knows of that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder
 //! by its own index. No call allocates, apart from one with a CPU number that is greater than any before.
 //!
@@ -27,7 +27,7 @@
 //! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long
 //!   that took is told when it comes in at last: [`Machine::held_back`] then divides its wait.
 //! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may
-//!   have run on it during the gap, and nobody saw it: whoever wants to be sure calls [`Machine::doubt`] too, after which no
+//!   have run on it during the gap, and nobody saw it: whoever wants to be sure calls [`Machine::invalidate`] too, after which no
 //!   state that had begun is *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread
 //!   in it counts.
 //! - A CPU that is [offline](Machine::offline) is had by nobody, and is not idle either.
@@ -39,11 +39,11 @@
 //!
 //! | consumer | key | feeds | takes |
 //! | --- | --- | --- | --- |
-//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`Tenure`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report tells it of |
-//! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`Tenure`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
-//! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`Seat::occupant`], and threads for which [`State::is_waiting`] holds |
+//! | figures of a report, and the page | slot and koid | switches, wake-ups, gaps with doubt, offline, cuts | [`Change::length`] for samples; [`CpuInterval`] for busy and idle; [`Machine::seat`] at the end; the page, every [`Change`] that the report tells it of |
+//! | slices to draw (TEF) | koid | switches, wake-ups, gaps | every [`CpuInterval`] and [`Change`], with [`Edge`]s where it shows them; [`Machine::end`] |
+//! | what is open at a moment (cut, a snapshot) | koid | switches, wake-ups | [`CpuState::occupant`], and threads for which [`State::is_waiting`] holds |
 //! | a flight recorder's ledger | index | switches, [`found`](Machine::found), wake-ups, gaps with doubt | [`Change::length`], [`Switched::slice`], [`Machine::knows`] |
-//! | the encoder's chain | index and koid | a [`Seat`] for each CPU, without threads: switches, gaps | [`Seat::presumed`]: who had the CPU before a gap, of whom a switch is to be inferred if another leaves it |
+//! | the encoder's chain | index and koid | a [`CpuState`] for each CPU, without threads: switches, gaps | [`CpuState::presumed`]: who had the CPU before a gap, of whom a switch is to be inferred if another leaves it |
 //! | the beginning of a trace, from its end | koid | switches | the first [`Switched`] of each CPU, if its tenure begins at [`Edge::Start`] |
 //!
 //! ```
@@ -69,20 +69,20 @@
 #![forbid(unsafe_code)]
 
 pub mod backtrace;
+mod cpu_state;
 mod machine;
 mod periods;
-mod said;
-mod seat;
 mod state;
+mod switch_args;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod whose;
 
+pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};
 pub use machine::{Change, Enter, Found, Leave, Left, Lost, Machine, Met, Switch, Switched};
 pub use periods::{Held, Periods, Stretch, is_period, period_of};
-pub use said::{Said, UsualArgs, WakeupSaid, cpu_of, unsigned};
-pub use seat::{Edge, Occupant, Seat, Tenure};
 pub use state::State;
+pub use switch_args::{SwitchArgs, UsualArgs, WakeupSaid, cpu_of, unsigned};
 pub use threads::{Thread, Threads};
 pub use whose::{FilledUp, Scheduler};

@@ -2,7 +2,7 @@
 
 use fxt_reader::{Cpu, Nanos};
 
-use crate::seat::{Edge, Occupant, Seat, Tenure, edge};
+use crate::cpu_state::{CpuInterval, CpuState, Edge, Occupant, edge};
 use crate::state::State;
 use crate::threads::{Thread, Threads};
 
@@ -46,7 +46,7 @@ pub struct Change<K> {
     pub thread: K,
     /// What it was until now: its state, since when, and on which CPU.
     pub before: Thread,
-    /// Whether there has been no [doubt](Machine::doubt) since that began.
+    /// Whether there has been no [invalidation](Machine::invalidate) since that began.
     pub sound: bool,
     /// When it ended.
     pub time: Nanos,
@@ -82,7 +82,7 @@ pub struct Switched<K> {
     /// Whether who goes out is the one that was thought to have the CPU.
     pub met: Met,
     /// What the CPU was used for until now. If another was [displaced](Met::Displaced), it is that one's.
-    pub tenure: Tenure<K>,
+    pub tenure: CpuInterval<K>,
     /// The thread that was thought to run here, and is now anywhere.
     pub displaced: Option<Change<K>>,
     /// The thread that went out, which was not necessarily thought to be running.
@@ -105,7 +105,7 @@ pub struct Left<K> {
     /// Whether who goes out is the one that was thought to have the CPU.
     pub met: Met,
     /// What the CPU was used for until now.
-    pub tenure: Tenure<K>,
+    pub tenure: CpuInterval<K>,
     /// The thread that was thought to run here, and is now anywhere.
     pub displaced: Option<Change<K>>,
     /// The thread that went out.
@@ -121,7 +121,7 @@ impl<K> Left<K> {
 }
 
 #[inline]
-fn slice<K>(met: Met, tenure: &Tenure<K>) -> Option<u64> {
+fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
     if met == Met::Expected { tenure.length() } else { None }
 }
 
@@ -130,7 +130,7 @@ fn slice<K>(met: Met, tenure: &Tenure<K>) -> Option<u64> {
 pub struct Found<K> {
     pub met: Met,
     /// What the CPU was used for until now, if that was by another.
-    pub tenure: Option<Tenure<K>>,
+    pub tenure: Option<CpuInterval<K>>,
     /// The thread that was thought to run here, and is now anywhere.
     pub displaced: Option<Change<K>>,
     /// The thread that has the CPU, unless it was known to.
@@ -141,7 +141,7 @@ pub struct Found<K> {
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<K> {
     /// What the CPU was used for before it, where that was known.
-    pub tenure: Option<Tenure<K>>,
+    pub tenure: Option<CpuInterval<K>>,
     /// The thread that was thought to run there.
     pub change: Option<Change<K>>,
 }
@@ -149,7 +149,7 @@ pub struct Lost<K> {
 /// The seats of all CPUs, and the rules. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
 pub struct Machine<K> {
-    seats: Vec<Seat<K>>,
+    seats: Vec<CpuState<K>>,
     /// How often states came into doubt.
     epoch: u32,
     /// When the window began: of a CPU that was not heard of, nothing is known since then.
@@ -165,13 +165,13 @@ impl<K> Default for Machine<K> {
 impl<K: Copy + PartialEq> Machine<K> {
     /// What is known of a CPU.
     #[inline]
-    pub fn seat(&self, cpu: Cpu) -> Seat<K> {
+    pub fn seat(&self, cpu: Cpu) -> CpuState<K> {
         let known = self.seats.get(usize::from(cpu.0));
-        known.copied().unwrap_or(Seat::unseen(self.origin))
+        known.copied().unwrap_or(CpuState::unseen(self.origin))
     }
 
-    /// All CPUs up to the greatest number that was heard of, by number. [`Seat::is_seen`] tells which were.
-    pub fn seats(&self) -> impl ExactSizeIterator<Item = Seat<K>> + '_ {
+    /// All CPUs up to the greatest number that was heard of, by number. [`CpuState::is_seen`] tells which were.
+    pub fn seats(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
         self.seats.iter().copied()
     }
 
@@ -204,13 +204,13 @@ impl<K: Copy + PartialEq> Machine<K> {
         let edge = edge(inferred);
         let seat = self.seat_mut(cpu);
         let before = *seat;
-        *seat = Seat { occupant: None, last: None, since: time, begin: edge };
+        *seat = CpuState { occupant: None, last: None, since: time, begin: edge };
         let met = match before.occupant {
             Some(occupant) if occupant == outgoing => Met::Expected,
             Some(_) => Met::Displaced,
             None => Met::Vacant,
         };
-        let tenure = Tenure {
+        let tenure = CpuInterval {
             cpu,
             who: before.occupant.unwrap_or(outgoing),
             since: before.since,
@@ -344,7 +344,7 @@ impl<K: Copy + PartialEq> Machine<K> {
     }
 
     /// Events of a CPU are missing between two times: what it was used for is known up to `from`, and then no more. The
-    /// threads of other CPUs are as they were, unless they are [doubted](Machine::doubt).
+    /// threads of other CPUs are as they were, unless they are [invalidated](Machine::invalidate).
     pub fn gap<T: Threads<Key = K>>(
         &mut self,
         threads: &mut T,
@@ -357,7 +357,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         seat.lose(to);
         let at = At { time: from, cpu, epoch, edge: Edge::Gap };
         let change = match tenure {
-            Some(Tenure { who: Occupant::Thread(key), .. }) => at.vanish(threads, key),
+            Some(CpuInterval { who: Occupant::Thread(key), .. }) => at.vanish(threads, key),
             _ => None,
         };
         Lost { tenure, change }
@@ -378,18 +378,18 @@ impl<K: Copy + PartialEq> Machine<K> {
     }
 
     /// Something is missing: any state may have ended unseen, except that of a thread which has a CPU.
-    pub fn doubt(&mut self) {
+    pub fn invalidate(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
     /// A CPU that idles goes offline. `None` when it does not idle: then it is back already, or not heard of.
-    pub fn offline(&mut self, cpu: Cpu, time: Nanos) -> Option<Tenure<K>> {
+    pub fn offline(&mut self, cpu: Cpu, time: Nanos) -> Option<CpuInterval<K>> {
         let seat = self.seat_mut(cpu);
         if seat.occupant != Some(Occupant::Idle) {
             return None;
         }
         let tenure = seat.tenure(cpu, time, Edge::Offline);
-        *seat = Seat { occupant: None, last: None, since: time, begin: Edge::Offline };
+        *seat = CpuState { occupant: None, last: None, since: time, begin: Edge::Offline };
         tenure
     }
 
@@ -404,7 +404,7 @@ impl<K: Copy + PartialEq> Machine<K> {
     /// A window begins: who has which CPU and who does what stays known, but not for how long it has been so.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
-        self.doubt();
+        self.invalidate();
         for seat in &mut self.seats {
             seat.since = time;
             if seat.begin != Edge::Offline {
@@ -414,13 +414,13 @@ impl<K: Copy + PartialEq> Machine<K> {
     }
 
     /// The recording ends: what the CPUs are used for until then. What threads do goes on too, and the caller has them.
-    pub fn end(&self, time: Nanos) -> impl Iterator<Item = Tenure<K>> + '_ {
+    pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
     }
 
     #[inline(always)]
-    fn seat_mut(&mut self, cpu: Cpu) -> &mut Seat<K> {
+    fn seat_mut(&mut self, cpu: Cpu) -> &mut CpuState<K> {
         let at = usize::from(cpu.0);
         if at >= self.seats.len() {
             self.grow(at);
@@ -430,7 +430,7 @@ impl<K: Copy + PartialEq> Machine<K> {
 
     #[cold]
     fn grow(&mut self, at: usize) {
-        self.seats.resize(at + 1, Seat::unseen(self.origin));
+        self.seats.resize(at + 1, CpuState::unseen(self.origin));
     }
 }
 

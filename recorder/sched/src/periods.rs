@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use fxt_reader::record::{Args, Event, EventKind, Value};
 use fxt_reader::{Cpu, Nanos};
 
-use crate::said::{cpu_of, unsigned};
+use crate::switch_args::{cpu_of, unsigned};
 use crate::threads::Thread;
 
 /// So many periods are remembered for a cgroup on a CPU. A wait through more of them is not known exactly.

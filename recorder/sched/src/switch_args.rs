@@ -6,7 +6,7 @@ use fxt_reader::{Cpu, Koid};
 /// What a switch says besides who goes out, in which of the common states, and who comes in. Of a fact that the recording
 /// does not have, it says 0 or nothing too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said<'a> {
+pub struct SwitchArgs<'a> {
     /// The kernel's letters for the state of who goes out.
     pub detail: Option<&'a str>,
     /// Whether nobody reported the switch.
@@ -59,11 +59,11 @@ impl Default for UsualArgs {
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> SwitchArgs<'a> {
     /// What the arguments of a switch say.
     #[inline]
-    pub fn of(args: Args<'a>) -> Said<'a> {
-        let mut said = Said::default();
+    pub fn of(args: Args<'a>) -> SwitchArgs<'a> {
+        let mut said = SwitchArgs::default();
         for arg in &args {
             match (arg.name, arg.value) {
                 ("prev_state", Value::Str(letters)) => said.detail = Some(letters),

@@ -81,7 +81,7 @@ fn a_thread_sleeps_is_woken_waits_and_runs() {
 fn who_goes_out_first_has_run_since_before_the_recording() {
     let mut play = Play::default();
     let switched = play.switch(10, on(A), State::Sleeping, IDLE);
-    let Tenure { who, since, until, begin, end, .. } = switched.tenure;
+    let CpuInterval { who, since, until, begin, end, .. } = switched.tenure;
     assert_eq!((switched.met, who, since.0, until.0), (Met::Vacant, on(A), 0, 10));
     assert_eq!((begin, end, switched.slice()), (Edge::Start, Edge::Recorded, None));
     assert_eq!(ended(switched.outgoing), (State::Running, 0, 10, None));
@@ -155,7 +155,7 @@ fn a_gap_elsewhere_leaves_a_state_which_is_doubtful_only_if_somebody_doubts_it()
     play.wake(10, A);
     play.gap(1, 20, 20);
     assert_eq!(play.wake(30, A), None, "it waits");
-    play.machine.doubt();
+    play.machine.invalidate();
     assert!(!play.machine.knows(&play.threads[&A]));
     let change = play.wake(40, A).expect("it may have run and slept meanwhile");
     assert!(!change.sound);
@@ -167,7 +167,7 @@ fn a_gap_elsewhere_leaves_a_state_which_is_doubtful_only_if_somebody_doubts_it()
 fn doubt_does_not_concern_a_thread_that_has_a_cpu() {
     let mut play = Play::default();
     play.switch(10, IDLE, State::Unknown, on(A));
-    play.machine.doubt();
+    play.machine.invalidate();
     assert_eq!(play.wake(20, A), None, "nobody has taken its CPU");
     assert_eq!(play.switch(30, on(A), State::Sleeping, IDLE).slice(), Some(20));
 }
@@ -393,7 +393,7 @@ fn who(thread: u64) -> Occupant<u64> {
 #[derive(Default)]
 struct Sums {
     changes: HashMap<u64, Vec<Change<u64>>>,
-    tenures: HashMap<Cpu, Vec<Tenure<u64>>>,
+    tenures: HashMap<Cpu, Vec<CpuInterval<u64>>>,
 }
 
 impl Sums {
@@ -403,7 +403,7 @@ impl Sums {
         }
     }
 
-    fn tenure(&mut self, tenure: Option<Tenure<u64>>) {
+    fn tenure(&mut self, tenure: Option<CpuInterval<u64>>) {
         if let Some(tenure) = tenure {
             self.tenures.entry(tenure.cpu).or_default().push(tenure);
         }
@@ -445,7 +445,7 @@ proptest! {
                     sums.change(lost.change);
                     prop_assert_eq!(play.machine.seat(Cpu(cpu)).occupant, None);
                     if doubt {
-                        play.machine.doubt();
+                        play.machine.invalidate();
                     }
                 }
                 Happens::Found { cpu, thread } => {

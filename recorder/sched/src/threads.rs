@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hash};
 
 use fxt_reader::{Cpu, Nanos};
 
+use crate::cpu_state::Edge;
 use crate::periods::Stretch;
-use crate::seat::Edge;
 use crate::state::State;
 
 /// What is known of a thread.

@@ -51,7 +51,7 @@ impl Longest {
 
 /// What a thread does, and its longest stretches so far.
 #[derive(Clone, Debug, Default)]
-struct Life {
+struct ThreadHistory {
     state: State,
     since: u64,
     /// Since when it is off the CPU, if that is known, and from where on that counts as late: not while it slept until a time
@@ -83,7 +83,7 @@ const TURN: usize = 3;
 /// Watches what threads do, and keeps the longest stretches of each.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
-    lives: Vec<Life>,
+    lives: Vec<ThreadHistory>,
     pub(crate) spans: Spans,
     /// What units of work are made of, where the query may be about one.
     waits: Option<Waits>,
@@ -115,7 +115,7 @@ impl Finder {
     /// By koid, when the last slice of each thread began that ended in it.
     pub(crate) fn last_slices(&self, tracker: &Tracker) -> FxHashMap<u64, u64> {
         let lives = self.lives.iter().enumerate();
-        let ended = |(index, life): (usize, &Life)| {
+        let ended = |(index, life): (usize, &ThreadHistory)| {
             Some((tracker.roster.koid(index as Index), life.ended?))
         };
         lives.filter_map(ended).collect()
@@ -137,10 +137,10 @@ impl Finder {
     }
 
     #[inline]
-    fn life(&mut self, thread: Index) -> &mut Life {
+    fn life(&mut self, thread: Index) -> &mut ThreadHistory {
         let at = thread as usize;
         if at >= self.lives.len() {
-            self.lives.resize(at + 1, Life::default());
+            self.lives.resize(at + 1, ThreadHistory::default());
         }
         &mut self.lives[at]
     }
@@ -156,7 +156,7 @@ impl Sink for Finder {
         let stretches = self.stretches;
         let life = self.life(thread);
         let Begin { time, state, about, .. } = begin;
-        let add = |life: &mut Life, list: usize, from: u64, able: u64| {
+        let add = |life: &mut ThreadHistory, list: usize, from: u64, able: u64| {
             if from < time && from >= window.0 && time <= window.1 {
                 let lists = life.lists.get_or_insert_default();
                 lists[list].add(Stretch { from, able, to: time, waker: life.waker }, most);
@@ -481,7 +481,7 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
 
 /// Since when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
 /// ready. That is nothing that COMMAND does without a recorder.
-fn gate(life: &Life, koid: u64, tracker: &Tracker) -> Option<u64> {
+fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<u64> {
     let (waker, since) = life.first_woken?;
     let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
     (by_recorder && tracker.family.process == Some(koid)).then_some(since)

@@ -256,7 +256,7 @@ impl CpuLane {
     }
 
     /// Adds what no program could write, since it came in the middle of another event, and `also` what none saw.
-    pub(super) fn tell_unseen(&mut self, merger: &mut Merger, also: u64) {
+    pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
         let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));
         self.tell(merger, new.saturating_add(also));

@@ -16,7 +16,7 @@ use super::readers::Readers;
 use super::ring_source::Rings;
 use super::sched::SchedLayout;
 use super::source::{
-    Causes, Outset, SchedEvents, Source, SourceError, SourceKind, SourceStats, Take,
+    Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter, Take,
 };
 use cpu::{CallEvents, CpuLane, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
@@ -75,7 +75,7 @@ pub struct BpfSource {
     missed: [u64; 2],
     /// What system calls are, if programs tell of them.
     calls: Option<CallEvents>,
-    outset: Outset,
+    outset: StartFilter,
 }
 
 impl BpfSource {
@@ -158,7 +158,7 @@ impl BpfSource {
             groups: None,
             missed: [0; 2],
             calls,
-            outset: Outset::default(),
+            outset: StartFilter::default(),
         })
     }
 
@@ -185,13 +185,13 @@ impl BpfSource {
     }
 
     /// Adds what the programs could not write or did not see. The latter belongs to no CPU; the first one stands for it.
-    fn tell_unseen(&mut self) {
+    fn report_losses(&mut self) {
         let missed = [self.events.missed(), self.events.missed_calls()];
         let before = std::mem::replace(&mut self.missed, missed);
         let [mut also, mut calls] = [0, 1].map(|of| missed[of].saturating_sub(before[of]));
         for lane in &mut self.lanes {
             let also = if lane.has_switches() { &mut also } else { &mut calls };
-            lane.tell_unseen(&mut self.merger, std::mem::take(also));
+            lane.report_losses(&mut self.merger, std::mem::take(also));
         }
     }
 }
@@ -286,7 +286,7 @@ impl Source for BpfSource {
         self.rings.disable_lives();
         if self.round_once(&mut *take) {
             self.rings.tell_rest(&mut self.merger);
-            self.tell_unseen();
+            self.report_losses();
             for lane in &mut self.lanes {
                 lane.tell_rest(&mut self.merger);
             }
@@ -334,7 +334,7 @@ impl Source for BpfSource {
         if !looked {
             return Ok(());
         }
-        self.tell_unseen();
+        self.report_losses();
         // A CPU that went keeps its lane, so that no switch is missed when it comes back.
         for cpu in self.rings.cpus() {
             if self.lanes.iter().all(|lane| lane.cpu != cpu) {

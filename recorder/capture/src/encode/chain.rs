@@ -6,7 +6,7 @@
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
-//! Who has the CPU in truth is a [`Seat`] of the scheduling machine, with its rules for switches and gaps. What threads do is
+//! Who has the CPU in truth is a [`CpuState`] of the scheduling machine, with its rules for switches and gaps. What threads do is
 //! not worked out here: the encoder knows of its threads what it needs to leave out wake-ups in vain, and a ledger has the
 //! rest when a trigger is waited for. A property test (`agreement` of `fxtrec-convert`) has the encoder write down a story,
 //! and compares the report with the machine.
@@ -25,7 +25,7 @@
 use super::threads::Slot;
 use crate::event::{SliceFacts, Taken};
 use fxt_writer::Koid;
-use fxtrec_sched::{Edge, Occupant as Has, Seat};
+use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
 /// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
@@ -39,7 +39,7 @@ pub struct Occupant {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
     /// Who has the CPU, in truth: by the rules of the scheduling machine.
-    pub(super) seat: Seat<Occupant>,
+    pub(super) seat: CpuState<Occupant>,
     /// Who has it in the file; `None` before its first record.
     pub shown: Option<Koid>,
     /// What is known of the slice that the next switch ends.

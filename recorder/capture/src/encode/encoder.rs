@@ -1,6 +1,6 @@
 //! From typed events, in order of time, to records.
 
-mod departed;
+mod exited_threads;
 mod locks;
 mod losses;
 mod moment;
@@ -17,7 +17,7 @@ use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{ContextSwitch, Event as EventRecord, EventKind, ThreadState};
 use fxt_writer::{Arg, Koid, ShortArgs, StringRef, Text, ThreadName, Ticks, Value};
 
-use departed::Departed;
+use exited_threads::ExitedThreads;
 use locks::Contended;
 use probes::Probes;
 
@@ -48,7 +48,7 @@ pub struct Encoder<L> {
     recorder: ThreadName,
     stats: Stats,
     silent: Vec<Cpu>,
-    departed: Departed,
+    departed: ExitedThreads,
     probes: Probes,
     /// What is waited for, when something is.
     watch: Option<Box<Watch>>,
@@ -172,7 +172,7 @@ impl<L: Lanes> Encoder<L> {
             recorder,
             stats: Stats::default(),
             silent: Vec::new(),
-            departed: Departed::default(),
+            departed: ExitedThreads::default(),
             probes: Probes::default(),
             watch: None,
             cgroups: CgroupNames::default(),

@@ -9,7 +9,7 @@
 //! `cut`, as those of `fxtrec cut` do. A thread that has no CPU and is on no queue waits for something else, or nothing
 //! is known of it.
 
-mod essence;
+mod filter_relevant;
 pub mod rewind;
 
 use std::collections::BTreeMap;

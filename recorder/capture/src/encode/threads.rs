@@ -568,7 +568,7 @@ impl Threads {
     }
 
     /// Events were lost: what was known about what threads do, and how they are called, is doubtful.
-    pub fn doubt(&mut self) {
+    pub fn invalidate(&mut self) {
         self.losses += 1;
     }
 

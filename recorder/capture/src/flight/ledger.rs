@@ -123,7 +123,7 @@ impl Ledger {
     /// taken to have it still until another is seen there.
     pub fn lose(&mut self, cpu: Cpu, current: Option<Has<Occupant>>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
-        self.machine.doubt();
+        self.machine.invalidate();
         self.machine.gap(&mut self.threads, cpu, (time, time));
         if let Some(current) = current {
             self.machine.found(&mut self.threads, (cpu, current), time);

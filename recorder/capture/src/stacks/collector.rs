@@ -10,8 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frames::Frames;
 use super::images::Images;
-use super::lives::{Life, Lives, find, is_user};
-use super::made::{Made, is_made};
+use super::jit_code::{JitCode, is_made};
+use super::mapping_history::{AddressSpace, MappingHistory, find, is_user};
 use super::naming::DELETED;
 use super::places::Places;
 use super::rings::{Rings, bytes_of};
@@ -158,7 +158,7 @@ pub(super) struct Program {
     /// What they take, in bytes.
     found_bytes: usize,
     /// What it has compiled itself.
-    pub(super) made: Made,
+    pub(super) made: JitCode,
     /// The look at the ring in which its mappings were read last.
     read_in: Option<u64>,
     /// Whether its mappings could not be read once.
@@ -244,7 +244,7 @@ pub(super) struct Collector {
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
     /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
-    lives: Lives,
+    lives: MappingHistory,
     pub(super) kernel: Option<KernelCode>,
     pub(super) images: Images,
     cache: Cache,
@@ -304,7 +304,7 @@ impl Collector {
             next_program: KERNEL + 1,
             by_process: FxHashMap::default(),
             modules: FxHashMap::default(),
-            lives: Lives::default(),
+            lives: MappingHistory::default(),
             kernel: None,
             images: Images::default(),
             cache: Cache::default(),
@@ -633,7 +633,7 @@ impl Collector {
     /// The number of the program that a sample is of.
     fn program(&mut self, sample: &Sample) -> usize {
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
-        let key = (sample.pid, sample.space, life.map_or(Nanos(0), Life::since));
+        let key = (sample.pid, sample.space, life.map_or(Nanos(0), AddressSpace::since));
         let number = *self.by_process.entry(key).or_insert(self.next_program);
         self.next_program = self.next_program.max(number + 1);
         let program = self.programs.entry(number).or_default();

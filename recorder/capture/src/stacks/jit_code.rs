@@ -42,7 +42,7 @@ pub(super) fn is_made(path: &Path) -> bool {
 
 /// What a program has compiled, as far as stacks are in it.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct JitCode {
     /// With what counts it.
     map: Option<(OwnedFd, Arc<()>)>,
     /// Whether its file did not answer.
@@ -58,7 +58,7 @@ pub(super) struct Made {
     bytes: usize,
 }
 
-impl Made {
+impl JitCode {
     /// Notes that a stack of the process has this address.
     pub(super) fn want(&mut self, files: &mut Files, pid: u32, address: u64) {
         if self.addresses.len() >= MOST_ADDRESSES || !self.addresses.insert(address) {
@@ -194,13 +194,13 @@ mod tests {
     use super::super::files::tests::in_this_process;
     use super::*;
 
-    fn made(addresses: &[u64], map: &str) -> Made {
+    fn made(addresses: &[u64], map: &str) -> JitCode {
         let addresses = addresses.iter().copied().collect();
         let functions = functions_in(map.as_bytes(), &addresses);
-        Made { addresses, functions, ..Made::default() }
+        JitCode { addresses, functions, ..JitCode::default() }
     }
 
-    fn name(made: &mut Made, within: u64) -> Option<&str> {
+    fn name(made: &mut JitCode, within: u64) -> Option<&str> {
         made.function(&mut in_this_process(), (u32::MAX >> 1, MOST_MADE), within)
     }
 

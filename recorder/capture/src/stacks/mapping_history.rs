@@ -48,7 +48,7 @@ const MOST_OF_ONE: usize = 4096;
 
 /// What a process ran from one execve(2) to the next, or since it began.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct AddressSpace {
     since: Nanos,
     /// The memory of which there was a sample; another's has other code.
     space: Option<u64>,
@@ -56,7 +56,7 @@ pub(super) struct Life {
     mappings: Arc<Vec<ExecutableMapping>>,
 }
 
-impl Life {
+impl AddressSpace {
     /// When it began; 0 if it was there before.
     pub(super) fn since(&self) -> Nanos {
         self.since
@@ -83,9 +83,9 @@ struct Told {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Lives {
+pub(super) struct MappingHistory {
     /// Of each process, by time.
-    of: FxHashMap<Pid, Vec<Life>>,
+    of: FxHashMap<Pid, Vec<AddressSpace>>,
     /// Records that others may precede.
     waiting: Vec<Told>,
     /// When, of which process, and since when a life must have begun to be kept.
@@ -97,7 +97,7 @@ pub(super) struct Lives {
     needed_since: Option<Nanos>,
 }
 
-impl Lives {
+impl MappingHistory {
     /// What was over before `since` is not needed for any sample.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
@@ -159,7 +159,11 @@ impl Lives {
                         }
                         self.added += units_of(&found);
                         let lives = self.of.entry(parent).or_default();
-                        let life = Life { since: Nanos(0), space: None, mappings: Arc::new(found) };
+                        let life = AddressSpace {
+                            since: Nanos(0),
+                            space: None,
+                            mappings: Arc::new(found),
+                        };
                         lives.insert(0, life);
                     }
                     let inherited = self.at(parent, time).map(|life| life.mappings.clone());
@@ -174,13 +178,13 @@ impl Lives {
     }
 
     /// What a process ran at that time, as far as it was told.
-    fn at(&self, pid: Pid, time: Nanos) -> Option<&Life> {
+    fn at(&self, pid: Pid, time: Nanos) -> Option<&AddressSpace> {
         self.of.get(&pid)?.iter().rev().find(|life| life.since <= time)
     }
 
     /// The same for a sample of its memory `space`. `None` too if it has other memory than before in the same life: that it
     /// executed a program was not told, as on a CPU that came online later.
-    pub(super) fn of_sample(&mut self, pid: Pid, time: Nanos, space: u64) -> Option<&Life> {
+    pub(super) fn of_sample(&mut self, pid: Pid, time: Nanos, space: u64) -> Option<&AddressSpace> {
         let life = self.of.get_mut(&pid)?.iter_mut().rev().find(|life| life.since <= time)?;
         (*life.space.get_or_insert(space) == space).then_some(life)
     }
@@ -202,7 +206,7 @@ impl Lives {
     fn begin(&mut self, pid: Pid, since: Nanos, mappings: Arc<Vec<ExecutableMapping>>) {
         let lives = self.of.entry(pid).or_default();
         let at = lives.partition_point(|life| life.since <= since);
-        lives.insert(at, Life { since, space: None, mappings });
+        lives.insert(at, AddressSpace { since, space: None, mappings });
         self.over.push_back((since, pid, since));
         self.added += 1;
     }
@@ -311,7 +315,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn note(lives: &mut Lives, kind: u32, misc: u32, body: &[u8]) {
+    fn note(lives: &mut MappingHistory, kind: u32, misc: u32, body: &[u8]) {
         lives.note(RawRecord { kind, misc: misc as u16, body });
     }
 
@@ -320,22 +324,28 @@ mod tests {
         words.chain(rest.iter().copied()).chain(time.to_ne_bytes()).collect()
     }
 
-    fn fork(lives: &mut Lives, time: u64, pid: u32, parent: u32) {
+    fn fork(lives: &mut MappingHistory, time: u64, pid: u32, parent: u32) {
         let body = body(&[pid, parent, pid, parent], &time.to_ne_bytes(), time);
         note(lives, b::PERF_RECORD_FORK, 0, &body);
     }
 
-    fn exit(lives: &mut Lives, time: u64, pid: u32, tid: u32) {
+    fn exit(lives: &mut MappingHistory, time: u64, pid: u32, tid: u32) {
         let body = body(&[pid, 1, tid, 1], &time.to_ne_bytes(), time);
         note(lives, b::PERF_RECORD_EXIT, 0, &body);
     }
 
-    fn exec(lives: &mut Lives, time: u64, pid: u32) {
+    fn exec(lives: &mut MappingHistory, time: u64, pid: u32) {
         let body = body(&[pid, pid], b"new\0\0\0\0\0", time);
         note(lives, b::PERF_RECORD_COMM, b::PERF_RECORD_MISC_COMM_EXEC, &body);
     }
 
-    fn map(lives: &mut Lives, time: u64, pid: u32, (start, length): (u64, u64), path: &str) {
+    fn map(
+        lives: &mut MappingHistory,
+        time: u64,
+        pid: u32,
+        (start, length): (u64, u64),
+        path: &str,
+    ) {
         let mut words = vec![pid, pid];
         for word in [start, length, 0x2000] {
             words.extend([word as u32, (word >> 32) as u32]);
@@ -346,7 +356,7 @@ mod tests {
         note(lives, b::PERF_RECORD_MMAP2, 2, &body(&words, path.as_bytes(), time));
     }
 
-    fn paths(lives: &Lives, pid: u32, time: u64) -> Option<Vec<String>> {
+    fn paths(lives: &MappingHistory, pid: u32, time: u64) -> Option<Vec<String>> {
         let life = lives.at(Pid(pid), Nanos(time))?;
         let name = |mapping: &ExecutableMapping| mapping.path.display().to_string();
         Some(life.mappings.iter().map(name).collect())
@@ -358,7 +368,7 @@ mod tests {
 
     #[test]
     fn each_program_of_a_process_has_its_own_code_and_a_child_that_of_its_parent() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         // As from two rings, the one after the other.
         map(&mut lives, 30, 5, (0x9000, 0x1000), "/late.so");
         fork(&mut lives, 40, 6, 5);
@@ -385,7 +395,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_another_than_before_has_not_the_code_that_was_told() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");
         lives.settle(Nanos(30), nobody);
@@ -400,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_record_waits_for_earlier_ones_of_other_cpus() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         map(&mut lives, 30, 5, (0x1000, 0x1000), "/program");
         lives.settle(Nanos(25), nobody);
         exec(&mut lives, 20, 5);
@@ -410,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_parent_that_was_there_before_is_looked_into_once() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         let mapping = |path: &str| ExecutableMapping {
             start: 0x1000,
             end: 0x2000,
@@ -440,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_is_mapped_over_other_code_takes_its_place() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x10000, 0x10000), "/old");
         map(&mut lives, 30, 5, (0x14000, 0x1000), "/new");
@@ -464,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten_later_and_all_of_it_when_records_are_lost() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         exec(&mut lives, MS, 5);
         exec(&mut lives, 2 * MS, 5);
         exit(&mut lives, 3 * MS, 5, 7);
@@ -484,7 +494,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_whatever_a_process_maps() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         exec(&mut lives, 1, 5);
         for at in 0..=MOST_OF_ONE as u64 {
             map(&mut lives, 2 + at, 5, (0x1000 + at * 0x2000, 0x1000), "//anon");
@@ -500,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_record_that_is_too_short_is_none() {
-        let mut lives = Lives::default();
+        let mut lives = MappingHistory::default();
         exec(&mut lives, 1, 5);
         for length in 0..72 {
             note(&mut lives, b::PERF_RECORD_MMAP2, 0, &vec![5; length]);

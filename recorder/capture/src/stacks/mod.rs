@@ -15,8 +15,8 @@ mod collector;
 mod files;
 mod frames;
 mod images;
-mod lives;
-mod made;
+mod jit_code;
+mod mapping_history;
 mod naming;
 pub mod perfetto;
 mod places;
@@ -46,7 +46,7 @@ use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Nanos;
 pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
-use rings::{Hurry, Rings};
+use rings::{DrainBoost, Rings};
 use write::Records;
 
 /// For how long functions get names when a file ends, unless somebody says so.
@@ -168,7 +168,7 @@ pub struct Stacks {
     /// Which waits the thread has told, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
-    hurry: Hurry,
+    hurry: DrainBoost,
     stop: StopToken,
     thread: Option<JoinHandle<Counts>>,
     /// Whether [`Stacks::look_ahead`] was asked, and is not answered.
@@ -389,7 +389,7 @@ mod tests {
             ("samples that wait", rings::MOST_BYTES),
             ("stacks for the capture thread", WAITING * 8 * (KERNEL_FRAMES + USER_FRAMES + 8)),
             ("records of code that wait", rings::MOST_CODE),
-            ("mappings", lives::MOST * lives::UNIT),
+            ("mappings", mapping_history::MOST * mapping_history::UNIT),
             ("mappings of programs with stacks", collector::MOST_FOUND),
             ("tables", images::MOST_TABLES),
             ("files", images::MOST_IMAGES * 512),
@@ -400,7 +400,7 @@ mod tests {
             ("their mappings", collector::MOST_PLACED * 112),
             ("addresses in no file", hashed::<(usize, u64)>(collector::MOST_NOWHERE)),
             ("processes", hashed::<(u32, u16)>(collector::MOST_PROCESSES)),
-            ("names of compiled functions", made::MOST_MADE),
+            ("names of compiled functions", jit_code::MOST_MADE),
             ("facts for Perfetto", (write::MOST_FACTS + write::OVER_FACTS) * 96),
             ("samples for Perfetto", perfetto::MOST_SAMPLES * 48),
             ("stacks for Perfetto", perfetto::MOST_WORDS * 8),

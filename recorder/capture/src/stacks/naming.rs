@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collector::{Collector, KERNEL, LOOK, Placed, Told};
 use super::frames::{FileFrames, Frame};
-use super::made::MOST_MADE;
+use super::jit_code::MOST_MADE;
 
 /// How often it is looked whether files were deleted, how much of the time that may take (one part of so many), and how long their functions get
 /// names.

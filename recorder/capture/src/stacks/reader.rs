@@ -22,7 +22,7 @@ use fxtrec_probe::elf::{
 };
 use rustc_hash::FxHashMap;
 
-use super::made::functions_in;
+use super::jit_code::functions_in;
 use super::unwind::{Section, Tables};
 use super::wire::{Packed, Words, kind};
 

@@ -233,9 +233,9 @@ pub(super) struct Rings {
 
 /// Has what was read be taken soon.
 #[derive(Clone, Debug)]
-pub(super) struct Hurry(Arc<Order>);
+pub(super) struct DrainBoost(Arc<Order>);
 
-impl Hurry {
+impl DrainBoost {
     /// The thread that takes it goes before others until it has caught up.
     pub(super) fn up(&self) {
         self.0.raise();
@@ -288,8 +288,8 @@ impl Rings {
         Ok(Rings { state, order, share, own_stacks, _other: other })
     }
 
-    pub(super) fn hurry(&self) -> Hurry {
-        Hurry(self.order.clone())
+    pub(super) fn hurry(&self) -> DrainBoost {
+        DrainBoost(self.order.clone())
     }
 
     /// The calling thread is to take what is read, and lets others go first as long as it is not late. Without the right to

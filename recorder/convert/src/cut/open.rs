@@ -11,8 +11,8 @@ use fxt_reader::{Cpu, Koid, Nanos, Record, Thread, ThreadState};
 use fxt_writer::record as write;
 use fxt_writer::{Arg, Text, Ticks, Value};
 use fxtrec_sched::{
-    Held, Machine, Occupant, Periods, Said, State, Switch, Thread as Does, WakeupSaid, is_period,
-    period_of, unsigned,
+    Held, Machine, Occupant, Periods, State, Switch, SwitchArgs, Thread as Does, WakeupSaid,
+    is_period, period_of, unsigned,
 };
 use rustc_hash::FxHashMap;
 
@@ -99,7 +99,7 @@ impl Open {
         let next = match switch.outgoing_state {
             // One that never ran is in no queue.
             ThreadState::New => State::Unknown,
-            ThreadState::Running if Said::of(switch.args).throttled => State::Throttled,
+            ThreadState::Running if SwitchArgs::of(switch.args).throttled => State::Throttled,
             state => State::after(state, None),
         };
         let (outgoing, incoming) = (occupant(switch.outgoing), occupant(switch.incoming));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fxt_reader::Nanos;
 use fxt_reader::record::{Args, Event, EventKind};
-use fxtrec_sched::{Said, Threads, WakeupSaid, cpu_of};
+use fxtrec_sched::{SwitchArgs, Threads, WakeupSaid, cpu_of};
 
 use super::cpu::CpuState;
 use super::records::number;
@@ -45,7 +45,7 @@ fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole:
 pub(super) fn note_slice(
     live: &mut Live,
     on: &mut CpuState,
-    said: &Said<'_>,
+    said: &SwitchArgs<'_>,
     whole: bool,
     now: u64,
 ) {

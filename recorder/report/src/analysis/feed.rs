@@ -25,7 +25,7 @@ use fxt_reader::{
     Cpu, Decoder, Error, Item, Koid, Nanos, ProviderId, Reader, Record, ThreadState, Visitor,
 };
 use fxtrec_blame::threads::Recorders;
-use fxtrec_sched::{Said, UsualArgs, unsigned};
+use fxtrec_sched::{SwitchArgs, UsualArgs, unsigned};
 
 use super::Analysis;
 use super::causes::about_wakeup;
@@ -73,7 +73,7 @@ enum Kind {
 #[derive(Debug, Default)]
 struct Batch {
     fed: Vec<Fed>,
-    said: Vec<Said<'static>>,
+    said: Vec<SwitchArgs<'static>>,
     bytes: Vec<u8>,
 }
 
@@ -228,7 +228,7 @@ impl Feeder {
             }
             None => {}
         }
-        match lasting(&Said::of(args)) {
+        match lasting(&SwitchArgs::of(args)) {
             Some(said) => {
                 self.batch.said.push(said);
                 self.push(Fed { kind: Kind::SwitchWithMore, ..fed })
@@ -325,16 +325,27 @@ fn only_call(args: Args<'_>) -> Option<Option<u16>> {
 }
 
 /// The same without what the record lends, if that is nothing that figures are made of.
-fn lasting(said: &Said<'_>) -> Option<Said<'static>> {
+fn lasting(said: &SwitchArgs<'_>) -> Option<SwitchArgs<'static>> {
     const LETTERS: [&str; 9] = ["S", "D", "I", "P", "T", "t", "X", "Z", "R"];
     let detail = match said.detail {
         Some(letters) => Some(*LETTERS.iter().find(|known| **known == letters)?),
         None => None,
     };
-    let Said { inferred, steal, irq, irqs, need_resched, throttled, held, syscall, .. } = *said;
-    let none = Said::default();
-    let lasting =
-        Said { detail, inferred, steal, irq, irqs, need_resched, throttled, held, syscall, ..none };
+    let SwitchArgs { inferred, steal, irq, irqs, need_resched, throttled, held, syscall, .. } =
+        *said;
+    let none = SwitchArgs::default();
+    let lasting = SwitchArgs {
+        detail,
+        inferred,
+        steal,
+        irq,
+        irqs,
+        need_resched,
+        throttled,
+        held,
+        syscall,
+        ..none
+    };
     said.held_by.is_none().then_some(lasting)
 }
 
@@ -369,7 +380,11 @@ impl Analysis<()> {
                 Kind::Switch => self.fed_switch(fed, None, decoder),
                 Kind::SwitchInCall => {
                     let syscall = Some(u64::from(fed.call));
-                    self.fed_switch_with_more(fed, &Said { syscall, ..Said::default() }, decoder)
+                    self.fed_switch_with_more(
+                        fed,
+                        &SwitchArgs { syscall, ..SwitchArgs::default() },
+                        decoder,
+                    )
                 }
                 Kind::SwitchWithMore => {
                     let Some(said) = said.next() else { unreachable!("each of them has one") };
@@ -395,7 +410,7 @@ impl Analysis<()> {
     }
 
     #[inline(always)]
-    fn fed_switch(&mut self, fed: &Fed, said: Option<&Said<'_>>, decoder: &Decoder) -> bool {
+    fn fed_switch(&mut self, fed: &Fed, said: Option<&SwitchArgs<'_>>, decoder: &Decoder) -> bool {
         self.written_by(decoder.provider());
         if !self.advance(Nanos(fed.time)) {
             return false;
@@ -406,7 +421,12 @@ impl Analysis<()> {
     }
 
     #[inline(never)]
-    fn fed_switch_with_more(&mut self, fed: &Fed, said: &Said<'_>, decoder: &Decoder) -> bool {
+    fn fed_switch_with_more(
+        &mut self,
+        fed: &Fed,
+        said: &SwitchArgs<'_>,
+        decoder: &Decoder,
+    ) -> bool {
         self.fed_switch(fed, Some(said), decoder)
     }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use fxt_reader::{Koid, Nanos};
-use fxtrec_sched::{Tenure, Threads};
+use fxtrec_sched::{CpuInterval, Threads};
 
 use super::cpu::Occupant;
 use super::records::Told;
@@ -105,7 +105,7 @@ impl<O: Observer> Analysis<O> {
 
     /// Threads that still run at the end.
     fn cut_slices(&mut self, end: u64) {
-        let open: Vec<Tenure<_>> = self.cpus.machine.end(Nanos(end)).collect();
+        let open: Vec<CpuInterval<_>> = self.cpus.machine.end(Nanos(end)).collect();
         for tenure in open {
             let ran = end.saturating_sub(tenure.since.0);
             let on = self.cpus.get(tenure.cpu.0);

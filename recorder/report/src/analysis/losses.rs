@@ -255,7 +255,7 @@ impl<O: Observer> Analysis<O> {
         }
         self.cpus.forget_queues(cpu, now);
         // Anybody may have run there, too: nothing that is open can be relied on.
-        self.cpus.machine.doubt();
+        self.cpus.machine.invalidate();
         if self.active {
             self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));
             self.losses.gaps += 1;

@@ -32,7 +32,7 @@ use std::thread::available_parallelism;
 
 use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
 
-use fxtrec_blame::threads::{Family, Recorders};
+use fxtrec_blame::threads::{CommandThreads, Recorders};
 use fxtrec_sched::{Periods, Scheduler, UsualArgs};
 
 use super::facts::{Causes, HostSteal, Quota};
@@ -72,7 +72,7 @@ pub struct Analysis<O = ()> {
     selection: Selection,
     roster: Roster,
     /// Which threads are COMMAND's.
-    family: Family,
+    family: CommandThreads,
     /// When COMMAND was let run, and when its process ended, as far as that is known.
     command: (Option<u64>, Option<u64>),
     cpus: Cpus,
@@ -224,7 +224,7 @@ impl<O: Observer> Analysis<O> {
         Analysis {
             observer,
             roster: Roster::default(),
-            family: Family::default(),
+            family: CommandThreads::default(),
             command: (None, None),
             cpus: Cpus::default(),
             worst: Worst::new(worst, &selection.threads),

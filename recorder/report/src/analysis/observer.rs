@@ -3,7 +3,7 @@
 use fxt_reader::record::Args;
 use fxt_reader::{Cpu, Item, Koid, Nanos, ThreadState};
 use fxtrec_gates::Metric;
-use fxtrec_sched::{Change, Met, Occupant, Periods, Said, State, Thread};
+use fxtrec_sched::{Change, Met, Occupant, Periods, State, SwitchArgs, Thread};
 
 use super::history::Shares;
 use super::roster::Roster;
@@ -38,7 +38,7 @@ pub trait Observer {
 
     /// A thread has gone over from one state to another, by a switch that may say more, or otherwise.
     #[inline(always)]
-    fn changed(&mut self, _: &Change<Koid>, _: Option<&Said<'_>>) {}
+    fn changed(&mut self, _: &Change<Koid>, _: Option<&SwitchArgs<'_>>) {}
 
     /// Whether it wants to be shown every wait whose length is known, which takes looking up who had the CPUs.
     #[inline(always)]
@@ -84,7 +84,7 @@ pub struct Switched<'a> {
     /// What the thread that comes in did until now.
     pub waited: Option<Thread>,
     /// What the record says besides, if it says more than usual.
-    pub said: Option<&'a Said<'a>>,
+    pub said: Option<&'a SwitchArgs<'a>>,
     /// When cgroups were throttled.
     pub periods: &'a Periods,
 }
@@ -101,7 +101,7 @@ pub struct Ran<'a> {
     /// What a thread does next; `None` if it goes on beyond the trace, or is none.
     pub next: Option<State>,
     /// What the record of its end says besides, if it says more than usual.
-    pub said: Option<&'a Said<'a>>,
+    pub said: Option<&'a SwitchArgs<'a>>,
 }
 
 /// A wait for a CPU whose length is known, and who had the CPU meanwhile.

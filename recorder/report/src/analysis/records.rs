@@ -7,7 +7,7 @@ use fxt_reader::record::{
     is_not_recorded,
 };
 use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
-use fxtrec_sched::{FilledUp, Said, UsualArgs, unsigned};
+use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, unsigned};
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
@@ -117,7 +117,7 @@ impl<O: Observer> Analysis<O> {
 
     #[inline(never)]
     fn switch_with_more(&mut self, switch: &ContextSwitch<'_>, out: Side, inn: Side) {
-        let said = Said::of(switch.args);
+        let said = SwitchArgs::of(switch.args);
         self.switch(switch.cpu, out, inn, switch.outgoing_state, Some(&said));
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_blame::threads::{EarlierNames, Family, Known, ToldRoom};
+use fxtrec_blame::threads::{CommandThreads, EarlierNames, Known, ToldRoom};
 use fxtrec_sched::{Machine, Thread, Threads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,7 +23,7 @@ use fxtrec_gates::Metric;
 pub(super) const MAX_ENDED: usize = 65_536;
 
 /// So many names are remembered of threads that were summed up: somebody may have waited for them.
-const AFTERLIFE: usize = 4096;
+const EXITED_RETENTION: usize = 4096;
 
 /// In fxtrec's traces the bits of a koid below this are the thread id.
 const ID_BITS: u32 = 22;
@@ -309,7 +309,7 @@ impl Roster {
     }
 
     /// The thread in the slot has ended.
-    pub(super) fn end(&mut self, slot: u32, family: &Family) {
+    pub(super) fn end(&mut self, slot: u32, family: &CommandThreads) {
         let live = std::mem::take(self.live(slot));
         self.slots.remove(&live.koid);
         self.vacant.push(slot);
@@ -323,10 +323,10 @@ impl Roster {
     }
 
     #[cold]
-    fn fold(&mut self, live: Live, family: &Family) {
+    fn fold(&mut self, live: Live, family: &CommandThreads) {
         self.folded += 1;
         self.fading.push_back(live.koid);
-        if self.fading.len() > AFTERLIFE
+        if self.fading.len() > EXITED_RETENTION
             && let Some(koid) = self.fading.pop_front()
         {
             self.named.remove(&koid);
@@ -337,7 +337,7 @@ impl Roster {
     }
 
     /// The report of a thread, unless there is nothing to report.
-    fn report(&mut self, mut live: Live, family: &Family) -> Option<ThreadReport> {
+    fn report(&mut self, mut live: Live, family: &CommandThreads) -> Option<ThreadReport> {
         let stats = Stats {
             metrics: freeze(std::mem::take(&mut live.tallies)),
             cpu_time: std::time::Duration::from_nanos(live.cpu_time),
@@ -380,7 +380,7 @@ impl Roster {
     }
 
     /// The reports of all threads.
-    pub(super) fn finish(mut self, family: &Family) -> Vec<ThreadReport> {
+    pub(super) fn finish(mut self, family: &CommandThreads) -> Vec<ThreadReport> {
         let mut slots: Vec<u32> = self.slots.values().copied().collect();
         slots.sort_unstable();
         let mut reports = std::mem::take(&mut self.ended);

@@ -1,7 +1,9 @@
 //! Switches and wake-ups: where samples come from.
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
-use fxtrec_sched::{Change, Edge, Enter, Leave, Left, Met, Said, State, Tenure, Threads};
+use fxtrec_sched::{
+    Change, CpuInterval, Edge, Enter, Leave, Left, Met, State, SwitchArgs, Threads,
+};
 
 use super::causes::{note_call, note_held, note_slice};
 use super::cpu::{CpuState, Occupant, tenant};
@@ -34,18 +36,18 @@ fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
 }
 
 #[inline(always)]
-fn inferred(said: Option<&Said<'_>>) -> bool {
+fn inferred(said: Option<&SwitchArgs<'_>>) -> bool {
     said.is_some_and(|said| said.inferred)
 }
 
 #[inline(always)]
-fn detail<'a>(said: Option<&Said<'a>>) -> Option<&'a str> {
+fn detail<'a>(said: Option<&SwitchArgs<'a>>) -> Option<&'a str> {
     said.and_then(|said| said.detail)
 }
 
 /// What a thread does that went out in this state.
 #[inline(always)]
-fn next(state: ThreadState, said: Option<&Said<'_>>) -> State {
+fn next(state: ThreadState, said: Option<&SwitchArgs<'_>>) -> State {
     match state {
         ThreadState::Dying | ThreadState::Dead => State::after(state, None),
         // Where it is after a switch that was inferred, the trace does not say.
@@ -84,7 +86,7 @@ impl<O: Observer> Analysis<O> {
         out: Side,
         inn: Side,
         state: ThreadState,
-        said: Option<&Said<'_>>,
+        said: Option<&SwitchArgs<'_>>,
     ) {
         let time = Nanos(self.now);
         let inferred = inferred(said);
@@ -172,7 +174,7 @@ impl<O: Observer> Analysis<O> {
     /// Who went out is not the one that was known to have the CPU. How long it had it, as far as that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
-        let Tenure { cpu, since, until, begin, .. } = left.tenure;
+        let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
             // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
@@ -209,7 +211,7 @@ impl<O: Observer> Analysis<O> {
         left: &Left<Key>,
         ran: u64,
         state: ThreadState,
-        said: Option<&Said<'_>>,
+        said: Option<&SwitchArgs<'_>>,
     ) {
         let inferred = inferred(said);
         let (now, cpu) = (self.now, left.tenure.cpu);
@@ -281,7 +283,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     #[inline(always)]
-    fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&Said<'_>>) {
+    fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
         // An outsider may run without a record of it: that it was preempted long ago says nothing then.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fxt_reader::{Cpu, Koid};
-use fxtrec_sched::{Held, Said};
+use fxtrec_sched::{Held, SwitchArgs};
 
 use super::history::OpenWaits;
 use super::thread::{BY_INTERRUPT, Live};
@@ -73,7 +73,7 @@ impl<O: Observer> Analysis<O> {
         metric: Metric,
         span: Span,
         (queued_on, ran_on): (Cpu, Cpu),
-        (said, at_begin): (Option<&Said<'_>>, bool),
+        (said, at_begin): (Option<&SwitchArgs<'_>>, bool),
     ) {
         let live = self.roster.live(slot);
         let (koid, waker) = (live.koid, live.waker);

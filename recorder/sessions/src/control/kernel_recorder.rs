@@ -43,10 +43,10 @@ use fxtrec_kernel::stop_token::StopToken;
 use lines::Lines;
 
 /// How long a recorder may take until it records.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long it may take to write what is left.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a snapshot may take.
 const SNAPSHOT: Duration = Duration::from_secs(20);
@@ -199,7 +199,7 @@ impl KernelRecorder {
     }
 
     fn await_ready(&mut self, cancel: &StopToken) -> Result<(), KernelError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         while Instant::now() < until {
             if self.notice() == Some(Notice::Ready) {
                 return Ok(());
@@ -244,7 +244,7 @@ impl KernelRecorder {
     fn end(&mut self) {
         self.asked.store(true, Ordering::Relaxed);
         self.signal(Signal::SIGTERM);
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 self.progress.blame("it did not exit, and was killed".to_owned());

@@ -14,10 +14,10 @@ use super::extras::Placed;
 use super::flight::Flight;
 use super::pace::{Handover, Pace};
 use super::pieces::Pieces;
-use super::precedence::Precedence;
 use super::providers::{self, Providers};
 use super::round::{Progress, Round, ending};
-use crate::capture::intake::{BatchedLanes, Intake};
+use super::rt_priority::RtPriority;
+use crate::capture::event_pump::{BatchedLanes, EventPump};
 use crate::capture::losses::{LossWatch, Sample};
 use crate::capture::source::Source;
 use crate::capture::stacks::{self, Stacks};
@@ -118,11 +118,11 @@ impl Capture {
         // Where it is not permitted, nice and the rings have to do.
         let locked_memory = priority::lock_memory(&Linux).err();
         let thread = ThreadClock::of_this_thread();
-        let mut precedence = Precedence::new(Box::new(Linux));
+        let mut precedence = RtPriority::new(Box::new(Linux));
         let mut events = 0;
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
         // What has happened since the events run is still to be handed out.
-        let mut intake = Intake::new(self.enabled, losses);
+        let mut intake = EventPump::new(self.enabled, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         let mut clocks = ClockWatch::new();
         while intake.open && !self.stop.is_stopped() {
@@ -180,7 +180,7 @@ impl Capture {
         if let Some(error) = self.source.take_failure() {
             warnings.push(format!("reading the last events failed: {error}"));
         }
-        let Intake { ended, mut open, mut losses, .. } = intake;
+        let EventPump { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
         // COMMAND may have raised one right before its end.
         if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {

@@ -18,7 +18,7 @@ use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
 use super::pieces::{Pieces, Series, SeriesOutcome, Stage};
 use super::providers::{Invitation, Providers};
 use super::round::Progress;
-use crate::capture::intake::BatchedLanes;
+use crate::capture::event_pump::BatchedLanes;
 use crate::capture::source::Source;
 use crate::capture::stacks::{Kept, Named, Stacks};
 use crate::cli;

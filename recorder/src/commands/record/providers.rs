@@ -34,7 +34,7 @@ use crate::units::Nanos;
 use crate::units::text::{count, counted};
 
 /// How long providers may take to hand over what is left.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Providers that the summary names.
 const NAMES: usize = 4;
@@ -135,7 +135,7 @@ impl Providers {
         // Of one that came and went this moment it is known that it was there.
         self.settle();
         // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
-        let stopped = self.manager.stop(!circular, LAST_WORDS).unwrap_or_default();
+        let stopped = self.manager.stop(!circular, STOP_TIMEOUT).unwrap_or_default();
         // The beginnings of what they were in the middle of may be overwritten.
         let until = past::deadline();
         for section in self.sections().iter().filter(|_| circular) {
@@ -312,7 +312,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     for name in &stopped.silent {
         warnings.push(format!(
             "provider {name} did not stop within {} s: only its committed events are in the trace",
-            LAST_WORDS.as_secs()
+            STOP_TIMEOUT.as_secs()
         ));
     }
     let refusals = &stopped.refusals;

@@ -8,7 +8,7 @@ use fxt_writer::engine::Engine;
 
 use super::describe::Ending;
 use super::providers::Providers;
-use crate::capture::intake::BatchedLanes;
+use crate::capture::event_pump::BatchedLanes;
 use crate::capture::source::Source;
 use crate::capture::stacks::Stacks;
 use crate::encode::encoder::Encoder;

@@ -98,7 +98,7 @@ struct Shared {
 
 /// The capture thread's own side.
 #[derive(Debug)]
-pub(super) struct Precedence {
+pub(super) struct RtPriority {
     shared: Arc<Shared>,
     decision: Decision,
     watch: OnceLock<Option<JoinHandle<()>>>,
@@ -106,9 +106,9 @@ pub(super) struct Precedence {
     refused: Option<Errno>,
 }
 
-impl Precedence {
+impl RtPriority {
     /// Of the calling thread, which is an ordinary one still.
-    pub(super) fn new(sys: Box<dyn Sys + Send + Sync>) -> Precedence {
+    pub(super) fn new(sys: Box<dyn Sys + Send + Sync>) -> RtPriority {
         let shared = Shared {
             sys,
             thread: ThreadId::current(),
@@ -118,7 +118,7 @@ impl Precedence {
             over: AtomicBool::new(false),
         };
         let decision = Decision::new();
-        Precedence { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: None }
+        RtPriority { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: None }
     }
 
     /// What the kernel refused to make it a real-time thread with, if it did.
@@ -155,7 +155,7 @@ impl Precedence {
     }
 }
 
-impl Drop for Precedence {
+impl Drop for RtPriority {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if self.shared.real_time.load(Ordering::Relaxed) {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_refusal_is_remembered_and_not_asked_for_again() {
         let machine = Fake::default().fail("schedule", libc::EPERM);
-        let mut precedence = Precedence::new(Box::new(machine.clone()));
+        let mut precedence = RtPriority::new(Box::new(machine.clone()));
         precedence.after_look(Nanos(100 * MS), 0, 1);
         assert_eq!((precedence.refused(), machine.asked().len()), (None, 0));
         for look in 2..10 {
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_come_round_is_made_ordinary_by_the_watch() {
-        let mut precedence = Precedence::new(Box::new(Linux));
+        let mut precedence = RtPriority::new(Box::new(Linux));
         precedence.after_look(clock::now(), 0, MANY);
         if precedence.refused().is_some() {
             // Not permitted here; the end-to-end tests need the permission anyway.

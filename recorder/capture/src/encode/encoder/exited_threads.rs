@@ -21,7 +21,7 @@ use fxtrec_units::{Nanos, Tid};
 
 /// A thread that has ended, and the process it was of.
 #[derive(Clone, Debug)]
-struct Obituary {
+struct ExitedThread {
     ended: Nanos,
     koid: Koid,
     tid: Tid,
@@ -38,17 +38,17 @@ fn thread_is_wanted(narrow: bool, in_scope: bool) -> bool {
 
 /// Threads that have ended, the longest dead first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Departed {
+pub(super) struct ExitedThreads {
     kept: bool,
-    threads: VecDeque<Obituary>,
+    threads: VecDeque<ExitedThread>,
     /// How many were forgotten.
     forgotten: u64,
     /// Of each id, which threads had it: the numbers in `threads`, those that were forgotten counted.
     of: FxHashMap<Tid, VecDeque<u64>>,
 }
 
-impl Departed {
-    fn add(&mut self, thread: Obituary) {
+impl ExitedThreads {
+    fn add(&mut self, thread: ExitedThread) {
         let number = self.forgotten + self.threads.len() as u64;
         self.of.entry(thread.tid).or_default().push_back(number);
         self.threads.push_back(thread);
@@ -69,7 +69,7 @@ impl Departed {
     }
 
     /// Those that had an id, the longest dead first.
-    fn with(&self, tid: Tid) -> impl Iterator<Item = &Obituary> {
+    fn with(&self, tid: Tid) -> impl Iterator<Item = &ExitedThread> {
         let numbers = self.of.get(&tid).into_iter().flatten();
         numbers.filter_map(|number| {
             let at = usize::try_from(number.checked_sub(self.forgotten)?).ok()?;
@@ -101,13 +101,14 @@ impl<L: Lanes> Encoder<L> {
         let (process_name, cgroup) = (home.name.clone(), home.cgroup.clone());
         let in_scope = thread_is_wanted(self.narrow, self.threads.thread(slot).in_scope);
         let ended = time;
-        let obituary = Obituary { ended, koid, tid, comm, process, process_name, cgroup, in_scope };
+        let obituary =
+            ExitedThread { ended, koid, tid, comm, process, process_name, cgroup, in_scope };
         self.departed.add(obituary);
     }
 
     /// Who had the id at `time`, if it has ended since and is not forgotten.
     pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<Owner> {
-        let Obituary { process, koid: thread, in_scope, .. } =
+        let ExitedThread { process, koid: thread, in_scope, .. } =
             *self.departed.with(tid).find(|thread| thread.ended >= time)?;
         Some(if in_scope { Owner::Recorded { process, thread } } else { Owner::Unwanted })
     }
@@ -164,9 +165,9 @@ fn put(
 mod tests {
     use super::*;
 
-    fn thread(tid: u32, ended: u64) -> Obituary {
+    fn thread(tid: u32, ended: u64) -> ExitedThread {
         let koid = Koid(ended << 32 | u64::from(tid));
-        Obituary {
+        ExitedThread {
             ended: Nanos(ended),
             koid,
             tid: Tid(tid),
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn who_had_an_id_is_found_among_those_that_are_not_forgotten() {
-        let mut departed = Departed::default();
+        let mut departed = ExitedThreads::default();
         // Three ids are given out again and again.
         for ended in 0..100 {
             departed.add(thread(ended as u32 % 3, ended));

@@ -15,7 +15,7 @@ impl<L: Lanes> Encoder<L> {
         self.stats.count_loss(loss);
         self.forget_contention();
         self.chains.of(cpu).lose(time);
-        self.threads.doubt();
+        self.threads.invalidate();
         self.doubt_interrupts(time, cpu)?;
         self.doubt_periods(time)?;
         self.doubt_spans();

@@ -25,7 +25,7 @@ const OWN: &[u8] = b"fxtrec";
 
 /// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` when that cannot
 /// be told: a record is cut by the end of a piece, or none can be one, or a duration is on a thread of the thread table.
-pub(super) fn essence(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>> {
+pub(super) fn filter_relevant(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>> {
     let mut filter = Filter::new(now);
     for piece in pieces {
         let mut end = 0;
@@ -260,7 +260,7 @@ mod tests {
 
     /// The beginning that the essence tells, which is that of the whole.
     fn begun(records: &[u8], now: &Moment) -> Moment {
-        let essential = essence(&[records], now).expect("sound records");
+        let essential = filter_relevant(&[records], now).expect("sound records");
         assert!(essential.len() <= records.len());
         let few = rewind(&head(), &[records], now).expect("a sound trace");
         let whole = [head(), records.to_vec()].concat();
@@ -283,7 +283,7 @@ mod tests {
         add(EventKind::DurationEnd, 1, "outer");
         let mut now = Moment::default();
         now.spans.insert((Koid(7), Koid(2)), vec![span("before"), span("goes on")]);
-        assert!(essence(&[&records], &now).expect("sound").len() < 400);
+        assert!(filter_relevant(&[&records], &now).expect("sound").len() < 400);
         let spans = begun(&records, &now).spans;
         assert_eq!(spans[&(Koid(7), Koid(1))], [span("outer"), span("inner")]);
         assert_eq!(spans[&(Koid(7), Koid(2))], [span("before")]);
@@ -361,22 +361,22 @@ mod tests {
         let mut records = Vec::new();
         put(&mut records, EventKind::DurationEnd, track(1), ["code", "f"]);
         let (first, second) = records.split_at(8);
-        assert_eq!(essence(&[first, second], &now), None, "a record in two pieces");
+        assert_eq!(filter_relevant(&[first, second], &now), None, "a record in two pieces");
         let pieces = rewind(&head(), &[first, second], &now).expect("together they are sound");
         assert_eq!(pieces, rewind(&head(), &[&records], &now).expect("sound"));
-        assert_eq!(essence(&[&records[..16]], &now), None, "cut short");
-        assert_eq!(essence(&[&[0; 16]], &now), None, "no record");
+        assert_eq!(filter_relevant(&[&records[..16]], &now), None, "cut short");
+        assert_eq!(filter_relevant(&[&[0; 16]], &now), None, "no record");
         // As long as its header says, but too short for what it is.
         let header = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(2);
         let header = header | scheduling::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH);
         let short = [header, 5].map(u64::to_le_bytes).concat();
-        assert_eq!(essence(&[&short], &now), None);
+        assert_eq!(filter_relevant(&[&short], &now), None);
         let index = ThreadRef::indexed(1).expect("an index");
         let mut indexed = Vec::new();
         let thread = ThreadRecord { index, process: Koid(7), thread: Koid(1) };
         thread.write(&mut indexed).expect("memory");
         put(&mut indexed, EventKind::DurationEnd, ThreadName::Indexed(index), ["code", "f"]);
-        assert_eq!(essence(&[&indexed], &now), None);
+        assert_eq!(filter_relevant(&[&indexed], &now), None);
         let (_, moment) =
             rewind(&head(), &[&indexed], &now).expect("sound").expect("it has a time");
         assert_eq!(moment.spans[&(Koid(7), Koid(1))], [span("f")]);

@@ -23,7 +23,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{Edge, Machine, Occupant, State, Switch, Thread};
 use rustc_hash::FxHashMap;
 
-use super::essence::essence;
+use super::filter_relevant::filter_relevant;
 use super::{Contender, Label, Moment, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
@@ -39,7 +39,7 @@ pub fn rewind(
     now: &Moment,
 ) -> Result<Option<(Nanos, Moment)>, Error> {
     // Of a million records a few matter.
-    if let Some(records) = essence(pieces, now) {
+    if let Some(records) = filter_relevant(pieces, now) {
         return rewind_trace(&mut Reader::new(head.chain(records.as_slice())), now);
     }
     let first: Box<dyn Read + '_> = Box::new(head);

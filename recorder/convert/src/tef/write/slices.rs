@@ -16,7 +16,7 @@ use fxt_reader::record::{
 };
 use fxt_reader::{Cpu, Koid, Nanos, Record, ThreadState};
 use fxtrec_sched::{
-    Held, Machine, Met, Occupant, Periods, Said, State, Switch, Switched, WakeupSaid, cpu_of,
+    Held, Machine, Met, Occupant, Periods, State, Switch, SwitchArgs, Switched, WakeupSaid, cpu_of,
 };
 
 use super::args::Split;
@@ -91,7 +91,7 @@ impl Slices {
             state: record.outgoing_state,
         };
         let split = Split::of(record.args);
-        let said = Said::of(record.args);
+        let said = SwitchArgs::of(record.args);
         self.divide_wait(record, &said, document, names);
         let switched = self.switch(sides, &said, document);
         let mut end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
@@ -115,7 +115,7 @@ impl Slices {
             incoming: record.incoming.thread,
             state: record.outgoing_state,
         };
-        let switched = self.switch(sides, &Said::default(), document);
+        let switched = self.switch(sides, &SwitchArgs::default(), document);
         let mut slice_end = cpu_slice(document, sides.cpu, sides.slice(&switched), names);
         slice_end.string(marks::FIELD, marks::LEGACY_SWITCH);
         let mut end = Object::begin(slice_end.key(marks::SWITCH_FIELD));
@@ -133,7 +133,7 @@ impl Slices {
     fn switch(
         &mut self,
         sides: Sides,
-        said: &Said<'_>,
+        said: &SwitchArgs<'_>,
         document: &mut Document<'_>,
     ) -> Switched<Koid> {
         let Sides { time, cpu, .. } = sides;
@@ -162,7 +162,7 @@ impl Slices {
     fn divide_wait(
         &mut self,
         record: &ContextSwitch<'_>,
-        said: &Said<'_>,
+        said: &SwitchArgs<'_>,
         document: &mut Document<'_>,
         names: &Names,
     ) {

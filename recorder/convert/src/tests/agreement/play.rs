@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fxt_reader::record::NOT_RECORDED_PROCESS;
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_report::scene::{Leaves, Scene};
-use fxtrec_sched::{Change, Machine, Occupant, State, Switch, Tenure, Thread};
+use fxtrec_sched::{Change, CpuInterval, Machine, Occupant, State, Switch, Thread};
 use proptest::prelude::*;
 
 use super::recorder::Recorder;
@@ -95,7 +95,7 @@ impl Sums {
         self.add_thread(change.thread, what(change.before.state), time);
     }
 
-    fn tenure(&mut self, tenure: &Tenure<u64>) {
+    fn tenure(&mut self, tenure: &CpuInterval<u64>) {
         let what = match tenure.who {
             Occupant::Idle => "idle",
             Occupant::NotRecorded => "not recorded",

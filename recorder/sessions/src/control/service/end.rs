@@ -10,7 +10,7 @@ use super::{Caller, Inner, Service};
 use crate::manager::Stopped;
 
 /// How long providers may take to hand over what is left.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Service {
     pub(in crate::control) fn stop_tracing(
@@ -47,7 +47,7 @@ impl Service {
     /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
     fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<Option<String>, String>) {
         // Whoever is starting it is told so by this, and is done soon.
-        let stopped = self.manager.stop(write, LAST_WORDS).unwrap_or_default();
+        let stopped = self.manager.stop(write, STOP_TIMEOUT).unwrap_or_default();
         drop(self.wait_until_busy_are(1));
         session.stop_kernel();
         (stopped, session.write(write))

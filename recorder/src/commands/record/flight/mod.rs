@@ -27,7 +27,7 @@ use fxt_writer::packet::Packet;
 use super::describe::Beginning;
 use super::providers::Providers;
 use super::round::{Round, interim};
-use crate::capture::intake::BatchedLanes;
+use crate::capture::event_pump::BatchedLanes;
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
 use crate::encode::moment::rewind::rewind;
