@@ -130,7 +130,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	int on_rq;
+	/* An `int` until it became a byte (seen in Linux 7.3); only loads of unsigned fields are made shorter. */
+	unsigned int on_rq;
 	int prio;
 	struct sched_entity se;
 	struct task_group *sched_task_group;
