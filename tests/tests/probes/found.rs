@@ -24,6 +24,15 @@ fn sites(spec: &str) -> Vec<Site> {
     try_resolve(spec, &NO_CONTEXT).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// The same, found in another version of the file.
+fn as_in(version: &[Site], mut found: Vec<Site>) -> Vec<Site> {
+    for site in &mut found {
+        assert_ne!(site.version, version[0].version, "the file was written");
+        site.version = version[0].version;
+    }
+    found
+}
+
 /// What is said about a spec that names no place.
 fn refusal(spec: &str, context: &Context) -> String {
     try_resolve(spec, context).expect_err(spec).to_string()
