@@ -169,7 +169,15 @@ def spark(folder, tables):
         rows = session.sql(sql)
         return rows.columns, [tuple(row) for row in rows.collect()]
 
-    run.end = session.stop
+    def end():
+        java = session.sparkContext._gateway
+        session.stop()
+        java.shutdown()
+        # It ends when this is closed: by itself only some time after Python.
+        java.proc.stdin.close()
+        java.proc.wait(timeout=60)
+
+    run.end = end
     return run
 
 

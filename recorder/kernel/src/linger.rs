@@ -142,8 +142,8 @@ mod tests {
         let read = interrupted(|| stream::receive_without_descriptors(&ours, &mut [0; 8]));
         assert_eq!(read.expect("something came"), 1);
         let _far = send();
+        // A child that another test has just forked may still have it, so only that this returns can be seen.
         drop(BriefClose::from(ours));
-        assert!(stream::send(&theirs, &[1], &[]).is_err(), "it is closed");
     }
 
     #[test]

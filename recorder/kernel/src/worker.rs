@@ -389,7 +389,9 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(theirs);
         let error = worker.ask(b"?", None, SHORT).expect_err("nobody is there");
-        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        // The other end went with something unread, which may be told first.
+        let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+        assert!(gone.contains(&error.kind()), "{error}");
         assert!(worker.abandon().has_ended());
     }
 

@@ -250,6 +250,8 @@ fn a_trace_that_was_cut_short_is_a_failure() {
     let fxtrec = Fxtrec::new(["-a", "-o", "fifo"]);
     mkfifo(&fxtrec.path("fifo"), Mode::S_IRWXU).unwrap();
     let mut reader = File::options().read(true).write(true).open(fxtrec.path("fifo")).unwrap();
+    // Less than the shortest recording has.
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     let running = fxtrec.start();
     // Nothing more is read from it than what shows that it records.
     reader.read_exact(&mut [0; 8]).unwrap();
