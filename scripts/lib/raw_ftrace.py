@@ -5,6 +5,7 @@ into them.
 """
 
 import os
+import select
 import signal
 import sys
 
@@ -12,24 +13,44 @@ import sys
 CHUNK = 16 * 4096
 
 
+def stop_signals():
+    """A file that becomes readable at SIGINT or SIGTERM. A handler that raises would miss a signal that comes shortly before the system
+    call that waits, and SIGINT is ignored from the start below a shell's `&`."""
+    stop, ours = os.pipe()
+    os.set_blocking(ours, False)
+    signal.set_wakeup_fd(ours)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return stop
+
+
 def copy(source, pipe, target):
-    """Moves full pages as long as there are any, waiting for them."""
-    from_kernel, to_file = pipe[1], pipe[0]
+    """Moves the full pages that there are."""
+    to_file, from_kernel = pipe
     while True:
-        got = os.splice(source, from_kernel, CHUNK, flags=os.SPLICE_F_MOVE)
+        try:
+            got = os.splice(source, from_kernel, CHUNK, flags=os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return
+        if got == 0:
+            return
         while got > 0:
             got -= os.splice(to_file, target, got, flags=os.SPLICE_F_MOVE)
 
 
 def main():
     path, output = sys.argv[1:]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop = stop_signals()
     source = os.open(path, os.O_RDONLY)
     target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        copy(source, os.pipe(), target)
-    except KeyboardInterrupt:
-        pass
+    pipe = os.pipe()
+    # The source is readable when the buffer is as full as buffer_percent says.
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    poll.register(stop, select.POLLIN)
+    while stop not in dict(poll.poll()):
+        copy(source, pipe, target)
+    copy(source, pipe, target)
     # The page that is not full yet is only to be had by reading.
     os.set_blocking(source, False)
     try:
