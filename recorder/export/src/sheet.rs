@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::schema::Table;
 
 /// So many rows are a row group: what memory holds of each table.
-pub(crate) const ROWS: usize = 1 << 17;
+pub(crate) const ROWS: usize = if cfg!(test) { 1 << 14 } else { 1 << 17 };
 
 /// So many of them are handed over at once.
 pub(crate) const SLIP_ROWS: usize = 1 << 12;

@@ -20,7 +20,7 @@ use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
 /// So many ended threads are kept one by one.
-pub(super) const MAX_ENDED: usize = 65_536;
+pub(super) const MAX_ENDED: usize = if cfg!(test) { 4_096 } else { 65_536 };
 
 /// So many names are remembered of threads that were summed up: somebody may have waited for them.
 const EXITED_RETENTION: usize = 4096;
