@@ -38,6 +38,18 @@ def is_of(copy, source):
     return copy.exists() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
 
 
+def rust_for(triple):
+    """The folder of the machine's own Rust, which has the library for this architecture: rustup gives it. Debian's packages of the compiler
+    and of the library for another architecture may be of two versions."""
+    sysroot = pathlib.Path(run(["rustc", "--print", "sysroot"], cwd=TOP).strip())
+    if not (sysroot / "lib/rustlib" / triple / "lib").is_dir():
+        if not shutil.which("rustup"):
+            sys.exit(f"vm: this Rust has no library for {triple}; install Rust by https://rustup.rs")
+        say(f"downloading Rust's library for {triple}")
+        run(["rustup", "target", "add", triple], tries=3, cwd=TOP)
+    return sysroot
+
+
 def mark(copy, source):
     os.utime(copy, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
 
@@ -65,18 +77,19 @@ class Programs:
 
     def _cross(self, cache, tests):
         cache.cross()
+        sysroot = rust_for(TRIPLE)
         cargo_home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
         cargo_home.mkdir(exist_ok=True)
         # The chroot has no certificates to download crates with.
         fetch = ["cargo", "fetch", "--locked", "--target", TRIPLE, "--target", "x86_64-unknown-linux-gnu"]
         run(fetch, tries=3, cwd=TOP)
-        # Other crates than the machine's own rustc makes, in a folder of their own.
+        # Beside the linker of another Debian, build scripts are linked against another C library: a folder of their own.
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TOP / "target")).resolve() / "vm"
         target.mkdir(parents=True, exist_ok=True)
         name = f"CARGO_TARGET_{TRIPLE.upper().replace('-', '_')}"
         settings = {
             "HOME": "/root",
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"{sysroot}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "CARGO_HOME": str(cargo_home),
             "CARGO_TARGET_DIR": str(target),
             "CARGO_TERM_COLOR": "never",
@@ -86,17 +99,17 @@ class Programs:
             # What goes into a guest is stripped.
             "CARGO_PROFILE_DEV_DEBUG": "none",
         }
-        mounts = [TOP, cargo_home]
+        mounts = [TOP, cargo_home, sysroot]
         if TOP not in target.parents:
             mounts.append(target)
         words = " ".join(f'{key}="{value}"' for key, value in settings.items())
         wanted = ["--bins"] if DRIVERS & set(tests) else [word for program in NEEDED for word in ["--bin", program]]
         command = " ".join([*CROSS, *wanted, *(word for test in tests for word in ["--test", test])])
         self._build(cache, cache.inside(f'cd "{TOP}" && exec env -i {words} {command}', mounts), tests)
-        rustc = ["rustc", *RUST_FLAGS, "--target", TRIPLE, "-C", "linker=aarch64-linux-gnu-gcc", STATIC]
+        rustc = [sysroot / "bin/rustc", *RUST_FLAGS, "--target", TRIPLE, "-C", "linker=aarch64-linux-gnu-gcc", STATIC]
 
         def inside(command):
-            return cache.inside(" ".join(map(str, command)), [TOP])
+            return cache.inside(" ".join(map(str, command)), [TOP, sysroot])
 
         self._compile("aarch64-linux-gnu-gcc", rustc, pathlib.Path("/vm", self.stage.name), inside)
 

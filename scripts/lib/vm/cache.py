@@ -1,4 +1,4 @@
-"""What is downloaded once: Debian's kernels, and a chroot with QEMU and the cross compiler.
+"""What is downloaded once: Debian's kernels, and a chroot with QEMU and a C compiler and linker for arm64.
 
 Everything is below one folder outside of the repository. Nothing of the machine's own apt is used or changed but its
 keys, and nothing stays mounted: what the chroot has to see is mounted in a namespace that goes with its process.
@@ -33,7 +33,7 @@ PAUSE = 10
 BUSYBOX = "usr/bin/busybox"
 
 QEMU = ["qemu-system-x86", "qemu-system-arm", "ipxe-qemu"]
-CROSS = ["rustc", "cargo", "libstd-rust-dev:arm64", "gcc", "libc6-dev", "gcc-aarch64-linux-gnu", "libc6-dev:arm64"]
+CROSS = ["gcc", "libc6-dev", "gcc-aarch64-linux-gnu", "libc6-dev:arm64"]
 
 
 def say(text):
@@ -79,7 +79,7 @@ class Cache:
 
     def has(self, arch, series, flavour):
         """Whether a guest can be booted without any download."""
-        marks = ["qemu"] if arch == "amd64" else ["qemu", "cross"]
+        marks = ["qemu"] if arch == "amd64" else ["qemu", "gcc"]
         is_installed = all((self.chroot / f".fxtrec-{mark}").exists() for mark in marks)
         busybox = self.folder / "busybox" / arch / BUSYBOX
         return is_installed and busybox.exists() and bool(images(self._folder(arch, series, flavour)))
@@ -90,14 +90,14 @@ class Cache:
     # The chroot
 
     def qemu(self):
-        self._install("qemu", QEMU, [])
+        self._install("qemu", QEMU)
         (self.chroot / "vm").mkdir(exist_ok=True)
 
     def cross(self):
         self.qemu()
-        self._install("cross", CROSS, ["-t", f"{CHROOT_SUITE}-backports"])
+        self._install("gcc", CROSS)
 
-    def _install(self, name, packages, options):
+    def _install(self, name, packages):
         done = self.chroot / f".fxtrec-{name}"
         if done.exists():
             return
@@ -106,7 +106,7 @@ class Cache:
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
         apt = ["chroot", self.chroot, "apt-get", "-qq", "-y", "-o", "Acquire::Retries=3"]
         run([*apt, "update"], tries=3, env=env)
-        run([*apt, "install", "--no-install-recommends", *options, *packages], tries=3, env=env)
+        run([*apt, "install", "--no-install-recommends", *packages], tries=3, env=env)
         run([*apt, "clean"], env=env)
         done.touch()
 
@@ -122,9 +122,7 @@ class Cache:
         # It mounts what must not stay when it is ended. What it has downloaded, a second try finds.
         run(["unshare", "--mount", "debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR], tries=2)
         etc = self.chroot / "etc"
-        (etc / "apt/sources.list").write_text(
-            f"deb {MIRROR} {CHROOT_SUITE} main\ndeb {MIRROR} {CHROOT_SUITE}-backports main\n"
-        )
+        (etc / "apt/sources.list").write_text(f"deb {MIRROR} {CHROOT_SUITE} main\n")
         (etc / "apt/apt.conf.d/90fxtrec").write_text('Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
         # Packages must start no daemons.
         policy = self.chroot / "usr/sbin/policy-rc.d"
