@@ -1,9 +1,16 @@
 //! Whose turn it is to record: each recording sees the whole machine, the recordings of other tests included.
 //!
-//! Cargo runs one test program after the other, so turns are those of one process. Each test that asks [`may_record`] has a turn that it
-//! shares with others; one that counts what the whole machine does takes it [`alone`]. Those wait until no other test wants a shared
-//! turn: then several of them run in a row, and the machine falls quiet once for all of them. What a test does with its recording needs
-//! no quiet machine, so it [gives the turn back](Alone::give_back) as soon as the recording has ended.
+//! Cargo runs one test program after the other, so turns are those of one process. There are three kinds:
+//!
+//! | turn | taken by | at a time |
+//! | --- | --- | --- |
+//! | shared | [`may_record`], by every test that records | [`TOGETHER`] |
+//! | [quiet](quiet) | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
+//! | [alone](alone) | tests of durations, of losses, and of what the whole machine does | one |
+//!
+//! While one of a kind has a turn, those of other kinds wait: shared turns go first, then quiet ones, so the machine falls quiet once
+//! for all tests that want it so. What a test does with its recording needs no quiet machine: it [gives the turn back](Turn::give_back)
+//! as soon as the recording has ended.
 //!
 //! [`may_record`]: crate::root::may_record
 
@@ -11,32 +18,36 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How many tests share the machine at a time. There are more threads for tests (`.cargo/config.toml`), since those that wait to be
-/// alone take some.
-const TOGETHER: usize = 6;
+/// How many tests share the machine at a time. There are more threads for tests (`.cargo/config.toml`), since those that wait for
+/// a quiet machine take some.
+pub const TOGETHER: usize = 6;
+
+/// How many tests at a time have the machine without those that share it.
+pub const QUIET: usize = 3;
 
 #[derive(Debug)]
 struct Turns {
     shared: usize,
     wants_shared: usize,
-    alone: bool,
-    wants_alone: usize,
+    /// Of [`QUIET`] places; who is alone takes all of them.
+    quiet: usize,
+    wants_quiet: usize,
 }
 
 static TURNS: Mutex<Turns> =
-    Mutex::new(Turns { shared: 0, wants_shared: 0, alone: false, wants_alone: 0 });
+    Mutex::new(Turns { shared: 0, wants_shared: 0, quiet: 0, wants_quiet: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 #[derive(Debug)]
-enum Turn {
+enum Mine {
     None,
     Shared(Shared),
-    Alone,
+    Quiet,
 }
 
 thread_local! {
     /// The turn of the test that this thread runs, given back when the thread ends.
-    static MINE: RefCell<Turn> = const { RefCell::new(Turn::None) };
+    static MINE: RefCell<Mine> = const { RefCell::new(Mine::None) };
 }
 
 /// Nothing in here panics while it holds the lock, so poison is of no interest.
@@ -55,16 +66,17 @@ struct Shared;
 impl Shared {
     fn new() -> Shared {
         turns().wants_shared += 1;
-        let mut turns = once(|turns| !turns.alone && turns.shared < TOGETHER);
+        let mut turns = once(|turns| turns.quiet == 0 && turns.shared < TOGETHER);
         turns.wants_shared -= 1;
         turns.shared += 1;
         Shared
     }
 
-    /// The same for a test that was alone: those that wait for that go first, so that tests that look at their recordings do so at once.
+    /// The same for a test that had a quiet machine: those that wait for that go first, so that tests that look at their recordings do
+    /// so at once.
     fn after_others() -> Shared {
-        let is_free = |turns: &Turns| !turns.alone && turns.shared < TOGETHER;
-        once(|turns| is_free(turns) && turns.wants_alone == 0).shared += 1;
+        let is_free = |turns: &Turns| turns.quiet == 0 && turns.shared < TOGETHER;
+        once(|turns| is_free(turns) && turns.wants_quiet == 0).shared += 1;
         Shared
     }
 }
@@ -76,47 +88,60 @@ impl Drop for Shared {
     }
 }
 
-/// Waits until no other test has the machine for itself. This thread's turn lasts until it ends, or takes one [`alone`].
+/// Waits until no other test has the machine for itself. This thread's turn lasts until it ends, or takes another one.
 pub fn share() {
     MINE.with_borrow_mut(|turn| {
-        if matches!(turn, Turn::None) {
-            *turn = Turn::Shared(Shared::new());
+        if matches!(turn, Mine::None) {
+            *turn = Mine::Shared(Shared::new());
         }
     });
 }
 
-/// Held by a test that has the machine for itself. Dropped by the thread that took it.
+/// Held by a test that has a quiet machine. Dropped by the thread that took it.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
-pub struct Alone(PhantomData<*const ()>);
+pub struct Turn {
+    places: usize,
+    of_thread: PhantomData<*const ()>,
+}
 
-impl Alone {
-    /// Lets others go on, those first that wait to be alone, and then shares the machine with them.
+impl Turn {
+    fn take(places: usize) -> Turn {
+        // A shared turn that this thread has would keep it waiting.
+        MINE.set(Mine::Quiet);
+        turns().wants_quiet += 1;
+        let is_free = |turns: &Turns| turns.quiet + places <= QUIET;
+        let mut turns = once(|turns| is_free(turns) && turns.shared + turns.wants_shared == 0);
+        turns.wants_quiet -= 1;
+        turns.quiet += places;
+        Turn { places, of_thread: PhantomData }
+    }
+
+    /// Lets others go on, those first that wait for a quiet machine, and then shares the machine with them.
     pub fn give_back(self) {
         drop(self);
         let shared = Shared::after_others();
-        MINE.set(Turn::Shared(shared));
+        MINE.set(Mine::Shared(shared));
     }
 }
 
-impl Drop for Alone {
+impl Drop for Turn {
     fn drop(&mut self) {
-        MINE.set(Turn::None);
-        turns().alone = false;
+        MINE.set(Mine::None);
+        turns().quiet -= self.places;
         CHANGED.notify_all();
     }
 }
 
-/// Waits until no test has a turn or wants a shared one, and lets none begin one meanwhile: for tests that count what the whole machine
-/// does, or whose promises hold only while it has time for fxtrec.
-pub fn alone() -> Alone {
-    // A shared turn that this thread has would keep it waiting.
-    MINE.set(Turn::Alone);
-    turns().wants_alone += 1;
-    let mut turns = once(|turns| !turns.alone && turns.shared + turns.wants_shared == 0);
-    turns.wants_alone -= 1;
-    turns.alone = true;
-    Alone(PhantomData)
+/// Waits until no test has a turn or wants a shared one, and lets none begin one meanwhile: for tests of durations, of losses, of what the
+/// whole machine does, and of what there is only one of, such as a CPU that goes offline.
+pub fn alone() -> Turn {
+    Turn::take(QUIET)
+}
+
+/// The same beside a few others of its kind: for tests whose recording must lack nothing, however much is in it.
+pub fn quiet() -> Turn {
+    Turn::take(1)
 }
 
 /// The release of the running kernel, its first two numbers.

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::binary;
 use crate::event::Event;
 use crate::folder::{Done, Folder};
-use crate::machine;
+use crate::machine::{self, Turn};
 use crate::process::Process;
 use crate::skip::skip;
 use crate::trace::Trace;
@@ -56,18 +56,19 @@ pub fn record_by(
     Recording::read(&folder.path("t.fxt"), stdout, stderr)
 }
 
-/// The same while no other test uses the machine. Others go on when the trace is read.
+/// The same in a turn of the machine, which others have when the trace is read.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
 #[track_caller]
-pub fn record_alone(
+pub fn record_in_turn(
+    turn: Turn,
     fxtrec: Command,
     folder: &Folder,
     options: &[&str],
     command: &[&str],
 ) -> Recording {
-    record_beside(|| (), fxtrec, folder, options, command)
+    record_beside(turn, || (), fxtrec, folder, options, command)
 }
 
 /// The same beside what is started for it, and ended when it is dropped.
@@ -76,17 +77,17 @@ pub fn record_alone(
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
 #[track_caller]
 pub fn record_beside<Other>(
+    turn: Turn,
     start: impl FnOnce() -> Other,
     fxtrec: Command,
     folder: &Folder,
     options: &[&str],
     command: &[&str],
 ) -> Recording {
-    let machine = machine::alone();
     let other = start();
     let Done { stdout, stderr, .. } = run(fxtrec, folder, options, command);
     drop(other);
-    machine.give_back();
+    turn.give_back();
     Recording::read(&folder.path("t.fxt"), stdout, stderr)
 }
 

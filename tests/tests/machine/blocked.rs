@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fxt_reader::ThreadState;
+use fxtrec_tests::machine;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 
@@ -14,7 +15,7 @@ fn a_thread_that_blocks_names_the_system_call_that_it_is_in_and_kernel_threads_n
         return;
     }
     let mut printed = String::new();
-    let Some(recording) = record_machine(&["--source", "bpf"], || {
+    let Some(recording) = record_machine(machine::quiet(), &["--source", "bpf"], || {
         printed = run(&["calls", "50"]);
     }) else {
         return;

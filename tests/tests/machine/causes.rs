@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use fxt_reader::ThreadState;
 use fxtrec_tests::folder::Folder;
-use fxtrec_tests::machine;
+use fxtrec_tests::machine::{self, Turn};
 use fxtrec_tests::programs::succeed;
 use fxtrec_tests::quota::Quota;
 use fxtrec_tests::recording::{Ongoing, Recording, record};
@@ -21,9 +21,12 @@ const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 /// at the timer's next tick only.
 const RESOLUTION_NS: u64 = 20_000_000;
 
-/// Records the machine, alone, while something happens; `None` where the source is not to be had.
-pub(super) fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<Recording> {
-    let machine = machine::alone();
+/// Records the machine in this turn while something happens; `None` where the source is not to be had.
+pub(super) fn record_machine(
+    turn: Turn,
+    options: &[&str],
+    during: impl FnOnce(),
+) -> Option<Recording> {
     let folder = Folder::new();
     let path = folder.path("t.fxt");
     let ongoing = match Ongoing::start(&path, options) {
@@ -35,7 +38,7 @@ pub(super) fn record_machine(options: &[&str], during: impl FnOnce()) -> Option<
     };
     during();
     let (path, said) = ongoing.stop();
-    machine.give_back();
+    turn.give_back();
     Some(Recording::read(&path, String::new(), said))
 }
 
@@ -141,7 +144,7 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
     let apart = if two { format!(" && exec {PINGPONG} 10000 apart") } else { String::new() };
     let script = format!("{WORKLOAD} threads 3 6000{apart}");
     words.extend(["sh", "-c", &script].map(str::to_owned));
-    let Some(recording) = record_machine(&["--source", "bpf"], || {
+    let Some(recording) = record_machine(machine::quiet(), &["--source", "bpf"], || {
         succeed(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()));
     }) else {
         return;
@@ -213,9 +216,9 @@ fn a_thread_whose_quota_is_used_up_is_throttled_for_as_long_as_its_group_says() 
         return skip("no cgroup may have a quota here");
     };
     let before = quota.throttled();
-    let Some(recording) =
-        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "70"]))
-    else {
+    let Some(recording) = record_machine(machine::alone(), &["--source", "bpf"], || {
+        quota.run(&[WORKLOAD, "slices", "2", "70"]);
+    }) else {
         return;
     };
     let trace = &recording.trace;
@@ -271,7 +274,7 @@ fn every_cpu_that_a_thread_comes_in_on_is_explained_by_a_wake_up_or_a_migration(
     if !may_record() {
         return;
     }
-    let Some(recording) = record_machine(&["--source", "bpf"], || {
+    let Some(recording) = record_machine(machine::quiet(), &["--source", "bpf"], || {
         run(&["threads", "3", "3000"]);
     }) else {
         return;
@@ -335,7 +338,7 @@ fn steps(places: impl IntoIterator<Item = u64>) -> Vec<u64> {
 /// otherwise, if it does.
 fn follow_the_script(source: &str) -> Result<(), String> {
     let mut printed = String::new();
-    let Some(recording) = record_machine(&["--source", source], || {
+    let Some(recording) = record_machine(machine::quiet(), &["--source", source], || {
         printed = run(&["places", "60"]);
     }) else {
         return Ok(());

@@ -33,7 +33,7 @@ fn later_wake_ups_are_found_and_equal_ones_are_not_called_different() {
         return;
     }
     let folder = Folder::new();
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let (base, new) = (record(&folder, "base", "2"), record(&folder, "new", "30"));
     machine.give_back();
 

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use fxtrec_tests::binary::fxtrec;
 use fxtrec_tests::folder::{Done, Folder};
-use fxtrec_tests::machine::{self, Alone};
+use fxtrec_tests::machine::{self, Turn};
 use fxtrec_tests::recording::{Ongoing, record_by, record_in};
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 use nix::sys::signal::Signal;
 
 /// One test at a time: each looks for instances that are left. None without root.
-fn ready() -> Option<Alone> {
+fn ready() -> Option<Turn> {
     if !root::or_skip("it makes tracing instances") {
         return None;
     }

@@ -7,8 +7,9 @@ use fxt_reader::ThreadState;
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::locks;
+use fxtrec_tests::machine;
 use fxtrec_tests::programs::build;
-use fxtrec_tests::recording::{Recording, record, record_alone};
+use fxtrec_tests::recording::{Recording, record, record_in_turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace};
@@ -29,7 +30,8 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     let folder = Folder::new();
     let options = ["--source", "bpf", "--locks"];
     let command = [program.text(), &rounds];
-    let recording = record_alone(binary::command(), &folder, &options, &command);
+    let recording =
+        record_in_turn(machine::quiet(), binary::command(), &folder, &options, &command);
     let trace = &recording.trace;
     if !has(trace, "futex") {
         return skip("this kernel does not let programs see a task's registers");
@@ -80,7 +82,8 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
     for source in ["bpf", "perf"] {
         let options = ["--source", source, "--locks", "-e", "lock:contention_*"];
         let command = [PLANTED, "kernel-locks"];
-        let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
+        let recording =
+            record_in_turn(machine::quiet(), binary::command(), &Folder::new(), &options, &command);
         let trace = &recording.trace;
         if !has(trace, "kernel_lock") {
             return skip("this kernel does not tell when threads wait for its locks");
@@ -103,7 +106,7 @@ fn ftrace_tells_the_same_of_locks_of_the_kernel() {
     let ftrace = [fxtrec, "-q", "--source", "ftrace", "--locks", "-o", inner, "--"];
     let command = [&ftrace[..], &[PLANTED, "kernel-locks"]].concat();
     let options = ["--source", "perf", "-e", "lock:contention_*"];
-    let around = record_alone(binary::command(), &folder, &options, &command);
+    let around = record_in_turn(machine::quiet(), binary::command(), &folder, &options, &command);
     let trace = Recording::read(Path::new(inner), String::new(), String::new()).trace;
     if !has(&trace, "kernel_lock") {
         return skip("this kernel does not tell when threads wait for its locks");
@@ -173,7 +176,8 @@ fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
     for source in ["bpf", "perf"] {
         let options = ["--source", source, "--locks"];
         let command = ["sh", "-c", make, instances.to_str().expect("text")];
-        let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
+        let recording =
+            record_in_turn(machine::quiet(), binary::command(), &Folder::new(), &options, &command);
         for n in 1..=4 {
             let _ = std::fs::remove_dir(instances.join(format!("named-lock-{n}")));
         }

@@ -216,7 +216,7 @@ fn a_trace_with_every_fact_has_the_sizes_types_and_names_that_perfetto_goes_by()
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let quota = Quota::new("perfetto", 20_000);
     let folder = Folder::new();
     let path = folder.path("t.fxt");

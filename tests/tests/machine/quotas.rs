@@ -82,9 +82,9 @@ fn the_periods_of_a_throttled_cgroup_are_as_long_as_it_counts_and_have_its_waits
         return skip("no cgroup may have a quota here");
     };
     let before = quota.throttled();
-    let Some(recording) =
-        record_machine(&["--source", "bpf"], || quota.run(&[WORKLOAD, "slices", "2", "50"]))
-    else {
+    let Some(recording) = record_machine(machine::alone(), &["--source", "bpf"], || {
+        quota.run(&[WORKLOAD, "slices", "2", "50"]);
+    }) else {
         return;
     };
     let (trace, counted) = (&recording.trace, quota.throttled() - before);

@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{record_alone, record_in};
+use fxtrec_tests::recording::{record_in, record_in_turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::tools;
 use serde_json::Value;
@@ -80,7 +81,8 @@ fn record_both(workload: &[&str]) -> Both {
     let command = [&perf[..], &[WORKLOAD], workload].concat();
     // The definitions are compared here, not the sources, which do not miss the same switches on every machine.
     let options = ["-q", "--source", "perf"];
-    let recording = record_alone(binary::command(), &folder, &options, &command);
+    let recording =
+        record_in_turn(machine::alone(), binary::command(), &folder, &options, &command);
     let perf = |kind: &[&str]| {
         let mut command = Command::new("perf");
         command.arg("sched").args(kind).args(["-i", "perf.data"]);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fxt_reader::ThreadState;
+use fxtrec_tests::machine;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::{Switch, Trace, now};
@@ -93,7 +94,7 @@ fn what_the_host_and_interrupts_took_of_slices_is_as_the_kernel_counts_and_an_in
     }
     let instance = Instance::new("irqs", &interrupts());
     let mut times = (0, 0);
-    let Some(recording) = record_machine(&["--source", "bpf"], || {
+    let Some(recording) = record_machine(machine::alone(), &["--source", "bpf"], || {
         instance.switch(true);
         times.0 = now();
         run(&["slices", "3", "250"]);
@@ -157,7 +158,7 @@ fn interrupts_in_slices_take_as_long_as_those_that_are_recorded_one_by_one() {
     if !may_record() {
         return;
     }
-    let Some(recording) = record_machine(&["--source", "bpf", "--irq"], || {
+    let Some(recording) = record_machine(machine::alone(), &["--source", "bpf", "--irq"], || {
         run(&["slices", "3", "200"]);
     }) else {
         return;
@@ -195,9 +196,11 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
         return;
     }
     let mut printed = String::new();
-    let Some(recording) = record_machine(&["--source", "bpf", "--need-resched"], || {
-        printed = run(&["slices", "4", "150"]);
-    }) else {
+    let Some(recording) =
+        record_machine(machine::alone(), &["--source", "bpf", "--need-resched"], || {
+            printed = run(&["slices", "4", "150"]);
+        })
+    else {
         return;
     };
     let trace = &recording.trace;

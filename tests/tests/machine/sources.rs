@@ -15,7 +15,7 @@ use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{self, Recording, record_alone};
+use fxtrec_tests::recording::{self, Recording, record_in_turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::trace::{self, Switch, Trace, Wakeup};
 use fxtrec_tests::workload::{Thread, threads};
@@ -279,7 +279,8 @@ fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_o
     }
     let options = ["--source", "bpf", "-q", "--scope", "app"];
     let command = [WORKLOAD, "threads", "2", "3000"];
-    let recording = record_alone(binary::command(), &Folder::new(), &options, &command);
+    let recording =
+        record_in_turn(machine::quiet(), binary::command(), &Folder::new(), &options, &command);
     let (trace, threads) = (&recording.trace, threads(&recording.printed));
     let process = trace.threads[&threads[0].koid].1;
     let in_scope = |koid: u64| trace.threads[&koid].1 == process;

@@ -15,7 +15,7 @@ use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::build;
-use fxtrec_tests::recording::{Recording, record_alone, record_beside, record_in};
+use fxtrec_tests::recording::{Recording, record_beside, record_in, record_in_turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
@@ -131,7 +131,8 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
     let options = ["--source", "bpf", "--stacks", "--stacks-over", "1ms"];
     // Another test's workload of that name would be in the sums.
     let command = [&*blocker, &ROUNDS.to_string()];
-    let recording = record_alone(binary::command(), &folder, &options, &command);
+    let recording =
+        record_in_turn(machine::alone(), binary::command(), &folder, &options, &command);
     let stacks = Stacks::read(&folder.path("t.fxt"));
     for nothing in ["kernel_unreadable", "lost", "unseen", "given_up"] {
         assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
@@ -295,7 +296,8 @@ fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the
     let Some(blocker) = blocker(&folder) else { return };
     let (options, command) = (["--source", "bpf"], [&*blocker, "30"]);
     let fxtrec = binary::command();
-    let recording = record_beside(another_process, fxtrec, &folder, &options, &command);
+    let recording =
+        record_beside(machine::quiet(), another_process, fxtrec, &folder, &options, &command);
     let stacks = Stacks::read(&folder.path("t.fxt"));
     for nothing in ["lost", "unseen", "given_up"] {
         assert_eq!(stacks.counts[nothing], 0, "{nothing}: {:?}", stacks.counts);
@@ -333,7 +335,7 @@ fn a_process_is_recorded_with_the_stacks_of_its_own_long_waits() {
     }
     let folder = Folder::new();
     let Some(blocker) = blocker(&folder) else { return };
-    let machine = machine::alone();
+    let machine = machine::quiet();
     let other = another_process();
     let process = Process::start(Command::new(&blocker).arg("100000").stdout(Stdio::null()));
     let pid = process.id().to_string();
@@ -376,7 +378,8 @@ fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
     // A wait is long by chance where the machine is busy; then it has a stack, and nothing is said here.
     let without = (0..10).any(|_| {
         let options = ["--source", "bpf"];
-        let recording = record_alone(binary::command(), &folder, &options, &["true"]);
+        let recording =
+            record_in_turn(machine::quiet(), binary::command(), &folder, &options, &["true"]);
         let stacks = Stacks::read(&folder.path("t.fxt"));
         assert_of_long_waits(&recording, &stacks);
         let fxtrec = stacks.of.values().flatten().flat_map(|stack| &stack.functions);

@@ -137,7 +137,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     if !may_record() {
         return;
     }
-    let _turn = machine::alone();
+    let _turn = machine::quiet();
     let _busy = pingpong();
     let folder = Folder::new();
     let mut terminal = Terminal::start(&folder, &["--history", "-o", "last.fxt"]);

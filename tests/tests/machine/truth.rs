@@ -12,20 +12,24 @@ use fxtrec_tests::binary::{self, fxtrec};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::programs::succeed;
-use fxtrec_tests::recording::{Ongoing, Recording, record_alone, record_beside, record_by};
+use fxtrec_tests::recording::{Ongoing, Recording, record_beside, record_by, record_in_turn};
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::{machine, trace, wait};
 use nix::sys::signal::Signal;
 
-/// Records `workload ARGS` with `options`, while no other test uses the machine.
+/// Records `workload ARGS` with `options` in a quiet turn.
 fn record(options: &[&str], workload: &[&str]) -> Recording {
-    record_with(binary::command(), options, workload)
+    record_in(machine::quiet(), options, workload)
 }
 
-/// The same with a command that runs fxtrec.
-fn record_with(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
-    record_alone(fxtrec, &Folder::new(), options, &of_workload(workload))
+/// The same while nothing else is recorded.
+fn record_alone(options: &[&str], workload: &[&str]) -> Recording {
+    record_in(machine::alone(), options, workload)
+}
+
+fn record_in(turn: machine::Turn, options: &[&str], workload: &[&str]) -> Recording {
+    record_in_turn(turn, binary::command(), &Folder::new(), options, &of_workload(workload))
 }
 
 /// The same beside others, whose workloads may be in the trace too.
@@ -77,7 +81,7 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
     // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
-    let recording = record(&[], &["slices", "3", "200"]);
+    let recording = record_alone(&[], &["slices", "3", "200"]);
     let stolen = stolen() - before;
     let (mut all_traced, mut all_cpu) = (0, 0);
     for line in recording.lines() {
@@ -159,7 +163,8 @@ fn two_processes_that_shared_a_pid_are_two() {
     if !may_record() {
         return;
     }
-    let recording = record(&[], &["reuse"]);
+    // Another that starts programs may take the id.
+    let recording = record_alone(&[], &["reuse"]);
     let pid = number(recording.lines()[0][0]);
     let koids: Vec<u64> = recording
         .trace
@@ -184,7 +189,8 @@ fn a_process_that_got_the_id_of_one_just_ended_is_recorded_to_its_end() {
     // The kernel lets go of a task some milliseconds after it gave its id away.
     for source in ["perf", "bpf", "ftrace"] {
         for scope in ["app", "all"] {
-            let recording = record(&["--source", source, "--scope", scope], &["heir", "300"]);
+            let options = ["--source", source, "--scope", scope];
+            let recording = record_alone(&options, &["heir", "300"]);
             let line = &recording.lines()[0];
             let [id, begin, end, switches] = [0, 1, 2, 3].map(|at| number(line[at]));
             let inside = |time: u64| begin <= time && time <= end;
@@ -203,7 +209,8 @@ fn threads_that_live_for_microseconds_are_all_there_with_a_beginning_and_an_end(
     if !may_record() {
         return;
     }
-    let recording = record(&[], &["brief", "3000"]);
+    // Another's workload may still run at the end.
+    let recording = record_alone(&[], &["brief", "3000"]);
     let threads = recording.trace.threads.iter();
     let ours: Vec<u64> = threads
         .filter(|(_, (name, process))| {
@@ -228,8 +235,9 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
     }
     for source in ["perf", "bpf", "ftrace"] {
         let command = ["taskset", "-c", "0", env!("CARGO_BIN_EXE_workload"), "takeover"];
-        let recording =
-            record_alone(binary::command(), &Folder::new(), &["--source", source], &command);
+        let options = ["--source", source];
+        let (turn, folder) = (machine::quiet(), Folder::new());
+        let recording = record_in_turn(turn, binary::command(), &folder, &options, &command);
         let trace = &recording.trace;
         let pid = number(recording.lines()[0][0]);
         // The main thread has ended by then: who goes by its id now is another thread of the process.
@@ -270,7 +278,8 @@ fn cpus_that_others_keep_busy_are_not_recorded_and_never_idle() {
         let options = ["--scope", "app", "--source", source];
         let command = [env!("CARGO_BIN_EXE_workload"), "threads", "1", "300"];
         let folder = Folder::new();
-        let trace = record_beside(hogs, binary::command(), &folder, &options, &command).trace;
+        let turn = machine::alone();
+        let trace = record_beside(turn, hogs, binary::command(), &folder, &options, &command).trace;
         let idle: Vec<_> = trace.switches.iter().filter(|switch| switch.incoming == 0).collect();
         assert!(idle.is_empty(), "{source}: {idle:?}");
         let nobody = |switch: &&trace::Switch| is_not_recorded(Koid(switch.incoming));
@@ -332,7 +341,9 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
 fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
-    record_with(command, options, &["names"])
+    // Names are looked for in the whole trace.
+    let command_line = of_workload(&["names"]);
+    record_in_turn(machine::alone(), command, &Folder::new(), options, &command_line)
 }
 
 /// A recording of a workload, made inside another namespace.

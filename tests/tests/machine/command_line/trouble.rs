@@ -46,7 +46,7 @@ fn a_recorder_killed_at_full_speed_leaves_whole_records() {
         return;
     }
     let pingpong = pingpong().to_str().unwrap();
-    let _turn = machine::alone();
+    let _turn = machine::quiet();
     for name in FORMATS {
         let running = start(name, &[pingpong, "forever"]);
         // Many buffers, and pieces of a packed file.
