@@ -110,7 +110,7 @@ fn one_that_registers_while_no_session_runs_is_told_so_and_hears_of_the_next() {
     for name in ["first", "second"] {
         let early = stage.register(name);
         early.await_terminate();
-        stage.streaming();
+        stage.streaming_at_once();
         early.start();
         // Whoever finds one has START as its first message.
         let (first, _) = stage.register("late").hear().expect("START");

@@ -55,6 +55,14 @@ impl Stage {
         self.start(fxt_writer::engine::Mode::Streaming);
     }
 
+    /// The same where a provider answers START only later, from the test's own thread.
+    fn streaming_at_once(&self) {
+        let mode = fxt_writer::engine::Mode::Streaming;
+        let config = SessionConfig { mode, ..SessionConfig::default() };
+        let options = StartOptions { timeout: Duration::ZERO, ..StartOptions::default() };
+        self.manager.start(config, options).expect("none runs");
+    }
+
     fn register(&self, name: &str) -> ByHand {
         ByHand::register(&self.address, name, &[])
     }

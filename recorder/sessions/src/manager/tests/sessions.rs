@@ -107,7 +107,7 @@ fn one_that_does_not_answer_is_left_out_and_what_it_had_committed_is_not() {
 
     // An answer that comes too late is none to the next session.
     provider.await_stop();
-    stage.streaming();
+    stage.streaming_at_once();
     provider.say(&FromProvider::Stopped(session.session));
     let mut session = provider.start();
     session.event("again", 1);
