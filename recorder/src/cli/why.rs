@@ -51,6 +51,9 @@ pub struct WhyArgs {
     /// From the first to the last record of the thread
     #[arg(long, help_heading = INTERVAL, conflicts_with = "pick")]
     pub life: bool,
+    /// COMMAND from its start to its end: which threads decided how long it took
+    #[arg(long, help_heading = INTERVAL, conflicts_with_all = ["thread", "span", "metric", "life", "pick", "from", "to"])]
+    pub critical_path: bool,
     /// Number of the longest to explain, each by itself [default: 1]
     #[arg(long, value_name = "N", value_parser = number::<usize>, group = "pick", help_heading = INTERVAL)]
     pub worst: Option<usize>,
@@ -67,7 +70,7 @@ pub struct WhyArgs {
     #[arg(long, value_name = "TIME", help_heading = INTERVAL)]
     pub to: Option<TimePoint>,
 
-    /// Also look at fxtrec's own threads where no thread is chosen and the trace has no COMMAND
+    /// Also explain what fxtrec itself delayed, and look at its threads where the trace has no COMMAND
     #[arg(long)]
     pub include_recorder: bool,
 

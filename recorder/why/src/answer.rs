@@ -41,16 +41,21 @@ pub struct Who {
 /// Why a thread took so long for something.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `span`, `unit`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
+    /// `span`, `unit`, `wait`, `critical_path`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
     pub subject: &'static str,
     pub span: Option<String>,
     /// How many spans of that name there are.
     pub spans: Option<u64>,
-    /// How many units of work the thread did, and in which system call it waited between them, if this is one.
+    /// How many units of work the thread did, and in which system call it waited between them, if this is one. Of `wait`, how many
+    /// waits it is compared with.
     pub units: Option<u64>,
     pub idle_in: Option<String>,
-    /// The median length of those spans or units.
+    /// Whether this unit or wait is an incident.
+    pub is_unusual: Option<bool>,
+    /// The median length of those spans, units or waits.
     pub median_ns: Option<u64>,
+    /// The parts of a unit or wait of that length, if this one is unusual.
+    pub usual: Option<Vec<Part>>,
     /// The expression of the trigger for which the file was written, if this is what fired it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
@@ -63,6 +68,8 @@ pub struct Explanation {
     pub sentence: String,
     /// Of a unit, the threads that ran longest in it, other than its own.
     pub meanwhile: Vec<Share>,
+    /// How long the thread, or those that it waited for, waited for CPUs that the recorder had.
+    pub recorder_ns: u64,
     /// The parts of the interval: together they are as long as it is.
     pub blame: Vec<Part>,
     /// The critical path, in order of time: it tiles the interval.

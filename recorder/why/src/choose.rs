@@ -4,9 +4,10 @@ use fxt_reader::record::Event;
 use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
-use crate::units::{self, Waits};
-use crate::{Metric, Pick, Query, Subject, WhyError};
-use fxtrec_blame::chain::{Frame, What};
+use crate::units::{self, Judged, Unit, Waits};
+use crate::{Compared, Metric, Pick, Query, Subject, WhyError};
+use fxtrec_blame::Class;
+use fxtrec_blame::chain::{Frame, Step, What};
 use fxtrec_blame::spans::Spans;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
@@ -64,8 +65,8 @@ struct ThreadHistory {
     turn: Option<u64>,
     /// Who woke it last.
     waker: Option<Index>,
-    /// Who ended its first sleep, and when that began. What woke it before that began its life.
-    first_woken: Option<(Option<Index>, u64)>,
+    /// Who ended its first sleep, when that began, and when it ended. What woke it before that began its life.
+    first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
     /// When its last slice began, if it has ended in it.
@@ -193,7 +194,7 @@ impl Sink for Finder {
                     };
                     let blocked = life.blocked.take();
                     if let Some(from) = blocked {
-                        life.first_woken.get_or_insert((life.waker, from));
+                        life.first_woken.get_or_insert((life.waker, from, time));
                     }
                     if let Some(from) = blocked {
                         add(life, BLOCKED, from, time);
@@ -262,6 +263,9 @@ pub(crate) fn choose(
         return Ok(vec![choice]);
     }
     let threads = threads(query, tracker)?;
+    if query.critical_path {
+        return batch(tracker, finder).map(|choice| vec![choice]).ok_or(WhyError::NoCommand);
+    }
     if let Some(name) = &query.span {
         return spans(query, finder, name, &threads);
     }
@@ -289,23 +293,51 @@ pub(crate) fn choose(
         return Ok(vec![choice]);
     }
     // Without COMMAND everybody is asked about.
-    let units = match (&finder.waits, &threads.threads) {
+    let Judged { incidents, usual } = match (&finder.waits, &threads.threads) {
         (Some(waits), Threads::Command | Threads::These(_)) => {
-            waits.incidents(known, |koid| threads.has(koid))
+            waits.judge(known, |koid| threads.has(koid))
         }
-        _ => Vec::new(),
+        _ => Judged::default(),
     };
-    let longest = stretches(query, tracker, finder, &threads, end - first);
-    if units.is_empty() {
-        return longest;
+    if !incidents.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
+        let units = incidents.iter().chain(&usual);
+        return Ok(units.map(|unit| of_unit(unit, &incidents)).collect());
     }
-    let choice = |units::Unit { koid, from, to, count, median, idle_in }: units::Unit| Choice {
-        koid,
-        from,
-        to,
-        subject: Subject::Unit { count, median, idle_in },
-    };
-    Ok(units.into_iter().map(choice).chain(longest.unwrap_or_default()).collect())
+    if query.may_be_unit()
+        && matches!(threads.threads, Threads::Command)
+        && let Some(choice) =
+            batch(tracker, finder).filter(|it| is_batch(it, finder, tracker, known))
+    {
+        return Ok(vec![choice]);
+    }
+    stretches(query, tracker, finder, &threads, end - first)
+}
+
+fn of_unit(unit: &Unit, incidents: &[Unit]) -> Choice {
+    let &Unit { is_wait, koid, from, to, count, median, usual, call } = unit;
+    let is_unusual = unit.is_unusual();
+    let others = incidents.len() as u64 - u64::from(is_unusual);
+    let subject =
+        Subject::Unit(Compared { is_wait, count, median, usual, call, is_unusual, others });
+    Choice { koid, from, to, subject }
+}
+
+/// COMMAND from when it began to its end.
+fn batch(tracker: &Tracker, finder: &Finder) -> Option<Choice> {
+    let koid = tracker.family.process?;
+    let life = &finder.lives[tracker.roster.find(koid)? as usize];
+    let begin = gate(life, koid, tracker).map_or(life.first, |gate| gate.1);
+    let end = if life.state.is_over() { life.last } else { tracker.now };
+    let subject = Subject::Batch;
+    (begin < end).then_some(Choice { koid, from: begin, to: end, subject })
+}
+
+/// Whether COMMAND waits for processes that it has made for most of its life: a build, or a script.
+fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::Known<'_>) -> bool {
+    let Some(index) = tracker.roster.find(choice.koid) else { return false };
+    let is_child = |call| (known.class)(call) == Class::Child;
+    let waits = finder.waits.as_ref().map_or(0, |waits| waits.in_calls(index, is_child));
+    waits > choice.length() / 2
 }
 
 /// The delay for which the file was written, if it is one that ended when the trigger fired. The other metrics are parts of one.
@@ -326,30 +358,39 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     })
 }
 
-/// Which of several choices to explain: the first unit that the recorder did not delay for more than half of its time, else the
-/// longest stretch, which comes after the units.
+/// Which of several units to explain: the first of which at most half is unknown, or time that the recorder delayed it, else the one that
+/// is not unusual, which comes last.
 pub(crate) fn first_of_others(
     choices: &[Choice],
     frames: &[Option<Frame>],
     is_recorder: impl Fn(Index) -> bool,
 ) -> usize {
-    let delayed = |frame: &Frame| -> u64 {
-        let shares = frame.steps.iter().filter_map(|step| match &step.what {
-            What::Waited { shares, .. } => Some(shares),
-            _ => None,
-        });
-        let by_recorder = shares.flatten().filter_map(|&(tenant, nanos)| match tenant {
-            Tenant::Thread(thread) if is_recorder(thread) => Some(nanos),
-            _ => None,
-        });
-        by_recorder.sum()
-    };
     let is_own = |(choice, frame): (&Choice, &Option<Frame>)| {
         let most = choice.length() / 2;
-        let is_unit = matches!(choice.subject, Subject::Unit { .. });
-        !is_unit || frame.as_ref().is_some_and(|frame| delayed(frame) <= most)
+        let beside_the_point = |frame: &Frame| behind(frame, &is_recorder) + unknown(frame);
+        frame.as_ref().is_some_and(|frame| beside_the_point(frame) <= most)
     };
-    choices.iter().zip(frames).position(is_own).unwrap_or(0)
+    choices.iter().zip(frames).position(is_own).unwrap_or(choices.len().saturating_sub(1))
+}
+
+/// How long it is not known what the thread of a frame did.
+fn unknown(frame: &Frame) -> u64 {
+    let steps = frame.steps.iter().filter(|step| matches!(step.what, What::Unknown(_)));
+    steps.map(Step::length).sum()
+}
+
+/// How long the thread of a frame, or those that it waited for, waited for CPUs that some threads had.
+pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
+    let mut sum = 0;
+    frame.leaves(&mut |_, step| {
+        let What::Waited { shares, .. } = &step.what else { return };
+        let of_these = shares.iter().filter_map(|&(tenant, nanos)| match tenant {
+            Tenant::Thread(thread) if is_one(thread) => Some(nanos),
+            _ => None,
+        });
+        sum += of_these.sum::<u64>();
+    });
+    sum
 }
 
 /// The koids of the threads that are asked for; all without.
@@ -479,12 +520,12 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
     Some(Choice { koid: worst.koid, from: worst.from, to: worst.to, subject })
 }
 
-/// Since when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
+/// From when to when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
 /// ready. That is nothing that COMMAND does without a recorder.
-fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<u64> {
-    let (waker, since) = life.first_woken?;
+fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)> {
+    let (waker, since, until) = life.first_woken?;
     let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
-    (by_recorder && tracker.family.process == Some(koid)).then_some(since)
+    (by_recorder && tracker.family.process == Some(koid)).then_some((since, until))
 }
 
 fn stretches(
@@ -502,7 +543,7 @@ fn stretches(
             let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
             let gate = gate(life, koid, tracker);
             for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
-                if gate == Some(from) {
+                if gate.is_some_and(|gate| gate.0 == from) {
                     continue;
                 }
                 let waker = waker.map(|waker| tracker.roster.koid(waker));

@@ -1,5 +1,6 @@
 //! One pass over a trace, or two: which intervals, and why.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use fxt_reader::{Error, Koid, Reader};
@@ -16,10 +17,10 @@ use rustc_hash::FxHashMap;
 
 use crate::advice;
 use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
-use crate::choose::{Choice, Finder, choose, first_of_others};
+use crate::choose::{Choice, Finder, behind, choose, first_of_others};
 use crate::places::Places;
 use crate::sentence;
-use crate::{Query, Subject, WhyError, units, waits};
+use crate::{Compared, Query, Subject, WhyError, units, waits};
 
 /// What a trace is explained with: who is called how.
 pub(crate) struct Names<'a> {
@@ -40,6 +41,12 @@ impl Names<'_> {
         let roster = &self.tracker.roster;
         let comm = roster.comm(koid).unwrap_or_default().to_owned();
         Who { koid, tid: roster.tid(koid), comm }
+    }
+
+    /// Whether the thread is one of those that made the recording.
+    pub(crate) fn is_recorder(&self, thread: Index) -> bool {
+        let roster = &self.tracker.roster;
+        self.tracker.family.is_recorder(roster, roster.koid(thread))
     }
 
     /// Whether the recording has stacks of this thread, if it waited for long.
@@ -144,17 +151,26 @@ pub(crate) fn explain_keeping<'r>(
     let origin = tracker.origin.clone();
     let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
     let gaps = tracker.losses;
-    let intervals: Vec<Interval> = choices
+    let mut intervals: Vec<Interval> = choices
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
+    // What a usual unit consists of, by the place of its interval.
+    let mut usual = vec![None; choices.len()];
+    for (choice, usual) in choices.iter().zip(&mut usual) {
+        if let Subject::Unit(Compared { usual: (from, to), is_unusual: true, .. }) = choice.subject
+        {
+            *usual = Some(intervals.len());
+            intervals.push(Interval { koid: choice.koid, from, to });
+        }
+    }
     let places = stacks.as_ref().map(Places::of);
     let kept = match (keeper, &intervals[..]) {
         (Some(keeper), &[interval]) => keeper.follow(&tracker, interval),
         _ => None,
     };
-    let is_unit = |choice: &Choice| matches!(choice.subject, Subject::Unit { .. });
-    let mut frames = vec![kept; choices.len()];
+    let is_unit = |choice: &Choice| matches!(choice.subject, Subject::Unit(_));
+    let mut frames = vec![kept; intervals.len()];
     let mut meanwhile = Vec::new();
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
@@ -170,7 +186,10 @@ pub(crate) fn explain_keeping<'r>(
         let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
             frames[at] = Some(frame);
         });
-        let of_units = if choices.iter().any(is_unit) { &intervals[..] } else { &[] };
+        let of_units = match choices.iter().any(is_unit) {
+            true => &intervals[..choices.len()],
+            false => &[],
+        };
         let both = (follower, Ran::new(of_units));
         let (follower, ran) = pass::run(open()?, &mut tracker, both)?;
         follower.finish(&tracker);
@@ -186,22 +205,21 @@ pub(crate) fn explain_keeping<'r>(
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
     meanwhile.resize(choices.len(), Meanwhile::default());
     let one = choices.first().is_some_and(is_unit).then(|| {
-        let is_recorder = |thread| {
-            let koid = names.tracker.roster.koid(thread);
-            !query.recorder && names.tracker.family.is_recorder(&names.tracker.roster, koid)
-        };
+        let is_recorder = |thread| !query.recorder && names.is_recorder(thread);
         first_of_others(&choices, &frames, is_recorder)
     });
-    let tell = |(at, frame): (usize, Option<Frame>)| {
-        let choice = &choices[at];
-        let mut why = tell(choice, &frame?, &meanwhile[at], &names);
+    let tell = |at: usize| {
+        let (choice, frame) = (&choices[at], frames[at].as_ref()?);
+        let mut why = tell(choice, frame, &meanwhile[at], &names);
+        let usual = usual[at].and_then(|at| frames[at].as_ref());
+        why.usual = usual.map(|frame| blame(frame, &names));
         if spans_left_out && matches!(choice.subject, Subject::Span { .. }) {
             why.missing
                 .push("spans beyond the first two million, which are not looked at".to_owned());
         }
         Some(why)
     };
-    let wanted = frames.into_iter().enumerate().filter(|(at, _)| one.is_none_or(|one| one == *at));
+    let wanted = (0..choices.len()).filter(|at| one.is_none_or(|one| one == *at));
     let explanations = wanted.filter_map(tell).collect();
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
@@ -227,8 +245,8 @@ const MOST_SLICES: usize = 4096;
 /// What other threads did in an interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meanwhile {
-    /// Those that ran longest, and for how long.
-    pub(crate) longest: Vec<(Index, u64)>,
+    /// Those that ran longest or were able to, for how long they ran, and for how long they waited for a CPU.
+    pub(crate) longest: Vec<(Index, u64, u64)>,
     /// The last slices, in order of their ends.
     slices: VecDeque<(Index, u64, u64)>,
     /// Whether there were more.
@@ -254,13 +272,13 @@ impl Meanwhile {
     }
 }
 
-/// How long each thread ran in some intervals.
+/// How long each thread ran in some intervals, and waited for a CPU.
 struct Ran<'a> {
     intervals: &'a [Interval],
-    /// Since when each thread runs.
-    since: FxHashMap<Index, u64>,
+    /// Since when each thread runs, or does not but could.
+    since: FxHashMap<Index, (u64, bool)>,
     /// By interval.
-    sums: Vec<FxHashMap<Index, u64>>,
+    sums: Vec<FxHashMap<Index, (u64, u64)>>,
     slices: Vec<Meanwhile>,
 }
 
@@ -271,12 +289,15 @@ impl<'a> Ran<'a> {
         Ran { intervals, since: FxHashMap::default(), sums, slices }
     }
 
-    fn add(&mut self, thread: Index, from: u64, to: u64) {
+    fn add(&mut self, thread: Index, (from, to): (u64, u64), has_cpu: bool) {
         let kept = self.sums.iter_mut().zip(&mut self.slices);
         for (interval, (sums, kept)) in self.intervals.iter().zip(kept) {
             let length = to.min(interval.to).saturating_sub(from.max(interval.from));
             if length > 0 {
-                *sums.entry(thread).or_default() += length;
+                let sums = sums.entry(thread).or_default();
+                *(if has_cpu { &mut sums.0 } else { &mut sums.1 }) += length;
+            }
+            if length > 0 && has_cpu {
                 if kept.slices.len() == MOST_SLICES {
                     kept.slices.pop_front();
                     kept.cut = true;
@@ -288,11 +309,12 @@ impl<'a> Ran<'a> {
 
     /// By interval, what other threads than its own did: those of COMMAND, or all but the recorder's where there is none.
     fn finish(mut self, tracker: &Tracker) -> Vec<Meanwhile> {
-        for (thread, from) in std::mem::take(&mut self.since) {
-            self.add(thread, from, tracker.now);
+        for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
+            self.add(thread, (from, tracker.now), has_cpu);
         }
         let roster = &tracker.roster;
-        let list = |((interval, sums), kept): ((&Interval, FxHashMap<Index, u64>), Meanwhile)| {
+        type Sums = FxHashMap<Index, (u64, u64)>;
+        let list = |((interval, sums), kept): ((&Interval, Sums), Meanwhile)| {
             let counts = |thread: Index| {
                 let koid = roster.koid(thread);
                 let family = &tracker.family;
@@ -302,9 +324,12 @@ impl<'a> Ran<'a> {
                         None => !family.is_recorder(roster, koid),
                     }
             };
-            let mut longest: Vec<(Index, u64)> =
-                sums.into_iter().filter(|(thread, _)| counts(*thread)).collect();
-            longest.sort_unstable_by_key(|&(thread, ns)| (u64::MAX - ns, thread));
+            let mut longest: Vec<(Index, u64, u64)> = sums
+                .into_iter()
+                .filter(|(thread, _)| counts(*thread))
+                .map(|(thread, (ran, waited))| (thread, ran, waited))
+                .collect();
+            longest.sort_unstable_by_key(|&(thread, ran, waited)| (Reverse(ran + waited), thread));
             longest.truncate(MOST_MEANWHILE);
             let slices = kept.slices.into_iter().filter(|slice| counts(slice.0)).collect();
             Meanwhile { longest, slices, ..kept }
@@ -319,11 +344,12 @@ impl Sink for Ran<'_> {
         if self.intervals.is_empty() {
             return;
         }
-        if let Some(from) = self.since.remove(&thread) {
-            self.add(thread, from, begin.time);
+        if let Some((from, has_cpu)) = self.since.remove(&thread) {
+            self.add(thread, (from, begin.time), has_cpu);
         }
-        if begin.state == State::Running {
-            self.since.insert(thread, begin.time);
+        let has_cpu = begin.state == State::Running;
+        if has_cpu || begin.state.is_waiting() {
+            self.since.insert(thread, (begin.time, has_cpu));
         }
     }
 
@@ -342,13 +368,15 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
             ("span", Some((name.clone(), *count, *median)))
         }
         Subject::Metric(metric) => (metric.name(), None),
-        Subject::Unit { .. } => ("unit", None),
+        Subject::Unit(compared) if compared.is_wait => ("wait", None),
+        Subject::Unit(_) => ("unit", None),
+        Subject::Batch => ("critical_path", None),
         Subject::Trigger { .. } => ("trigger", None),
         Subject::Life => ("life", None),
         Subject::Range => ("range", None),
     };
     let unit = match &choice.subject {
-        Subject::Unit { count, median, idle_in } => Some((*count, *median, *idle_in)),
+        Subject::Unit(compared) => Some(compared),
         _ => None,
     };
     let trigger = match &choice.subject {
@@ -368,9 +396,14 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
         trigger,
         begun_on,
         spans: span.as_ref().map(|span| span.1),
-        units: unit.map(|unit| unit.0),
-        idle_in: unit.and_then(|unit| unit.2).map(|call| names.syscall(call)),
-        median_ns: span.as_ref().map(|span| span.2).or(unit.map(|unit| unit.1)),
+        units: unit.map(|unit| unit.count),
+        is_unusual: unit.map(|unit| unit.is_unusual),
+        usual: None,
+        idle_in: unit
+            .filter(|unit| !unit.is_wait)
+            .and_then(|unit| unit.call)
+            .map(|call| names.syscall(call)),
+        median_ns: span.as_ref().map(|span| span.2).or(unit.map(|unit| unit.median)),
         span: span.map(|span| span.0),
         thread: names.who_of(choice.koid),
         from_ns: choice.from,
@@ -380,8 +413,10 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
         meanwhile: meanwhile
             .longest
             .iter()
-            .map(|&(thread, ns)| Share { tenant: "thread", thread: Some(names.who(thread)), ns })
+            .filter(|it| it.1 > 0)
+            .map(|&(thread, ns, _)| Share { tenant: "thread", thread: Some(names.who(thread)), ns })
             .collect(),
+        recorder_ns: behind(frame, |thread| names.is_recorder(thread)),
         blame: blame(frame, names),
         chain: links(frame, names),
         waits: waits::waits(frame, names),

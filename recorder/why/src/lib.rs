@@ -79,6 +79,8 @@ pub struct Query {
     pub to: Option<u64>,
     /// Whether the threads that made the recording count as well, where all threads do.
     pub recorder: bool,
+    /// The critical path of COMMAND, from its start to its end.
+    pub critical_path: bool,
 }
 
 impl Query {
@@ -96,6 +98,7 @@ impl Query {
         self.span.is_none()
             && self.metric.is_none()
             && self.interval().is_none()
+            && !self.critical_path
             && self.pick == Pick::Worst(1)
     }
 }
@@ -154,13 +157,10 @@ pub enum Subject {
         begun_on: Option<u64>,
     },
     Metric(Metric),
-    /// It is a piece of work, from one idle wait of the thread to the next, of which there are so many with that median length.
-    Unit {
-        count: u64,
-        median: u64,
-        /// The system call of the idle waits.
-        idle_in: Option<u64>,
-    },
+    /// It is a piece of work, from one idle wait of the thread to the next, or a single wait.
+    Unit(Compared),
+    /// It is COMMAND from its start to its end.
+    Batch,
     /// A flight recording wrote the file for it.
     Trigger {
         expression: String,
@@ -171,6 +171,23 @@ pub enum Subject {
     Life,
     /// It was asked for.
     Range,
+}
+
+/// How a unit of work, or a single wait, compares with the others of its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// Whether it is a wait.
+    pub is_wait: bool,
+    pub count: u64,
+    /// The median length of them.
+    pub median: u64,
+    /// When one of that length began and ended.
+    pub usual: (u64, u64),
+    /// The system call of the idle waits between units, or of this wait.
+    pub call: Option<u64>,
+    pub is_unusual: bool,
+    /// How many others are unusual.
+    pub others: u64,
 }
 
 /// Why there is no answer.
@@ -189,6 +206,8 @@ pub enum WhyError {
     Several { name: String, tids: Vec<u64> },
     /// An interval without a thread.
     NeedsThread,
+    /// A critical path without a COMMAND.
+    NoCommand,
     /// No span is called so. Names that are like it.
     NoSpan { name: String, near: Vec<String> },
     /// The interval is empty, or not within the recording.
@@ -226,6 +245,12 @@ impl std::fmt::Display for WhyError {
             }
             WhyError::NeedsThread => {
                 write!(f, "the trace has no COMMAND: say whose time with --thread")
+            }
+            WhyError::NoCommand => {
+                write!(
+                    f,
+                    "no critical path: the trace has no COMMAND, or nothing of its main thread"
+                )
             }
             WhyError::NoSpan { name, near } => {
                 write!(f, "no span is called '{name}'{}", did_you_mean(near))

@@ -8,13 +8,13 @@ use std::time::Duration;
 use fxt_reader::Koid;
 use fxtrec_report::stacks::Frame as StackFrame;
 use fxtrec_sched::State;
-use fxtrec_units::text::short;
+use fxtrec_units::text::{counted, percent, short};
 use rustc_hash::FxHashMap;
 
 use crate::answer::Who;
 use crate::choose::Choice;
 use crate::explain::{Meanwhile, Names};
-use crate::{Metric, Subject};
+use crate::{Compared, Metric, Subject};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
 use fxtrec_blame::parts::divide;
@@ -35,6 +35,9 @@ const RETRIED: usize = 3;
 
 /// Beginnings of the names of the C library's files.
 const C_LIBRARY: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
+
+/// So many parts of a critical path are told.
+const MOST_SHARES: usize = 5;
 
 /// What is less than this share of the longest is not told.
 const SHARE: u64 = 4;
@@ -454,15 +457,8 @@ pub(crate) fn sentence(
         Subject::Metric(Metric::Turn) => {
             format!("{who} needed {length} from its wake-up to its next sleep")
         }
-        Subject::Unit { count, median, idle_in } => {
-            let idle = idle_in.map(|call| format!(" in {}", names.syscall(call)));
-            let more = (choice.to - choice.from).saturating_sub(*median);
-            format!(
-                "{who} took {length} from one idle wait{} to the next, {} more than the median of {count}",
-                idle.unwrap_or_default(),
-                nanos(more)
-            )
-        }
+        Subject::Unit(compared) => compare(compared, &who, choice.to - choice.from, names),
+        Subject::Batch => return critical_path(&who, frame, names),
         Subject::Trigger { expression, metric } => {
             let did = match metric {
                 Some(Metric::Blocked) => format!("did not get further for {length}"),
@@ -479,6 +475,127 @@ pub(crate) fn sentence(
     format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
 }
 
+/// How a unit of work or a wait compares with the others of its thread.
+fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> String {
+    let &Compared { is_wait, count, median, is_unusual, others, .. } = compared;
+    let call = compared.call.map(|call| format!(" in {}", names.syscall(call)));
+    let call = call.unwrap_or_default();
+    let (long, more) = (nanos(length), nanos(length.saturating_sub(median)));
+    match (is_unusual, is_wait) {
+        (true, true) => {
+            format!("{who} waited {long}{call}, {more} more than the median of {count} such waits")
+        }
+        (true, false) => format!(
+            "{who} took {long} from one idle wait{call} to the next, {more} more than the median of {count}"
+        ),
+        (false, _) => {
+            let but = match others {
+                0 => String::new(),
+                _ => format!(
+                    ", apart from {} that fxtrec delayed or of which most is unknown",
+                    counted(others, "unit", "units")
+                ),
+            };
+            let noun = if is_wait { "waits" } else { "units of work" };
+            let between = if is_wait { call } else { format!(" (between idle waits{call})") };
+            let times = match median {
+                0 => String::new(),
+                _ => format!(
+                    ", {:.1} times the median",
+                    Duration::from_nanos(length).as_secs_f64()
+                        / Duration::from_nanos(median).as_secs_f64()
+                ),
+            };
+            format!(
+                "Nothing unusual{but}: the longest of {count} {noun} of {who}{between} took {long}{times}"
+            )
+        }
+    }
+}
+
+/// What takes less than this share of COMMAND's time is not told by itself.
+const LEAST_PERCENT: f64 = 0.04;
+
+const WAITED: &str = "waiting for a CPU";
+
+/// What COMMAND's duration consists of, by the names of the threads that were at work on its critical path.
+fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
+    let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
+    let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
+    let mut tenants: FxHashMap<Tenant, u64> = FxHashMap::default();
+    frame.leaves(&mut |path, step| {
+        let length = step.length();
+        let what = match &step.what {
+            What::Ran { .. } => {
+                let thread = path.last().copied().unwrap_or(frame.thread);
+                let sums = ran.entry(names.who(thread).comm).or_default();
+                sums.0 += length;
+                if !sums.1.contains(&thread) {
+                    sums.1.push(thread);
+                }
+                return;
+            }
+            What::Waited { shares, .. } => {
+                for &(tenant, nanos) in shares {
+                    *tenants.entry(tenant).or_default() += nanos;
+                }
+                WAITED
+            }
+            What::Throttled { .. } => "throttled by a quota",
+            What::Blocked(blocked) => match names.class(blocked) {
+                Class::Sleep => "asleep until a timer",
+                Class::Disk => "waiting for a disk",
+                Class::Network | Class::Socket => "waiting for a socket",
+                Class::Io => "waiting for input or output",
+                _ => "blocked, and by whom is unknown",
+            },
+            What::Underway => "waking threads",
+            What::Unknown(_) => "unknown",
+        };
+        *rest.entry(what).or_default() += length;
+    });
+    let whole = Duration::from_nanos((frame.to - frame.from).max(1)).as_secs_f64();
+    let share = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64() / whole;
+    let mut told: Vec<(u64, String)> = Vec::new();
+    for (comm, (length, threads)) in ran {
+        let name = match threads[..] {
+            [thread] => party(&names.who(thread)),
+            _ => {
+                let threads = counted(threads.len() as u64, "thread", "threads");
+                format!("{} ({threads})", fxtrec_units::escape::line(&comm))
+            }
+        };
+        told.push((length, format!("{name} at work")));
+    }
+    let mut tenants: Vec<(Tenant, u64)> = tenants.into_iter().collect();
+    tenants.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
+    let threads: u64 =
+        tenants.iter().filter(|it| matches!(it.0, Tenant::Thread(_))).map(|it| it.1).sum();
+    for (what, length) in rest {
+        let by = match what == WAITED && threads > 0 {
+            true => format!(" that {} had", antagonists(&tenants, threads, names)),
+            false => String::new(),
+        };
+        told.push((length, format!("{what}{by}")));
+    }
+    told.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let worth = told.iter().take_while(|it| share(it.0) >= LEAST_PERCENT).count();
+    let worth = worth.clamp(1, MOST_SHARES).min(told.len());
+    let mut words: Vec<String> = told[..worth]
+        .iter()
+        .map(|(length, text)| format!("{} {text}", percent(share(*length))))
+        .collect();
+    let others: u64 = told[worth..].iter().map(|it| it.0).sum();
+    if others > 0 {
+        words.push(format!("{} others", percent(share(others))));
+    }
+    format!(
+        "{who} took {} from its start to its end: {}.",
+        nanos(frame.to - frame.from),
+        list(&words)
+    )
+}
+
 /// Who ran while this thread was blocked, where it is not known who ended that: no cause, but a fact next to it. A thread that ran most of
 /// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
@@ -490,10 +607,19 @@ fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> Str
     if blocked <= (frame.to - frame.from) / 2 {
         return String::new();
     }
-    if let Some(&(thread, ran)) = meanwhile.longest.first()
-        && ran > blocked / 2
+    if let Some(&(thread, ran, waited)) = meanwhile.longest.first()
+        && ran + waited > blocked / 2
     {
-        return format!("; meanwhile {} ran for {}", party(&names.who(thread)), nanos(ran));
+        let who = party(&names.who(thread));
+        return match waited > ran / SHARE {
+            true if ran == 0 => format!("; meanwhile {who} waited {} for a CPU", nanos(waited)),
+            true => format!(
+                "; meanwhile {who} ran for {} and waited {} for a CPU",
+                nanos(ran),
+                nanos(waited)
+            ),
+            false => format!("; meanwhile {who} ran for {}", nanos(ran)),
+        };
     }
     let call = |step: &Step| match &step.what {
         What::Blocked(blocked) => blocked.syscall,

@@ -11,6 +11,9 @@ use crate::answer::{Answer, Explanation, Link, Part, Share, Wait};
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
+/// What the recorder took is shown from this share of the interval on.
+const RECORDER_SHARE: u64 = 50;
+
 /// So many rows of the blame, and so many links of the chain, are shown.
 const MOST_PARTS: usize = 8;
 const MOST_LINKS: usize = 12;
@@ -69,6 +72,16 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
             counted(rest.len() as u64, "more part", "more parts")
         )?;
     }
+    if let (Some(usual), Some(median)) = (&why.usual, why.median_ns) {
+        wrapped_at(12, &format!("{:>10}  usually: ", nanos(median)), &usually(usual), out)?;
+    }
+    if why.recorder_ns > why.length_ns / RECORDER_SHARE {
+        writeln!(
+            out,
+            "{:>10}  of these, waiting for CPUs that fxtrec had",
+            nanos(why.recorder_ns)
+        )?;
+    }
     writeln!(out)?;
     write_chain(why, out)?;
     write_places(why, out)?;
@@ -83,6 +96,26 @@ fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
         wrapped("", &format!("Not recorded: {}.", why.missing.join("; ")), out)?;
     }
     Ok(())
+}
+
+/// What a unit of median length consists of, by kind: which threads had its CPU, or woke it, does not matter.
+fn usually(parts: &[Part]) -> String {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for part in parts {
+        let kind = match part.part {
+            "on_cpu" | "stolen" | "interrupts" | "on_cpu_undivided" => "on the CPU".to_owned(),
+            "waiting" => "waiting for a CPU".to_owned(),
+            "blocked" => what(part.class, part.syscall.as_deref()),
+            other => other.to_owned(),
+        };
+        match sums.iter_mut().find(|it| it.0 == kind) {
+            Some(sum) => sum.1 += part.ns,
+            None => sums.push((kind, part.ns)),
+        }
+    }
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let words = sums.iter().map(|(kind, ns)| format!("{} {kind}", nanos(*ns)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn share(part: u64, whole: u64) -> String {

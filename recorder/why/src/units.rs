@@ -13,6 +13,9 @@
 //! Waits at one place are alike: the same system call, the same kind of waker, and for sleeps and locks the same stack. A place is idle
 //! if it is frequent all over the thread's life, and nothing that the recording knows was done for its waits: the wakers, and their
 //! wakers, slept most of the time.
+//!
+//! A thread without idle waits, such as a client that sends one request after the other, is judged by its single waits: each against the
+//! median of those at its place.
 
 use fxt_reader::Koid;
 use fxtrec_blame::Class;
@@ -46,6 +49,9 @@ const MOST_INSIDE: usize = 64;
 
 /// The most incidents that are followed. One of them is explained.
 const MOST_INCIDENTS: usize = 5;
+
+/// A thread without idle waits is judged by places with so many waits.
+const LEAST_SINGLE: usize = 20;
 
 /// At most the time of a unit, divided by this, may be unknown.
 const MOST_UNKNOWN: u64 = 10;
@@ -104,23 +110,41 @@ pub(crate) struct Waits {
     count: usize,
 }
 
-/// A unit of work that took unusually long.
+/// A unit of work, or a single wait, next to the others of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
+    /// Whether it is a single wait of a thread without idle waits.
+    pub(crate) is_wait: bool,
     pub(crate) koid: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The thread's units, and their median length.
+    /// The thread's units, or waits at this place, and their median length.
     pub(crate) count: u64,
     pub(crate) median: u64,
-    /// The system call of its idle waits.
-    pub(crate) idle_in: Option<u64>,
+    /// One that is as long as the median.
+    pub(crate) usual: (u64, u64),
+    /// The system call of its idle waits, or of these waits.
+    pub(crate) call: Option<u64>,
 }
 
 impl Unit {
-    fn excess(&self) -> u64 {
+    pub(crate) fn excess(&self) -> u64 {
         (self.to - self.from).saturating_sub(self.median)
     }
+
+    pub(crate) fn is_unusual(&self) -> bool {
+        let excess = self.excess();
+        excess >= LEAST_EXCESS && excess >= LEAST_RATIO.saturating_mul(self.median)
+    }
+}
+
+/// What the units of threads tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Judged {
+    /// One for each thread at most, those with the largest excess first.
+    pub(crate) incidents: Vec<Unit>,
+    /// Of the units that are not unusual, the one with the largest excess.
+    pub(crate) usual: Option<Unit>,
 }
 
 /// What makes waits alike: system call, how they end, stack.
@@ -197,18 +221,40 @@ impl Waits {
         }
     }
 
-    /// The units that are incidents, one for each thread that `wanted` lets pass, those with the largest excess first.
-    pub(crate) fn incidents(&self, known: &Known<'_>, wanted: impl Fn(u64) -> bool) -> Vec<Unit> {
-        if self.count > MOST_WAITS {
-            return Vec::new();
+    /// Whether there were more waits than are kept.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.count > MOST_WAITS
+    }
+
+    /// How long a thread waited in some system calls.
+    pub(crate) fn in_calls(&self, thread: Index, is_one: impl Fn(Option<u64>) -> bool) -> u64 {
+        let waits = self.threads.get(thread as usize).map_or(&[][..], |thread| &thread.waits);
+        waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
+    }
+
+    /// Judges the threads that `wanted` lets pass.
+    pub(crate) fn judge(&self, known: &Known<'_>, wanted: impl Fn(u64) -> bool) -> Judged {
+        if self.is_cut() {
+            return Judged::default();
         }
         let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
         let mut found: Vec<(usize, Unit)> = Vec::new();
+        let mut usual: Option<Unit> = None;
         for (at, thread) in self.threads.iter().enumerate() {
             let koid = (known.koid)(at as Index);
-            if thread.waits.len() >= LEAST_UNITS && wanted(koid) {
-                found.extend(self.of_thread(thread, koid, known, &stacks).map(|unit| (at, unit)));
+            if thread.waits.len() < LEAST_UNITS || !wanted(koid) {
+                continue;
             }
+            for unit in self.of_thread(thread, koid, known, &stacks) {
+                match unit.is_unusual() {
+                    true => found.push((at, unit)),
+                    false => usual = usual.into_iter().chain([unit]).max_by_key(Unit::excess),
+                }
+            }
+        }
+        // Single waits say less: how a thread usually waits is known of its place only.
+        if found.iter().any(|(_, unit)| !unit.is_wait) {
+            found.retain(|(_, unit)| !unit.is_wait);
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
         let mut units = Vec::new();
@@ -222,7 +268,7 @@ impl Waits {
             }
             units.push(unit);
         }
-        units
+        Judged { incidents: units, usual }
     }
 
     /// Whether the thread waited in its unit for most of another's.
@@ -237,19 +283,22 @@ impl Waits {
                 .any(|wait| wait.to.min(other.to).saturating_sub(wait.from.max(other.from)) >= most)
     }
 
+    /// The longest unit of a thread, and the longest of those that are not unusual. Single waits of a thread without idle ones.
     fn of_thread(
         &self,
         thread: &Thread,
         koid: u64,
         known: &Known<'_>,
         stacks: &StackIds,
-    ) -> Option<Unit> {
+    ) -> Vec<Unit> {
         let places: Vec<Place> =
             thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
         let idle = self.idle_places(thread, &places, known);
-        let main = idle.iter().max_by_key(|(place, count)| (**count, **place)).map(|it| *it.0)?;
+        let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
+            return self.single_waits(thread, koid, &places, known);
+        };
         // What comes before is its start-up.
-        let begin = places.iter().position(|place| *place == main)?;
+        let begin = places.iter().position(|place| *place == main).unwrap_or(0);
         let mut units = Vec::new();
         let mut since = None;
         let mut unknown = 0;
@@ -274,17 +323,40 @@ impl Waits {
             (since, unknown) = (Some(wait.to), 0);
         }
         if units.len() < LEAST_UNITS {
-            return None;
+            return Vec::new();
         }
-        let mut lengths: Vec<u64> = units.iter().map(|unit| unit.0).collect();
-        let middle = lengths.len() / 2;
-        let median = *lengths.select_nth_unstable(middle).1;
-        let (length, from, to) = units.iter().copied().max_by_key(|unit| (unit.0, unit.1))?;
-        let excess = length.saturating_sub(median);
-        let is_incident = excess >= LEAST_EXCESS && excess >= LEAST_RATIO.saturating_mul(median);
-        let idle_in = (main.0 != NO_CALL).then(|| u64::from(main.0));
-        let count = units.len() as u64;
-        is_incident.then_some(Unit { koid, from, to, count, median, idle_in })
+        compare(false, koid, main.0, units)
+    }
+
+    /// The longest wait, next to those at the same place, of a thread that asks for what it waits for.
+    fn single_waits(
+        &self,
+        thread: &Thread,
+        koid: u64,
+        places: &[Place],
+        known: &Known<'_>,
+    ) -> Vec<Unit> {
+        let mut lists: FxHashMap<u32, Vec<(u64, u64, u64)>> = FxHashMap::default();
+        for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
+            // Who waits for the end of another process waits for as long as that one has to do.
+            let class = (known.class)(wait.call());
+            if !matches!(class, Class::Child | Class::Sleep | Class::Signal) {
+                lists.entry(place.0).or_default().push((wait.length(), wait.from, wait.to));
+            }
+        }
+        let mut calls: Vec<u32> = lists.keys().copied().collect();
+        calls.sort_unstable();
+        let life = thread.last - thread.first;
+        let mut found = Vec::new();
+        for call in calls {
+            let list = lists.remove(&call).unwrap_or_default();
+            let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
+            // It has to be what the thread does most of the time.
+            if list.len() >= LEAST_SINGLE && last.2 - first.1 > life / 2 {
+                found.extend(compare(true, koid, call, list));
+            }
+        }
+        found
     }
 
     fn place(&self, wait: &Wait, koid: u64, known: &Known<'_>, stacks: &StackIds) -> Place {
@@ -409,6 +481,29 @@ impl Waits {
         }
         worked
     }
+}
+
+/// The longest of some units, of which each has a length, a beginning and an end; and the longest that is not unusual, if the first is.
+fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>) -> Vec<Unit> {
+    let count = units.len() as u64;
+    let middle = units.len() / 2;
+    let (median, from, to) = *units.select_nth_unstable(middle).1;
+    let usual = (from, to);
+    let call = (call != NO_CALL).then(|| u64::from(call));
+    let unit = |&(_, from, to): &(u64, u64, u64)| Unit {
+        is_wait,
+        koid,
+        from,
+        to,
+        count,
+        median,
+        usual,
+        call,
+    };
+    let all = || units.iter().map(&unit);
+    let first = all().max_by_key(|unit| (unit.excess(), unit.from)).filter(Unit::is_unusual);
+    let second = all().filter(|it| !it.is_unusual()).max_by_key(|it| (it.excess(), it.from));
+    first.into_iter().chain(second).collect()
 }
 
 fn hash(what: impl Hash) -> u64 {

@@ -116,6 +116,7 @@ fn query(args: &WhyArgs) -> Result<Query, ReadError> {
         from: from.map(|time| time.0),
         to: to.map(|time| time.0),
         recorder: args.include_recorder,
+        critical_path: args.critical_path,
     })
 }
 

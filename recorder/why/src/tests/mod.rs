@@ -24,6 +24,7 @@ pub(super) const SLEEP: u32 = 230;
 pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
     match number {
         0 => Some("read"),
+        61 => Some("wait4"),
         74 => Some("fsync"),
         202 => Some("futex"),
         230 => Some("clock_nanosleep"),

@@ -3,6 +3,8 @@
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
 
+use proptest::prelude::*;
+
 use super::{ALL, FUTEX, READ, SLEEP, ask};
 use crate::Query;
 
@@ -12,6 +14,9 @@ fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
 
 /// Waits for readiness of files.
 const POLL: u32 = 232;
+
+/// The process that made the recording.
+const RECORDER: u64 = 900;
 
 /// What the client's requests take in microseconds, of which one is given.
 const USUAL: u64 = 200;
@@ -57,13 +62,183 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     assert_eq!((why.subject, why.units, why.median_ns), ("unit", Some(39), Some(200_000)));
     assert_eq!(why.idle_in.as_deref(), Some("clock_nanosleep"));
     assert_eq!(why.meanwhile[0].thread.as_ref().map(|who| who.tid), Some(102));
+    let answer = super::try_ask(&client_and_server(50_000), &Query::default()).expect("an answer");
+    let mut text = Vec::new();
+    crate::write_text(&answer, &mut text).expect("memory has room");
+    let text = String::from_utf8(text).expect("text");
+    let usual = "\n    200 us  usually: 150 us blocked in read, 35.0 us on the CPU, 15.0 us waiting for a CPU\n";
+    assert!(text.contains(usual), "{text}");
 }
 
 #[test]
 fn where_no_request_is_unusual_none_is_called_so() {
-    for longest in [USUAL, 900, 1_150] {
+    for (longest, times) in [(USUAL, "1.0"), (900, "4.5"), (1_150, "5.8")] {
         let why = ask(&client_and_server(longest), &Query::default());
-        assert_ne!(why.subject, "unit", "{longest}: {}", why.sentence);
+        assert_eq!((why.subject, why.is_unusual), ("unit", Some(false)), "{}", why.sentence);
+        let told = format!(
+            "Nothing unusual: the longest of 39 units of work of client[101] (between idle waits in clock_nanosleep) took {}, \
+             {times} times the median: ",
+            crate::sentence::nanos(why.length_ns)
+        );
+        assert!(why.sentence.starts_with(&told), "{}", why.sentence);
+    }
+}
+
+#[test]
+fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
+    let mut scene = Scene::recorded_by(RECORDER, ALL, Some(100));
+    scene.name(100, "loop");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    let mut now = 10;
+    for round in 0..40 {
+        scene.switch_with((now, 0), 100, Leaves::S, 0, &call(SLEEP));
+        scene.wake_with(now + 3_000, 0, 100, &[("interrupt", Value::Bool(true))]);
+        let took = match round {
+            20 => {
+                scene.switch(now + 3_001, 0, 0, Leaves::R, RECORDER);
+                scene.switch(now + 23_000, 0, RECORDER, Leaves::S, 100);
+                20_000
+            }
+            _ => {
+                scene.switch(now + 3_002, 0, 0, Leaves::R, 100);
+                0
+            }
+        };
+        now += 3_200 + took;
+    }
+    scene.end(now);
+    let why = ask(&scene, &Query::default());
+    assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
+    let told =
+        "Nothing unusual, apart from 1 unit that fxtrec delayed or of which most is unknown: ";
+    assert!(why.sentence.starts_with(told), "{}", why.sentence);
+    let why = ask(&scene, &Query { recorder: true, ..Query::default() });
+    assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
+    assert!(why.recorder_ns > 19_000_000 && why.length_ns < 21_000_000, "{why:?}");
+    let usual = why.usual.expect("the median unit");
+    assert_eq!(usual.iter().map(|part| part.ns).sum::<u64>(), why.median_ns.expect("it is known"));
+}
+
+/// A client that sends one request after the other never has nothing to do.
+#[test]
+fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_waits() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "client").name(101, "client").name(101, "server");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    let mut now = 10;
+    for request in 0..60 {
+        scene.wake_by(now, 1, 101, 100);
+        scene.switch_with((now + 5, 0), 100, Leaves::S, 0, &call(READ));
+        scene.switch(now + 6, 1, 0, Leaves::R, 101);
+        now += if request == 30 { 30_000 } else { 200 };
+        scene.wake_by(now, 0, 100, 101);
+        scene.switch_with((now + 5, 1), 101, Leaves::S, 0, &call(READ));
+        scene.switch(now + 6, 0, 0, Leaves::R, 100);
+        now += 10;
+    }
+    scene.end(now);
+    let query = Query { thread: Some("client".to_owned()), ..Query::default() };
+    let why = ask(&scene, &query);
+    assert_eq!((why.subject, why.units), ("wait", Some(60)), "{}", why.sentence);
+    assert_eq!(
+        why.sentence,
+        "client[100] waited 30.0 ms in read, 29.8 ms more than the median of 60 such waits: blocked 30.0 ms in read until \
+         server[101] woke it, which ran for 30.0 ms."
+    );
+}
+
+/// A shell starts compilers one after the other, of which the third works longest.
+fn build() -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "make");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    let mut now = 1_000;
+    for (child, works) in [(201, 10_000), (202, 20_000), (203, 60_000)] {
+        scene.name(child, "make").name(child, if child == 203 { "gen-tables" } else { "cc1" });
+        scene.wake_by(now, 1, child, 100);
+        scene.switch_with((now + 10, 0), 100, Leaves::S, 0, &call(61));
+        scene.switch(now + 10, 1, 0, Leaves::R, child);
+        now += works;
+        scene.wake_by(now, 0, 100, child);
+        scene.switch(now + 1, 1, child, Leaves::X, 0);
+        scene.switch(now + 10, 0, 0, Leaves::R, 100);
+        now += 1_000;
+    }
+    scene.switch(now, 0, 100, Leaves::X, 0);
+    scene.end(now + 10);
+    scene
+}
+
+#[test]
+fn of_a_build_the_critical_path_is_told() {
+    let scene = build();
+    for critical_path in [false, true] {
+        let why = ask(&scene, &Query { critical_path, ..Query::default() });
+        assert_eq!(why.subject, "critical_path");
+        assert_eq!(
+            why.sentence,
+            "make[100] took 93.0 ms from its start to its end: 64.5 % gen-tables[203] at work, 32.2 % cc1 (2 threads) at work \
+             and 3.2 % others."
+        );
+    }
+    let asked = Query { critical_path: true, ..Query::default() };
+    let mut scene = Scene::with_causes(ALL);
+    scene.switch(0, 0, 0, Leaves::R, 100).switch(10, 0, 100, Leaves::S, 0).end(20);
+    let none = super::try_ask(&scene, &asked);
+    assert!(matches!(none, Err(crate::WhyError::NoCommand)), "{none:?}");
+}
+
+/// Work of a thread, in microseconds: how long it runs, and how often and how long it is blocked meanwhile until an interrupt.
+type Work = (u64, u8, u64);
+
+fn thread_that_works(list: &[Work]) -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "loop");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    let mut now = 10;
+    let mut wait = |now: &mut u64, number: u32, micros: u64| {
+        scene.switch_with((*now, 0), 100, Leaves::S, 0, &call(number));
+        *now += micros;
+        scene.wake_with(*now, 0, 100, &[("interrupt", Value::Bool(true))]);
+        scene.switch(*now, 0, 0, Leaves::R, 100);
+    };
+    for &(runs, waits, micros) in list {
+        wait(&mut now, SLEEP, 5_000);
+        now += runs;
+        for _ in 0..waits {
+            wait(&mut now, READ, micros);
+            now += 1;
+        }
+    }
+    wait(&mut now, SLEEP, 5_000);
+    scene.end(now + 10);
+    scene
+}
+
+proptest! {
+    #[test]
+    fn the_unit_with_the_largest_excess_is_chosen_and_called_unusual_by_the_rule(
+        list in proptest::collection::vec(
+            prop_oneof![
+                6 => (50_u64..400, 0_u8..2, 10_u64..300),
+                1 => (50_u64..4_000, 0_u8..9, 10_u64..2_000),
+            ],
+            8..60,
+        )
+    ) {
+        let lengths: Vec<u64> =
+            list.iter().map(|&(runs, waits, micros)| runs + u64::from(waits) * (micros + 1)).collect();
+        let mut sorted = lengths.clone();
+        sorted.sort_unstable();
+        let median = sorted[sorted.len() / 2];
+        let excess = |length: u64| length.saturating_sub(median);
+        let most = *sorted.last().expect("at least eight");
+        let unusual = |length: u64| excess(length) >= 1_000 && excess(length) >= 5 * median;
+        let why = ask(&thread_that_works(&list), &Query::default());
+        prop_assert_eq!((why.subject, why.units), ("unit", Some(list.len() as u64)));
+        prop_assert_eq!(why.median_ns, Some(median * 1_000));
+        prop_assert_eq!(why.length_ns, most * 1_000);
+        prop_assert_eq!(why.is_unusual, Some(unusual(most)));
     }
 }
 
