@@ -1,0 +1,19 @@
+#!/bin/bash
+# A regular expression that backtracks holds Python's interpreter lock, which the thread `request-loop` tries to take every 5 ms.
+# needs: python3
+# expect: request-loop\[\d+\].*pdf-export\[\d+\]
+. "$(dirname "$0")/lib.sh"
+begin
+cat >s.py <<'P'
+from scene import *
+import re
+def export():
+    name('pdf-export'); time.sleep(.4)
+    if not quiet: re.match(r'(a+)+$', 'a' * 24 + 'b')
+thread = threading.Thread(target=export); thread.start(); name('request-loop')
+worst, end = Worst(), now() + 1.5
+while now() < worst.until(end):
+    begun = now(); time.sleep(.005); worst.add(begun + .005, now() - begun - .005)
+thread.join(); worst.tell('request-loop')
+P
+python3 s.py
