@@ -56,8 +56,12 @@ pub struct Wakeup {
     pub thread: u64,
     /// By whom, where that is known.
     pub waker: Option<u64>,
-    /// Whether an interrupt began it.
+    /// Whether an interrupt began it, what that is about, and which one of these.
     pub interrupt: bool,
+    pub interrupt_kind: Option<String>,
+    pub interrupt_name: Option<String>,
+    /// How long before the waker sent the packet that did it, if one did.
+    pub sent: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,6 +127,9 @@ impl Trace {
                     thread: record.koid.0,
                     waker: record.waker().map(|koid| koid.0),
                     interrupt: record.args.get("interrupt").is_some(),
+                    interrupt_kind: record.args.str("interrupt_kind").map(str::to_owned),
+                    interrupt_name: record.args.str("interrupt_name").map(str::to_owned),
+                    sent: record.args.get("sent_ns").and_then(fxtrec::sched::unsigned),
                 };
                 self.faults.extend(order.wakeup(&wakeup));
                 self.wakeups.push(wakeup);

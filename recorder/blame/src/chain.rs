@@ -79,6 +79,8 @@ pub enum What {
     Blocked(Blocked),
     /// It was woken, and not able to run yet.
     Underway,
+    /// The packet that it sent was on its way.
+    Packet,
     Unknown(Reason),
 }
 
@@ -94,6 +96,8 @@ pub struct Blocked {
     /// What it waited for by its stack, if somebody has looked.
     pub by_stack: Option<Class>,
     pub ended: Ended,
+    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    pub sent: Option<u64>,
     /// What the waker did meanwhile, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
     /// Why it was not followed, though it was a thread.
@@ -224,15 +228,20 @@ impl Walk<'_> {
             state => {
                 let woken = next.filter(|next| next.time == to).and_then(Entry::woken);
                 let Some((by, then)) = woken else {
-                    return self.blocked((id, entry), (from, to), Ended::NotYet, (None, None));
+                    let ended = (Ended::NotYet, None);
+                    return self.blocked((id, entry), (from, to), ended, (None, None));
                 };
+                let sent = next.and_then(Entry::sent);
                 let inside = match by {
                     By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {
-                        self.waker((waker, then), (from, to))
+                        match sent {
+                            Some(sent) => self.sender((waker, then), sent, (from, to)),
+                            None => self.waker((waker, then), (from, to)),
+                        }
                     }
                     _ => (None, None),
                 };
-                self.blocked((id, entry), (from, to), Ended::Woken(by), inside)
+                self.blocked((id, entry), (from, to), (Ended::Woken(by), sent), inside)
             }
         }
     }
@@ -241,7 +250,7 @@ impl Walk<'_> {
         &mut self,
         (id, entry): (Id, &Entry),
         within: (u64, u64),
-        ended: Ended,
+        (ended, sent): (Ended, Option<u64>),
         (inside, stopped): (Option<Box<Frame>>, Option<Reason>),
     ) -> What {
         let lock = self.log.lock_of(id);
@@ -257,6 +266,7 @@ impl Walk<'_> {
             lock,
             by_stack,
             ended,
+            sent,
             inside,
             stopped,
             holder,
@@ -301,6 +311,36 @@ impl Walk<'_> {
         let mut frame = self.frame(waker, (from, left), id);
         if left < to {
             frame.steps.push(Step { from: left, to, what: What::Underway });
+            frame.to = to;
+        }
+        (Some(Box::new(frame)), None)
+    }
+
+    /// What the sender of a packet did in the time in which it was waited for, and how long the packet was on its way.
+    fn sender(
+        &mut self,
+        (sender, then): (Index, Id),
+        sent: u64,
+        (from, to): (u64, u64),
+    ) -> (Option<Box<Frame>>, Option<Reason>) {
+        let mut frame = Frame { thread: sender, from, to: from, steps: Vec::new() };
+        if sent > from {
+            if self.stack.len() >= MOST_DEEP || self.stack.contains(&sender) {
+                return (None, Some(Reason::NotFollowed));
+            }
+            let mut id = then;
+            loop {
+                match self.log.get(id) {
+                    Some(entry) if entry.time > sent => id = entry.prev,
+                    Some(entry) if entry.state == State::Running => break,
+                    _ => return (None, Some(Reason::WakerUnseen)),
+                }
+                self.looks += 1;
+            }
+            frame = self.frame(sender, (from, sent.min(to)), id);
+        }
+        if frame.to < to {
+            frame.steps.push(Step { from: frame.to, to, what: What::Packet });
             frame.to = to;
         }
         (Some(Box::new(frame)), None)

@@ -25,11 +25,15 @@ pub enum Cause {
     Futex,
     /// For which lock of the kernel a thread waited. The same holds of that.
     KernelLock,
+    /// What the interrupt was about that woke a thread.
+    InterruptKind,
+    /// Who sent the packet that woke a thread.
+    Packets,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 10] = [
+    pub const ALL: [Cause; 12] = [
         Cause::Steal,
         Cause::Irq,
         Cause::Throttled,
@@ -40,6 +44,8 @@ impl Cause {
         Cause::Quotas,
         Cause::Futex,
         Cause::KernelLock,
+        Cause::InterruptKind,
+        Cause::Packets,
     ];
 
     /// The name in `trace_info`.
@@ -55,6 +61,8 @@ impl Cause {
             Cause::Quotas => "quotas",
             Cause::Futex => "futex",
             Cause::KernelLock => "kernel_lock",
+            Cause::InterruptKind => "interrupt_kind",
+            Cause::Packets => "packets",
         }
     }
 

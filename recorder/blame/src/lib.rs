@@ -16,6 +16,7 @@ pub mod chain;
 mod class;
 mod facts;
 pub mod log;
+pub mod origins;
 pub mod parts;
 pub mod pass;
 pub mod spans;

@@ -29,6 +29,7 @@ use fxt_reader::Cpu;
 use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
+use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{About, Begin, By, Lock, Reason, Tenant};
 
@@ -66,7 +67,9 @@ enum Kind {
     Nothing,
     /// Who has a CPU. The link is the CPU's entry before; the detail, what was taken of the slice, if anything.
     Slice,
+    /// The detail is the thread, and in its upper half how long before it sent the packet that did it.
     WokenBy,
+    WokenByPacket,
     WokenByInterrupt,
     Woken,
     Syscall,
@@ -140,11 +143,21 @@ impl Entry {
     /// Who woke the thread, and what that one did then; `None` unless it begins with a wake-up.
     pub fn woken(&self) -> Option<(By, Id)> {
         match self.kind {
-            Kind::WokenBy => Some((By::Thread(self.detail as Index), self.link)),
-            Kind::WokenByInterrupt => Some((By::Interrupt, Id::NONE)),
+            Kind::WokenBy | Kind::WokenByPacket => {
+                Some((By::Thread(self.detail as Index), self.link))
+            }
+            Kind::WokenByInterrupt => {
+                Some((By::Interrupt(Origin::of_number(self.detail)), Id::NONE))
+            }
             Kind::Woken => Some((By::Unknown, Id::NONE)),
             _ => None,
         }
+    }
+
+    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    pub fn sent(&self) -> Option<u64> {
+        let is_packet = self.kind == Kind::WokenByPacket;
+        is_packet.then(|| self.time.saturating_sub(self.detail >> 32))
     }
 
     pub fn syscall(&self) -> Option<u64> {
@@ -430,7 +443,9 @@ impl Log {
             About::Woken(By::Thread(by)) => {
                 (Kind::WokenBy, u64::from(by), self.last(by).unwrap_or(Id::NONE))
             }
-            About::Woken(By::Interrupt) => (Kind::WokenByInterrupt, 0, Id::NONE),
+            About::Woken(By::Interrupt(origin)) => {
+                (Kind::WokenByInterrupt, origin.number(), Id::NONE)
+            }
             About::Woken(By::Unknown) => (Kind::Woken, 0, Id::NONE),
             About::Syscall(Some(number)) => (Kind::Syscall, number, Id::NONE),
             About::Syscall(None) => (Kind::NoSyscall, 0, Id::NONE),
@@ -460,6 +475,24 @@ impl Log {
     #[inline]
     fn on_cpu(&self, cpu: Cpu) -> Id {
         self.on_cpu.get(usize::from(cpu.0)).copied().unwrap_or(Id::NONE)
+    }
+
+    /// The waker of a thread has sent the packet that woke it just now, and that long before. What does not fit is not told: then the waker
+    /// is taken for one that did it itself.
+    pub fn sent(&mut self, thread: Index, ago: u64) {
+        let entry = match self.last(thread).filter(|_| self.on) {
+            Some(id) => match self.place(id) {
+                Some(place) => self.entries.get_mut(place),
+                None => self.held.get_mut(&id.place()),
+            },
+            None => self.before.get_mut(thread as usize).and_then(Option::as_mut),
+        };
+        if let Some(entry) = entry.filter(|entry| entry.kind == Kind::WokenBy)
+            && let Ok(ago) = u32::try_from(ago)
+        {
+            entry.kind = Kind::WokenByPacket;
+            entry.detail |= u64::from(ago) << 32;
+        }
     }
 
     /// A CPU goes to another than a thread.

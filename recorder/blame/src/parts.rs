@@ -7,6 +7,7 @@ use fxtrec_sched::State;
 use crate::Class;
 use crate::chain::{Blocked, Ended, Frame, What};
 use crate::log::Taken;
+use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{By, Reason, Tenant};
 
@@ -21,6 +22,7 @@ pub enum Key {
     Throttled(Option<u32>),
     Blocked { class: Class, syscall: Option<u64>, ended: Option<EndedBy>, uninterruptible: bool },
     Underway,
+    Packet,
     Unknown(Reason),
 }
 
@@ -28,7 +30,7 @@ pub enum Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
     Thread(Index),
-    Interrupt,
+    Interrupt(Origin),
     Unknown,
 }
 
@@ -38,7 +40,7 @@ impl EndedBy {
         match ended {
             Ended::NotYet => None,
             Ended::Woken(By::Thread(thread)) => Some(EndedBy::Thread(thread)),
-            Ended::Woken(By::Interrupt) => Some(EndedBy::Interrupt),
+            Ended::Woken(By::Interrupt(origin)) => Some(EndedBy::Interrupt(origin)),
             Ended::Woken(By::Unknown) => Some(EndedBy::Unknown),
         }
     }
@@ -49,7 +51,7 @@ pub fn ended_by(ended: Option<EndedBy>) -> &'static str {
     match ended {
         None => "not_yet",
         Some(EndedBy::Thread(_)) => "thread",
-        Some(EndedBy::Interrupt) => "interrupt",
+        Some(EndedBy::Interrupt(_)) => "interrupt",
         Some(EndedBy::Unknown) => "unknown",
     }
 }
@@ -97,6 +99,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Blocked { class, syscall, ended, uninterruptible }, length);
             }
             What::Underway => add(Key::Underway, length),
+            What::Packet => add(Key::Packet, length),
             What::Unknown(reason) => add(Key::Unknown(*reason), length),
         }
     }

@@ -172,6 +172,10 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
         self.log.lock(thread, time, lock);
     }
 
+    fn sent(&mut self, thread: Index, ago: u64) {
+        self.log.sent(thread, ago);
+    }
+
     #[inline]
     fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
         self.log.tenant(cpu, time, tenant);
@@ -271,6 +275,12 @@ impl Sink for Keeper {
     fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
         if !self.is_over {
             self.log.lock(thread, time, lock);
+        }
+    }
+
+    fn sent(&mut self, thread: Index, ago: u64) {
+        if !self.is_over {
+            self.log.sent(thread, ago);
         }
     }
 

@@ -22,6 +22,7 @@ use fxtrec_sched::{
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
+use crate::origins::Origins;
 use crate::threads::{CommandThreads, Index, Recorders, Roster};
 use crate::{Causes, trigger};
 
@@ -93,6 +94,8 @@ pub struct Tracker {
     by_cgroup: HashMap<Box<str>, u32>,
     /// By their ids.
     lock_names: HashMap<u64, Box<str>>,
+    /// What interrupts are about that wake threads.
+    pub origins: Origins,
     gaps: Vec<Gap>,
     pending: Pending,
     narrow: bool,
@@ -137,6 +140,7 @@ impl Tracker {
             cgroups: Vec::new(),
             by_cgroup: HashMap::new(),
             lock_names: HashMap::new(),
+            origins: Origins::default(),
             gaps: Vec::new(),
             pending: Pending::Nothing,
             narrow: false,
@@ -571,7 +575,9 @@ impl Tracker {
             }
         };
         let by = match said.waker {
-            _ if said.interrupt => By::Interrupt,
+            _ if said.interrupt => {
+                By::Interrupt(self.origins.of(said.interrupt_kind, said.interrupt_name))
+            }
             Some(Koid(0)) | None => By::Unknown,
             Some(Koid(waker)) => By::Thread(self.roster.index(waker)),
         };
@@ -585,6 +591,9 @@ impl Tracker {
                 self.in_doubt(thread, &before, sink);
             }
             sink.begin(thread, Begin { time: time.0, state, cpu, about: About::Woken(by) });
+            if let Some(ago) = said.sent {
+                sink.sent(thread, ago);
+            }
         }
         true
     }

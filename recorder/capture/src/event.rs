@@ -2,6 +2,7 @@
 
 pub use crate::contention::{Contention, KernelLock};
 pub use crate::futex::Futex;
+use fxtrec_kernel::bpf::origins::Origin;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::prev_state::PrevState;
 pub use fxtrec_units::LocalId;
@@ -278,6 +279,8 @@ pub enum Kind {
     Kept(Kept),
     /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.
     Queued(Throttle),
+    /// What the interrupt is about that does the next wake-up of this CPU.
+    Origin(Origin),
     /// A thread is moved from one CPU's queue to another's.
     Moved {
         tid: Tid,

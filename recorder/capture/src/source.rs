@@ -100,6 +100,10 @@ pub struct Causes {
     pub kernel_lock: bool,
     /// Who begins each wake-up, a thread or an interrupt.
     pub waker: bool,
+    /// What such an interrupt is about.
+    pub interrupt_kind: bool,
+    /// Who sent the packet, if it is one of this host.
+    pub packets: bool,
 }
 
 impl Causes {
@@ -115,7 +119,7 @@ impl Causes {
         self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
     }
 
-    fn all(self) -> [(&'static str, bool); 8] {
+    fn all(self) -> [(&'static str, bool); 10] {
         [
             ("steal", self.steal),
             ("irq", self.irq),
@@ -124,6 +128,8 @@ impl Causes {
             ("migrate", self.migrate),
             ("need_resched", self.need_resched),
             ("waker", self.waker),
+            ("interrupt_kind", self.interrupt_kind),
+            ("packets", self.packets),
             ("syscall", self.syscall),
         ]
     }

@@ -103,10 +103,12 @@ impl FromStr for Secret {
 const PUBLIC_CATEGORIES: [&str; 4] = ["fxtrec", "sched", "syscall", "irq"];
 
 /// Arguments of such events, and of scheduling records, whose values are words of fxtrec or of the kernel.
-const PUBLIC_KEYS: [&str; 16] = [
+const PUBLIC_KEYS: [&str; 19] = [
     "cause",
     "causes",
     "clock",
+    "interrupt_kind",
+    "interrupt_name",
     "kernel_lock_kind",
     "kernel_lock_name",
     "kind",
@@ -120,6 +122,7 @@ const PUBLIC_KEYS: [&str; 16] = [
     "source",
     "state",
     "version",
+    "via",
 ];
 
 /// Beginnings of the names of kernel threads that every machine has; numbers follow.

@@ -9,6 +9,7 @@
 #include "contention.h"
 #include "lane.h"
 #include "notes.h"
+#include "origins.h"
 #include "scope.h"
 #include "state.h"
 #include "throttle.h"
@@ -23,6 +24,7 @@ CHOICE(tells_requests, 0);
 CHOICE(tells_syscalls, 0);
 CHOICE(tells_futexes, 0);
 CHOICE(tells_locks, 0);
+CHOICE(tells_origins, 0);
 CHOICE(notes_waits, 0);
 CHOICE(tells_wakings, 0);
 
@@ -257,11 +259,78 @@ static inline void tell_wake(struct event *event, struct task_struct *task, enum
 	publish(event);
 }
 
+/* Notes what the interrupt is about that wakes this thread. */
+static inline void note_origin(u32 tid, bool is_hard)
+{
+	struct told_origin *place = told_origin_of(tid);
+	struct origins *own = origins_of(bpf_get_smp_processor_id());
+	u64 origin = is_hard ? own->hard : own->soft;
+
+	place->tid = tid;
+	place->pieces = 0;
+	if (!is_hard && own->packet) {
+		u32 sender = own->sender;
+
+		/* What it sent itself the kernel has answered, or is done with. */
+		place->kind = sender && sender != tid ? SENT : PACKET;
+		place->number = sender;
+		place->since = own->sent;
+		if (place->kind == PACKET && own->header_bytes) {
+			place->number = own->protocol;
+			place->since = own->header_bytes;
+			place->pieces = MOST_PIECES;
+#pragma unroll
+			for (u32 word = 0; word < HEADER_BYTES / 4; word++)
+				((u32 *)place->bytes)[word] = own->header[word];
+		}
+		return;
+	}
+	place->kind = origin;
+	place->number = (u32)origin >> 8;
+	place->what = is_hard ? own->hard_what : own->soft_what;
+	if ((u8)origin == DEVICE) {
+		u64 name = 0;
+
+		place->pieces = 1;
+		bpf_probe_read_kernel(&name, sizeof(name), (void *)(place->what + offset_of(struct irqaction, name)));
+		bpf_probe_read_kernel_str(place->bytes, TEXT_BYTES, (void *)name);
+	}
+}
+
+/* Tells what was noted. */
+static inline void tell_origin(struct event *event, u32 tid)
+{
+	struct told_origin *place = told_origin_of(tid);
+
+	if (place->tid != tid || place->kind == UNTOLD)
+		return;
+	place->tid = 0;
+	struct origin_record *record = next_record(event);
+	record->what = place->what;
+	record->since = place->since;
+	record->number = place->number;
+	record->kind = ORIGIN_RECORD;
+	record->origin = place->kind;
+	event->head++;
+	u8 pieces = place->pieces;
+	for (u32 piece = 0; piece < MOST_PIECES; piece++) {
+		if (piece >= pieces)
+			return;
+		u32 *from = (u32 *)place->bytes + piece * (TEXT_BYTES / 4);
+		u32 *to = next_record(event);
+#pragma unroll
+		for (u32 word = 0; word < TEXT_BYTES / 4; word++)
+			to[word] = from[word];
+		((struct more_record *)to)->kind = MORE;
+		event->head++;
+	}
+}
+
 /* sched_waking(task): notes who does it, and tells it as well if that is wanted. */
 SEC("tp_btf") int fxtrec_waking(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
-	bool in_interrupt;
+	u32 in_interrupt;
 	struct event event;
 
 	if (chosen(scope_is) && !is_in_scope(task))
@@ -269,7 +338,9 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 	u32 current = current_or_interrupt(&in_interrupt), tid = task->pid;
 	/* Where nobody knows whether an interrupt does it, no thread is named as the waker rather than the wrong one. */
 	u32 waker = chosen(interrupts_by) == NOTHING ? 0 : current;
-	*waker_of(tid) = tid | (u64)in_interrupt << 31 | (u64)waker << 32;
+	*waker_of(tid) = tid | (u64)(in_interrupt != 0) << 31 | (u64)waker << 32;
+	if (chosen(tells_origins) && unlikely(in_interrupt))
+		note_origin(tid, in_interrupt & ~SOFT_BITS);
 	if (!chosen(tells_wakings))
 		return 0;
 	if (!begin_here(&event, task, FIRED_WAKING))
@@ -282,7 +353,7 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
-	bool in_interrupt;
+	u32 in_interrupt;
 	struct event event;
 
 	if (chosen(scope_is) && !is_in_scope(task))
@@ -320,6 +391,8 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 		*place = 0;
 		flags = note >> 31 & FLAG_FIRST;
 		waker = note >> 32;
+		if (chosen(tells_origins) && unlikely(flags))
+			tell_origin(&event, tid);
 	}
 	tell_wake(&event, task, WAKEUP, current, waker, flags);
 	return 0;

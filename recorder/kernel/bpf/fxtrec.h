@@ -76,6 +76,7 @@ static u64 (*const bpf_get_current_task)(void) = (void *)35;
 static s64 (*const bpf_get_stack)(void *context, void *to, u32 bytes, u64 flags) = (void *)67;
 static s64 (*const bpf_probe_read_user)(void *to, u32 bytes, const void *from) = (void *)112;
 static s64 (*const bpf_probe_read_kernel)(void *to, u32 bytes, const void *from) = (void *)113;
+static s64 (*const bpf_probe_read_kernel_str)(void *to, u32 bytes, const void *from) = (void *)115;
 static s64 (*const bpf_ringbuf_output)(void *ring, void *data, u64 bytes, u64 flags) = (void *)130;
 static s64 (*const bpf_get_task_stack)(struct task_struct *task, void *to, u32 bytes, u64 flags) = (void *)141;
 static void *(*const bpf_this_cpu_ptr)(const void *variable) = (void *)154;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What each CPU does besides running threads: time in interrupts, and since when a switch is asked for. These programs add up, and
- * the one on switches tells. See account.rs.
+ * What each CPU does besides running threads: time in interrupts, what they are about, and since when a switch is asked for. These
+ * programs add up and note, and those on switches and wake-ups tell. See account.rs and origins.rs.
  */
 #include "account.h"
+#include "origins.h"
 
 LICENSE;
+
+/* Which vector of the machine it is, of those that have tracepoints of their own. */
+CHOICE(vector, 0);
 
 static inline struct account *own_account(void)
 {
@@ -23,26 +27,47 @@ static inline int begin(struct account *account)
 	return 0;
 }
 
-SEC("tp_btf") int fxtrec_irq_in(u64 *args)
+static inline int begin_hard(u64 origin, u64 what)
 {
-	struct account *account = own_account();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct account *account = account_of(cpu);
+	struct origins *own = origins_of(cpu);
 
+	own->hard = origin;
+	own->hard_what = what;
 	account->hard++;
 	return begin(account);
 }
 
+/* irq_handler_entry(irq, action) */
+SEC("tp_btf") int fxtrec_dev_in(u64 *args)
+{
+	return begin_hard(ORIGIN(DEVICE, args[0]), args[1]);
+}
+
+/* An interrupt that is no device's. */
+SEC("tp_btf") int fxtrec_irq_in(u64 *args)
+{
+	return begin_hard(ORIGIN(VECTOR, chosen(vector)), 0);
+}
+
+/* softirq_entry(vector) */
 SEC("tp_btf") int fxtrec_soft_in(u64 *args)
 {
-	struct account *account = own_account();
+	u32 cpu = bpf_get_smp_processor_id();
+	struct account *account = account_of(cpu);
 
+	struct origins *own = origins_of(cpu);
+	own->soft = ORIGIN(SOFTIRQ, args[0]);
+	own->packet = 0;
+	own->goes_on = 0;
 	account->soft++;
 	return begin(account);
 }
 
-/* An interrupt ends, of either kind. One that began before its program was there has no depth. */
-SEC("tp_btf") int fxtrec_irq_out(u64 *args)
+/* An interrupt ends. One that began before its program was there has no depth. */
+static inline int end(struct account *account)
 {
-	struct account *account = own_account();
 	u64 depth = account->depth;
 
 	if (depth == 0)
@@ -50,6 +75,75 @@ SEC("tp_btf") int fxtrec_irq_out(u64 *args)
 	if (depth == 1)
 		account->total += bpf_ktime_get_ns() - account->since;
 	account->depth = depth - 1;
+	return 0;
+}
+
+SEC("tp_btf") int fxtrec_irq_out(u64 *args)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	origins_of(cpu)->hard = 0;
+	return end(account_of(cpu));
+}
+
+SEC("tp_btf") int fxtrec_soft_out(u64 *args)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	struct origins *own = origins_of(cpu);
+	own->soft = 0;
+	own->packet = 0;
+	own->goes_on = 0;
+	return end(account_of(cpu));
+}
+
+/* hrtimer_expire_entry(timer, now), in the interrupt of the clock, or in the soft one that is for timers which can wait. */
+SEC("tp_btf") int fxtrec_hrtimer(u64 *args)
+{
+	struct hrtimer *timer = (void *)args[0];
+	struct origins *own = origins_of(bpf_get_smp_processor_id());
+	u64 function = (u64)timer->function;
+
+	if (timer->is_soft) {
+		own->soft = ORIGIN(HRTIMER, 0) | own->soft << IN_UPPER_HALF;
+		own->soft_what = function;
+	} else {
+		own->hard = ORIGIN(HRTIMER, 0) | own->hard << IN_UPPER_HALF;
+		own->hard_what = function;
+	}
+	return 0;
+}
+
+/* hrtimer_expire_exit(timer): the timer may be gone by now. A hard one that comes in the middle of a soft one is over before it. */
+SEC("tp_btf") int fxtrec_hr_end(u64 *args)
+{
+	struct origins *own = origins_of(bpf_get_smp_processor_id());
+
+	if ((u8)own->hard == HRTIMER)
+		own->hard >>= IN_UPPER_HALF;
+	else if ((u8)own->soft == HRTIMER)
+		own->soft >>= IN_UPPER_HALF;
+	return 0;
+}
+
+/* timer_expire_entry(timer, baseclk), in the soft interrupt for timers. */
+SEC("tp_btf") int fxtrec_timer(u64 *args)
+{
+	struct timer_list *timer = (void *)args[0];
+	struct origins *own = origins_of(bpf_get_smp_processor_id());
+
+	own->soft = ORIGIN(TIMER, 0) | own->soft << IN_UPPER_HALF;
+	own->soft_what = (u64)timer->function;
+	return 0;
+}
+
+/* timer_expire_exit(timer) */
+SEC("tp_btf") int fxtrec_tmr_end(u64 *args)
+{
+	struct origins *own = origins_of(bpf_get_smp_processor_id());
+
+	if ((u8)own->soft == TIMER)
+		own->soft >>= IN_UPPER_HALF;
 	return 0;
 }
 

@@ -69,6 +69,8 @@ enum kind {
 	FUTEX,
 	CONTENTION,
 	CALL,
+	ORIGIN_RECORD,
+	MORE,
 };
 
 /* The counts of events. */
@@ -196,6 +198,19 @@ struct call_record {
 	u16 number;
 };
 
+struct origin_record {
+	u64 what;
+	u64 since;
+	u32 number;
+	u8 kind;
+	u8 origin;
+};
+
+struct more_record {
+	u8 bytes[20];
+	u8 kind;
+};
+
 /* Names all of them to the object's description of types. */
 union record {
 	struct switch_record of_switch;
@@ -210,6 +225,8 @@ union record {
 	struct futex_record of_futex;
 	struct contention_record of_contention;
 	struct call_record of_call;
+	struct origin_record of_origin;
+	struct more_record of_more;
 };
 
 /* The lanes by CPU. */

@@ -124,6 +124,44 @@ struct pcpu_hot {
 	int preempt_count;
 };
 
+struct hrtimer {
+	void *function;
+	u8 is_soft;
+};
+
+struct timer_list {
+	void *function;
+};
+
+struct net_device_ops {
+	void *ndo_get_peer_dev;
+};
+
+struct net_device {
+	const struct net_device_ops *netdev_ops;
+	unsigned int flags;
+	unsigned int mtu;
+	u64 features;
+};
+
+struct sock;
+
+struct sk_buff {
+	struct sk_buff *next;
+	struct sk_buff *prev;
+	struct sock *sk;
+	struct net_device *dev;
+	unsigned int len;
+	unsigned int data_len;
+	u16 protocol;
+	unsigned char *data;
+	unsigned int truesize;
+};
+
+struct irqaction {
+	const char *name;
+};
+
 struct mm_struct;
 
 struct task_struct {

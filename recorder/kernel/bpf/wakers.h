@@ -35,8 +35,8 @@ static inline u32 current_tid(void)
 	return bpf_get_current_pid_tgid();
 }
 
-/* Who runs, and whether an interrupt does. */
-static inline u32 current_or_interrupt(bool *in_interrupt)
+/* Who runs, and the part of the count of interrupts that says whether one does. */
+static inline u32 current_or_interrupt(u32 *in_interrupt)
 {
 	u32 tid = current_tid(), count = 0;
 
@@ -60,7 +60,7 @@ static inline u32 current_or_interrupt(bool *in_interrupt)
 	} else if (chosen(interrupts_by) == TASK) {
 		count = bpf_get_current_task_btf()->thread_info.preempt_count;
 	}
-	*in_interrupt = (count & chosen(interrupt_bits)) != 0;
+	*in_interrupt = count & chosen(interrupt_bits);
 	return tid;
 }
 
@@ -79,6 +79,34 @@ static inline u32 current_or_interrupt(bool *in_interrupt)
  *   bits 32 to 63   the id of who runs
  */
 MEMORY(wakers, u64);
+
+#define TOLD_ORIGINS 1024
+
+/*
+ * What the interrupt is about that wakes somebody, from the beginning of the wake-up to its completion. The place is found by the lower
+ * bits of the id of the woken, and says who that is, as those of wakers do.
+ */
+struct told_origin {
+	u64 what;
+	u64 since;
+	u32 tid;
+	u32 number;
+	u8 kind;
+	u8 pieces;
+	u8 unused[2];
+	u8 bytes[100];
+};
+
+MEMORY(told_origins, struct told_origin);
+
+static inline struct told_origin *told_origin_of(u32 tid)
+{
+	struct told_origin *places = memory(&told_origins);
+	struct told_origin *place = &places[tid & (TOLD_ORIGINS - 1)];
+
+	as_made(place);
+	return place;
+}
 
 static inline u64 *waker_of(u32 tid)
 {

@@ -64,6 +64,7 @@ pub mod sys;
 pub mod syscalls;
 pub mod terminal;
 pub mod thread_times;
+pub mod timers;
 pub mod trace_memory;
 pub mod tracefs;
 pub mod uprobe;

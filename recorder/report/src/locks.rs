@@ -95,7 +95,7 @@ impl Locks {
                 if lock.kernel.is_some() {
                     let waker = match by {
                         By::Thread(thread) => Some(thread),
-                        By::Interrupt | By::Unknown => None,
+                        By::Interrupt(_) | By::Unknown => None,
                     };
                     *growing.wakers.entry(waker).or_default() += length;
                 }

@@ -191,7 +191,7 @@ impl SpanTime {
                     add(&mut time.wakers, (class, ended), nanos);
                     SpanPart::Blocked
                 }
-                Key::Underway | Key::Unknown(_) => {
+                Key::Underway | Key::Packet | Key::Unknown(_) => {
                     time.unknown += nanos;
                     continue;
                 }
@@ -253,10 +253,11 @@ fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
 }
 
 /// Who ended that something was blocked, by name: threads have other ids in another recording.
-fn waker_name(ended: Option<EndedBy>, roster: &Roster) -> Box<str> {
+fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
+    let roster = &tracker.roster;
     match ended {
         Some(EndedBy::Thread(thread)) => roster.comm(roster.koid(thread)).unwrap_or("?").into(),
-        Some(EndedBy::Interrupt) => "an interrupt or a timer".into(),
+        Some(EndedBy::Interrupt(origin)) => tracker.origins.text(origin).into(),
         Some(EndedBy::Unknown) => "nobody known".into(),
         None => "nobody yet".into(),
     }
@@ -391,18 +392,18 @@ impl Growing {
         }
     }
 
-    fn figures(self, roster: &Roster) -> (SpanFigures, Vec<SpanTime>) {
+    fn figures(self, tracker: &Tracker) -> (SpanFigures, Vec<SpanTime>) {
         let lengths = |(class, nanos)| (class, Duration::from_nanos(nanos));
         let mut named = FxHashMap::<(Class, Box<str>), Duration>::default();
         for ((class, ended), nanos) in self.wakers {
-            *named.entry((class, waker_name(ended, roster))).or_default() +=
+            *named.entry((class, waker_name(ended, tracker))).or_default() +=
                 Duration::from_nanos(nanos);
         }
         let mut woken_by = longest_first(named.into_iter().collect());
         woken_by.truncate(MOST_WAKERS);
         let mut named = FxHashMap::<(Class, Box<str>), Duration>::default();
         for ((class, owner), nanos) in self.owners {
-            let name = waker_name(Some(EndedBy::Thread(owner)), roster);
+            let name = waker_name(Some(EndedBy::Thread(owner)), tracker);
             *named.entry((class, name)).or_default() += Duration::from_nanos(nanos);
         }
         let mut held_by = longest_first(named.into_iter().collect());
@@ -490,7 +491,7 @@ pub fn measure<'r>(
     }
     found.too_many |= rows.too_many;
     found.has_command = tracker.family.process.is_some();
-    found.rows = rows.finish(&tracker.roster, selection);
+    found.rows = rows.finish(&tracker, selection);
     Ok(found)
 }
 
@@ -512,7 +513,8 @@ impl Rows<'_> {
         self.rows.entry(key).or_default().add(time);
     }
 
-    fn finish(self, roster: &Roster, selection: &Selection) -> Vec<SpanRow> {
+    fn finish(self, tracker: &Tracker, selection: &Selection) -> Vec<SpanRow> {
+        let roster = &tracker.roster;
         let spans = self.spans;
         let mut rows: Vec<SpanRow> = Vec::new();
         for ((number, koid, is_async), growing) in self.rows {
@@ -524,7 +526,7 @@ impl Rows<'_> {
                 continue;
             }
             let name = spans.name_of(number);
-            let (figures, worst) = growing.figures(roster);
+            let (figures, worst) = growing.figures(tracker);
             rows.push(SpanRow {
                 category: name.category.clone(),
                 name: name.name.clone(),

@@ -97,24 +97,32 @@ impl<'a> SwitchArgs<'a> {
 
 /// What a wake-up says besides who is woken, and for which CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WakeupSaid {
+pub struct WakeupSaid<'a> {
     /// The thread that did it.
     pub waker: Option<Koid>,
+    /// How long before it sent the packet that did it for the thread.
+    pub sent: Option<u64>,
     /// Whether an interrupt did.
     pub interrupt: bool,
+    /// What that is about, and which one of these.
+    pub interrupt_kind: Option<&'a str>,
+    pub interrupt_name: Option<&'a str>,
     /// Whether a quota holds back who is woken.
     pub throttled: bool,
 }
 
-impl WakeupSaid {
+impl<'a> WakeupSaid<'a> {
     /// What the arguments of a wake-up say.
     #[inline]
-    pub fn of(args: Args<'_>) -> WakeupSaid {
+    pub fn of(args: Args<'a>) -> WakeupSaid<'a> {
         let mut said = WakeupSaid::default();
         for arg in &args {
             match (arg.name, arg.value) {
                 ("waker", Value::Koid(koid)) => said.waker = Some(koid),
                 ("interrupt", Value::Bool(is)) => said.interrupt = is,
+                ("interrupt_kind", Value::Str(kind)) => said.interrupt_kind = Some(kind),
+                ("interrupt_name" | "packet", Value::Str(name)) => said.interrupt_name = Some(name),
+                ("sent_ns", value) => said.sent = unsigned(value),
                 ("throttled", Value::Bool(is)) => said.throttled = is,
                 _ => {}
             }

@@ -101,6 +101,8 @@ pub struct Part {
     pub syscall: Option<String>,
     /// Who ended it, of `blocked`: `thread`, `interrupt`, `unknown` or `not_yet`.
     pub ended_by: Option<&'static str>,
+    /// What the interrupt was about that ended it.
+    pub interrupt: Option<Interrupt>,
     /// Whether it could not be interrupted, of `blocked`.
     pub uninterruptible: Option<bool>,
     /// Why it is unknown.
@@ -134,6 +136,8 @@ pub struct Link {
     pub class: Option<&'static str>,
     pub syscall: Option<String>,
     pub ended_by: Option<&'static str>,
+    /// What the interrupt was about that ended it.
+    pub interrupt: Option<Interrupt>,
     /// The address of the futex that it was blocked on, and who had that lock when the wait began.
     pub futex: Option<String>,
     pub owner: Option<Who>,
@@ -143,11 +147,23 @@ pub struct Link {
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// Who woke it, of `blocked`.
+    /// Who woke it, of `blocked`, and by what, if not itself.
     pub waker: Option<Who>,
+    pub via: Option<&'static str>,
     pub steal_ns: Option<u64>,
     pub irq_ns: Option<u64>,
     pub reason: Option<&'static str>,
+}
+
+/// What an interrupt was about that woke a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Interrupt {
+    /// As in the recording, if that tells.
+    pub kind: Option<String>,
+    pub name: Option<String>,
+    /// The same in words.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A time in which a thread of the path was blocked, and where in its code.
@@ -171,7 +187,10 @@ pub struct Wait {
     /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,
+    /// As of [`Link`].
+    pub interrupt: Option<Interrupt>,
     pub waker: Option<Who>,
+    pub via: Option<&'static str>,
     /// Whether the one that woke it ended then, so that it may have waited for that end.
     pub waker_ended: bool,
     /// The functions that it was in, the innermost first; those of the kernel end in `_[k]`.

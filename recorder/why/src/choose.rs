@@ -190,7 +190,7 @@ impl Sink for Finder {
                 if let About::Woken(by) = about {
                     life.waker = match by {
                         By::Thread(waker) => Some(waker),
-                        By::Interrupt | By::Unknown => None,
+                        By::Interrupt(_) | By::Unknown => None,
                     };
                     let blocked = life.blocked.take();
                     if let Some(from) = blocked {

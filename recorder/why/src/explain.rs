@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fxt_reader::{Error, Koid, Reader};
 use fxtrec_blame::Cause;
 use fxtrec_blame::chain::{self, Blocked, Ended, Frame, Step, Wakers, What};
+use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
 use fxtrec_blame::threads::{Index, Roster};
@@ -16,7 +17,7 @@ use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
 use crate::advice;
-use crate::answer::{Answer, Explanation, Link, Part, Share, Trace, VERSION, Who};
+use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Trace, VERSION, Who};
 use crate::choose::{Choice, Finder, behind, choose, first_of_others};
 use crate::places::Places;
 use crate::sentence;
@@ -53,6 +54,16 @@ impl Names<'_> {
     pub(crate) fn has_stacks_of(&self, thread: Index) -> bool {
         let koid = Koid(self.tracker.roster.koid(thread));
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
+    }
+
+    /// What the interrupt was about that woke a thread.
+    pub(crate) fn interrupt(&self, origin: Origin) -> Interrupt {
+        let origins = &self.tracker.origins;
+        Interrupt {
+            kind: origins.kind(origin).map(str::to_owned),
+            name: origins.name(origin).map(str::to_owned),
+            text: origins.text(origin),
+        }
     }
 
     /// The name of a system call, or its number.
@@ -451,6 +462,7 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
         class: None,
         syscall: None,
         ended_by: None,
+        interrupt: None,
         uninterruptible: None,
         reason: None,
     };
@@ -478,9 +490,13 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
             if let Some(EndedBy::Thread(thread)) = ended {
                 part.thread = Some(names.who(*thread));
             }
+            if let Some(EndedBy::Interrupt(origin)) = ended {
+                part.interrupt = Some(names.interrupt(*origin));
+            }
             part.uninterruptible = Some(*uninterruptible);
         }
         Key::Underway => part.part = "underway",
+        Key::Packet => part.part = "packet",
         Key::Unknown(reason) => {
             part.part = "unknown";
             part.reason = Some(reason.name());
@@ -513,6 +529,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         class: None,
         syscall: None,
         ended_by: None,
+        interrupt: None,
         futex: None,
         kernel_lock: None,
         kernel_lock_kind: None,
@@ -520,6 +537,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         owner: None,
         end_of: None,
         waker: None,
+        via: None,
         steal_ns: None,
         irq_ns: None,
         reason: None,
@@ -568,9 +586,14 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             if let Ended::Woken(By::Thread(waker)) = blocked.ended {
                 link.waker = Some(names.who(waker));
             }
+            if let Ended::Woken(By::Interrupt(origin)) = blocked.ended {
+                link.interrupt = Some(names.interrupt(origin));
+            }
+            link.via = blocked.sent.map(|_| "packet");
             link.reason = blocked.stopped.map(crate::Reason::name);
         }
         What::Underway => link.state = "underway",
+        What::Packet => link.state = "packet",
         What::Unknown(reason) => {
             link.state = "unknown";
             link.reason = Some(reason.name());

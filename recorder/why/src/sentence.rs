@@ -17,6 +17,7 @@ use crate::explain::{Meanwhile, Names};
 use crate::{Compared, Metric, Subject};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
+use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, Lock, Reason, Tenant};
@@ -77,12 +78,13 @@ struct Why {
     /// Whether its stack tells the class.
     by_stack: bool,
     by: Option<Waker>,
+    by_packet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Waker {
     Thread(Index),
-    Interrupt,
+    Interrupt(Origin),
     Unknown,
 }
 
@@ -97,6 +99,7 @@ struct Sums<'a> {
     cpus: FxHashMap<u16, u64>,
     tenants: FxHashMap<Tenant, u64>,
     throttled: u64,
+    packet: u64,
     quotas: FxHashMap<Option<u32>, u64>,
     blocked: FxHashMap<Why, Group<'a>>,
     unknown: FxHashMap<Reason, u64>,
@@ -131,14 +134,16 @@ impl<'a> Sums<'a> {
                     let by = match blocked.ended {
                         Ended::NotYet => None,
                         Ended::Woken(By::Thread(thread)) => Some(Waker::Thread(thread)),
-                        Ended::Woken(By::Interrupt) => Some(Waker::Interrupt),
+                        Ended::Woken(By::Interrupt(origin)) => Some(Waker::Interrupt(origin)),
                         Ended::Woken(By::Unknown) => Some(Waker::Unknown),
                     };
                     let class = names.class(blocked);
                     let uninterruptible = blocked.state == State::Uninterruptible;
                     let Blocked { syscall, lock, .. } = *blocked;
                     let by_stack = blocked.by_stack == Some(class);
-                    let why = Why { class, uninterruptible, syscall, lock, by_stack, by };
+                    let by_packet = blocked.sent.is_some();
+                    let why =
+                        Why { class, uninterruptible, syscall, lock, by_stack, by, by_packet };
                     let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
                     group.count += 1;
@@ -151,6 +156,7 @@ impl<'a> Sums<'a> {
                 }
                 // The wake-up is a part of what it ends.
                 What::Underway => {}
+                What::Packet => sums.packet += length,
                 What::Unknown(reason) => *sums.unknown.entry(*reason).or_default() += length,
             }
         }
@@ -168,6 +174,10 @@ impl<'a> Sums<'a> {
         }
         if self.throttled > 0 {
             told.push((self.throttled, self.throttled_clause(names)));
+        }
+        if self.packet > 0 {
+            let text = format!("sent a packet that was on its way for {}", nanos(self.packet));
+            told.push((self.packet, Clause { passive: false, text }));
         }
         let mut unknown: Vec<(Reason, u64)> = self.unknown.iter().map(|(a, b)| (*a, *b)).collect();
         unknown.sort_unstable();
@@ -316,7 +326,7 @@ fn blocked_clause(
         }
         (None, _) => call.unwrap_or_default(),
     };
-    let is_retried = why.by == Some(Waker::Interrupt) && group.count >= RETRIED;
+    let is_retried = matches!(why.by, Some(Waker::Interrupt(_))) && group.count >= RETRIED;
     let how = match is_retried {
         true => {
             let place = group.longest.and_then(|(thread, step)| place(thread, step, names));
@@ -340,14 +350,18 @@ fn blocked_clause(
     let mut text = begin;
     match why.by {
         None => text += ", and still so at the end",
-        Some(Waker::Interrupt) => {
+        Some(Waker::Interrupt(origin)) => {
             let each = if is_counted { " each" } else { "" };
-            text += &format!("{each} until an interrupt or a timer woke it");
+            text += &format!("{each} until {} woke it", names.tracker.origins.text(origin));
         }
         Some(Waker::Unknown) => text += "; who woke it is unknown",
         Some(Waker::Thread(waker)) => {
             if owner != Some(waker) {
-                let likely = if kernel.is_some() { ", probably its owner," } else { "" };
+                let likely = match kernel {
+                    Some(_) => ", probably its owner,",
+                    None if why.by_packet => " (by a packet)",
+                    None => "",
+                };
                 text += &format!(" until {}{likely} woke it", party(&names.who(waker)));
             }
             let told = match follow {
@@ -550,6 +564,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                 _ => "blocked, and by whom is unknown",
             },
             What::Underway => "waking threads",
+            What::Packet => "packets on their way",
             What::Unknown(_) => "unknown",
         };
         *rest.entry(what).or_default() += length;

@@ -7,7 +7,7 @@ use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::text::{counted, percent};
 
-use crate::answer::{Answer, Explanation, Link, Part, Share, Wait};
+use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Wait};
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
@@ -191,6 +191,7 @@ fn describe(part: &Part) -> String {
         },
         "blocked" => blocked(part.class, part.syscall.as_deref(), part.uninterruptible, part),
         "underway" => "woken, and not able to run yet".to_owned(),
+        "packet" => "a packet on its way".to_owned(),
         _ => format!("unknown: {}", reason(part.reason)),
     };
     format!("{text}{}", times(part.times))
@@ -208,11 +209,18 @@ fn blocked(
     }
     match (part.ended_by, &part.thread) {
         (Some("thread"), Some(who)) => text += &format!(", until {} woke it", party(who)),
-        (Some("interrupt"), _) => text += ", until an interrupt or a timer woke it",
+        (Some("interrupt"), _) => {
+            text += &format!(", until {} woke it", cause(part.interrupt.as_ref()))
+        }
         (Some("not_yet"), _) => text += ", beyond the end",
         _ => text += "; who woke it is unknown",
     }
     text
+}
+
+/// What woke a thread.
+fn cause(interrupt: Option<&Interrupt>) -> &str {
+    interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
 }
 
 /// That a thread was blocked, and what in.
@@ -375,8 +383,13 @@ pub fn describe_link(link: &Link) -> String {
                 (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
             };
             match (link.ended_by, &link.waker) {
-                (Some("thread"), Some(who)) => text += &format!(" until {} woke it", party(who)),
-                (Some("interrupt"), _) => text += " until an interrupt or a timer woke it",
+                (Some("thread"), Some(who)) => {
+                    let by = if link.via.is_some() { " (by a packet)" } else { "" };
+                    text += &format!(" until {}{by} woke it", party(who));
+                }
+                (Some("interrupt"), _) => {
+                    text += &format!(" until {} woke it", cause(link.interrupt.as_ref()));
+                }
                 (Some("not_yet"), _) => text += ", beyond the end",
                 _ => text += "; who woke it is unknown",
             }
@@ -386,6 +399,7 @@ pub fn describe_link(link: &Link) -> String {
             text
         }
         "underway" => "began a wake-up, which took so long".to_owned(),
+        "packet" => "had sent a packet, which was on its way".to_owned(),
         _ => format!("unknown: {}", reason(link.reason)),
     }
 }

@@ -203,7 +203,7 @@ impl Waits {
         let Some((from, call)) = thread.blocked.take() else { return };
         let by = match (begin.state, begin.about) {
             (State::Woken | State::WokenThrottled, About::Woken(By::Thread(waker))) => waker,
-            (State::Woken | State::WokenThrottled, About::Woken(By::Interrupt)) => INTERRUPT,
+            (State::Woken | State::WokenThrottled, About::Woken(By::Interrupt(_))) => INTERRUPT,
             (State::Woken | State::WokenThrottled | State::Running, _) => UNKNOWN,
             // It ended, or nothing is known of it.
             _ => return,

@@ -67,7 +67,12 @@ fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Nam
         kernel_lock_name: names.kernel_lock(blocked),
         owner_blame: blocked.holder.as_deref().map(|frame| blame(frame, names)),
         ended_by: ended_by(EndedBy::of(blocked.ended)),
+        interrupt: match blocked.ended {
+            Ended::Woken(By::Interrupt(origin)) => Some(names.interrupt(origin)),
+            _ => None,
+        },
         waker: waker.map(|waker| names.who(waker)),
+        via: blocked.sent.map(|_| "packet"),
         waker_ended: waker.is_some_and(|waker| names.ended_then(waker, step.to)),
         stack: found.map(|(recorded, (stack, _))| functions(recorded, stack)),
         stack_lacks: PROBLEMS.iter().filter(|it| lacks & it.0 != 0).map(|it| it.1).collect(),

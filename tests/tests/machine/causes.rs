@@ -185,6 +185,8 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
         };
         match (seen.in_interrupt, seen.current) {
             (true, _) if wakeup.interrupt && wakeup.waker.is_none() => by_interrupts += 1,
+            // A packet that a thread of this host sent.
+            (true, _) if wakeup.sent.is_some() && !wakeup.interrupt => by_interrupts += 1,
             (false, None) if !wakeup.interrupt => unseen += 1,
             (false, Some(0)) if !wakeup.interrupt && wakeup.waker.is_none() => by_idle += 1,
             (false, Some(current)) if wakeup.waker == Some(current) && !wakeup.interrupt => {

@@ -23,6 +23,7 @@ mod many;
 mod memory;
 mod messages;
 mod metrics;
+mod packets;
 mod perfetto;
 mod quotas;
 mod report;

@@ -122,7 +122,9 @@ fn types(name: &str) -> &'static [u64] {
         "incoming_weight" | "outgoing_weight" | "weight" => &[INT32],
         "waker" | "futex_owner" | "futex_end_of" => &[KOID],
         "inferred" | "interrupt" | "throttled" => &[BOOL],
-        "prev_state" | "throttled_by" | "kernel_lock_kind" | "kernel_lock_name" => &[STRING_ARG],
+        "prev_state" | "throttled_by" | "kernel_lock_kind" | "kernel_lock_name"
+        | "interrupt_kind" | "interrupt_name" | "packet" | "via" => &[STRING_ARG],
+        "sent_ns" => &[UINT64],
         "futex" | "kernel_lock" => &[POINTER],
         "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "throttled_ns" | "syscall" => {
             &[UINT32, UINT64]

@@ -291,7 +291,11 @@ fn why_says_that_a_thread_slept_until_its_timer() {
     let Some(why) = planted("ticker", &["--thread", "ticker", "--metric", "blocked"]) else {
         return;
     };
-    why.says(&["ticker[", "until an interrupt or a timer woke it"]);
+    let timer = match why.has("interrupt_kind") {
+        true => "until its own timer woke it",
+        false => "until an interrupt or a timer woke it",
+    };
+    why.says(&["ticker[", timer]);
     if why.has("syscall") {
         why.says(&["slept", "in clock_nanosleep"]);
     }
@@ -435,12 +439,11 @@ fn why_finds_the_frame_that_took_longer_than_the_others() {
     }
     let recorded = Recorded::of(&[PLANTED, "frames"]);
     let why = recorded.explain(&[]);
-    why.says(&[
-        "audio[",
-        " for 'mix', ",
-        "more than the median of 15: ",
-        "until an interrupt or a timer",
-    ]);
+    let timer = match why.has("interrupt_kind") {
+        true => "until its own timer",
+        false => "until an interrupt or a timer",
+    };
+    why.says(&["audio[", " for 'mix', ", "more than the median of 15: ", timer]);
     assert_eq!((&why.why["subject"], &why.why["spans"]), (&"span".into(), &15.into()));
     assert!(why.millis("blocked", None) >= 59, "{:#}", why.why);
     // What interrupts took is not its own, and its clock has it.

@@ -6,6 +6,7 @@ use fxtrec_sched::State;
 use fxtrec_units::lock_kind::LockKind;
 
 use super::Tracker;
+use crate::origins::Origin;
 use crate::threads::Index;
 
 /// Why it is not known what a thread did.
@@ -68,7 +69,7 @@ pub enum By {
     /// The file does not say.
     #[default]
     Unknown,
-    Interrupt,
+    Interrupt(Origin),
     Thread(Index),
 }
 
@@ -148,6 +149,8 @@ pub trait Sink {
     fn quota(&mut self, _: Index, _cgroup: u32) {}
     /// Which lock the thread waits for, which has just begun to be blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
+    /// How long before it woke the thread, which was just now, its waker sent the packet that did.
+    fn sent(&mut self, _: Index, _ago: u64) {}
     /// A CPU goes to another than a thread.
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
     /// A duration of a thread, as somebody else than the kernel tells it.
@@ -179,6 +182,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn lock(&mut self, thread: Index, time: u64, lock: Lock) {
         self.0.lock(thread, time, lock);
         self.1.lock(thread, time, lock);
+    }
+
+    fn sent(&mut self, thread: Index, ago: u64) {
+        self.0.sent(thread, ago);
+        self.1.sent(thread, ago);
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ use crate::event::{
 use crate::order::{Backlog, Lane as Place, Merger, QUEUE_EVENTS, Queue};
 use crate::readers::{Look, ReadRing, WORTH_COPYING};
 use fxtrec_kernel::bpf::lane::{Lane, LaneCounts, NAMES, RawRecord, Record, RecordKind};
+use fxtrec_kernel::bpf::origins::{Bytes, Origin, RawOrigin};
 use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::clock;
 use fxtrec_kernel::extra::ExtraIndex;
@@ -162,6 +163,8 @@ struct Decoder {
     taken: Option<Taken>,
     /// For how long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
+    /// What the interrupt is about that does the next wake-up.
+    origin: Option<(RawOrigin, Bytes)>,
     /// When the last move was.
     moved: Nanos,
     /// Whether the switch before the next one is known, which began that slice.
@@ -430,6 +433,7 @@ impl Decoder {
             slice: None,
             taken: None,
             kept: None,
+            origin: None,
             moved: Nanos(0),
             began: false,
             calls: None,
@@ -521,6 +525,11 @@ impl Decoder {
                 if let Some(throttle) = self.slice.take().and_then(|facts| facts.throttled) {
                     push(Event { time, kind: Kind::Queued(throttle) });
                 }
+                let origin = self.origin.take();
+                let origin = origin.and_then(|(raw, bytes)| raw.understand(bytes));
+                if let Some(origin) = origin {
+                    push(Event { time, kind: Kind::Origin(origin) });
+                }
                 let kind = Kind::Wake(Wake {
                     kind: match kind {
                         RecordKind::WakeupNew => WakeKind::New,
@@ -532,10 +541,11 @@ impl Decoder {
                     target,
                     comm: self.names.get(tid),
                     current,
-                    by: match in_interrupt {
-                        true => Waker::Interrupt,
-                        false if waker == Tid::IDLE => Waker::Unknown,
-                        false => Waker::Task(waker),
+                    by: match (in_interrupt, origin) {
+                        (true, Some(Origin::Sent { sender, .. })) => Waker::Task(sender),
+                        (true, _) => Waker::Interrupt,
+                        (false, _) if waker == Tid::IDLE => Waker::Unknown,
+                        (false, _) => Waker::Task(waker),
                     },
                     same_process: (kind == RecordKind::WakeupNew).then_some(same_process),
                     // Of others nothing is told.
@@ -576,6 +586,12 @@ impl Decoder {
                 let extra = if result.is_some() { exit } else { enter };
                 let call = Call { extra, tid, number, result, is_32_bit };
                 push(Event { time, kind: Kind::Call(call) });
+            }
+            Record::Origin(raw) => self.origin = Some((raw, Bytes::default())),
+            Record::More(more) => {
+                if let Some((_, bytes)) = &mut self.origin {
+                    bytes.add(&more);
+                }
             }
             Record::Lost { .. } => {}
         }

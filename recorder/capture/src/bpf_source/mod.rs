@@ -124,6 +124,7 @@ impl BpfSource {
             steal,
             threaded_softirqs,
             locks,
+            packets: !plain,
             plain,
             notes,
         };
@@ -236,6 +237,8 @@ impl Source for BpfSource {
             migrate: true,
             syscall: tells.syscalls,
             waker: tells.wakers,
+            interrupt_kind: tells.origins,
+            packets: tells.packets,
             futex: tells.futexes,
             kernel_lock: tells.kernel_locks,
             quotas: false,

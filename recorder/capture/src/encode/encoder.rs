@@ -35,6 +35,8 @@ use crate::event::{
     Comm, Event, Kind, Life, LocalId, SliceFacts, Switch, Taken, Throttle, WakeKind,
 };
 use crate::flight::watch::Watch;
+use fxtrec_kernel::bpf::origins::Origin;
+use fxtrec_kernel::timers::TimerFunctions;
 use fxtrec_kernel::variables::Variables;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
@@ -55,6 +57,9 @@ pub struct Encoder<L> {
     cgroups: CgroupNames,
     /// What is known of the quota of the thread that the next event of this CPU wakes.
     queued: Option<(Cpu, Throttle)>,
+    /// What the interrupt is about that does the next wake-up of this CPU.
+    origin: Option<(Cpu, Origin)>,
+    timers: TimerFunctions,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
     /// Gives locks of the kernel ids of this recording, in place of their addresses.
@@ -177,6 +182,8 @@ impl<L: Lanes> Encoder<L> {
             watch: None,
             cgroups: CgroupNames::default(),
             queued: None,
+            origin: None,
+            timers: TimerFunctions::default(),
             periods: OpenPeriods::default(),
             lock_ids: RandomState::new(),
             lock_names: Variables::default(),
@@ -189,6 +196,11 @@ impl<L: Lanes> Encoder<L> {
     /// Names locks of the kernel that are among its variables.
     pub fn name_locks(&mut self, variables: Variables) {
         self.lock_names = variables;
+    }
+
+    /// Names what is called when timers are due.
+    pub fn name_timers(&mut self, functions: TimerFunctions) {
+        self.timers = functions;
     }
 
     /// Leaves the weights of nice 0 out, which nearly all threads have; the trace has to say so.
@@ -297,7 +309,7 @@ impl<L: Lanes> Encoder<L> {
             }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
                 // It came so late that the thread has gone out for ever since.
-                self.queued = None;
+                (self.queued, self.origin) = (None, None);
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
                 Ok(())
@@ -343,6 +355,10 @@ impl<L: Lanes> Encoder<L> {
             Kind::Kept(kept) => self.kept(time, *kept),
             Kind::Queued(throttle) => {
                 self.queued = Some((cpu, *throttle));
+                Ok(())
+            }
+            Kind::Origin(origin) => {
+                self.origin = Some((cpu, *origin));
                 Ok(())
             }
             Kind::Moved { tid, from, to } => self.moved(time, *tid, *from, *to),

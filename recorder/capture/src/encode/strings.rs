@@ -75,6 +75,16 @@ strings! {
     KERNEL_LOCK = 50, "kernel_lock";
     KERNEL_LOCK_KIND = 51, "kernel_lock_kind";
     KERNEL_LOCK_NAME = 52, "kernel_lock_name";
+    INTERRUPT_KIND = 53, "interrupt_kind";
+    INTERRUPT_NAME = 54, "interrupt_name";
+    HRTIMER = 55, "hrtimer";
+    TIMER = 56, "timer";
+    DEVICE = 57, "device";
+    SOFTIRQ = 58, "softirq";
+    VECTOR = 59, "vector";
+    PACKET = 60, "packet";
+    VIA = 61, "via";
+    SENT_NS = 62, "sent_ns";
 }
 
 /// How many there are in all; they have the indices from 1 on.

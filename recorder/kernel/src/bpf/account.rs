@@ -8,7 +8,7 @@
 //! the program on a soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was
 //! noted and before its begin was: some ten nanoseconds in which it is lost rather than counted twice.
 
-use super::object::{ObjectError, Programs};
+use super::object::{Choice, Given, Object, ObjectError, Programs};
 use super::programs::Program;
 use super::types::Types;
 
@@ -22,7 +22,7 @@ pub fn lines(possible: usize) -> usize {
 
 /// Handlers of devices and soft ones, and the vectors of x86 that have tracepoints of their own, since no handler of a device runs for
 /// them.
-const HANDLERS: [&str; 13] = [
+pub(super) const HANDLERS: [&str; 13] = [
     "irq_handler",
     "softirq",
     "local_timer",
@@ -38,14 +38,16 @@ const HANDLERS: [&str; 13] = [
     "spurious_apic",
 ];
 
-/// The programs on interrupts: those of devices, soft ones unless these are `threaded`, and vectors. None where the kernel does not
-/// tell of the first two. The ends come first: what has begun before is not taken for something that never ends.
+/// The programs on interrupts: those of devices, soft ones unless these are `threaded`, and vectors, and on timers. None where the
+/// kernel does not tell of the first two. The ends come first: what has begun before is not taken for something that never ends.
 ///
 /// # Errors
-/// [`ObjectError::Missing`].
+/// [`ObjectError`].
 pub fn on_interrupts(
     types: &Types,
-    programs: &Programs,
+    object: &Object,
+    choices: &[Choice],
+    maps: &[(&'static str, Given<'_>)],
     threaded: bool,
 ) -> Result<Vec<Program>, ObjectError> {
     let (mut ends, mut begins) = (Vec::new(), Vec::new());
@@ -54,12 +56,28 @@ pub fn on_interrupts(
         match (tracepoint("entry"), tracepoint("exit")) {
             (Ok(_), Ok(_)) if threaded && number == 1 => {}
             (Ok(entry), Ok(exit)) => {
-                let begin = if number == 1 { "fxtrec_soft_in" } else { "fxtrec_irq_in" };
-                ends.push(programs.on("fxtrec_irq_out", exit)?);
+                let choices = [choices, &[("vector", number as u64)]].concat();
+                let programs = object.with(&choices, maps, &[])?;
+                let (begin, end) = match number {
+                    0 => ("fxtrec_dev_in", "fxtrec_irq_out"),
+                    1 => ("fxtrec_soft_in", "fxtrec_soft_out"),
+                    _ => ("fxtrec_irq_in", "fxtrec_irq_out"),
+                };
+                ends.push(programs.on(end, exit)?);
                 begins.push(programs.on(begin, entry)?);
             }
             _ if number < 2 => return Ok(Vec::new()),
             _ => {}
+        }
+    }
+    let programs = object.with(choices, maps, &[])?;
+    for [begin, end, entry, exit] in [
+        ["fxtrec_hrtimer", "fxtrec_hr_end", "hrtimer_expire_entry", "hrtimer_expire_exit"],
+        ["fxtrec_timer", "fxtrec_tmr_end", "timer_expire_entry", "timer_expire_exit"],
+    ] {
+        if let (Ok(entry), Ok(exit)) = (types.tracepoint(entry), types.tracepoint(exit)) {
+            ends.push(programs.on(end, exit)?);
+            begins.push(programs.on(begin, entry)?);
         }
     }
     ends.append(&mut begins);

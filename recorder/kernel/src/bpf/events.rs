@@ -11,8 +11,10 @@ use super::groups::GroupScope;
 use super::interrupts::InterruptCount;
 use super::lane::{Lane, LaneShape};
 use super::object::{self, Given, Object, ObjectError};
+use super::origins;
+use super::packets;
 use super::programs::{
-    self, Accounts, Loaded, Objects, Program, Scope, Setting, Way, knows_registers,
+    self, Accounts, Loaded, Objects, Origins, Program, Scope, Setting, Way, knows_registers,
 };
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
@@ -108,6 +110,8 @@ pub struct Wanted<'a> {
     pub threaded_softirqs: bool,
     /// Whether it is wanted which futexes threads block on, and which locks of the kernel.
     pub locks: bool,
+    /// Whether it is wanted who sent the packets that wake threads.
+    pub packets: bool,
     /// Whether only switches and wake-ups are, and nothing that explains them.
     pub plain: bool,
     /// The system calls that are wanted, if any are: those with these numbers, or all.
@@ -151,6 +155,10 @@ pub struct Tells {
     pub kernel_locks: bool,
     /// Who begins a wake-up, be it an interrupt.
     pub wakers: bool,
+    /// What such an interrupt is about.
+    pub origins: bool,
+    /// Which thread of this host sent the packet, if it is one.
+    pub packets: bool,
 }
 
 impl Way {
@@ -229,20 +237,28 @@ impl BpfEvents {
         // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
         // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
-        let of_interrupts = Object::new(&object::INTERRUPTS, &types)?.with(
-            &[with(false, false).choice()],
-            &[("accounts", Given::Memory(accounts.as_fd()))],
-            &[],
-        )?;
+        let origins = account::lines(wanted.possible) * origins::LINE_BYTES;
+        let origins = create("what interrupts are about", origins)?;
+        let told_origins = create("what wakes threads", origins::TOLD_BYTES)?;
+        let of_interrupts = Object::new(&object::INTERRUPTS, &types)?;
+        let choices = [with(false, false).choice()];
+        let given = [
+            ("accounts", Given::Memory(accounts.as_fd())),
+            ("origins", Given::Memory(origins.as_fd())),
+        ];
         let asking = match may_ask {
-            true => load_if_possible(&*sys, &account::on_requests(&types, &of_interrupts)?)?,
+            true => {
+                let programs = of_interrupts.with(&choices, &given, &[])?;
+                load_if_possible(&*sys, &account::on_requests(&types, &programs)?)?
+            }
             false => Vec::new(),
         };
         let irqs = match wanted.plain {
             true => Vec::new(),
             false => {
                 let threaded = wanted.threaded_softirqs;
-                let programs = account::on_interrupts(&types, &of_interrupts, threaded)?;
+                let programs =
+                    account::on_interrupts(&types, &of_interrupts, &choices, &given, threaded)?;
                 load_if_possible(&*sys, &programs)?
             }
         };
@@ -258,6 +274,11 @@ impl BpfEvents {
             events: Object::new(&object::EVENTS, &types)?,
             scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, &types)).transpose()?,
         };
+        let table = |what| create(what, packets::TABLE_BYTES);
+        let (of_packets, of_sockets) = (table("senders of packets")?, table("senders by sockets")?);
+        let object_of_packets = (wanted.packets && !irqs.is_empty())
+            .then(|| Object::new(&object::PACKETS, &types))
+            .transpose()?;
         let calls = wanted.calls.filter(|_| knows_registers());
         let calls = calls.filter(|_| types.tracepoint("sys_enter").is_ok());
         let object_of_calls = calls.map(|_| Object::new(&object::CALLS, &types)).transpose()?;
@@ -278,6 +299,8 @@ impl BpfEvents {
                     (None, None) => None,
                 },
                 wakers: wakers.as_fd(),
+                origins: (!irqs.is_empty())
+                    .then_some(Origins { of_cpus: origins.as_fd(), told: told_origins.as_fd() }),
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
                 notes,
             };
@@ -286,14 +309,24 @@ impl BpfEvents {
                 Some((numbers, object)) => OfCalls::open(&*sys, object, wanted, numbers, &setting)?,
                 None => None,
             };
-            Ok((way, (programs, of_calls)))
+            let of_packets = match &object_of_packets {
+                Some(object) if way.interrupts != InterruptCount::Unknown => {
+                    let tables = [
+                        ("packets", Given::Memory(of_packets.as_fd())),
+                        ("sockets", Given::Memory(of_sockets.as_fd())),
+                    ];
+                    load_if_possible(&*sys, &packets::programs(object, &setting, tables)?)?
+                }
+                _ => Vec::new(),
+            };
+            Ok((way, (programs, of_calls, of_packets)))
         };
         let ways = Way::all(&types, files, wanted);
         let noting = wanted
             .notes
             .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
-        let (way, (programs, calls)) = match noting {
+        let (way, (programs, calls, packets)) = match noting {
             // Without, stacks have a program of their own.
             None | Some(Err(BpfError::Load { .. })) => {
                 first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
@@ -319,8 +352,10 @@ impl BpfEvents {
                 futexes: way.futexes,
                 kernel_locks: !contentions.is_empty(),
                 wakers: way.interrupts != InterruptCount::Unknown,
+                packets: !packets.is_empty(),
+                origins: !irqs.is_empty() && way.interrupts != InterruptCount::Unknown,
             },
-            adding: irqs.into_iter().chain(asking).chain(contentions).collect(),
+            adding: irqs.into_iter().chain(asking).chain(contentions).chain(packets).collect(),
             notes,
         };
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();

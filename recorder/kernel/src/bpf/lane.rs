@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of fourteen kinds, wake-ups being three:
+//! A record has 24 bytes, and is of one of sixteen kinds, wake-ups being three:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -23,6 +23,8 @@
 //!   futex   address  word          word + 8      value       kind    op      of the word + 16
 //!   lock    address  flags         -             -           kind    -       -       -
 //!   call    time     result                      tid         kind    flags   number
+//!   origin  what     since                       number      kind    origin  -
+//!   more    20 bytes                                         kind    -       -
 //! ```
 //!
 //! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
@@ -32,7 +34,7 @@
 //! lane that mentions the thread, and before the first after it was renamed. What
 //! befell a slice stands before the switch that ends it, and so does whose quota keeps its thread from running on; most
 //! have nothing to tell. With `--locks`, so do the futex that its thread blocks on, and
-//! the lock of the kernel that it waits for.
+//! the lock of the kernel that it waits for. Before a wake-up by an interrupt stands what the interrupt is about.
 //!
 //! Head and tail count records and never go back. The tracepoints fire with
 //! preemption off, so one CPU is never in two programs at once, with one
@@ -53,6 +55,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::origins::RawOrigin;
 use super::sys::{BpfSys, Memory};
 use crate::units::{Cpu, Nanos, Tid};
 
@@ -296,6 +299,12 @@ pub mod part {
     pub const RESULT: i16 = 8;
     pub const CALLER: i16 = 16;
     pub const NUMBER: i16 = 22;
+    pub const WHAT: i16 = 0;
+    pub const SINCE: i16 = 8;
+    pub const ORIGIN_NUMBER: i16 = 16;
+    pub const ORIGIN: i16 = 21;
+    pub const MORE: i16 = 0;
+    pub const MORE_BYTES: usize = 20;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,6 +339,10 @@ pub enum RecordKind {
     Contention = 13,
     /// A system call begins, or ends if it has the first flag.
     Call = 14,
+    /// What the interrupt is about that does the next wake-up of the lane.
+    Origin = 15,
+    /// Bytes that belong to that.
+    More = 16,
 }
 
 /// The bits of a record's flags.
@@ -450,6 +463,10 @@ pub enum Record {
         result: Option<i64>,
         is_32_bit: bool,
     },
+    /// What the interrupt is about that does the next wake-up.
+    Origin(RawOrigin),
+    /// Bytes of that.
+    More([u8; part::MORE_BYTES]),
 }
 
 /// A lock of the kernel.
@@ -615,6 +632,17 @@ impl Record {
                 result: first.then(|| u64_at(part::RESULT).cast_signed()),
                 is_32_bit: flags & flag::NARROW != 0,
             },
+            _ if kind == RecordKind::Origin as u8 => Record::Origin(RawOrigin {
+                what: u64_at(part::WHAT),
+                since: u64_at(part::SINCE),
+                number: u32_at(part::ORIGIN_NUMBER),
+                kind: bytes[part::ORIGIN as usize],
+            }),
+            _ if kind == RecordKind::More as u8 => {
+                let mut more = [0; part::MORE_BYTES];
+                more.copy_from_slice(&bytes[..part::MORE_BYTES]);
+                Record::More(more)
+            }
             _ => return None,
         })
     }
@@ -821,7 +849,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 15, 255] {
+        for kind in [0, 17, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

@@ -6,7 +6,7 @@
 //!   sched_wakeup_new -- program --+         |
 //!   sched_waking ------ program --+         +--> doorbell, when a quarter of the lane is full
 //!   sys_enter, sys_exit  programs ---> another lane of this CPU, if system calls are wanted
-//!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells
+//!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells, and what they are about
 //! ```
 //!
 //! The programs are compiled from C (`recorder/kernel/bpf`), and made ready for the running kernel by [`object`]; what
@@ -30,6 +30,8 @@ pub mod groups;
 pub mod interrupts;
 pub mod lane;
 pub mod object;
+pub mod origins;
+pub mod packets;
 pub mod probes;
 pub mod programs;
 mod ring_buffer;

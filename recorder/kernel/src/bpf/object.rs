@@ -84,6 +84,8 @@ pub static SCOPE: Compiled = compiled!("scope");
 pub static STACKS: Compiled = compiled!("stacks");
 /// The programs on locks of the kernel.
 pub static CONTENTION: Compiled = compiled!("contention");
+/// The programs that follow packets.
+pub static PACKETS: Compiled = compiled!("packets");
 /// The program that probes run.
 pub static PROBES: Compiled = compiled!("probes");
 /// The programs on interrupts, and on requests for a switch.
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
     use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
     use crate::bpf::types::BTF_PATH;
-    use crate::bpf::{account, contentions, counts, groups, lane, probes};
+    use crate::bpf::{account, contentions, counts, groups, lane, origins, packets, probes};
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
@@ -373,6 +375,9 @@ mod tests {
     #[test]
     fn what_programs_and_user_space_share_lies_where_both_think() {
         assert_places(&INTERRUPTS, "account", account::LINE_BYTES, &[]);
+        assert_places(&INTERRUPTS, "origins", origins::LINE_BYTES, &[]);
+        assert_places(&PACKETS, "sent", packets::TABLE_BYTES / 1024, &[]);
+        assert_places(&EVENTS, "told_origin", origins::TOLD_BYTES / 1024, &[]);
         use lane::at as of_lane;
         let parts = [
             ("head", of_lane::HEAD),
@@ -393,7 +398,7 @@ mod tests {
         let time = ("time", part::TIME);
         let tid = ("tid", part::TID);
         let own = ("own_cgroup", part::OWN_CGROUP);
-        let records: [(&str, &[(&str, i16)]); 12] = [
+        let records: [(&str, &[(&str, i16)]); 14] = [
             (
                 "switch_record",
                 &[
@@ -470,9 +475,22 @@ mod tests {
                     ("number", part::NUMBER),
                 ],
             ),
+            (
+                "origin_record",
+                &[
+                    ("what", part::WHAT),
+                    ("since", part::SINCE),
+                    ("number", part::ORIGIN_NUMBER),
+                    kind,
+                    ("origin", part::ORIGIN),
+                ],
+            ),
+            ("more_record", &[("bytes", part::MORE), kind]),
         ];
         for (record, parts) in records {
-            assert_places(&EVENTS, record, lane::RECORD_BYTES, parts);
+            // One of bytes alone has no padding.
+            let bytes = if record == "more_record" { 21 } else { lane::RECORD_BYTES };
+            assert_places(&EVENTS, record, bytes, parts);
         }
         let members = groups::at::MEMBERS as i16;
         assert_places(&SCOPE, "groups", groups::at::END, &[("members", members)]);
@@ -588,19 +606,23 @@ mod tests {
             "missing",
             "notes",
             "numbers",
+            "origins",
+            "packets",
             "places",
             "samples",
             "scratch",
             "scratch_of_clocks",
             "scratch_of_wakes",
+            "sockets",
             "threads",
+            "told_origins",
             "user_stacks",
             "wakers",
             "ways",
         ];
         let maps = maps.map(|name| (name, Given::Memory(file.as_fd())));
         for compiled in
-            [&CALLS, &CONTENTION, &COUNTS, &EVENTS, &INTERRUPTS, &PROBES, &SCOPE, &STACKS]
+            [&CALLS, &CONTENTION, &COUNTS, &EVENTS, &INTERRUPTS, &PACKETS, &PROBES, &SCOPE, &STACKS]
         {
             let object = Object::new(compiled, &types).expect(compiled.name);
             let programs = object.with(&[], &maps, &[]).expect(compiled.name);

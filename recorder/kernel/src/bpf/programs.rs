@@ -48,6 +48,8 @@ pub struct Setting<'a> {
     /// Who is waking whom: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
+    /// What interrupts are about, on each CPU and for each thread that is being woken, if that is told: see [`super::origins`].
+    pub origins: Option<Origins<'a>>,
     /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
     /// Who waits, if that is noted: see [`super::stacks`].
@@ -72,6 +74,13 @@ pub enum Scope<'a> {
     Threads(BorrowedFd<'a>),
     /// Those of processes in some cgroups, of which hierarchy, and its number: see [`super::groups`].
     Groups(BorrowedFd<'a>, Hierarchy, u32),
+}
+
+/// Where it is noted what interrupts are about.
+#[derive(Clone, Copy, Debug)]
+pub struct Origins<'a> {
+    pub of_cpus: BorrowedFd<'a>,
+    pub told: BorrowedFd<'a>,
 }
 
 /// Where interrupts and requests for a switch are counted: see [`super::account`].
@@ -176,7 +185,7 @@ impl Setting<'_> {
     }
 
     /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
-    fn of_interrupts(&self) -> [Choice; 3] {
+    pub(super) fn of_interrupts(&self) -> [Choice; 3] {
         let (way, count) = match self.way.interrupts {
             InterruptCount::Unknown => (0, 0),
             InterruptCount::OfCpu { offset } => (1, offset),
@@ -192,7 +201,7 @@ impl Setting<'_> {
         [("interrupts_by", way), ("count_at", count), ("interrupt_bits", bits)]
     }
 
-    fn externs(&self) -> Vec<Extern> {
+    pub(super) fn externs(&self) -> Vec<Extern> {
         let Setting { types, way, .. } = *self;
         let by_cast =
             matches!(way.interrupts, InterruptCount::BesideRunQueue { reach: Reach::Cast, .. });
@@ -205,7 +214,7 @@ impl Setting<'_> {
     }
 
     /// All maps of the programs on events. What is not there is not used either, so any map will do.
-    fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
+    pub(super) fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
         let none = Given::Memory(self.wakers);
         let (threads, groups) = match self.scope {
             Some(Scope::Threads(set)) => (Given::Memory(set), none),
@@ -218,6 +227,8 @@ impl Setting<'_> {
             ("wakers", Given::Memory(self.wakers)),
             ("accounts", Given::Memory(self.accounts.map)),
             ("contentions", self.contentions.map_or(none, Given::Memory)),
+            ("origins", self.origins.map_or(none, |origins| Given::Memory(origins.of_cpus))),
+            ("told_origins", self.origins.map_or(none, |origins| Given::Memory(origins.told))),
             ("threads", threads),
             ("groups", groups),
         ];
@@ -258,6 +269,7 @@ pub fn all(
         ("tells_syscalls", way.syscalls.into()),
         ("tells_futexes", (way.syscalls && way.futexes).into()),
         ("tells_locks", setting.contentions.is_some().into()),
+        ("tells_origins", setting.origins.is_some().into()),
         ("tells_throttles", way.throttles.into()),
         ("tells_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),

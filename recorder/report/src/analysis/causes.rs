@@ -23,7 +23,7 @@ const MOST_CPUS: usize = 1 << 16;
 /// What a wake-up says besides who is woken, and for which CPU: the waker, as threads keep it, and whether a quota holds the
 /// woken thread back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
-    let WakeupSaid { waker, interrupt, throttled } = WakeupSaid::of(args);
+    let WakeupSaid { waker, interrupt, throttled, .. } = WakeupSaid::of(args);
     let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);
     (if interrupt { BY_INTERRUPT } else { named }, throttled)
 }

@@ -30,6 +30,7 @@ use crate::kernel::bell::Bell;
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
+use crate::kernel::timers::TimerFunctions;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
@@ -151,6 +152,9 @@ impl Pipeline {
         }
         if plan.locks {
             encoder.name_locks(Variables::read(&Linux));
+        }
+        if beginning.causes.interrupt_kind {
+            encoder.name_timers(TimerFunctions::read(&Linux));
         }
         let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
             let named = (place, plan.output.compression);

@@ -17,6 +17,7 @@ pub(super) const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker,sys
 
 /// The numbers of system calls of the scenes.
 pub(super) const READ: u32 = 0;
+pub(super) const RECVFROM: u32 = 45;
 pub(super) const FSYNC: u32 = 74;
 pub(super) const FUTEX: u32 = 202;
 pub(super) const SLEEP: u32 = 230;
@@ -24,6 +25,7 @@ pub(super) const SLEEP: u32 = 230;
 pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
     match number {
         0 => Some("read"),
+        45 => Some("recvfrom"),
         61 => Some("wait4"),
         74 => Some("fsync"),
         202 => Some("futex"),

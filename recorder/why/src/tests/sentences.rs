@@ -1,10 +1,10 @@
 //! The cause in a sentence, of scenes with one cause each.
 
-use fxt_writer::Value;
+use fxt_writer::{Koid, Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
 
 use super::{
-    ALL, FSYNC, FUTEX, READ, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
+    ALL, FSYNC, FUTEX, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
 };
 use crate::{Metric, Pick, Query, WhyError};
 
@@ -119,6 +119,44 @@ fn a_thread_that_a_hog_keeps_from_its_cpu() {
     let why = ask(&scene, &Query::default());
     assert_eq!(why.sentence, "victim[100] was 30.0 ms late: preempted for 30.0 ms by hog[201].");
     assert!(why.advice[0].contains("higher priority than hog[201]"), "{:?}", why.advice);
+}
+
+/// A client sends a packet, and waits until a packet of a server wakes it, whom it has woken by one.
+fn request() -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "client").name(201, "server");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch(1_500, 1, 201, Leaves::S, 0);
+    let by = |waker, ago| {
+        let packet = Value::Str(Text::Inline("packet"));
+        [("waker", Value::Koid(Koid(waker))), ("via", packet), ("sent_ns", Value::Uint64(ago))]
+    };
+    scene.switch_with((2_000, 0), 100, Leaves::S, 0, &call(RECVFROM));
+    scene.wake_with(2_100, 1, 201, &by(100, 200_000));
+    scene.switch(2_200, 1, 0, Leaves::R, 201);
+    scene.switch(42_000, 1, 201, Leaves::S, 0);
+    scene.wake_with(52_000, 0, 100, &by(201, 12_000_000));
+    scene.switch(52_010, 0, 0, Leaves::R, 100);
+    scene.switch(54_000, 0, 100, Leaves::S, 0);
+    scene.end(500_000);
+    scene
+}
+
+#[test]
+fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet() {
+    let why = ask(&request(), &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    assert_eq!(
+        why.sentence,
+        "client[100] did not get further for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] (by a packet) \
+         woke it, which ran for 37.8 ms and sent a packet that was on its way for 12.0 ms."
+    );
+    let expected = [
+        (2, "client packet", 100),
+        (1, "server waiting", 100),
+        (1, "server on_cpu", 37_800),
+        (1, "server packet", 12_000),
+    ];
+    assert_eq!(chain(&why), links(&expected));
 }
 
 #[test]

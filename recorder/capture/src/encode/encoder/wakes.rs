@@ -1,5 +1,7 @@
 //! Wake-ups: which of them changed anything, and who did them.
 
+use std::borrow::Cow;
+
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
 use fxt_writer::{Arg, Text, ThreadName, Value};
@@ -10,7 +12,46 @@ use crate::encode::strings;
 use crate::encode::threads::weight::weight;
 use crate::encode::threads::{Announced, Run, Slot};
 use crate::event::{Comm, Wake, WakeKind, Waker};
+use fxtrec_kernel::bpf::origins::{self, Origin};
+use fxtrec_kernel::timers::TimerFunctions;
 use fxtrec_units::{Cpu, Nanos};
+
+/// What an interrupt is about, in a word.
+fn kind_of(origin: &Origin) -> Text<'static> {
+    match origin {
+        Origin::HrTimer { .. } => strings::HRTIMER,
+        Origin::Timer { .. } => strings::TIMER,
+        Origin::Device { .. } => strings::DEVICE,
+        Origin::Softirq(_) => strings::SOFTIRQ,
+        Origin::Vector(_) => strings::VECTOR,
+        Origin::Packet(_) | Origin::Sent { .. } => strings::PACKET,
+    }
+}
+
+/// What a name is called: of packets it is about who talks to whom, and secret.
+fn name_arg(origin: Option<Origin>) -> Text<'static> {
+    match origin {
+        Some(Origin::Packet(_)) => strings::PACKET,
+        _ => strings::INTERRUPT_NAME,
+    }
+}
+
+/// Which timer, device or interrupt that is.
+fn name_of<'a>(origin: &'a Origin, timers: &'a TimerFunctions) -> Option<Cow<'a, str>> {
+    match origin {
+        Origin::HrTimer { function } | Origin::Timer { function } => {
+            timers.name(*function).map(Cow::Borrowed)
+        }
+        Origin::Device { irq, name } => Some(match name.text() {
+            [] => format!("irq {irq}").into(),
+            text => String::from_utf8_lossy(text),
+        }),
+        Origin::Softirq(number) => origins::softirq(*number).map(Cow::Borrowed),
+        Origin::Vector(number) => origins::vector(*number).map(Cow::Borrowed),
+        Origin::Packet(ends) => ends.map(|ends| ends.to_string().into()),
+        Origin::Sent { .. } => None,
+    }
+}
 
 impl<L: Lanes> Encoder<L> {
     /// A wake-up of a thread of which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
@@ -22,7 +63,7 @@ impl<L: Lanes> Encoder<L> {
         cpu: Cpu,
         wake: &Wake,
     ) -> Result<bool, Closed> {
-        if wake.kind != WakeKind::Wakeup || self.queued.is_some() {
+        if wake.kind != WakeKind::Wakeup || self.queued.is_some() || self.origin.is_some() {
             return Ok(false);
         }
         let Some(current) = self.plain_occupant(cpu, wake.current, &Comm::default()) else {
@@ -83,6 +124,7 @@ impl<L: Lanes> Encoder<L> {
         }
         self.stats.wakeups += 1;
         let queued = self.queued.take_if(|(on, _)| *on == cpu).map(|(_, throttle)| throttle);
+        let origin = self.origin.take_if(|(on, _)| *on == cpu).map(|(_, origin)| origin);
         let slot = match wake.kind {
             WakeKind::New => self.threads.woken_new(time, wake),
             _ => self.threads.get(wake.tid, told(&wake.comm)),
@@ -102,7 +144,11 @@ impl<L: Lanes> Encoder<L> {
             return Ok(());
         }
         let koid = thread.koid;
-        let waker = match announced {
+        let sent = match origin {
+            Some(Origin::Sent { at, .. }) => Some(time.0.saturating_sub(at.0)),
+            _ => None,
+        };
+        let waker = match announced.filter(|_| sent.is_none()) {
             // The thread that completes a wake-up need not be the one that began it.
             Some(waker) => waker,
             None => self.announce(wake, current)?,
@@ -116,11 +162,21 @@ impl<L: Lanes> Encoder<L> {
         let weight = weight(wake.tid, wake.prio);
         let weight = self.tells_weight(weight).then_some(Value::Int32(weight));
         let weight = weight.map(|weight| Arg::new(strings::WEIGHT, weight));
-        let mut args = [Arg::new(Text::EMPTY, Value::Null); 3];
+        let mut args = [Arg::new(Text::EMPTY, Value::Null); 5];
         let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
-        for arg in [weight, by, held].into_iter().flatten() {
+        // A thread that did it has begun it before, on another CPU.
+        let origin = origin.filter(|_| waker == Announced::Interrupt && sent.is_none());
+        let sent = sent.filter(|_| matches!(waker, Announced::Task(_)));
+        let via = sent.map(|_| Arg::new(strings::VIA, Value::Str(strings::PACKET)));
+        let sent = sent.map(|ago| Arg::new(strings::SENT_NS, Value::Uint64(ago)));
+        let of_origin = |name, text: Text<'static>| Arg::new(name, Value::Str(text));
+        let kind = origin.map(|origin| of_origin(strings::INTERRUPT_KIND, kind_of(&origin)));
+        let name = origin.as_ref().and_then(|origin| name_of(origin, &self.timers));
+        let name =
+            name.as_deref().map(|it| Arg::new(name_arg(origin), Value::Str(Text::Inline(it))));
+        for arg in [weight, by, held, kind, name, via, sent].into_iter().flatten() {
             args[count] = arg;
             count += 1;
         }

@@ -75,6 +75,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         steal: true,
         threaded_softirqs: false,
         locks: false,
+        packets: false,
         plain: false,
         calls: None,
         notes: None,

@@ -205,6 +205,7 @@ fn noting() -> Option<Noting> {
         steal: false,
         threaded_softirqs: false,
         locks: false,
+        packets: false,
         plain: true,
         calls: None,
         notes: Some(notes),

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * What each CPU handles in interrupts at the moment, for the program on wake-ups: a hard interrupt may come in the middle of a soft
+ * one, so there are two of them. See origins.rs.
+ */
+#ifndef FXTREC_ORIGINS_H
+#define FXTREC_ORIGINS_H
+
+#include "account.h"
+
+/* What ends a sleep. */
+enum origin_kind {
+	UNTOLD,
+	HRTIMER,
+	TIMER,
+	DEVICE,
+	SOFTIRQ,
+	VECTOR,
+	SENT,
+	PACKET,
+};
+
+/* The number of the interrupt, softirq or vector is above its kind. What that was interrupted by is in the upper half. */
+#define ORIGIN(kind, number) ((kind) | (u64)(u32)(number) << 8)
+#define IN_UPPER_HALF 32
+
+struct origins {
+	u64 hard;
+	u64 soft;
+	/* The function of a timer, or the action of a device's interrupt. */
+	u64 hard_what;
+	u64 soft_what;
+	/* The packet that is being received, and its device. */
+	u64 packet;
+	u64 device;
+	/* The thread that sent it, if that is known, and when. */
+	u64 sender;
+	u64 sent;
+	/* Whether the one before was in a list that goes on. */
+	u64 goes_on;
+	/* Else the beginning of its headers: how many bytes, of which protocol. */
+	u32 header_bytes;
+	u32 protocol;
+	u32 header[12];
+};
+
+MEMORY(origins, struct origins);
+
+/* The bits of the count of interrupts that say that a soft one runs, and how many bytes of a device's name are told. */
+#define SOFT_BITS 0x1ff
+#define TEXT_BYTES 20
+#define MOST_PIECES 3
+
+/* As much of a packet as has addresses and ports, without options. */
+#define HEADER_BYTES 44
+#define LEAST_HEADER_BYTES 28
+
+static inline struct origins *origins_of(u64 cpu)
+{
+	struct origins *all = memory(&origins);
+	struct origins *own = &all[cpu & chosen(last_account)];
+
+	as_made(own);
+	return own;
+}
+
+#endif

@@ -1,0 +1,256 @@
+//! What ends a sleep, where an interrupt does.
+//!
+//! Programs on interrupts and timers (`interrupts.bpf.c`) note in memory of their CPU what is handled there. Who is woken meanwhile is told
+//! that by the program on wake-ups, which looks there only if the kernel says that an interrupt runs: a thread that wakes another one
+//! pays nothing.
+//!
+//! ```text
+//!   CPU 0   irq_handler_entry virtio0 ---- sched_waking A ---- irq_handler_exit      A is woken by the device
+//!   CPU 1   softirq_entry TIMER -- timer_expire_entry process_timeout -- sched_waking B      B is woken by its own timeout
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::account::HANDLERS;
+use crate::units::{Nanos, Tid};
+
+/// Bytes of what is noted of a CPU.
+pub const LINE_BYTES: usize = 128;
+
+/// Bytes of what is noted of those that are being woken.
+pub const TOLD_BYTES: usize = 1024 * 128;
+
+/// How many bytes beside the record itself may be told.
+pub const MOST_BYTES: usize = 60;
+
+/// What an interrupt is about that wakes a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A timer that is due at a nanosecond: a sleep, the timeout of a system call, a timer of a program.
+    HrTimer { function: u64 },
+    /// A timer of the kernel that is due at a tick.
+    Timer { function: u64 },
+    /// An interrupt of a device, and the beginning of its name.
+    Device { irq: u32, name: Bytes },
+    /// The work that interrupts leave for later, of which no more is known.
+    Softirq(u32),
+    /// A packet of a thread of this host, and when that sent it.
+    Sent { sender: Tid, at: Nanos },
+    /// A packet of which it is not known that a thread of this host sent it.
+    Packet(Option<Ends>),
+    /// An interrupt that is no device's: which of those that have a tracepoint of their own.
+    Vector(u32),
+}
+
+/// A few bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bytes {
+    bytes: [u8; MOST_BYTES],
+    length: u8,
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes { bytes: [0; MOST_BYTES], length: 0 }
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.get()))
+    }
+}
+
+impl Bytes {
+    /// Adds as many of these as there is room for.
+    pub fn add(&mut self, more: &[u8]) {
+        let at = usize::from(self.length);
+        let count = more.len().min(MOST_BYTES - at);
+        self.bytes[at..at + count].copy_from_slice(&more[..count]);
+        self.length += count as u8;
+    }
+
+    pub fn get(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Up to the first that is 0.
+    pub fn text(&self) -> &[u8] {
+        self.get().split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+/// The numbers of `enum origin_kind`.
+mod kind {
+    pub(super) const HRTIMER: u8 = 1;
+    pub(super) const TIMER: u8 = 2;
+    pub(super) const DEVICE: u8 = 3;
+    pub(super) const SOFTIRQ: u8 = 4;
+    pub(super) const VECTOR: u8 = 5;
+    pub(super) const SENT: u8 = 6;
+    pub(super) const PACKET: u8 = 7;
+}
+
+/// What a program told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawOrigin {
+    pub what: u64,
+    pub since: u64,
+    pub number: u32,
+    pub kind: u8,
+}
+
+impl RawOrigin {
+    /// What that is, with the bytes that came along; `None` if it is nothing known.
+    pub fn understand(self, bytes: Bytes) -> Option<Origin> {
+        Some(match self.kind {
+            kind::HRTIMER => Origin::HrTimer { function: self.what },
+            kind::TIMER => Origin::Timer { function: self.what },
+            kind::DEVICE => Origin::Device { irq: self.number, name: bytes },
+            kind::SOFTIRQ => Origin::Softirq(self.number),
+            kind::VECTOR => Origin::Vector(self.number),
+            kind::SENT => Origin::Sent { sender: Tid(self.number), at: Nanos(self.since) },
+            kind::PACKET => Origin::Packet(Ends::parse(self.number, self.since, bytes.get())),
+            _ => return None,
+        })
+    }
+}
+
+/// Between whom a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The number of the protocol within that of the internet.
+    protocol: u8,
+    from: (IpAddr, Option<u16>),
+    to: (IpAddr, Option<u16>),
+}
+
+impl Ends {
+    /// Reads so many bytes of a header, of a protocol by its number on the wire.
+    fn parse(protocol: u32, length: u64, bytes: &[u8]) -> Option<Ends> {
+        let bytes = bytes.get(..usize::try_from(length).ok()?).filter(|it| it.len() >= LEAST)?;
+        let v4 = |at: usize| Some(IpAddr::from(*bytes.get(at..)?.first_chunk::<4>()?));
+        let v6 = |at: usize| Some(IpAddr::from(*bytes.get(at..)?.first_chunk::<16>()?));
+        let (protocol, from, to, behind) = match (u16::try_from(protocol).ok()?, bytes[0] >> 4) {
+            (V4, 4) => {
+                // All but the first piece of a packet have no ports.
+                let is_first = (u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff) == 0;
+                let behind = usize::from(bytes[0] & 0xf) * 4;
+                (bytes[9], v4(12)?, v4(16)?, is_first.then_some(behind))
+            }
+            (V6, 6) => (bytes[6], v6(8)?, v6(24)?, Some(40)),
+            _ => return None,
+        };
+        let has_ports = matches!(protocol, TCP | UDP);
+        let port = |more: usize| {
+            let at = behind.filter(|_| has_ports)? + more;
+            Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+        };
+        Some(Ends { protocol, from: (from, port(0)), to: (to, port(2)) })
+    }
+}
+
+/// As the trace has it: `tcp 10.0.0.5:5432 10.0.0.2:40000`.
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.protocol {
+            TCP => f.write_str("tcp")?,
+            UDP => f.write_str("udp")?,
+            number => write!(f, "ip-{number}")?,
+        }
+        for (address, port) in [self.from, self.to] {
+            match port {
+                Some(port) => write!(f, " {}", SocketAddr::new(address, port))?,
+                None => write!(f, " {address}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of protocols, as they are in memory, and within those of the internet.
+const V4: u16 = 0x0800_u16.to_be();
+const V6: u16 = 0x86dd_u16.to_be();
+/// A header without options.
+const LEAST: usize = 20;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// What a soft interrupt is called.
+pub fn softirq(number: u32) -> Option<&'static str> {
+    const NAMES: [&str; 10] = [
+        "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",
+        "RCU",
+    ];
+    NAMES.get(number as usize).copied()
+}
+
+/// What a vector is called that is no device's.
+pub fn vector(number: u32) -> Option<&'static str> {
+    HANDLERS.get(number as usize).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_tells_is_understood_and_what_is_unknown_is_left_out() {
+        let raw = RawOrigin { what: 7, since: 0, number: 3, kind: 1 };
+        assert_eq!(raw.understand(Bytes::default()), Some(Origin::HrTimer { function: 7 }));
+        let of = |kind| RawOrigin { kind, ..raw }.understand(Bytes::default());
+        assert_eq!(of(4), Some(Origin::Softirq(3)));
+        assert_eq!((of(0), of(99)), (None, None));
+        assert_eq!((softirq(3), softirq(99)), (Some("NET_RX"), None));
+        assert_eq!((vector(2), vector(99)), (Some("local_timer"), None));
+    }
+
+    fn ends(protocol: u16, bytes: &[u8]) -> Option<String> {
+        let ends = Ends::parse(protocol.to_be().into(), bytes.len() as u64, bytes);
+        ends.map(|ends| ends.to_string())
+    }
+
+    #[test]
+    fn a_packet_tells_between_whom_it_goes() {
+        let mut v4 = [0; 28];
+        (v4[0], v4[9]) = (0x45, TCP);
+        v4[12..16].copy_from_slice(&[10, 0, 0, 5]);
+        v4[16..20].copy_from_slice(&[10, 0, 0, 2]);
+        v4[20..24].copy_from_slice(&[0x15, 0x38, 0x9c, 0x40]);
+        assert_eq!(ends(0x0800, &v4).as_deref(), Some("tcp 10.0.0.5:5432 10.0.0.2:40000"));
+        // A later piece of it, one with options whose ports are further behind, and one of another protocol.
+        let mut piece = v4;
+        piece[7] = 1;
+        assert_eq!(ends(0x0800, &piece).as_deref(), Some("tcp 10.0.0.5 10.0.0.2"));
+        (piece[7], piece[0]) = (0, 0x4f);
+        assert_eq!(ends(0x0800, &piece).as_deref(), Some("tcp 10.0.0.5 10.0.0.2"));
+        (piece[0], piece[9]) = (0x45, 1);
+        assert_eq!(ends(0x0800, &piece).as_deref(), Some("ip-1 10.0.0.5 10.0.0.2"));
+        let mut v6 = [0; 44];
+        (v6[0], v6[6], v6[23], v6[39]) = (0x60, UDP, 1, 2);
+        v6[40..].copy_from_slice(&[0, 53, 0, 7]);
+        assert_eq!(ends(0x86dd, &v6).as_deref(), Some("udp [::1]:53 [::2]:7"));
+    }
+
+    #[test]
+    fn what_is_no_packet_of_the_internet_or_is_cut_has_no_ends() {
+        let bytes = [0x45; 44];
+        for length in 0..28 {
+            assert_eq!(ends(0x86dd, &bytes[..length]), None, "{length}");
+        }
+        assert_eq!(ends(0x0806, &bytes), None);
+        assert_eq!(Ends::parse(0x0800_u16.to_be().into(), 45, &bytes), None);
+        assert_eq!(ends(0x86dd, &[0x60; 39]), None);
+        assert_eq!(ends(0x0800, &[]), None);
+    }
+
+    #[test]
+    fn the_name_of_a_device_ends_at_its_first_zero_and_too_many_bytes_are_cut() {
+        let mut bytes = Bytes::default();
+        bytes.add(b"virtio1-req.0\0\0\0\0\0\0\0");
+        assert_eq!(bytes.text(), b"virtio1-req.0");
+        bytes.add(&[1; 100]);
+        assert_eq!(bytes.get().len(), MOST_BYTES);
+    }
+}
