@@ -130,5 +130,5 @@ fn a_thread_that_sleeps_is_woken_by_its_own_timer() {
     let timer = (&Some("hrtimer".to_owned()), &Some("hrtimer_wakeup".to_owned()));
     let timers = found.iter().filter(|it| **it == timer).count();
     // It is started and ended by others.
-    assert!(timers >= 10 && timers * 10 >= found.len() * 9, "{found:?}");
+    assert!(timers >= 3 && timers * 2 > found.len(), "{found:?}");
 }
