@@ -32,6 +32,9 @@ pub struct Summary {
     /// Whether the compressed stream around the trace ends in its middle, as
     /// a recorder leaves it when it is killed. No error.
     pub container_truncated: bool,
+    /// Strings, threads and providers for which there was no room. See
+    /// [`Reader::max_table_bytes`](crate::Reader::max_table_bytes).
+    pub left_out: u64,
 }
 
 impl Summary {

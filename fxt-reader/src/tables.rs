@@ -23,10 +23,17 @@ pub(crate) struct Tables {
     strings: Strings,
     threads: FxHashMap<u8, Thread>,
     ticks_per_second: u64,
-    /// Accept references that are in no table, for judging whether bytes have
-    /// the shape of a record before its definitions are known.
+    /// Accept references that are in no table: for judging whether bytes have
+    /// the shape of a record before its definitions are known, and where there
+    /// was no room for all of them.
     any_reference: bool,
 }
+
+/// What a place in the table of threads takes, at most.
+const THREAD_BYTES: usize = 64;
+
+/// Stands for a thread that is not known. No thread has such a koid.
+const UNKNOWN: Koid = Koid(u64::MAX);
 
 impl Default for Tables {
     fn default() -> Self {
@@ -45,18 +52,32 @@ impl Tables {
         Self { any_reference: true, ..Self::default() }
     }
 
-    /// Index 0 is ignored, as the format asks of readers.
-    pub(crate) fn set_string(&mut self, index: u16, value: &str) {
-        if index != 0 {
-            self.strings.set(index, value.into());
-        }
+    /// What all of it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.strings.bytes() + self.threads.len() * THREAD_BYTES
     }
 
-    /// Index 0 is ignored, as the format asks of readers.
-    pub(crate) fn set_thread(&mut self, index: u8, thread: Thread) {
-        if u64::from(index) != thread_ref::INLINE {
+    /// Keeps a string, if all tables take no more than `most` bytes then; says whether it did. Index 0 is ignored, as the format asks of
+    /// readers.
+    pub(crate) fn set_string(&mut self, index: u16, value: &str, most: usize) -> bool {
+        let most = most.saturating_sub(self.threads.len() * THREAD_BYTES);
+        let is_kept = index == 0 || self.strings.set(index, value, most);
+        self.any_reference |= !is_kept;
+        is_kept
+    }
+
+    /// Keeps a thread, in the same manner.
+    pub(crate) fn set_thread(&mut self, index: u8, thread: Thread, most: usize) -> bool {
+        if u64::from(index) == thread_ref::INLINE {
+            return true;
+        }
+        let is_kept =
+            self.threads.contains_key(&index) || self.bytes().saturating_add(THREAD_BYTES) <= most;
+        if is_kept {
             self.threads.insert(index, thread);
         }
+        self.any_reference |= !is_kept;
+        is_kept
     }
 
     /// `ticks` must not be zero.
@@ -117,7 +138,7 @@ impl Tables {
         let index = u8::try_from(reference).unwrap_or(u8::MAX);
         match self.threads.get(&index) {
             Some(thread) => Ok(*thread),
-            None if self.any_reference => Ok(Thread { process: Koid(0), thread: Koid(0) }),
+            None if self.any_reference => Ok(Thread { process: UNKNOWN, thread: UNKNOWN }),
             None => Err(Reason::UnknownThread(index)),
         }
     }
@@ -153,8 +174,8 @@ mod tests {
     #[test]
     fn index_zero_is_never_set() {
         let mut tables = Tables::default();
-        tables.set_string(0, "not this");
-        tables.set_thread(0, Thread { process: Koid(1), thread: Koid(2) });
+        tables.set_string(0, "not this", usize::MAX);
+        tables.set_thread(0, Thread { process: Koid(1), thread: Koid(2) }, usize::MAX);
         let mut cursor = Cursor::new(&[], ByteOrder::Little);
         assert_eq!(tables.string(string_ref::EMPTY, &mut cursor), Ok(""));
         assert_eq!(tables.thread(thread_ref::INLINE, &mut cursor), Err(Reason::TooShort));
@@ -163,8 +184,8 @@ mod tests {
     #[test]
     fn a_later_string_replaces_an_earlier_one_of_the_same_index() {
         let mut tables = Tables::default();
-        tables.set_string(7, "old");
-        tables.set_string(7, "new");
+        tables.set_string(7, "old", usize::MAX);
+        tables.set_string(7, "new", usize::MAX);
         let mut cursor = Cursor::new(&[], ByteOrder::Little);
         assert_eq!(tables.string(7, &mut cursor), Ok("new"));
         assert_eq!(tables.string(8, &mut cursor), Err(Reason::UnknownString(8)));

@@ -6,6 +6,10 @@ use std::io::{self, Read, Write};
 
 use common::{Pieces, Side, Trace, gzip, kinds, transcript, zstd};
 use fxt_reader::{ByteOrder, Container, Error, Reader, Record};
+use fxt_writer::record::{
+    Event, EventKind, Magic, ProviderSection, Record as _, StringRecord, ThreadRecord,
+};
+use fxt_writer::{Koid, ProviderId, StringRef, Text, ThreadName, ThreadRef, Ticks};
 
 #[test]
 fn any_chunking_reads_the_same_down_to_single_bytes() {
@@ -228,4 +232,71 @@ fn a_file_is_opened_by_its_path_and_a_missing_one_is_named() {
 
     let error = Reader::open(folder.path().join("absent.fxt")).expect_err("it is not there");
     assert!(error.to_string().contains("absent.fxt"), "{error}");
+}
+
+#[test]
+fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_counted() {
+    let written = "a vector takes all";
+    let index = |index: u16| StringRef::indexed(index).expect("in range");
+    let mut trace = Vec::new();
+    Magic.write(&mut trace).expect(written);
+    let section = |id: u32, trace: &mut Vec<u8>| {
+        ProviderSection { id: ProviderId(id) }.write(trace).expect(written);
+    };
+    let event = |name: u16, trace: &mut Vec<u8>| {
+        let thread = ThreadName::Indexed(ThreadRef::indexed(1).expect("in range"));
+        let (kind, time, args) = (EventKind::Instant, Ticks(9), &[]);
+        let (category, name) = (Text::Inline("told"), Text::Indexed(index(name)));
+        Event { kind, time, thread, category, name, args }.write(trace).expect(written);
+    };
+    let register = |content: &str, koid: u64, trace: &mut Vec<u8>| {
+        let thread = ThreadRef::indexed(1).expect("in range");
+        let (process, koid) = (Koid(5), Koid(koid));
+        ThreadRecord { index: thread, process, thread: koid }.write(trace).expect(written);
+        StringRecord { index: index(1), content }.write(trace).expect(written);
+    };
+    section(1, &mut trace);
+    register("usual", 6, &mut trace);
+    section(2, &mut trace);
+    register("first", 7, &mut trace);
+    let long = "x".repeat(1000);
+    for index in (2..=1000).map(index) {
+        StringRecord { index, content: &long }.write(&mut trace).expect(written);
+    }
+    // It has another meaning, for which there is no room.
+    StringRecord { index: index(1), content: &long.repeat(30) }.write(&mut trace).expect(written);
+    event(1, &mut trace);
+    event(1000, &mut trace);
+    // Who comes late finds no room either, however many these are.
+    for id in 3..=2000 {
+        section(id, &mut trace);
+        register("late", 8, &mut trace);
+        event(1, &mut trace);
+    }
+    section(1, &mut trace);
+    event(1, &mut trace);
+    let read = |most: usize| {
+        let mut reader = Reader::from_slice(&trace).max_table_bytes(most);
+        let mut decoder = reader.decoder();
+        let mut events = Vec::new();
+        while let Some(item) = reader.next().expect("nothing is damaged") {
+            let told = |item: &fxt_reader::Item<'_>| match item.record {
+                Record::Event(event) => Some((event.name.len(), event.thread.thread.0)),
+                _ => None,
+            };
+            let again = decoder.decode(item.offset, item.raw.bytes()).expect("it was read");
+            assert_eq!((item.provider, told(&item)), (again.provider, told(&again)));
+            events.extend(told(&item));
+        }
+        assert!(reader.summary().is_complete());
+        (events, reader.summary().left_out)
+    };
+    let (events, left_out) = read(usize::MAX);
+    assert_eq!((&events[..3], left_out), (&[(30_000, 7), (1000, 7), (4, 8)][..], 0));
+    let (events, left_out) = read(64 << 10);
+    assert_eq!(events.len(), 2001);
+    assert_eq!((events[0], events[1], events[2000]), ((1, 7), (1, 7), (5, 6)));
+    // What there is no room for reads as `?`, of a thread that nobody has.
+    assert_eq!(events[1999], (1, u64::MAX));
+    assert!((900 + 1..1001 + 3 * 1998).contains(&left_out), "{left_out}");
 }

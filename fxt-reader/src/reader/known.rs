@@ -20,6 +20,13 @@ pub(super) struct Known {
     provider_by_id: FxHashMap<ProviderId, usize>,
     /// An index in `providers`, always valid.
     current: usize,
+    /// That of one which stands for all for which there was no room.
+    others: Option<usize>,
+    /// What all of it takes, and may take, in bytes.
+    bytes: usize,
+    most: usize,
+    /// Strings, threads and providers for which there was no room.
+    left_out: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -28,10 +35,20 @@ struct Provider {
     tables: Tables,
 }
 
+/// What a provider takes besides its tables, at most: places in a vector and in a hash map, which may have room for twice as many.
+const PROVIDER_BYTES: usize = 2 * size_of::<Provider>() + 64;
+
 impl Default for Known {
     fn default() -> Self {
-        let providers = vec![Provider::default()];
-        Self { providers, provider_by_id: FxHashMap::default(), current: 0 }
+        Self {
+            providers: vec![Provider::default()],
+            provider_by_id: FxHashMap::default(),
+            current: 0,
+            others: None,
+            bytes: 0,
+            most: usize::MAX,
+            left_out: 0,
+        }
     }
 }
 
@@ -40,6 +57,16 @@ impl Known {
     #[inline(always)]
     pub(super) fn provider(&self) -> Option<ProviderId> {
         self.providers[self.current].id
+    }
+
+    /// From now on all of it takes no more than so many bytes.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// How many strings, threads and providers there was no room for.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// What its records refer to.
@@ -67,6 +94,9 @@ impl Known {
         }
         let mut cursor = Cursor::new(bytes.get(WORD_BYTES..).unwrap_or_default(), order);
         let tables = &mut self.providers[self.current].tables;
+        let before = tables.bytes();
+        let most = self.most.saturating_sub(self.bytes).saturating_add(before);
+        let mut is_kept = true;
         // What is wrong with the record is found when it is read for its own sake.
         match header::TYPE.get(header_word) {
             record_type::INITIALIZATION => {
@@ -76,23 +106,48 @@ impl Known {
             }
             record_type::STRING => {
                 if let Ok((index, bytes)) = StringRecord::parse_bytes(header_word, &mut cursor) {
-                    tables.set_string(index, &String::from_utf8_lossy(bytes));
+                    is_kept = tables.set_string(index, &String::from_utf8_lossy(bytes), most);
                 }
             }
             _ => {
                 if let Ok(record) = ThreadRecord::parse(header_word, &mut cursor) {
-                    tables.set_thread(record.index, record.thread);
+                    is_kept = tables.set_thread(record.index, record.thread, most);
                 }
             }
         }
+        self.bytes = self.bytes - before + tables.bytes();
+        self.left_out += u64::from(!is_kept);
     }
 
     fn switch_to(&mut self, id: ProviderId) {
+        if let Some(&known) = self.provider_by_id.get(&id) {
+            self.current = known;
+            return;
+        }
+        if self.bytes.saturating_add(PROVIDER_BYTES) > self.most {
+            return self.switch_to_another(id);
+        }
+        self.bytes += PROVIDER_BYTES;
+        self.current = self.providers.len();
+        self.provider_by_id.insert(id, self.current);
+        self.providers.push(Provider { id: Some(id), tables: Tables::default() });
+    }
+
+    /// Switches to a provider for which there is no room: nothing that it registers is kept.
+    #[cold]
+    fn switch_to_another(&mut self, id: ProviderId) {
         let providers = &mut self.providers;
-        self.current = *self.provider_by_id.entry(id).or_insert_with(|| {
-            providers.push(Provider { id: Some(id), tables: Tables::default() });
+        let others = *self.others.get_or_insert_with(|| {
+            providers.push(Provider::default());
             providers.len() - 1
         });
+        self.current = others;
+        let provider = &mut providers[others];
+        if provider.id.replace(id) != Some(id) {
+            self.bytes -= provider.tables.bytes();
+            provider.tables = Tables::accepting_any_reference();
+            self.left_out += 1;
+        }
     }
 }
 

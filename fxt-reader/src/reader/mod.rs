@@ -162,11 +162,23 @@ impl<'i> Reader<'i> {
         self
     }
 
+    /// Keeps at most `bytes` bytes of what records define for later ones: strings,
+    /// threads and providers. The default is to keep all of it, which a provider can
+    /// make 1 GB. So does each [`decoder`](Self::decoder) that is made of this reader.
+    ///
+    /// A string for which there is no room reads as `?`, a thread as one whose koids
+    /// are `u64::MAX`. [`Summary::left_out`] counts them.
+    #[must_use]
+    pub fn max_table_bytes(mut self, bytes: usize) -> Self {
+        self.known.limit(bytes);
+        self
+    }
+
     /// What has been read so far; the final account once [`next`](Self::next)
     /// has returned `None`.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        self.summary
+        Summary { left_out: self.known.left_out(), ..self.summary }
     }
 
     /// What decodes records from here on for another thread, from their bytes alone.

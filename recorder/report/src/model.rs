@@ -50,6 +50,8 @@ pub struct Report {
     pub too_many_spans: bool,
     /// Names that programs gave their threads and processes, and for which there was no room.
     pub names_left_out: u64,
+    /// Strings and threads that programs registered, and for which the reader had no room: they are unknown.
+    pub strings_left_out: u64,
     /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
     pub spans: Option<SpanReport>,
     /// Whether programs told counters.

@@ -160,3 +160,19 @@ fn callers_that_programs_make_up_take_no_more_than_others() {
     // As many as there was no room for, so that the bounds were reached.
     assert!(said.contains("frames unnamed"), "{said}");
 }
+
+#[test]
+#[ignore = "takes long: .ci/nightly runs it"]
+fn strings_of_applications_are_not_all_kept() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::alone();
+    let hoards = format!(
+        "for number in 1 2 3 4 5 6 7 8; do {} 2000 31000 & done; wait",
+        env!("CARGO_BIN_EXE_hoard")
+    );
+    // For a verdict, a long trace is read again.
+    let said = bounded(&["--fail-if", "wakeup.p99 > 1h"], &["sh", "-c", &hoards]);
+    assert!(said.contains("strings that programs registered, shown here as"), "{said}");
+}

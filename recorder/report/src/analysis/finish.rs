@@ -78,6 +78,7 @@ impl<O: Observer> Analysis<O> {
             worst_span: None,
             too_many_spans: false,
             names_left_out,
+            strings_left_out: self.strings_left_out,
             spans: None,
             folded,
             threads,

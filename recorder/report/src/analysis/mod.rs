@@ -102,6 +102,8 @@ pub struct Analysis<O = ()> {
     /// That of fxtrec's own records.
     own: Option<ProviderId>,
     recorders: Recorders,
+    /// Strings and threads for which the reader had no room.
+    strings_left_out: u64,
     /// Whose scheduling records these are.
     scheduler: Scheduler,
     dropping: Dropping,
@@ -193,6 +195,7 @@ impl Visitor for First {
 fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
     let summary = reader.summary();
     analysis.losses.truncated = summary.is_truncated();
+    analysis.strings_left_out = summary.left_out;
     analysis.finish()
 }
 
@@ -247,6 +250,7 @@ impl<O: Observer> Analysis<O> {
             usual_args: UsualArgs::default(),
             own: None,
             recorders: Recorders::default(),
+            strings_left_out: 0,
             scheduler: Scheduler::default(),
             dropping: Dropping::default(),
             selection,

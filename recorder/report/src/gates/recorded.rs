@@ -305,6 +305,7 @@ impl Evidence for Recorded<'_> {
         let lost = [self.lost(), unknown, losses.unreported, losses.gaps, losses.damaged];
         lost.iter().all(|&lost| lost == 0)
             && !losses.truncated
+            && self.whole.strings_left_out == 0
             && self.spans.as_ref().is_none_or(|spans| !spans.too_many)
     }
 

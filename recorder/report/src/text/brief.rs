@@ -24,7 +24,7 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.too_many_spans {
         writeln!(out, "  left out   spans: there are more than are looked at here (fxtrec why)")?;
     }
-    if let Some(text) = names_line(report) {
+    for text in names_line(report).into_iter().chain(strings_line(report)) {
         writeln!(out, "  left out   {text}")?;
     }
     write_busy(report, out)
@@ -35,6 +35,14 @@ pub(super) fn names_line(report: &Report) -> Option<String> {
     let names = counted(report.names_left_out, "name", "names");
     (report.names_left_out > 0).then(|| {
         format!("{names} that programs gave their threads: what is kept takes 32 MiB at most")
+    })
+}
+
+/// What programs registered for their records, and for which there was no room.
+pub(super) fn strings_line(report: &Report) -> Option<String> {
+    let strings = counted(report.strings_left_out, "string", "strings");
+    (report.strings_left_out > 0).then(|| {
+        format!("{strings} that programs registered, shown here as \"?\": what is kept takes 16 MiB at most")
     })
 }
 

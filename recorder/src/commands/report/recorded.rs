@@ -24,6 +24,9 @@ use crate::sink::tee::{Copy, tee};
 /// For the short form alone a longer trace is not read again, in bytes of records.
 const BRIEF_BYTES: u64 = 256 << 20;
 
+/// What is kept of strings and threads that programs register, in bytes. A long trace is analysed by two threads, which keep it each.
+const MAX_TABLE_BYTES: usize = 16 << 20;
+
 /// What a report of a recording is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
@@ -108,7 +111,8 @@ pub fn prepare(
 /// When there are too many open files.
 pub fn read_again(path: &Path, hold: &Hold) -> Result<Reader<'static>, fxt_reader::Error> {
     let unreadable = |source| fxt_reader::Error::Open { path: path.to_owned(), source };
-    Ok(Reader::from_file(hold.content().map_err(unreadable)?, FromStart::of))
+    let reader = Reader::from_file(hold.content().map_err(unreadable)?, FromStart::of);
+    Ok(reader.max_table_bytes(MAX_TABLE_BYTES))
 }
 
 fn options(recorder: bool) -> Options {
@@ -118,7 +122,8 @@ fn options(recorder: bool) -> Options {
 
 fn analyse_copy(mut copy: Copy, recorder: bool) -> Option<Report> {
     // While the machine is being recorded, one thread is enough.
-    let report = analyse_alone(Reader::new(&mut copy), options(recorder)).ok();
+    let reader = Reader::new(&mut copy).max_table_bytes(MAX_TABLE_BYTES);
+    let report = analyse_alone(reader, options(recorder)).ok();
     report.filter(|_| copy.is_whole())
 }
 

@@ -3,9 +3,9 @@
 use fxt_reader::Reader;
 use fxt_writer::record::{
     ContextSwitch, Event, EventKind, KernelObject, Magic, ObjectType, ProviderInfo,
-    ProviderSection, Record, ThreadState,
+    ProviderSection, Record, StringRecord, ThreadState,
 };
-use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, ThreadName, Ticks, Value};
 
 use crate::analysis::{Analysis, Options, analyse_alone};
 use fxtrec_blame::threads::MOST_TOLD_BYTES;
@@ -94,4 +94,25 @@ fn what_a_program_says_of_the_scheduler_and_of_the_recorder_is_not_taken_for_the
     assert!(told.periods.is_empty() && !own.periods.is_empty());
     assert_eq!((told.losses.gaps, own.losses.gaps), (0, 1000));
     assert!(own.roster.made >= 1000);
+}
+
+#[test]
+fn strings_for_which_the_reader_has_no_room_are_counted_and_said() {
+    let mut trace = named_by(2, 0, 1);
+    for index in 1..=1000 {
+        let index = StringRef::indexed(index).expect("in range");
+        let content = &format!("{:01000}", 7);
+        StringRecord { index, content }.write(&mut trace).expect("memory");
+    }
+    let report = |most: usize| {
+        let reader = Reader::from_slice(&trace).max_table_bytes(most);
+        analyse_alone(reader, Options::default()).expect("a trace")
+    };
+    assert_eq!(report(usize::MAX).strings_left_out, 0);
+    let report = report(100_000);
+    assert!((900..1000).contains(&report.strings_left_out), "{}", report.strings_left_out);
+    let mut said = Vec::new();
+    crate::text::write_brief(&report, &mut said).expect("memory");
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.contains("strings that programs registered, shown here as \"?\""), "{said}");
 }
