@@ -9,18 +9,33 @@
 //!  buffer     [ a b c d | x y z . ]     archive 2: c d y z, saved
 //! ```
 //!
-//! So records are told by what is in them. A provider that changes them afterwards, against the protocol, has them in both.
+//! So records are told by what is in them, of which a hash is kept. A provider that changes them afterwards, against the protocol, has
+//! them in both. For all providers there is so much room; one for which there is none has its records in the archive that
+//! they are saved to.
+
+use std::hash::{BuildHasher, RandomState};
 
 use fxt_format::walk::records;
 use fxt_writer::engine::Piece;
 
 use super::fault::Fault;
 
+/// What is kept of the records of all providers together, in bytes: of two million records.
+pub(super) const MAX_AHEAD_BYTES: usize = 16 << 20;
+
+/// A record: how many words it has, as far as that fits into these bits, and a hash of them.
+type Mark = u64;
+
+const WORDS_BITS: u32 = 16;
+const MOST_WORDS: u64 = (1 << WORDS_BITS) - 1;
+
 /// What is in an archive already of what comes next.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
-    durable: Vec<u64>,
-    rolling: Vec<u64>,
+    /// Not known to providers, which might choose records that look the same.
+    key: RandomState,
+    durable: Vec<Mark>,
+    rolling: Vec<Mark>,
 }
 
 impl Ahead {
@@ -29,44 +44,68 @@ impl Ahead {
     /// # Errors
     /// When that is more than the buffer holds.
     pub(super) fn add(&mut self, piece: &Piece, buffer: usize) -> Result<(), Fault> {
-        self.durable.extend_from_slice(&piece.durable);
-        self.rolling.extend_from_slice(&piece.rolling);
-        match self.durable.len() + self.rolling.len() <= buffer {
+        let Ahead { key, durable, rolling } = self;
+        for (marks, words) in [(&mut *durable, &piece.durable), (&mut *rolling, &piece.rolling)] {
+            marks.reserve_exact(records(words).count());
+            marks.extend(records(words).map(|record| mark(key, record)));
+        }
+        let words: u64 = durable.iter().chain(&*rolling).map(|mark| mark & MOST_WORDS).sum();
+        match words <= buffer as u64 {
             true => Ok(()),
             false => Err(Fault::Changed),
         }
     }
 
+    /// What it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        (self.durable.capacity() + self.rolling.capacity()) * size_of::<Mark>()
+    }
+
+    /// What it would take with this piece, in bytes.
+    pub(super) fn bytes_with(&self, piece: &Piece) -> usize {
+        let parts = [(&self.durable, &piece.durable), (&self.rolling, &piece.rolling)];
+        let marks = |(marks, words): (&Vec<Mark>, &Vec<u64>)| {
+            marks.capacity().max(marks.len() + records(words).count())
+        };
+        parts.into_iter().map(marks).sum::<usize>() * size_of::<Mark>()
+    }
+
     /// Leaves out of a piece what was written ahead of it.
     pub(super) fn without(&self, piece: &mut Piece) {
-        leave_out(&mut piece.durable, &self.durable);
-        leave_out(&mut piece.rolling, &self.rolling);
+        leave_out(&mut piece.durable, &self.durable, &self.key);
+        leave_out(&mut piece.rolling, &self.rolling, &self.key);
     }
 
     /// The same of a piece that was saved, which is not met again.
     pub(super) fn settle(&mut self, piece: &mut Piece) {
-        let durable = leave_out(&mut piece.durable, &self.durable);
-        let rolling = leave_out(&mut piece.rolling, &self.rolling);
-        self.durable.drain(..durable);
-        self.rolling.drain(..rolling);
+        let durable = leave_out(&mut piece.durable, &self.durable, &self.key);
+        let rolling = leave_out(&mut piece.rolling, &self.rolling, &self.key);
+        for (marks, met) in [(&mut self.durable, durable), (&mut self.rolling, rolling)] {
+            marks.drain(..met);
+            marks.shrink_to_fit();
+        }
     }
 }
 
-/// Takes the records that are `ahead` out of others, as far as they come there in this order; says how many words that were.
-fn leave_out(from: &mut Vec<u64>, ahead: &[u64]) -> usize {
+fn mark(key: &RandomState, record: &[u64]) -> Mark {
+    key.hash_one(record) << WORDS_BITS | (record.len() as u64).min(MOST_WORDS)
+}
+
+/// Takes the records that are `ahead` out of others, as far as they come there in this order; says how many that were.
+fn leave_out(from: &mut Vec<u64>, ahead: &[Mark], key: &RandomState) -> usize {
     if ahead.is_empty() {
         return 0;
     }
-    let mut rest = ahead;
+    let mut met = 0;
     let mut kept = Vec::with_capacity(from.len());
     for record in records(from) {
-        match rest.strip_prefix(record) {
-            Some(after) => rest = after,
-            None => kept.extend_from_slice(record),
+        match ahead.get(met) {
+            Some(next) if *next == mark(key, record) => met += 1,
+            _ => kept.extend_from_slice(record),
         }
     }
     *from = kept;
-    ahead.len() - rest.len()
+    met
 }
 
 #[cfg(test)]
@@ -109,7 +148,7 @@ mod tests {
         assert_eq!(seen, piece(&[three(2)], &[three(3)]));
         let mut saved = whole();
         ahead.settle(&mut saved);
-        assert_eq!((saved, &ahead), (seen, &Ahead::default()));
+        assert_eq!((saved, ahead.bytes()), (seen, 0));
         let mut next = whole();
         ahead.settle(&mut next);
         assert_eq!(next, whole(), "nothing is to be left out any more");
@@ -124,7 +163,7 @@ mod tests {
         let mut saved = piece(&[], &all);
         ahead.settle(&mut saved);
         assert_eq!(saved, piece(&[], &[two(3), two(4), three(8), three(9)]));
-        assert_eq!(ahead, Ahead::default());
+        assert_eq!(ahead.bytes(), 0);
     }
 
     #[test]
@@ -137,6 +176,18 @@ mod tests {
         let mut newer = piece(&[], &[three(3), two(4)]);
         ahead.settle(&mut newer);
         assert_eq!(newer, piece(&[], &[two(4)]));
+    }
+
+    #[test]
+    fn what_is_remembered_takes_less_than_the_records() {
+        let mut ahead = Ahead::default();
+        let long: Vec<Vec<u64>> =
+            (0..1000).map(|number| [two(number), three(number)].concat()).collect();
+        let all = piece(&[two(1)], &long);
+        let expected = ahead.bytes_with(&all);
+        ahead.add(&all, 6000).expect("room");
+        assert_eq!((ahead.bytes(), expected), (2001 * 8, 2001 * 8));
+        assert_eq!(ahead.bytes_with(&piece(&[], &[two(1)])), 2002 * 8);
     }
 
     #[test]

@@ -202,10 +202,15 @@ impl Provider {
         }
     }
 
-    /// Writes what it has recorded, though it has not asked for that to be saved.
-    pub(super) fn hand_over(&mut self, output: &mut Output) {
+    /// What is kept of records that were written before they are saved, in bytes.
+    pub(super) fn ahead_bytes(&self) -> usize {
+        self.recording.as_ref().map_or(0, Recording::ahead_bytes)
+    }
+
+    /// Writes what it has recorded, though it has not asked for that to be saved, if what is kept of that takes at most so many bytes.
+    pub(super) fn hand_over(&mut self, output: &mut Output, room: usize) {
         let Some(recording) = &mut self.recording else { return };
-        if let Err(fault) = recording.hand_over(output, &mut self.stats) {
+        if let Err(fault) = recording.hand_over(output, &mut self.stats, room) {
             recording.give_up();
             self.blame(&fault);
         }

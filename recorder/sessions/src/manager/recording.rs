@@ -254,11 +254,18 @@ impl Recording {
         self.fifo = None;
     }
 
-    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins.
+    /// What is kept of records that were written before they are saved, in bytes.
+    pub(super) fn ahead_bytes(&self) -> usize {
+        self.ahead.bytes()
+    }
+
+    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins. What is kept
+    /// of that may take so many bytes; if it would take more, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,
         stats: &mut ProviderStats,
+        room: usize,
     ) -> Result<(), Fault> {
         let mut packets = 0;
         while packets < LAST_PACKETS && self.take_packet(output, stats)? {
@@ -267,6 +274,9 @@ impl Recording {
         self.look_at_threads();
         // What makes no sense is found out when it is to be saved.
         let Some(owned) = self.view(stats) else { return Ok(()) };
+        if self.ahead.bytes_with(&owned.piece) > room {
+            return Ok(());
+        }
         self.ahead.add(&owned.piece, self.buffer_words)?;
         self.losses.take();
         output.take(owned);

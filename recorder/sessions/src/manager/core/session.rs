@@ -5,6 +5,7 @@ use std::time::Instant;
 use fxt_writer::engine::{BufferDisposition, Mode};
 use fxt_writer::provider::wire;
 
+use super::super::ahead::MAX_AHEAD_BYTES;
 use super::super::command::{ManagerError, Started, Waiting};
 use super::super::config::{SessionConfig, StartOptions};
 use super::super::provider::Provider;
@@ -116,8 +117,11 @@ impl Core {
 
     /// Goes on in another archive.
     pub(super) fn rotate(&mut self, time: Nanos, between: impl FnOnce()) {
+        let mut taken: usize = self.providers.iter().map(Provider::ahead_bytes).sum();
         for provider in &mut self.providers {
-            provider.hand_over(&mut self.output);
+            taken -= provider.ahead_bytes();
+            provider.hand_over(&mut self.output, MAX_AHEAD_BYTES.saturating_sub(taken));
+            taken += provider.ahead_bytes();
         }
         let departed = self.departed.iter().map(|one| (one.id, one.name.as_str()));
         let present = self.providers.iter().map(|one| (one.id(), one.name()));
