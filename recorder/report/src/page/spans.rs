@@ -11,6 +11,7 @@
 //! ```
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
@@ -121,16 +122,19 @@ impl Spans {
         }
         // Of two that begin together, the longer one is around the other.
         self.list.sort_by_key(|span| (span.thread, span.start, u64::MAX - span.end));
-        let mut around: Vec<u64> = Vec::new();
+        // The ends of those around it, the first one on top.
+        let mut around: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
         let mut thread = None;
         for span in &mut self.list {
             if thread.replace(span.thread) != Some(span.thread) {
                 around.clear();
             }
-            around.retain(|&end| end > span.start);
+            while around.peek().is_some_and(|&Reverse(end)| end <= span.start) {
+                around.pop();
+            }
             span.depth = u8::try_from(around.len()).unwrap_or(u8::MAX);
             if span.kind != SpanKind::Instant {
-                around.push(span.end);
+                around.push(Reverse(span.end));
             }
         }
         Finished { list: self.list, names: self.names, unmatched_ends: self.unmatched_ends }
@@ -228,6 +232,31 @@ mod tests {
         ];
         assert_eq!(shape(&finished.list), expected);
         assert_eq!(finished.list[5].kind, SpanKind::Open);
+    }
+
+    #[test]
+    fn very_many_open_spans_have_their_depths() {
+        const MANY: u64 = 400_000;
+        let mut spans = Spans::default();
+        for time in 0..MANY {
+            spans.begin(A, time, "recursion");
+        }
+        // Around it are those that end after its begin, in whatever order they do.
+        spans.complete(A, (MANY, MANY + 1), "within");
+        let finished = spans.finish(MANY + 2);
+        let depths: Vec<u8> = finished.list.iter().map(|span| span.depth).collect();
+        let expected = (0..=MANY).map(|around| u8::try_from(around).unwrap_or(u8::MAX));
+        assert_eq!(depths, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn spans_that_are_not_nested_are_as_deep_as_those_that_they_begin_in() {
+        let mut spans = Spans::default();
+        for (start, end) in [(0, 10), (5, 15), (8, 12), (11, 20), (13, 14), (16, 17)] {
+            spans.complete(A, (start, end), "span");
+        }
+        let depths: Vec<u8> = spans.finish(20).list.iter().map(|span| span.depth).collect();
+        assert_eq!(depths, [0, 1, 2, 2, 2, 1]);
     }
 
     #[test]
