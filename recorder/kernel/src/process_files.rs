@@ -88,25 +88,12 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// What was mapped by a process with these rights, if those are known.
-    fn by(rights: Option<Rights>, file: Regular) -> Mapped {
-        let is_known = rights.is_some();
-        let rights = rights.unwrap_or_else(Rights::nobody);
+    /// What was mapped by a process with these rights.
+    fn by(rights: Rights, file: Regular) -> Mapped {
         // What root runs it may read, also if that takes a capability.
-        let is_readable = rights.uid == 0
-            || rights.with(|| file.open()).is_ok()
-            || !is_known && is_read_where_it_runs(&file);
+        let is_readable = rights.uid == 0 || rights.may_read(&file);
         Mapped { file, rights, is_readable }
     }
-}
-
-/// Whether nobody may run a file who may not read it, as far as its mode says. Of root's own files that is no answer: root may have
-/// given up being root in a process that has them.
-fn is_read_where_it_runs(file: &Regular) -> bool {
-    file.facts().is_ok_and(|facts| {
-        let (read, run) = (facts.st_mode & 0o444, facts.st_mode & 0o111);
-        facts.st_uid != 0 && run & !(read >> 2) == 0
-    })
 }
 
 /// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file; or by its path, in the root of the
@@ -121,7 +108,7 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         let (by_mapping, rights) = process.look(|it| it.hold(&link).and_then(Regular::of));
         if let Some(file) = by_mapping.ok().filter(|file| is_of(file, mapping)) {
-            return Ok(Mapped::by(Some(rights), file));
+            return Ok(Mapped::by(rights, file));
         }
     }
     let below = |root: OwnedFd| Regular::hold_in(root.as_fd(), &mapping.path, Links::NotLast);
@@ -140,7 +127,7 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     };
     let looked = process.ok().map(|process| process.look(has_it));
     let rights = looked.and_then(|(has_it, rights)| has_it.then_some(rights));
-    Ok(Mapped::by(rights, file))
+    Ok(Mapped::by(rights.unwrap_or_else(Rights::nobody), file))
 }
 
 /// Whether this is the file that was mapped.
@@ -281,34 +268,55 @@ mod tests {
             return;
         }
         let file = tempfile::NamedTempFile::new().expect("room");
-        let is_readable = |rights: Option<&Rights>, owner, mode| {
+        let is_readable = |rights: &Rights, owner, mode| {
             std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).expect("ours");
             chown(file.path(), Some(owner), Some(owner)).expect("root may");
             let file = Regular::hold(file.path()).expect("there");
-            Mapped::by(rights.cloned(), file).is_readable
+            Mapped::by(rights.clone(), file).is_readable
         };
         let user = Rights { uid: 4710, gid: 4710, groups: Vec::new() };
         let root = Rights { uid: 0, gid: 0, groups: Vec::new() };
+        let nobody = Rights::nobody();
         for (rights, owner, mode, expected) in [
-            (Some(&user), 0, 0o711, false),
-            (Some(&user), 0, 0o755, true),
-            (Some(&user), 4710, 0o700, true),
-            (Some(&user), 4711, 0o700, false),
-            (Some(&root), 4711, 0o700, true),
-            // As of a program that works for two users.
-            (Some(&Rights::nobody()), 0, 0o711, false),
-            (Some(&Rights::nobody()), 4711, 0o700, false),
-            // Of a process that has ended.
-            (None, 0, 0o755, true),
-            (None, 0, 0o711, false),
-            (None, 0, 0o700, false),
-            (None, 4711, 0o711, false),
-            (None, 4711, 0o710, false),
-            (None, 4711, 0o700, true),
-            (None, 4711, 0o750, true),
+            (&user, 0, 0o711, false),
+            (&user, 0, 0o755, true),
+            (&user, 4710, 0o700, true),
+            (&user, 4711, 0o700, false),
+            (&root, 4711, 0o700, true),
+            // Of a process that has ended, or works for two users.
+            (&nobody, 0, 0o755, true),
+            (&nobody, 0, 0o711, false),
+            (&nobody, 4711, 0o700, false),
+            (&nobody, 4711, 0o711, false),
+            (&nobody, 4711, 0o750, false),
+            // It may have been one of this group, or the owner.
+            (&nobody, 4711, 0o705, false),
+            (&nobody, 4711, 0o745, true),
+            (&nobody, 4711, 0o355, false),
         ] {
             let found = is_readable(rights, owner, mode);
             assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
+        }
+        // A list that keeps one user from reading the file, and lets all others.
+        let entry = |tag: u16, rights: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let none = u32::MAX;
+        let entries = [(1, 7, none), (2, 1, user.uid), (4, 5, none), (16, 5, none), (32, 5, none)];
+        let entries = entries.map(|(tag, rights, id)| entry(tag, rights, id)).concat();
+        let list = [&2_u32.to_le_bytes()[..], &entries].concat();
+        let path = std::ffi::CString::new(file.path().as_os_str().as_bytes()).expect("no zero");
+        let (name, value) = (c"system.posix_acl_access".as_ptr(), list.as_ptr().cast());
+        // SAFETY: both strings and the value, which has this size, live during the call.
+        let set = unsafe { libc::setxattr(path.as_ptr(), name, value, list.len(), 0) };
+        if set != 0 {
+            // Not every file system has such lists.
+            return;
+        }
+        let other = Rights { uid: 4712, ..user.clone() };
+        for (rights, expected) in [(&user, false), (&other, true), (&nobody, false)] {
+            let file = Regular::hold(file.path()).expect("there");
+            assert_eq!(Mapped::by(rights.clone(), file).is_readable, expected, "{rights:?}");
         }
     }
 

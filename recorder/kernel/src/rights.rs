@@ -8,13 +8,15 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid};
 
 use super::procfs::field;
-use super::regular;
+use super::regular::{self, Regular};
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -37,7 +39,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Of a process that nothing is known of: what everybody may read.
+    /// Of a process that nothing is known of: it may read what is for everybody.
     pub fn nobody() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
@@ -75,10 +77,38 @@ impl Rights {
     /// Opens a regular file as [`regular::open`], with these rights.
     ///
     /// # Errors
-    /// As for [`regular::open`] and [`Rights::with`].
+    /// As for [`regular::open`] and [`Rights::with`], and EACCES when it is not known whose rights these are and the file is not for
+    /// everybody.
     pub fn open(&self, path: &Path) -> io::Result<File> {
-        self.with(|| regular::open(path))
+        self.open_by(|| regular::open(path))
     }
+
+    /// Whether somebody with these rights may read a file.
+    pub fn may_read(&self, file: &Regular) -> bool {
+        self.open_by(|| file.open()).is_ok()
+    }
+
+    fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
+        let file = self.with(open)?;
+        // Who is nobody here may be somebody from whom the file is kept.
+        match *self != Rights::nobody() || is_for_everybody(&file)? {
+            true => Ok(file),
+            false => Err(Errno::EACCES.into()),
+        }
+    }
+}
+
+/// Whether everybody may read a file, whoever that is: its owner, its group and all others, and no list says who else may or may not.
+fn is_for_everybody(file: &File) -> io::Result<bool> {
+    const READ_BY_ALL: u32 = 0o444;
+    let has_list = || {
+        let name = c"system.posix_acl_access".as_ptr();
+        // SAFETY: the name is a string that lives as long as the program; with a size of zero nothing is written.
+        let size = unsafe { libc::fgetxattr(file.as_raw_fd(), name, std::ptr::null_mut(), 0) };
+        // A file system that has no lists says so, as does a file without one.
+        !matches!(Errno::result(size), Err(Errno::ENODATA | Errno::EOPNOTSUPP))
+    };
+    Ok(file.metadata()?.mode() & READ_BY_ALL == READ_BY_ALL && !has_list())
 }
 
 /// What the thread had before; it has it again when this is dropped.
