@@ -17,7 +17,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -157,6 +158,7 @@ impl AsFd for Signals {
 #[must_use = "it watches until it is dropped"]
 pub struct Guard {
     stop: StopToken,
+    status: Arc<AtomicU8>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -171,6 +173,8 @@ impl Guard {
     /// When there is no descriptor or no thread to be had.
     pub fn start(signals: &Signals, patience: Duration, status: u8) -> io::Result<Guard> {
         let arrived = signals.fd.as_fd().try_clone_to_owned()?;
+        let status = Arc::new(AtomicU8::new(status));
+        let ends_with = status.clone();
         let stop = StopToken::new()?;
         let token = stop.clone();
         let thread = std::thread::Builder::new().name("fxtrec-guard".to_owned());
@@ -188,12 +192,19 @@ impl Guard {
                     // Such as the end of a child.
                     Some(_) if !end_is_pending() => since = Some(Instant::now()),
                     None => since = Some(Instant::now()),
-                    Some(begun) if begun.elapsed() >= patience => end_process(status),
+                    Some(begun) if begun.elapsed() >= patience => {
+                        end_process(ends_with.load(Ordering::Relaxed))
+                    }
                     Some(_) => {}
                 }
             }
         })?;
-        Ok(Guard { stop, thread: Some(thread) })
+        Ok(Guard { stop, status, thread: Some(thread) })
+    }
+
+    /// From now on it ends the process with this status.
+    pub fn end_with(&self, status: u8) {
+        self.status.store(status, Ordering::Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fxtrec_units::look::Look;
@@ -31,20 +32,25 @@ pub fn stderr_takes_text() -> bool {
 /// How long a reader of messages is waited for, in milliseconds.
 const READER_TIMEOUT_MS: u16 = 5000;
 
-/// Standard error that waits for its reader, but not for ever, though COMMAND, which shares it, may have set `O_NONBLOCK`.
+/// How long a terminal is waited for whose output was stopped (Ctrl-S), in milliseconds: somebody may be reading what is there.
+const TERMINAL_TIMEOUT_MS: u16 = 60_000;
+
+/// Whether a terminal was waited for in vain: until it takes text again, no message waits.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Standard error that waits for its reader, but not for ever, though COMMAND, which shares it, may have set `O_NONBLOCK` or have
+/// stopped the terminal.
 #[derive(Debug)]
 pub struct Awaiting<W>(pub W);
 
 impl<W: Write + AsFd> Write for Awaiting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        await_terminal(&self.0, TERMINAL_TIMEOUT_MS, &GIVEN_UP)?;
         loop {
             match self.0.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
-                    match poll(&mut polled, PollTimeout::from(READER_TIMEOUT_MS)) {
-                        Ok(0) => return Err(error),
-                        Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                        Err(errno) => return Err(errno.into()),
+                    if !await_room(&self.0, READER_TIMEOUT_MS)? {
+                        return Err(error);
                     }
                 }
                 written => return written,
@@ -54,6 +60,27 @@ impl<W: Write + AsFd> Write for Awaiting<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
+    }
+}
+
+/// Waits until a terminal takes text. What is no terminal is not waited for.
+fn await_terminal(out: &impl AsFd, timeout_ms: u16, given_up: &AtomicBool) -> io::Result<()> {
+    if !nix::unistd::isatty(out).unwrap_or(false) {
+        return Ok(());
+    }
+    let timeout_ms = if given_up.load(Ordering::Relaxed) { 0 } else { timeout_ms };
+    let has_room = await_room(out, timeout_ms)?;
+    given_up.store(!has_room, Ordering::Relaxed);
+    if has_room { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+/// Waits until something can be written; false when that takes too long. After a signal, what is written finds out.
+fn await_room(out: &impl AsFd, timeout_ms: u16) -> io::Result<bool> {
+    let mut polled = [PollFd::new(out.as_fd(), PollFlags::POLLOUT)];
+    match poll(&mut polled, PollTimeout::from(timeout_ms)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(true),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -175,11 +202,14 @@ impl LiveLine {
         !self.shown || self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= self.every)
     }
 
-    /// Draws it, cut to the terminal's width.
+    /// Draws it, cut to the terminal's width, unless the terminal would not take it now.
     ///
     /// # Errors
     /// When standard error is gone.
     pub fn draw(&mut self, now: Instant, text: &str) -> io::Result<()> {
+        if !stderr_takes_text() {
+            return Ok(());
+        }
         // It may have been made wider since.
         let columns = columns_of(&stderr()).unwrap_or(80);
         self.draw_to(&mut stderr(), now, text, columns)
@@ -207,6 +237,11 @@ impl LiveLine {
     /// # Errors
     /// When standard error is gone.
     pub fn clear(&mut self) -> io::Result<()> {
+        if self.shown && !stderr_takes_text() {
+            // What comes next is in the same line then.
+            self.shown = false;
+            return Ok(());
+        }
         self.clear_from(&mut stderr())
     }
 
@@ -260,6 +295,23 @@ mod tests {
         reader.read_to_end(&mut read).expect("it ends");
         writer.join().expect("no panic").expect("all is written");
         assert!(read == whole);
+    }
+
+    #[test]
+    fn a_terminal_that_was_stopped_is_waited_for_once_and_again_when_it_goes_on() {
+        use nix::sys::termios::{FlowArg, tcflow};
+        let pty = openpty(None, None).expect("a terminal");
+        let given_up = AtomicBool::new(false);
+        let takes = |timeout| await_terminal(&pty.slave, timeout, &given_up).is_ok();
+        assert!(takes(0));
+        tcflow(&pty.slave, FlowArg::TCOOFF).expect("its own");
+        assert!(!takes(50) && given_up.load(Ordering::Relaxed));
+        // It would wait for a minute otherwise.
+        assert!(!takes(TERMINAL_TIMEOUT_MS));
+        tcflow(&pty.slave, FlowArg::TCOON).expect("its own");
+        assert!(takes(0) && !given_up.load(Ordering::Relaxed));
+        let (_reader, pipe) = io::pipe().expect("a pipe");
+        assert!(await_terminal(&pipe, 0, &AtomicBool::new(true)).is_ok());
     }
 
     #[test]

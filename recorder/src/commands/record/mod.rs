@@ -126,7 +126,7 @@ fn record(
     // Whatever this thread waits for from now on, such as a terminal that was stopped or a COMMAND on a file system that does not answer, a
     // signal ends the wait.
     let guard = Guard::start(&signals, PATIENCE, EXIT_FAILURE);
-    let _guard =
+    let guard =
         guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
@@ -312,7 +312,10 @@ fn record(
     {
         say(err, format_args!("cannot report that it records: {error}"));
     }
-    let session = Session::new(&plan, signals, attention, child, watched, err);
+    let mut session = Session::new(&plan, signals, attention, child, watched, err);
+    if gates.is_none() {
+        session.lead(&guard);
+    }
     let outcome = session.run(pipeline, figures, (cpus, &lacking))?;
     let Outcome { code, report, failure, missing, cut_short } = outcome;
     if cut_short && gates.is_none() {

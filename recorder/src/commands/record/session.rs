@@ -17,7 +17,7 @@ use crate::commands::report::recorded::{Missing, Source};
 use crate::kernel::child::Child;
 use crate::kernel::machine;
 use crate::kernel::notify;
-use crate::kernel::signals::Signals;
+use crate::kernel::signals::{Guard, Signals};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::{Terminal, stderr_takes_text};
@@ -89,6 +89,8 @@ pub(super) struct Session<'a> {
     stop_asked: Option<Signal>,
     /// How often the machine had switched between threads when it began.
     switched: Option<u64>,
+    /// What ends the process when this thread does not read signals, if it may do so with COMMAND's status once the trace is complete.
+    guard: Option<&'a Guard>,
     err: &'a mut dyn Write,
 }
 
@@ -117,8 +119,14 @@ impl<'a> Session<'a> {
             snapshot_wanted: false,
             stop_asked: None,
             switched: machine::switches(&Linux),
+            guard: None,
             err,
         }
+    }
+
+    /// Tells `guard` what to end with when the trace is complete, and only its summary waits.
+    pub(super) fn lead(&mut self, guard: &'a Guard) {
+        self.guard = Some(guard);
     }
 
     /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND.
@@ -176,6 +184,14 @@ impl<'a> Session<'a> {
             return self.wait_for_command().map(Outcome::cut_short);
         };
         let finished = finished?;
+        let expected = Expected { scope: &self.plan.scope, switched };
+        let missing = missing(&finished, &self.plan.output.target, expected);
+        if let (Some(guard), Some(code)) = (self.guard, self.code)
+            && finished.result.is_ok()
+            && missing.is_none()
+        {
+            guard.end_with(code);
+        }
         self.conclude(&finished, (cpus, lacking));
         let bytes = finished.totals.record_bytes;
         let report = match self.apart(asked, move || figures.report(bytes))? {
@@ -186,8 +202,6 @@ impl<'a> Session<'a> {
             }
         };
         let code = self.wait_for_command()?;
-        let expected = Expected { scope: &self.plan.scope, switched };
-        let missing = missing(&finished, &self.plan.output.target, expected);
         let missing = missing.map(RecordError::Missing);
         let unsaved = finished.unsaved;
         let failure = finished.result.err().map(|source| RecordError::Output { source, unsaved });

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use fxtrec_tests::machine;
 use fxtrec_tests::process::spawn;
@@ -13,7 +14,7 @@ use fxtrec_tests::root::may_record;
 use fxtrec_tests::{binary, tools, wait};
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::sys::termios::{FlowArg, LocalFlags, tcflow, tcgetattr};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -213,4 +214,49 @@ fn a_command_of_another_user_cannot_type_into_the_shell_that_fxtrec_was_started_
     wait::until("the end", || read().ends_with('\n'));
     assert_eq!(read(), format!("{}\n", 40 + libc::EPERM));
     assert!(!shell.path("typed").exists());
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_terminal_that_was_stopped_with_commands_status() {
+    if !may_record() {
+        return;
+    }
+    machine::share();
+    let folder = TempDir::new().unwrap();
+    let OpenptyResult { master: _master, slave } = openpty(None, None).unwrap();
+    tcflow(&slave, FlowArg::TCOOFF).unwrap();
+    let mut command = binary::command();
+    command.current_dir(folder.path()).args([
+        "-o",
+        "t.fxt",
+        "--",
+        "sh",
+        "-c",
+        "echo >begun; exit 7",
+    ]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(slave);
+    let mut fxtrec = spawn(&mut command);
+    let tasks = format!("/proc/{}/task", fxtrec.id());
+    let drains = || {
+        let tasks = fs::read_dir(&tasks).unwrap().flatten();
+        let mut names = tasks.filter_map(|it| fs::read_to_string(it.path().join("comm")).ok());
+        names.any(|name| name.trim_end() == "fxtrec-drain")
+    };
+    wait::until("COMMAND runs", || folder.path().join("begun").exists());
+    wait::until("the trace is complete", || !drains());
+    let mut ended = None;
+    // The first one may be read before fxtrec waits.
+    for _ in 0..10 {
+        kill(Pid::from_raw(fxtrec.id() as i32), Signal::SIGTERM).unwrap();
+        let until = Instant::now() + Duration::from_secs(5);
+        while ended.is_none() && Instant::now() < until {
+            ended = fxtrec.try_wait().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if ended.is_some() {
+            break;
+        }
+    }
+    assert_eq!(ended.expect("it does not wait for ever").code(), Some(7));
+    Trace::open(&folder.path().join("t.fxt")).expect_complete();
 }
