@@ -82,6 +82,8 @@ pub struct Facts {
     pub has_no_name: bool,
     /// The device that it stands for, if it is one.
     pub device: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
     mode: u32,
 }
 
@@ -93,6 +95,7 @@ impl Facts {
             has_one_name: stat.st_nlink == 1,
             has_no_name: stat.st_nlink == 0,
             device: stat.st_rdev,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
             mode: stat.st_mode,
         }
     }

@@ -12,7 +12,7 @@ use nix::sys::stat::SFlag;
 use super::codec::{Gzip, Zstd};
 use super::compressed::Compressed;
 use super::error::{OsError, SinkError};
-use super::medium::{Medium, RegularFile, Stream};
+use super::medium::{MakeRoom, Medium, RegularFile, Stream, with_room};
 use super::outfile::{Given, Hold, OutFileError, Place, Recording, Undo};
 use super::plain::Plain;
 use super::{Compression, Output, Sink, Target};
@@ -44,7 +44,7 @@ pub struct Opened {
 /// # Errors
 /// When the output cannot be created or opened, or the earlier file not be renamed, or somebody else records to it.
 pub fn open(output: &Output, owner: Option<Owner>) -> Result<Opened, SinkError> {
-    open_series(output, owner, Given::AtOnce, None)
+    open_series(output, owner, Given::AtOnce, None, None)
 }
 
 /// Finds where files are to go that are opened later, by [`open_at`].
@@ -58,7 +58,7 @@ pub fn place(path: &Path, owner: Option<Owner>) -> Result<Place, SinkError> {
 /// Whether a file of this name is another piece of the same recording.
 pub type IsPiece<'a> = &'a dyn Fn(&OsStr) -> bool;
 
-/// Opens the first piece of a recording, as [`open`] does, if nobody writes another piece.
+/// Opens the first piece of a recording, as [`open`] does, if nobody writes another piece. `room` is asked where the disk is full.
 ///
 /// # Errors
 /// As for [`open`].
@@ -67,6 +67,7 @@ pub fn open_series(
     owner: Option<Owner>,
     given: Given,
     is_piece: Option<IsPiece<'_>>,
+    room: Option<Arc<dyn MakeRoom>>,
 ) -> Result<Opened, SinkError> {
     let compression = output.compression;
     let path = match &output.target {
@@ -88,7 +89,7 @@ pub fn open_series(
     }
     let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
-    let mut opened = open_at(place.clone(), compression, given)?;
+    let mut opened = open_at(place.clone(), compression, given, room)?;
     // Somebody may have begun with another piece meanwhile.
     if let Err(error) = others(&place) {
         if let Some(undo) = opened.undo.take() {
@@ -99,17 +100,24 @@ pub fn open_series(
     Ok(opened)
 }
 
-/// Creates a file at a place that was found before, as [`open`] does for a name that the user did not give.
+/// Creates a file at a place that was found before, as [`open`] does for a name that the user did not give. `room` is asked
+/// where the disk is full, then and while the file is written.
 ///
 /// # Errors
 /// As for [`open`].
-pub fn open_at(place: Place, compression: Compression, given: Given) -> Result<Opened, SinkError> {
+pub fn open_at(
+    place: Place,
+    compression: Compression,
+    given: Given,
+    room: Option<Arc<dyn MakeRoom>>,
+) -> Result<Opened, SinkError> {
     let name = place.path().display().to_string();
     let because = |error: OutFileError| refused(&name, error);
-    let recording = place.record(given).map_err(because)?;
+    let recording = with_room(room.as_deref(), errno_of, || place.clone().record(given));
+    let recording = recording.map_err(because)?;
     let (undo, hold) = (recording.undo(), recording.hold().map_err(|error| because(error.into()))?);
     let Recording { file, kept_old, owner_error, .. } = recording;
-    let sink = pack(name, RegularFile(file), compression)?;
+    let sink = pack(name, RegularFile { file, room }, compression)?;
     let hold = Some(Arc::new(hold));
     Ok(Opened { sink, kept_old, owner_error, undo: Some(undo), hold, is_device: false })
 }
@@ -167,6 +175,13 @@ fn pack<M: Medium + 'static>(
 
 fn create_error(name: &str, error: &io::Error) -> SinkError {
     SinkError::Create { name: name.to_owned(), source: OsError::of(error) }
+}
+
+fn errno_of(error: &OutFileError) -> Option<i32> {
+    match error {
+        OutFileError::System(source) | OutFileError::KeepOld { source, .. } => Some(source.0),
+        _ => None,
+    }
 }
 
 /// Why the output `name` is not written.

@@ -41,6 +41,7 @@ use std::path::PathBuf;
 
 pub use create::{IsPiece, NewFile, Opened, new_file, open, open_at, open_series, place};
 pub use error::{OsError, SinkError};
+pub use medium::MakeRoom;
 pub use memory::{BlackHole, Memory};
 
 use fxt_format::walk::count_records;

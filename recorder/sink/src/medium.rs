@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -29,18 +30,43 @@ pub(super) trait Medium: Send + Debug {
     }
 }
 
+/// Makes room on a disk that is full.
+pub trait MakeRoom: Send + Sync + Debug {
+    /// Whether something was removed, so that it is worth to try again.
+    fn make_room(&self) -> bool;
+}
+
+/// Repeats what fails because the disk or a quota is full, as long as there is something to remove.
+pub(super) fn with_room<T, E>(
+    room: Option<&dyn MakeRoom>,
+    errno: impl Fn(&E) -> Option<i32>,
+    mut act: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    loop {
+        let result = act();
+        let Err(error) = &result else { return result };
+        let is_full = matches!(errno(error), Some(libc::ENOSPC | libc::EDQUOT));
+        if !is_full || !room.is_some_and(MakeRoom::make_room) {
+            return result;
+        }
+    }
+}
+
 /// A regular file that was just created.
 #[derive(Debug)]
-pub(super) struct RegularFile(pub(super) File);
+pub(super) struct RegularFile {
+    pub(super) file: File,
+    pub(super) room: Option<Arc<dyn MakeRoom>>,
+}
 
 impl Medium for RegularFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        with_room(self.room.as_deref(), io::Error::raw_os_error, || self.file.write(bytes))
     }
 
     fn cut_back(&mut self, length: u64) -> io::Result<bool> {
-        self.0.set_len(length)?;
-        self.0.seek(SeekFrom::Start(length))?;
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length))?;
         Ok(true)
     }
 }

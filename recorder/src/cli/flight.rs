@@ -40,15 +40,15 @@ pub struct FlightArgs {
 
     /// Rotate to a new file after this size or time, for example 1GB or 10min
     ///
-    /// The files of app.fxt are app.0001.fxt, app.0002.fxt and so on. Each can be read on its own.
+    /// The files of app.fxt are app.0001.fxt, app.0002.fxt and so on. Each can be read on its own. A later run continues the numbers.
     #[arg(long, value_name = "SIZE|TIME")]
     pub rotate: Option<Rotate>,
 
-    /// Number of rotated files to keep; older ones are removed
+    /// Number of rotated files to keep, counting those of earlier runs; older ones are removed
     #[arg(long, value_name = "N", requires = "rotate")]
     pub keep: Option<NonZeroU32>,
 
-    /// Maximum size of all snapshots or rotated files; the oldest of this run are removed first
+    /// Maximum size of all snapshots or rotated files, counting those of earlier runs; the oldest are removed first
     #[arg(long, value_name = "SIZE")]
     pub disk_budget: Option<ByteSize>,
 }

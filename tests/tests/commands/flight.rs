@@ -43,6 +43,11 @@ impl Recorder {
         next_line(self.0.stderr())
     }
 
+    /// Ends the recorder by SIGKILL, which ends the command as well.
+    fn kill(mut self) {
+        self.0.kill();
+    }
+
     /// Gives the command a line.
     fn say(&mut self, line: &str) {
         self.0.tell(line);

@@ -1,7 +1,7 @@
-//! The files that one run has written, kept within a number and a budget of bytes.
+//! The files of a series, kept within a number and a budget of bytes: those that this run has written, and those that earlier
+//! runs have left under the same name.
 //!
-//! Only files of this run are ever removed, the oldest first, and never the youngest. A name under which another file is
-//! by then stays.
+//! The oldest are removed first, and never the youngest of this run. A name under which another file is by then stays.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted, WalkError};
 use fxtrec_kernel::user::Owner;
 
-/// How much of what a run has written may stay.
+/// How much of a series may stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub files: Option<usize>,
@@ -18,15 +18,34 @@ pub struct Bounds {
     pub bytes: Option<u64>,
 }
 
-/// The files of one run.
+/// A file of the series.
+#[derive(Debug)]
+struct There {
+    path: PathBuf,
+    id: FileId,
+    bytes: u64,
+    /// Whether this run has written it.
+    is_ours: bool,
+}
+
+/// The files of a series.
 #[derive(Debug, Default)]
 pub struct Files {
     bounds: Bounds,
     /// The oldest first.
-    there: VecDeque<(PathBuf, FileId, u64)>,
+    there: VecDeque<There>,
     bytes: u64,
     written: u64,
-    removed: u64,
+    removed: Removed,
+}
+
+/// How many files were removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Of those that this run has written.
+    pub ours: u64,
+    /// Of those that earlier runs have left.
+    pub earlier: u64,
 }
 
 /// A file that could not be removed. It is not counted any longer.
@@ -43,6 +62,18 @@ impl Files {
         Files { bounds, ..Files::default() }
     }
 
+    /// No file of this run yet. Those of earlier runs count, the oldest first: path, file and bytes of each.
+    pub fn after(
+        bounds: Bounds,
+        earlier: impl IntoIterator<Item = (PathBuf, FileId, u64)>,
+    ) -> Files {
+        let earlier = earlier.into_iter();
+        let there: VecDeque<There> =
+            earlier.map(|(path, id, bytes)| There { path, id, bytes, is_ours: false }).collect();
+        let bytes = there.iter().map(|file| file.bytes).sum();
+        Files { bounds, there, bytes, ..Files::default() }
+    }
+
     /// A file was written. Removes older ones so that all are within bounds, and with `room` for so many bytes more
     /// within their budget.
     ///
@@ -55,21 +86,56 @@ impl Files {
         bytes: u64,
         room: u64,
     ) -> Result<(), NotRemoved> {
-        self.there.push_back((path.to_owned(), id, bytes));
+        self.there.push_back(There { path: path.to_owned(), id, bytes, is_ours: true });
         self.bytes += bytes;
         self.written += 1;
+        self.trim(room)
+    }
+
+    /// Removes the oldest until the rest is within bounds, with `room` for so many bytes more.
+    ///
+    /// # Errors
+    /// [`NotRemoved`] for the first that could not be removed; the others were.
+    pub fn trim(&mut self, room: u64) -> Result<(), NotRemoved> {
         let mut result = Ok(());
-        while self.there.len() > 1 && self.is_over(room) {
-            let Some((path, id, bytes)) = self.there.pop_front() else { break };
-            self.bytes -= bytes;
-            match remove(&path, id) {
-                Ok(()) => self.removed += 1,
-                // Somebody else has removed it already.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => result = result.and(Err(NotRemoved { path, source })),
-            }
+        while self.is_over(room)
+            && let Some(removed) = self.remove_oldest()
+        {
+            result = result.and(removed.map(drop));
         }
         result
+    }
+
+    /// Removes the oldest file to make room on a full disk, where the user has bounded the series and so agreed to lose its oldest
+    /// files. False when there is none that could go.
+    pub fn free_oldest(&mut self) -> bool {
+        if self.bounds == Bounds::default() {
+            return false;
+        }
+        // One that is gone or cannot go makes no room.
+        while let Some(removed) = self.remove_oldest() {
+            if matches!(removed, Ok(true)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes the oldest and forgets it; `None` when only the youngest of this run is left. False when somebody else had
+    /// removed it.
+    fn remove_oldest(&mut self) -> Option<Result<bool, NotRemoved>> {
+        if self.there.len() == 1 && self.there[0].is_ours {
+            return None;
+        }
+        let There { path, id, bytes, is_ours } = self.there.pop_front()?;
+        self.bytes -= bytes;
+        match remove(&path, id) {
+            Ok(()) if is_ours => self.removed.ours += 1,
+            Ok(()) => self.removed.earlier += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Ok(false)),
+            Err(source) => return Some(Err(NotRemoved { path, source })),
+        }
+        Some(Ok(true))
     }
 
     fn is_over(&self, room: u64) -> bool {
@@ -77,13 +143,13 @@ impl Files {
             || self.bounds.bytes.is_some_and(|most| self.bytes.saturating_add(room) > most)
     }
 
-    /// How many files were written.
+    /// How many files this run has written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// How many of them were removed again.
-    pub fn removed(&self) -> u64 {
+    /// How many files were removed.
+    pub fn removed(&self) -> Removed {
         self.removed
     }
 }
@@ -151,7 +217,7 @@ mod tests {
         assert_eq!(left(bounds, 0, &[40, 40, 20]).0, ["0", "1", "2"]);
         let (names, files) = left(bounds, 0, &[40, 40, 20, 50]);
         assert_eq!(names, ["2", "3"]);
-        assert_eq!((files.written(), files.removed()), (4, 2));
+        assert_eq!((files.written(), files.removed().ours), (4, 2));
         assert_eq!(left(bounds, 50, &[40, 40, 20]).0, ["2"], "room is kept for the next");
     }
 
@@ -177,7 +243,7 @@ mod tests {
         files.add(folder.path(), id, 1, 0).expect("the first is gone");
         let error = files.add(&folder.path().join("last"), id, 1, 0).expect_err("not a file");
         assert_eq!(error.path, folder.path());
-        assert_eq!((files.written(), files.removed()), (3, 0));
+        assert_eq!((files.written(), files.removed()), (3, Removed::default()));
     }
 
     #[test]
@@ -194,6 +260,58 @@ mod tests {
         let error = files.add(&new, file_at(&new).expect("there"), 1, 0).expect_err("another's");
         assert_eq!(error.source.to_string(), "another file has its name now");
         assert_eq!(std::fs::read_to_string(&old).expect("it stays"), "keep me");
-        assert_eq!(files.removed(), 0);
+        assert_eq!(files.removed(), Removed::default());
+    }
+
+    /// Three files of an earlier run, of 40 bytes each.
+    fn after(bounds: Bounds) -> (tempfile::TempDir, Files) {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let earlier = ["1", "2", "3"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").expect("room");
+            let id = file_at(&path).expect("there");
+            (path, id, 40)
+        });
+        (folder, Files::after(bounds, earlier))
+    }
+
+    fn names(folder: &tempfile::TempDir) -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).expect("there");
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<String> =
+            entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_of_earlier_runs_count_and_go_first() {
+        let (folder, mut files) = after(Bounds { bytes: None, files: Some(2) });
+        files.trim(0).expect("removed");
+        assert_eq!(names(&folder), ["2", "3"]);
+        let path = folder.path().join("4");
+        std::fs::write(&path, "").expect("room");
+        files.add(&path, file_at(&path).expect("there"), 40, 0).expect("removed");
+        assert_eq!(names(&folder), ["3", "4"]);
+        assert_eq!((files.written(), files.removed()), (1, Removed { ours: 0, earlier: 2 }));
+        let (folder, mut files) = after(Bounds { bytes: Some(100), files: None });
+        files.trim(50).expect("removed");
+        assert_eq!(names(&folder), ["3"], "room is kept for what this run will write");
+        let (folder, mut files) = after(Bounds { bytes: Some(10), files: None });
+        files.trim(0).expect("removed");
+        assert!(names(&folder).is_empty(), "the youngest of an earlier run may go");
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_oldest_of_a_series_that_is_bounded() {
+        let (folder, mut files) = after(Bounds { bytes: None, files: Some(9) });
+        std::fs::remove_file(folder.path().join("1")).expect("there");
+        assert!(files.free_oldest(), "the first is gone, the second makes room");
+        assert_eq!(names(&folder), ["3"]);
+        assert!(files.free_oldest());
+        assert!(!files.free_oldest(), "none is left");
+        let (folder, mut files) = after(Bounds::default());
+        assert!(!files.free_oldest(), "nobody agreed to that");
+        assert_eq!(names(&folder).len(), 3);
     }
 }

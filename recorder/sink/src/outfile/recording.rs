@@ -123,6 +123,15 @@ impl Hold {
     }
 }
 
+/// What earlier runs have left of a series of files.
+#[derive(Debug)]
+pub struct Series {
+    /// The number that the next file gets: one more than the highest that is there.
+    pub next: u32,
+    /// Path, file and bytes of each, by number.
+    pub files: Vec<(PathBuf, FileId, u64)>,
+}
+
 /// Reads a file from its beginning, wherever others are in it: descriptors that were copied share one position.
 #[derive(Debug)]
 pub struct FromStart {
@@ -155,7 +164,7 @@ pub enum Given {
 
 impl Place {
     /// Creates a file here for a recording. What is here already gets `.old` behind its name, and an earlier `.old` is
-    /// replaced. A link is moved like a file; nothing is ever written through it.
+    /// replaced. A link is moved like a file; nothing is ever written through it. A file of 0 bytes is replaced.
     ///
     /// # Errors
     /// [`OutFileError`]: when somebody records to it, or it cannot be created.
@@ -199,6 +208,11 @@ impl Place {
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
+        // What a full disk or a kill has left is not worth keeping, least of all in the place of an earlier file that is.
+        if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
+            fresh.put_over(&self.name)?;
+            return Ok(Some(None));
+        }
         let mut old = self.name.clone();
         old.push(".old");
         self.must_be_free(&old)?;
@@ -213,6 +227,46 @@ impl Place {
             }
             Err(error) => Err(OutFileError::KeepOld { old, source: OsError::of(&error) }),
         }
+    }
+
+    /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next.
+    /// Those of 0 bytes, which a full disk or a kill has left, are removed.
+    ///
+    /// Only files count that somebody trusted owns: what others put here under such a name is never removed.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn series(
+        &self,
+        number_of: impl Fn(&OsStr) -> Option<u32>,
+    ) -> Result<Series, OutFileError> {
+        let numbered = |name: OsString| number_of(&name).map(|number| (number, name));
+        let mut names: Vec<(u32, OsString)> =
+            self.directory.names()?.into_iter().filter_map(numbered).collect();
+        names.sort();
+        let mut series = Series { next: 1, files: Vec::new() };
+        for (number, name) in names {
+            let Some(facts) = self.directory.look(&name)? else { continue };
+            let is_ours = facts.kind() == SFlag::S_IFREG
+                && facts.has_one_name
+                && self.trusted().has(facts.uid);
+            if is_ours && facts.bytes == 0 && self.remove_if_unused(&name, facts.id) {
+                continue;
+            }
+            series.next = number.saturating_add(1);
+            if is_ours {
+                series.files.push((self.path.with_file_name(&name), facts.id, facts.bytes));
+            }
+        }
+        Ok(series)
+    }
+
+    /// Removes a file that nobody writes. False when it stays.
+    fn remove_if_unused(&self, name: &OsString, id: FileId) -> bool {
+        // Held until it is gone: who writes it holds it from its first byte on.
+        let Ok(Some(unused)) = self.lock_earlier(name) else { return false };
+        let is_empty = Facts::of_file(&unused).is_ok_and(|now| now.id == id && now.bytes == 0);
+        is_empty && self.directory.remove_file(name, id).is_ok()
     }
 
     /// Refuses when somebody writes a file beside this one for whose name `is_sibling` holds. Such files may come and

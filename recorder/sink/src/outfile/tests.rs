@@ -310,3 +310,44 @@ fn an_output_that_is_an_input_is_refused_by_whatever_name() {
     assert_eq!(refuse_same(&at("new"), &[&at("./new")]), Err(OutFileError::Twice));
     refuse_same(&at("new"), &inputs).expect("another");
 }
+
+#[test]
+fn what_has_0_bytes_is_replaced_and_an_earlier_file_stays() {
+    let folder = folder();
+    fs::write(folder.path().join("t.fxt"), "").expect("room");
+    fs::write(folder.path().join("t.fxt.old"), "a good trace").expect("room");
+    let recording = find(&folder.path().join("t.fxt")).record(Given::AtOnce).expect("created");
+    assert_eq!(recording.kept_old, None);
+    assert_eq!(fs::read_to_string(folder.path().join("t.fxt.old")).expect("there"), "a good trace");
+    recording.undo().take_back();
+    assert_eq!(names(&folder), ["t.fxt.old"]);
+}
+
+#[test]
+fn a_series_goes_on_behind_all_that_is_there_and_counts_what_is_ours() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("t.")?.parse().ok();
+    let place = find(&at("t"));
+    assert_eq!(place.series(number).expect("read").next, 1);
+    for (name, content) in [("t.1", "one"), ("t.2", ""), ("t.3", "three"), ("t", "no number")] {
+        fs::write(at(name), content).expect("room");
+    }
+    symlink("t.1", at("t.5")).expect("room");
+    fs::hard_link(at("t"), at("t.4")).expect("room");
+    let written = find(&at("t.6")).record(Given::AtOnce).expect("created");
+    let series = place.series(number).expect("read");
+    let found: Vec<_> =
+        series.files.iter().map(|(path, _, bytes)| (path.clone(), *bytes)).collect();
+    assert_eq!(found, [(at("t.1"), 3), (at("t.3"), 5), (at("t.6"), 0)]);
+    assert_eq!(series.next, 7, "also behind what does not count");
+    let left = ["t", "t.1", "t.3", "t.4", "t.5", "t.6"];
+    assert_eq!(names(&folder), left, "what has 0 bytes is gone, unless it is being written");
+    drop(written);
+    if geteuid().is_root() {
+        std::os::unix::fs::chown(at("t.3"), Some(OTHER), None).expect("root may");
+        let series = place.series(number).expect("read");
+        assert_eq!(series.files.len(), 1, "neither another user's, nor what has 0 bytes");
+        assert_eq!(names(&folder), ["t", "t.1", "t.3", "t.4", "t.5"]);
+    }
+}

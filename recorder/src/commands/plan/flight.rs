@@ -134,13 +134,21 @@ impl FlightPlan {
         if self.triggers.is_empty() { DEFAULT_BUFFER_BYTES } else { TRIGGER_BUFFER_BYTES }
     }
 
-    /// The output to open first.
-    pub fn first_output(&self, output: &Output) -> Output {
+    /// The output to open first, where the next file of the series is number `next`.
+    pub fn first_output(&self, output: &Output, next: u32) -> Output {
         match &output.target {
             Target::Path(path) if self.rotate.is_some() => {
-                Output { target: Target::Path(piece_path(path, 1)), named: false, ..*output }
+                Output { target: Target::Path(piece_path(path, next)), named: false, ..*output }
             }
             _ => output.clone(),
+        }
+    }
+
+    /// The number of a file of this name in the series beside the output `path`.
+    pub fn number_of(&self, path: &Path, name: &OsStr) -> Option<u32> {
+        match self.rotate {
+            Some(_) => piece_number(path, name),
+            None => snapshot_number(path, name),
         }
     }
 }
@@ -165,14 +173,26 @@ pub fn piece_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &format!("{number:04}"))
 }
 
-/// Whether a file of this name beside the output `path` is a piece of a recording to it.
-pub fn is_piece(path: &Path, name: &OsStr) -> bool {
+/// The number of a file of this name beside the output `path`, if it is a piece of a recording to it.
+pub fn piece_number(path: &Path, name: &OsStr) -> Option<u32> {
+    number_in(path, name, |digits| digits.len() >= 4)
+}
+
+/// The number of a file of this name beside the output `path`, if it is a snapshot of a recording to it.
+fn snapshot_number(path: &Path, name: &OsStr) -> Option<u32> {
+    number_in(path, name, |digits| !digits.starts_with('0'))
+}
+
+/// Nobody writes so many files: a higher number is not fxtrec's, and there is always a next one.
+const MOST_FILES: u32 = 999_999_999;
+
+fn number_in(path: &Path, name: &OsStr, is_written_so: impl Fn(&str) -> bool) -> Option<u32> {
     let output = path.file_name().unwrap_or_default().to_string_lossy();
     let (begin, end) = around_number(&output);
-    let number = name
-        .to_str()
-        .and_then(|name| name.strip_prefix(begin)?.strip_prefix('.')?.strip_suffix(end));
-    number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|it| it.is_ascii_digit()))
+    let digits = name.to_str()?.strip_prefix(begin)?.strip_prefix('.')?.strip_suffix(end)?;
+    let are_digits = digits.bytes().all(|it| it.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| are_digits && is_written_so(digits));
+    number.filter(|number| (1..=MOST_FILES).contains(number))
 }
 
 fn beside(path: &Path, number: &str) -> PathBuf {
@@ -199,10 +219,22 @@ mod tests {
         assert_eq!(named("trace"), "trace.2");
         let piece = |number| piece_path(Path::new("app.fxt"), number).display().to_string();
         assert_eq!((piece(7), piece(12345)), ("app.0007.fxt".into(), "app.12345.fxt".into()));
-        let is_piece = |name: &str| is_piece(Path::new("/tmp/app.fxt.zst"), name.as_ref());
-        assert!(is_piece("app.0001.fxt.zst") && is_piece("app.12345.fxt.zst"));
-        let others =
-            ["app.fxt.zst", "app.1.fxt.zst", "app.0001.fxt", "app.00x1.fxt.zst", "b.0001.fxt.zst"];
-        assert_eq!(others.map(is_piece), [false; 5]);
+        let path = Path::new("/tmp/app.fxt.zst");
+        let pieces = ["app.0001.fxt.zst", "app.12345.fxt.zst"];
+        assert_eq!(pieces.map(|name| piece_number(path, name.as_ref())), [Some(1), Some(12345)]);
+        let others = [
+            "app.fxt.zst",
+            "app.1.fxt.zst",
+            "app.0001.fxt",
+            "app.00x1.fxt.zst",
+            "app.+001.fxt.zst",
+            "app.0000.fxt.zst",
+            "app.4294967295.fxt.zst",
+            "b.0001.fxt.zst",
+        ];
+        assert_eq!(others.map(|name| piece_number(path, name.as_ref())), [None; 8]);
+        let snapshot = |name: &str| snapshot_number(path, name.as_ref());
+        assert_eq!(snapshot("app.1.fxt.zst"), Some(1));
+        assert_eq!((snapshot("app.0001.fxt.zst"), snapshot("app.fxt.zst")), (None, None));
     }
 }

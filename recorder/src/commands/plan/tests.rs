@@ -244,8 +244,10 @@ fn triggers_have_defaults_and_need_circular_mode_and_a_file() {
 #[test]
 fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
     let plan = plan("--rotate 1GB --keep 5 -o app.fxt.zst -a");
-    let first = plan.flight.first_output(&plan.output);
-    assert_eq!(first.target, Target::Path("app.0001.fxt.zst".into()));
+    for (next, name) in [(1, "app.0001.fxt.zst"), (12, "app.0012.fxt.zst")] {
+        let first = plan.flight.first_output(&plan.output, next);
+        assert_eq!(first.target, Target::Path(name.into()));
+    }
     assert_eq!(plan.flight.bounds.files, Some(4), "beside the one that is written");
     for (line, part) in [
         ("--mode circular --rotate 1GB -a", "--rotate needs streaming mode"),

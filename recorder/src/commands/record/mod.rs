@@ -23,6 +23,7 @@ mod pace;
 mod pieces;
 mod pipeline;
 mod providers;
+mod retained;
 mod round;
 mod rt_priority;
 mod session;
@@ -48,13 +49,14 @@ use describe::{Beginning, Watches};
 use extras::Extras;
 use pipeline::{Inputs, Pipeline};
 use providers::Invitation;
+use retained::Retained;
 use session::{Outcome, Session, say};
 
 use crate::capture::event::LocalId;
 use crate::capture::source::{Causes, SourceKind};
 use crate::cli::{EXIT_FAILURE, Mode, RecordArgs, SourceChoice};
 use crate::commands::gates::{Gates, Style};
-use crate::commands::plan::flight::is_piece;
+use crate::commands::plan::flight::piece_number;
 use crate::commands::plan::{Filter, Plan};
 use crate::commands::report::recorded::{self, Purpose};
 use crate::encode::ids::Ids;
@@ -217,18 +219,21 @@ fn record(
     };
     let command = held.as_ref().map(Held::pid);
     let threads = known_threads(&plan, &facts, command, chosen_in_kernel)?;
-    let output = plan.flight.first_output(&plan.output);
-    let is_sibling = |name: &OsStr| match &plan.output.target {
-        Target::Path(path) => is_piece(path, name),
-        Target::Stdout => false,
-    };
-    let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
     let owner = Owner::sudo_caller();
-    let opened = sink::open_series(&output, owner, given(&plan, owner), pieces)?;
     let place = match &plan.output.target {
         Target::Path(path) => Some(sink::place(path, owner)?),
         Target::Stdout => None,
     };
+    let is_series = plan.flight.rotate.is_some() || plan.mode == Mode::Circular;
+    let retained = Retained::find(&plan.flight, place.as_ref().filter(|_| is_series))?;
+    let output = plan.flight.first_output(&plan.output, retained.next());
+    let is_sibling = |name: &OsStr| match &plan.output.target {
+        Target::Path(path) => piece_number(path, name).is_some(),
+        Target::Stdout => false,
+    };
+    let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
+    let room = Retained::room(&retained).filter(|_| plan.flight.rotate.is_some());
+    let opened = sink::open_series(&output, owner, given(&plan, owner), pieces, room)?;
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
     kept.clone_from(&hold);
     let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
@@ -284,7 +289,8 @@ fn record(
     let (sink, figures) = recorded::prepare(sink, &about, purpose, gate_args.include_recorder)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
-    let inputs = Inputs { source, extras, stacks, threads, invitation, place, hold, memory };
+    let inputs =
+        Inputs { source, extras, stacks, threads, invitation, place, retained, hold, memory };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     if let Some(from) = from {
         from.store(clock::now().0, Ordering::Relaxed);
@@ -300,6 +306,7 @@ fn record(
             return Err(error.into());
         }
     };
+    pipeline.trim();
     if let Some(old) = kept_old.filter(|_| !plan.display.quiet) {
         say(err, format_args!("the earlier file is now {}", old.display()));
     }

@@ -16,18 +16,19 @@
 //! named, are asked for before the file is due, and rounds go on for it until they are.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use fxt_writer::engine::BufferDisposition;
 
 use super::describe::{self, Beginning};
+use super::retained::Retained;
 use super::round::{Round, interim};
 use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
-use crate::flight::files::{Bounds, Files};
+use crate::flight::files::Removed;
 use crate::sink::drain::{NextPiece, Request, Written};
 use crate::sink::outfile::{Given, Hold, Place, Whereabouts};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
@@ -40,12 +41,14 @@ pub(super) struct Series {
     compression: Compression,
     /// The size that each will have, where that is what divides them.
     size: Option<u64>,
-    files: Mutex<Named>,
+    retained: Arc<Retained>,
+    named: Mutex<Named>,
 }
 
 #[derive(Debug)]
 struct Named {
-    files: Files,
+    /// The number of the first one.
+    first: u32,
     /// The number of the one that is written.
     number: u32,
     /// Keeps other recorders from the one that is written, also while the next is made.
@@ -57,38 +60,55 @@ struct Named {
 }
 
 impl Series {
-    /// Nothing but the first file at `place`, which is being written, and of which this is the `hold`.
+    /// Nothing but the first file at `place`, which is being written, and of which this is the `hold`; and what earlier runs
+    /// have left.
     pub(super) fn new(
         (place, compression): (Place, Compression),
         rotate: Rotate,
-        bounds: Bounds,
+        retained: Arc<Retained>,
         hold: Option<Arc<Hold>>,
     ) -> Series {
         let size = match rotate {
             Rotate::Size(size) => Some(size.bytes()),
             Rotate::Time(_) => None,
         };
-        let (files, warnings) = (Files::new(bounds), Vec::new());
-        let named = Named { files, number: 1, hold, missing: 0, warnings };
-        Series { place, compression, size, files: Mutex::new(named) }
+        let (first, warnings) = (retained.next(), Vec::new());
+        let named = Named { first, number: first, hold, missing: 0, warnings };
+        Series { place, compression, size, retained, named: Mutex::new(named) }
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what earlier runs have left beyond the bounds.
+    pub(super) fn trim(&self) {
+        // Not in one go: another thread takes one lock while it has the other.
+        let trimmed = self.retained.files().trim(self.size.unwrap_or(0));
+        if let Err(error) = trimmed {
+            self.named().warnings.push(error.to_string());
+        }
     }
 
     /// The file that is written is complete: removes old ones, and opens the next.
     fn next(&self, complete: Totals) -> Result<Box<dyn Sink>, SinkError> {
-        let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named();
         let path = piece_path(self.place.path(), named.number);
         let bytes = complete.output_bytes;
         let hold = named.hold.clone();
         named.missing += u64::from(hold.as_deref().is_some_and(is_elsewhere));
         if let Some(id) = hold.map(|hold| hold.id())
-            && let Err(error) = named.files.add(&path, id, bytes, self.size.unwrap_or(bytes))
+            && let Err(error) =
+                self.retained.files().add(&path, id, bytes, self.size.unwrap_or(bytes))
         {
             named.warnings.push(error.to_string());
         }
         named.number += 1;
         let path = piece_path(self.place.path(), named.number);
         let place = self.place.beside(path.file_name().unwrap_or_default());
-        let Opened { sink, hold, .. } = sink::open_at(place, self.compression, Given::AtOnce)?;
+        let room = Retained::room(&self.retained);
+        let Opened { sink, hold, .. } =
+            sink::open_at(place, self.compression, Given::AtOnce, room)?;
         // The earlier one is let go of when this one is there.
         named.hold = hold;
         Ok(sink)
@@ -96,15 +116,15 @@ impl Series {
 
     /// What became of the files: the last number, how many were removed, what went wrong.
     pub(super) fn outcome(&self) -> SeriesOutcome {
-        let mut named = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named();
         let whereabouts =
             named.hold.as_ref().map_or(Whereabouts::InPlace, |hold| hold.whereabouts());
         SeriesOutcome {
             missing: named.missing + u64::from(whereabouts != Whereabouts::InPlace),
             whereabouts,
             last: piece_path(self.place.path(), named.number),
-            files: named.number,
-            removed: named.files.removed(),
+            files: named.number - named.first + 1,
+            removed: self.retained.files().removed(),
             warnings: std::mem::take(&mut named.warnings),
         }
     }
@@ -120,8 +140,8 @@ pub(super) struct SeriesOutcome {
     /// The last one.
     pub(super) last: PathBuf,
     pub(super) files: u32,
-    /// How many of them went again.
-    pub(super) removed: u64,
+    /// How many of them, and of those of earlier runs, were removed to stay within limits.
+    pub(super) removed: Removed,
     /// How many others removed or moved before they were complete.
     pub(super) missing: u64,
     /// What became of the last one's name.

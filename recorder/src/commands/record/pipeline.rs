@@ -17,6 +17,7 @@ use super::flight::Flight;
 use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
 use super::pieces::{Pieces, Series, SeriesOutcome, Stage};
 use super::providers::{Invitation, Providers};
+use super::retained::Retained;
 use super::round::Progress;
 use crate::capture::event_pump::BatchedLanes;
 use crate::capture::source::Source;
@@ -74,6 +75,8 @@ pub(super) struct Inputs {
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has some: where its other files go.
     pub(super) place: Option<Place>,
+    /// Those other files, of earlier runs too.
+    pub(super) retained: Arc<Retained>,
     /// The first file, kept from other recorders.
     pub(super) hold: Option<Arc<Hold>>,
     /// Where the trace goes in circular mode.
@@ -107,7 +110,8 @@ impl Pipeline {
         beginning: Beginning,
         attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, stacks, threads, invitation, place, hold, memory } = inputs;
+        let Inputs { source, extras, stacks, threads, invitation, place, retained, hold, memory } =
+            inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: plan.engine_mode(),
@@ -128,7 +132,7 @@ impl Pipeline {
         let beginning = Arc::new(beginning);
         let (flight, snapshots) = match circular {
             true => {
-                let (flight, thread) = arm(plan, place.clone(), &beginning)?;
+                let (flight, thread) = arm(plan, (place.clone(), &retained), &beginning)?;
                 (Some(flight), thread)
             }
             false => (None, None),
@@ -158,7 +162,7 @@ impl Pipeline {
         }
         let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
             let named = (place, plan.output.compression);
-            let series = Arc::new(Series::new(named, rotate, plan.flight.bounds, hold.clone()));
+            let series = Arc::new(Series::new(named, rotate, retained.clone(), hold.clone()));
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
             Pieces { beginning, rotate, series, written, begun, stage: Stage::Inside }
@@ -230,6 +234,13 @@ impl Pipeline {
             series,
             hold,
         })
+    }
+
+    /// Removes what earlier runs have left beyond the bounds of this one's series: now that it records.
+    pub(super) fn trim(&self) {
+        if let Some(series) = &self.series {
+            series.trim();
+        }
     }
 
     /// Lets the capture thread stop the events, hand on what is left, and end.
@@ -310,14 +321,14 @@ impl Pipeline {
 /// What the capture thread needs in circular mode, and the thread that writes snapshots where they can be written.
 fn arm(
     plan: &Plan,
-    place: Option<Place>,
+    (place, retained): (Option<Place>, &Arc<Retained>),
     beginning: &Arc<Beginning>,
 ) -> Result<(Flight, Option<SnapshotThread>), RecordError> {
     let (asked, asks) = crossbeam_channel::unbounded();
     // One waits while one is written.
     let (to_snapshots, shots) = crossbeam_channel::bounded(1);
     let (tell, news) = crossbeam_channel::unbounded();
-    let (window, bounds) = (plan.flight.window, plan.flight.bounds);
+    let window = plan.flight.window;
     let flight = Flight::new(beginning.clone(), window, asks, to_snapshots);
     let Some(place) = place else { return Ok((flight, None)) };
     let bell = Bell::new().map_err(RecordError::while_doing("create an eventfd"))?;
@@ -326,7 +337,7 @@ fn arm(
         window,
         place,
         compression: plan.output.compression,
-        bounds,
+        retained: retained.clone(),
         shots,
         news: tell,
         bell: bell.clone(),

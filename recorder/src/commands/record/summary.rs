@@ -7,6 +7,7 @@ use super::pipeline::Finished;
 use super::providers;
 use crate::commands::plan::Filter;
 use crate::encode::stats::Stats;
+use crate::flight::files::Removed;
 use crate::kernel::quotas::{QuotaCounts, QuotaGrowth};
 use crate::kernel::steal::StealGrowth;
 use crate::sink::Target;
@@ -179,7 +180,8 @@ impl Summary<'_> {
             let last = series.last.display().to_string();
             let (last, removed) = (escape::line(&last), removed(series.removed));
             return match series.files {
-                1 => output_lines(f, &last),
+                1 if removed.is_empty() => output_lines(f, &last),
+                1 => writeln!(f, "  output     1 file{removed}: {last}"),
                 files => writeln!(f, "  output     {files} files{removed}, the last is {last}"),
             };
         }
@@ -474,11 +476,19 @@ fn causes(finished: &Finished) -> impl Iterator<Item = String> {
     causes.map(|found| format!("{found}; {}", found.cause.remedy()))
 }
 
-/// How many files went again to keep within bounds.
-fn removed(number: u64) -> String {
-    match number {
-        0 => String::new(),
-        number => format!(", {} of them removed to stay within limits", count(number)),
+/// How many files were removed to stay within limits.
+fn removed(removed: Removed) -> String {
+    let Removed { ours, earlier } = removed;
+    let (ours, earlier_text) = (count(ours), count(earlier));
+    match (removed.ours, earlier) {
+        (0, 0) => String::new(),
+        (_, 0) => format!(", {ours} of them removed to stay within limits"),
+        (0, _) => format!(", {earlier_text} of earlier runs removed to stay within limits"),
+        _ => {
+            format!(
+                ", {ours} of them and {earlier_text} of earlier runs removed to stay within limits"
+            )
+        }
     }
 }
 

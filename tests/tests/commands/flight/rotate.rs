@@ -140,6 +140,97 @@ fn no_more_files_are_kept_than_wanted_or_than_the_disk_may_hold() {
     }
 }
 
+/// The names in a directory, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("it is there");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn runs_that_were_killed_leave_no_more_files_than_are_kept() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("t.fxt");
+    let options = ["--rotate", "1GB", "--keep", "2"];
+    for _ in 0..3 {
+        let mut killed = Recorder::start(&options, &output, &["sh", "-c", "echo up; read word"]);
+        assert_eq!(killed.printed(), "up");
+        // Once it records, which is when COMMAND runs.
+        wait::until("the oldest to go", || names(folder.path()).len() <= 2);
+        killed.kill();
+    }
+    assert_eq!(names(folder.path()), ["t.0002.fxt", "t.0003.fxt"], "the first made room");
+    // What a full disk left, somebody else's, and no file at all.
+    std::fs::write(folder.path().join("t.0004.fxt"), "").expect("room");
+    std::fs::write(folder.path().join("t.0005.fxt"), "another's").expect("room");
+    std::os::unix::fs::chown(folder.path().join("t.0005.fxt"), Some(4321), None).expect("root may");
+    std::fs::create_dir(folder.path().join("t.0006.fxt")).expect("room");
+    let (code, said) = Recorder::start(&options, &output, &["true"]).end();
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("1 of earlier runs removed to stay within limits"), "{said}");
+    assert_eq!(
+        names(folder.path()),
+        ["t.0003.fxt", "t.0005.fxt", "t.0006.fxt", "t.0007.fxt"],
+        "{said}"
+    );
+    for name in ["t.0003.fxt", "t.0007.fxt"] {
+        fxtrec_says(&["dump", "--check", folder.path().join(name).to_str().expect("plain")]);
+    }
+}
+
+#[test]
+fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    for name in ["t.fxt", "t.fxt.zst"] {
+        let disk = SmallDisk::new("12M");
+        let output = disk.path().join(name);
+        // An earlier run's, which takes half of it.
+        std::fs::write(disk.path().join(name.replace("t.", "t.0001.")), vec![1; 6 << 20])
+            .expect("room");
+        let options = ["--buffer-size", "256k", "--rotate", "256k", "--keep", "100"];
+        let many = [WORKLOAD, "threads", "3", "60000"];
+        let (_, said) = counted::record(&options, &output, &many);
+        assert!(said.contains("removed to stay within limits"), "{said}");
+        let left: Vec<PathBuf> =
+            names(disk.path()).into_iter().map(|name| disk.path().join(name)).collect();
+        let traces = read_alone(&left);
+        let last = traces.last().expect("one").stats();
+        assert_eq!(last.number("lost"), 0, "{name}");
+    }
+}
+
+/// A file system of so many bytes, gone at the end of the test.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(size: &str) -> SmallDisk {
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let (kind, options) = (Some("tmpfs"), format!("size={size}"));
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(kind, folder.path(), kind, flags, Some(options.as_str()))
+            .expect("root may mount");
+        SmallDisk(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.0.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
 #[test]
 fn every_file_knows_the_applications_that_recorded_themselves_before_it() {
     if !root::or_skip(WHY) {

@@ -218,12 +218,16 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "2"]);
     assert_eq!(summary(&said, "triggers"), "2 fired");
     assert!(said.contains("more after the last permitted one"), "{said}");
-    assert!(!folder.path().join("spike.3.fxt").exists());
+    let there = |number: u32| folder.path().join(format!("spike.{number}.fxt")).exists();
+    assert_eq!([1, 2, 3, 4].map(there), [true, true, true, false], "they follow the first run's");
+    assert!(!folder.path().join("spike.1.fxt.old").exists());
 
     let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "3", "--disk-budget", "1k"]);
-    assert_eq!(summary(&said, "snapshots"), "3 written, 2 of them removed to stay within limits");
-    let there = |number: u32| folder.path().join(format!("spike.{number}.fxt")).exists();
-    assert_eq!([1, 2, 3].map(there), [false, false, true], "the youngest stays");
+    assert_eq!(
+        summary(&said, "snapshots"),
+        "3 written, 2 of them and 3 of earlier runs removed to stay within limits"
+    );
+    assert_eq!((1..=7).filter(|number| there(*number)).collect::<Vec<_>>(), [6], "the youngest");
     assert!(output.exists(), "and what is no snapshot is left alone");
 }
 

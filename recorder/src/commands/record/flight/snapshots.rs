@@ -13,11 +13,12 @@ use fxt_reader::Reader;
 use crate::commands::plan::flight::{Window, snapshot_path};
 use crate::commands::record::describe::{self, Beginning, Ending};
 use crate::commands::record::providers::past;
+use crate::commands::record::retained::Retained;
 use crate::convert::ConvertError;
 use crate::convert::cut::{self, Filter, Maker};
 use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind;
-use crate::flight::files::{Bounds, Files, NotRemoved};
+use crate::flight::files::{NotRemoved, Removed};
 use crate::kernel::bell::Bell;
 use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
@@ -138,8 +139,8 @@ impl fmt::Display for News {
 pub(in crate::commands::record) struct SnapshotCounts {
     pub(in crate::commands::record) written: u64,
     pub(in crate::commands::record) failed: u64,
-    /// Of those written, the ones that went again.
-    pub(in crate::commands::record) removed: u64,
+    /// Of those written, and of those of earlier runs, the ones that were removed to stay within limits.
+    pub(in crate::commands::record) removed: Removed,
 }
 
 /// How far memory reached back and how far it should have, where that was too short.
@@ -153,7 +154,7 @@ pub(in crate::commands::record) struct Snapshots {
     /// The output beside which the files are put, in the directory that it had before COMMAND ran.
     pub(in crate::commands::record) place: Place,
     pub(in crate::commands::record) compression: Compression,
-    pub(in crate::commands::record) bounds: Bounds,
+    pub(in crate::commands::record) retained: Arc<Retained>,
     pub(in crate::commands::record) shots: Receiver<Shot>,
     pub(in crate::commands::record) news: Sender<News>,
     /// Rung when there is news.
@@ -168,13 +169,13 @@ impl Snapshots {
     }
 
     fn run(self) -> SnapshotCounts {
-        let mut files = Files::new(self.bounds);
         let mut failed = 0;
-        for (number, shot) in (1..).zip(&self.shots) {
+        for (number, shot) in (self.retained.next()..).zip(&self.shots) {
             let path = snapshot_path(self.place.path(), number);
             let news = match self.write(&shot, &path) {
                 Ok((id, totals, reach)) => {
-                    if let Err(error) = files.add(&path, id, totals.output_bytes, 0) {
+                    let added = self.retained.files().add(&path, id, totals.output_bytes, 0);
+                    if let Err(error) = added {
                         self.tell(News::Stays(error));
                     }
                     News::Written { cause: shot.cause, path, bytes: totals.output_bytes, reach }
@@ -186,6 +187,7 @@ impl Snapshots {
             };
             self.tell(news);
         }
+        let files = self.retained.files();
         SnapshotCounts { written: files.written(), failed, removed: files.removed() }
     }
 
@@ -217,7 +219,8 @@ impl Snapshots {
             describe::tail(ending, &growth, self.beginning.recorder, held).unwrap_or_default();
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
-        let opened = sink::open_at(place, self.compression, Given::AtOnce)?;
+        let opened =
+            sink::open_at(place, self.compression, Given::AtOnce, Retained::room(&self.retained))?;
         let Opened { mut sink, hold, .. } = opened;
         // A name that the user did not give is that of a new file.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;

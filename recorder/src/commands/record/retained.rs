@@ -1,0 +1,61 @@
+//! The files of a series: which are there, which may stay, which make room on a full disk.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::commands::plan::flight::FlightPlan;
+use crate::flight::files::{Bounds, Files};
+use crate::sink::outfile::Place;
+use crate::sink::{MakeRoom, SinkError};
+
+/// The files of rotation, or the snapshots of circular mode, of this run and of earlier ones to the same output.
+#[derive(Debug)]
+pub(super) struct Retained {
+    next: u32,
+    is_bounded: bool,
+    files: Mutex<Files>,
+}
+
+impl Retained {
+    /// What earlier runs have left beside the output at `place`; nothing where `plan` writes one file.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub(super) fn find(
+        plan: &FlightPlan,
+        place: Option<&Place>,
+    ) -> Result<Arc<Retained>, SinkError> {
+        let bounds = plan.bounds;
+        let is_bounded = bounds != Bounds::default();
+        let Some(place) = place else {
+            let files = Mutex::new(Files::new(bounds));
+            return Ok(Arc::new(Retained { next: 1, is_bounded, files }));
+        };
+        let path: &Path = place.path();
+        let series = place
+            .series(|name| plan.number_of(path, name))
+            .map_err(|source| SinkError::Refused { name: path.display().to_string(), source })?;
+        let files = Mutex::new(Files::after(bounds, series.files));
+        Ok(Arc::new(Retained { next: series.next, is_bounded, files }))
+    }
+
+    /// The number of this run's first file.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub(super) fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What makes room on a full disk, if the user has bounded the series.
+    pub(super) fn room(this: &Arc<Retained>) -> Option<Arc<dyn MakeRoom>> {
+        this.is_bounded.then(|| this.clone() as Arc<dyn MakeRoom>)
+    }
+}
+
+impl MakeRoom for Retained {
+    fn make_room(&self) -> bool {
+        self.files().free_oldest()
+    }
+}
