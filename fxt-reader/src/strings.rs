@@ -136,8 +136,8 @@ mod tests {
         const MOST: usize = 64 << 10;
         let up = 1..0x7fff;
         // The array grows by as much as it may each time, with hardly a string in it.
-        let far =
-            std::iter::successors(Some(8), |at| Some(2 * at + 9)).take_while(|at| *at < 0x7fff);
+        let far = std::iter::successors(Some(8_u16), |at| at.checked_mul(2)?.checked_add(9))
+            .take_while(|at| *at < 0x7fff);
         let down = (1..0x7fff).rev();
         for indices in [up.collect::<Vec<u16>>(), far.collect(), down.collect()] {
             let mut strings = Strings::default();

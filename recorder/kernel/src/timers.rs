@@ -27,8 +27,12 @@ impl TimerFunctions {
     /// What `/proc/kallsyms` lists; nothing for users who may not see addresses.
     pub fn read(files: &dyn Sys) -> TimerFunctions {
         let list = files.read(Path::new("/proc/kallsyms")).unwrap_or_default();
-        let list = String::from_utf8_lossy(&list);
-        TimerFunctions(list.lines().filter_map(function).collect())
+        let lines = list.split(|byte| *byte == b'\n');
+        // Most lines are of something else, which is seen before any of them is made a text.
+        let functions = lines.filter(|line| matches!(line.get(16..19), Some(b" t " | b" T ")));
+        TimerFunctions(
+            functions.filter_map(|line| function(std::str::from_utf8(line).ok()?)).collect(),
+        )
     }
 
     pub fn name(&self, address: u64) -> Option<&str> {

@@ -358,7 +358,7 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
     let Some(why) = planted("slow-disk", &["--thread", "writer"]) else { return };
     why.says(&["writer[", "late: ", "blocked", "until disk[", "which slept"]);
     if why.has("syscall") {
-        why.says(&["blocked", "in fsync until disk[", "in clock_nanosleep until an interrupt"]);
+        why.says(&["blocked", "in fsync until disk[", "in clock_nanosleep until"]);
     }
     assert!(why.millis("blocked", Some("disk")) >= 59, "{:#}", why.why);
     assert_eq!(why.class_of_longest(), if why.has("syscall") { "disk" } else { "unknown" });
@@ -371,8 +371,8 @@ fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
     }
     for (scene, stacks, class, clause) in [
         ("network", true, "network", "in recvfrom (network) until"),
-        // A packet wakes whom it is for from an interrupt, also on one machine.
-        ("network", false, "socket", "in recvfrom until an interrupt"),
+        // The packet wakes from an interrupt, and is known to be the server's.
+        ("network", false, "socket", "in recvfrom until server["),
         ("local-socket", true, "socket", "in recvfrom until server["),
     ] {
         let options: &[&str] = if stacks { &["--stacks"] } else { &["--stacks=none"] };

@@ -32,7 +32,7 @@ pub enum Origin {
     /// A timer of the kernel that is due at a tick.
     Timer { function: u64 },
     /// An interrupt of a device, and the beginning of its name.
-    Device { irq: u32, name: Bytes },
+    Device { irq: u32, name: Bytes<MOST_NAME_BYTES> },
     /// The work that interrupts leave for later, of which no more is known.
     Softirq(u32),
     /// A packet of a thread of this host, and when that sent it.
@@ -43,30 +43,33 @@ pub enum Origin {
     Vector(u32),
 }
 
-/// A few bytes.
+/// Bytes of a device's name that are kept. Events are queued by the thousand.
+pub const MOST_NAME_BYTES: usize = 48;
+
+/// At most so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Bytes {
-    bytes: [u8; MOST_BYTES],
+pub struct Bytes<const MOST: usize = MOST_BYTES> {
+    bytes: [u8; MOST],
     length: u8,
 }
 
-impl Default for Bytes {
-    fn default() -> Bytes {
-        Bytes { bytes: [0; MOST_BYTES], length: 0 }
+impl<const MOST: usize> Default for Bytes<MOST> {
+    fn default() -> Bytes<MOST> {
+        Bytes { bytes: [0; MOST], length: 0 }
     }
 }
 
-impl std::fmt::Debug for Bytes {
+impl<const MOST: usize> std::fmt::Debug for Bytes<MOST> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(self.get()))
     }
 }
 
-impl Bytes {
+impl<const MOST: usize> Bytes<MOST> {
     /// Adds as many of these as there is room for.
     pub fn add(&mut self, more: &[u8]) {
         let at = usize::from(self.length);
-        let count = more.len().min(MOST_BYTES - at);
+        let count = more.len().min(MOST - at);
         self.bytes[at..at + count].copy_from_slice(&more[..count]);
         self.length += count as u8;
     }
@@ -107,7 +110,11 @@ impl RawOrigin {
         Some(match self.kind {
             kind::HRTIMER => Origin::HrTimer { function: self.what },
             kind::TIMER => Origin::Timer { function: self.what },
-            kind::DEVICE => Origin::Device { irq: self.number, name: bytes },
+            kind::DEVICE => {
+                let mut name = Bytes::default();
+                name.add(bytes.get());
+                Origin::Device { irq: self.number, name }
+            }
             kind::SOFTIRQ => Origin::Softirq(self.number),
             kind::VECTOR => Origin::Vector(self.number),
             kind::SENT => Origin::Sent { sender: Tid(self.number), at: Nanos(self.since) },
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_device_ends_at_its_first_zero_and_too_many_bytes_are_cut() {
-        let mut bytes = Bytes::default();
+        let mut bytes = Bytes::<MOST_BYTES>::default();
         bytes.add(b"virtio1-req.0\0\0\0\0\0\0\0");
         assert_eq!(bytes.text(), b"virtio1-req.0");
         bytes.add(&[1; 100]);

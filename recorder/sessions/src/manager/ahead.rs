@@ -182,7 +182,7 @@ mod tests {
     fn what_is_remembered_takes_less_than_the_records() {
         let mut ahead = Ahead::default();
         let long: Vec<Vec<u64>> =
-            (0..1000).map(|number| [two(number), three(number)].concat()).collect();
+            (1..=1000).map(|number| [two(number), three(number)].concat()).collect();
         let all = piece(&[two(1)], &long);
         let expected = ahead.bytes_with(&all);
         ahead.add(&all, 6000).expect("room");

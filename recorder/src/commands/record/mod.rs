@@ -75,6 +75,7 @@ use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
+use crate::kernel::timers::TimerFunctions;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::user::Owner;
 use crate::sink::outfile::{Given, Hold};
@@ -174,6 +175,11 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
+    // Before there are events: in the kernel's list of functions are hundreds of thousands.
+    let timers = match source.kind() {
+        SourceKind::Bpf => TimerFunctions::read(&Linux),
+        _ => TimerFunctions::default(),
+    };
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
         // After the source, so that a switch comes before the stack that goes with it.
@@ -289,8 +295,18 @@ fn record(
     let (sink, figures) = recorded::prepare(sink, &about, purpose, gate_args.include_recorder)
         .map_err(RecordError::while_doing("start the report thread"))?;
     let attention = StopToken::new().map_err(RecordError::while_doing("create an eventfd"))?;
-    let inputs =
-        Inputs { source, extras, stacks, threads, invitation, place, retained, hold, memory };
+    let inputs = Inputs {
+        source,
+        extras,
+        stacks,
+        threads,
+        timers,
+        invitation,
+        place,
+        retained,
+        hold,
+        memory,
+    };
     let pipeline = Pipeline::start(&plan, inputs, sink, beginning, &attention)?;
     if let Some(from) = from {
         from.store(clock::now().0, Ordering::Relaxed);

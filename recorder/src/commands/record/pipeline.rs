@@ -71,6 +71,8 @@ pub(super) struct Inputs {
     pub(super) stacks: Option<StackSource>,
     /// The threads that are known when it begins.
     pub(super) threads: Threads,
+    /// What functions of timers are called, where the source tells of them.
+    pub(super) timers: TimerFunctions,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has some: where its other files go.
@@ -110,8 +112,18 @@ impl Pipeline {
         beginning: Beginning,
         attention: &StopToken,
     ) -> Result<Pipeline, RecordError> {
-        let Inputs { source, extras, stacks, threads, invitation, place, retained, hold, memory } =
-            inputs;
+        let Inputs {
+            source,
+            extras,
+            stacks,
+            threads,
+            timers,
+            invitation,
+            place,
+            retained,
+            hold,
+            memory,
+        } = inputs;
         let (to_drain, requests) = crossbeam_channel::unbounded();
         let config = Config {
             mode: plan.engine_mode(),
@@ -157,9 +169,7 @@ impl Pipeline {
         if plan.locks {
             encoder.name_locks(Variables::read(&Linux));
         }
-        if beginning.causes.interrupt_kind {
-            encoder.name_timers(TimerFunctions::read(&Linux));
-        }
+        encoder.name_timers(timers);
         let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
             let named = (place, plan.output.compression);
             let series = Arc::new(Series::new(named, rotate, retained.clone(), hold.clone()));
