@@ -5,8 +5,8 @@
 //! | turn | taken by | at a time |
 //! | --- | --- | --- |
 //! | shared | [`may_record`], by every test that records | [`TOGETHER`] |
-//! | [quiet](quiet) | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
-//! | [alone](alone) | tests of durations, of losses, and of what the whole machine does | one |
+//! | [quiet] | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
+//! | [alone] | tests of durations, of losses, and of what the whole machine does | one |
 //!
 //! While one of a kind has a turn, those of other kinds wait: shared turns go first, then quiet ones, so the machine falls quiet once
 //! for all tests that want it so. What a test does with its recording needs no quiet machine: it [gives the turn back](Turn::give_back)

@@ -89,7 +89,7 @@ pub fn open_series(
     }
     let others = |place: &Place| is_piece.map_or(Ok(()), |is| place.siblings_must_be_free(is));
     others(&place).map_err(because)?;
-    let mut opened = open_at(place.clone(), compression, given, room)?;
+    let mut opened = open_at(&place, compression, given, room)?;
     // Somebody may have begun with another piece meanwhile.
     if let Err(error) = others(&place) {
         if let Some(undo) = opened.undo.take() {
@@ -106,7 +106,7 @@ pub fn open_series(
 /// # Errors
 /// As for [`open`].
 pub fn open_at(
-    place: Place,
+    place: &Place,
     compression: Compression,
     given: Given,
     room: Option<Arc<dyn MakeRoom>>,

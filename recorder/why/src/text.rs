@@ -210,7 +210,7 @@ fn blocked(
     match (part.ended_by, &part.thread) {
         (Some("thread"), Some(who)) => text += &format!(", until {} woke it", party(who)),
         (Some("interrupt"), _) => {
-            text += &format!(", until {} woke it", cause(part.interrupt.as_ref()))
+            text += &format!(", until {} woke it", cause(part.interrupt.as_ref()));
         }
         (Some("not_yet"), _) => text += ", beyond the end",
         _ => text += "; who woke it is unknown",

@@ -108,7 +108,7 @@ impl Series {
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let room = Retained::room(&self.retained);
         let Opened { sink, hold, .. } =
-            sink::open_at(place, self.compression, Given::AtOnce, room)?;
+            sink::open_at(&place, self.compression, Given::AtOnce, room)?;
         // The earlier one is let go of when this one is there.
         named.hold = hold;
         Ok(sink)

@@ -257,6 +257,9 @@ fn a_signal_ends_the_wait_for_a_terminal_that_was_stopped_with_commands_status()
             break;
         }
     }
-    assert_eq!(ended.expect("it does not wait for ever").code(), Some(7));
+    if ended.is_none() {
+        fxtrec.kill().unwrap();
+    }
+    assert_eq!(fxtrec.wait().unwrap().code(), Some(7), "it does not wait for ever");
     Trace::open(&folder.path().join("t.fxt")).expect_complete();
 }

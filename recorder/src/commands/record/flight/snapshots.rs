@@ -220,7 +220,7 @@ impl Snapshots {
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let opened =
-            sink::open_at(place, self.compression, Given::AtOnce, Retained::room(&self.retained))?;
+            sink::open_at(&place, self.compression, Given::AtOnce, Retained::room(&self.retained))?;
         let Opened { mut sink, hold, .. } = opened;
         // A name that the user did not give is that of a new file.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
