@@ -101,8 +101,11 @@ SEC("tp_btf") int fxtrec_queue(u64 *args)
 	} else if (in_interrupt & ~SOFT_BITS) {
 		sender = 0;
 		sent = 0;
-	} else if (socket && is_of(of_socket->whose, socket)) {
-		sender = sender_of(of_socket->whose);
+	} else if (socket) {
+		/* Of one without a sender, the packet may have waited for the address of its next host, which this packet tells. */
+		bool is_known = is_of(of_socket->whose, socket);
+
+		sender = is_known ? sender_of(of_socket->whose) : 0;
 		sent = of_socket->at;
 	} else {
 		struct origins *own = origins_of(bpf_get_smp_processor_id());

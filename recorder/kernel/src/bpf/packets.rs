@@ -13,8 +13,9 @@
 //!
 //! - What a thread sends is its own, and so is its socket from then on if the packet carries data, or nobody sent by it before.
 //! - A thread that is in a call that only receives may send what another one left, on the way: that is of who last sent by the socket.
-//! - A soft interrupt sends for who last sent by the socket (an acknowledgement made room, or a timer was due). By a socket without
-//!   a sender, or by none, it forwards or answers the packet that it receives, and its sender is that one's.
+//! - A soft interrupt sends for who last sent by the socket (an acknowledgement made room, or a timer was due). By no socket, it
+//!   forwards or answers the packet that it receives, and its sender is that one's. By a socket without a sender it is unknown: the
+//!   packets of several threads may have waited for the address of their next host (ARP), which another thread has asked for.
 //! - Who is woken by its own packet was woken by the kernel's answer to it, or since there is room again: no thread did that.
 //!
 //! A packet that is cut into several is not followed, nor is one that comes from or goes to a device of hardware or a program. Each table has
