@@ -43,8 +43,8 @@ pub enum Origin {
     Vector(u32),
 }
 
-/// Bytes of a device's name that are kept. Events are queued by the thousand.
-pub const MOST_NAME_BYTES: usize = 48;
+/// Bytes of a device's name that are told, with the 0 behind it.
+pub const MOST_NAME_BYTES: usize = 20;
 
 /// At most so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
