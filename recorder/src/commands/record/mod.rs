@@ -238,7 +238,7 @@ fn record(
         Target::Stdout => false,
     };
     let pieces = plan.flight.rotate.map(|_| &is_sibling as IsPiece<'_>);
-    let room = Retained::room(&retained).filter(|_| plan.flight.rotate.is_some());
+    let room = plan.flight.rotate.map(|_| retained.clone() as _);
     let opened = sink::open_series(&output, owner, given(&plan, owner), pieces, room)?;
     let Opened { sink, kept_old, owner_error, undo, hold, is_device } = opened;
     kept.clone_from(&hold);

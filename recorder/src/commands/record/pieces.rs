@@ -106,7 +106,7 @@ impl Series {
         named.number += 1;
         let path = piece_path(self.place.path(), named.number);
         let place = self.place.beside(path.file_name().unwrap_or_default());
-        let room = Retained::room(&self.retained);
+        let room = Some(self.retained.clone() as _);
         let Opened { sink, hold, .. } =
             sink::open_at(&place, self.compression, Given::AtOnce, room)?;
         // The earlier one is let go of when this one is there.

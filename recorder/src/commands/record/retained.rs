@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::commands::plan::flight::FlightPlan;
-use crate::flight::files::{Bounds, Files};
+use crate::flight::files::Files;
 use crate::sink::outfile::Place;
 use crate::sink::{MakeRoom, SinkError};
 
@@ -12,7 +12,6 @@ use crate::sink::{MakeRoom, SinkError};
 #[derive(Debug)]
 pub(super) struct Retained {
     next: u32,
-    is_bounded: bool,
     files: Mutex<Files>,
 }
 
@@ -25,18 +24,16 @@ impl Retained {
         plan: &FlightPlan,
         place: Option<&Place>,
     ) -> Result<Arc<Retained>, SinkError> {
-        let bounds = plan.bounds;
-        let is_bounded = bounds != Bounds::default();
         let Some(place) = place else {
-            let files = Mutex::new(Files::new(bounds));
-            return Ok(Arc::new(Retained { next: 1, is_bounded, files }));
+            let files = Mutex::new(Files::new(plan.bounds));
+            return Ok(Arc::new(Retained { next: 1, files }));
         };
         let path: &Path = place.path();
         let series = place
             .series(|name| plan.number_of(path, name))
             .map_err(|source| SinkError::Refused { name: path.display().to_string(), source })?;
-        let files = Mutex::new(Files::after(bounds, series.files));
-        Ok(Arc::new(Retained { next: series.next, is_bounded, files }))
+        let files = Mutex::new(Files::after(plan.bounds, series.files));
+        Ok(Arc::new(Retained { next: series.next, files }))
     }
 
     /// The number of this run's first file.
@@ -46,11 +43,6 @@ impl Retained {
 
     pub(super) fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What makes room on a full disk, if the user has bounded the series.
-    pub(super) fn room(this: &Arc<Retained>) -> Option<Arc<dyn MakeRoom>> {
-        this.is_bounded.then(|| this.clone() as Arc<dyn MakeRoom>)
     }
 }
 

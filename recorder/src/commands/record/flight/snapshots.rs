@@ -219,8 +219,8 @@ impl Snapshots {
             describe::tail(ending, &growth, self.beginning.recorder, held).unwrap_or_default();
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
-        let opened =
-            sink::open_at(&place, self.compression, Given::AtOnce, Retained::room(&self.retained))?;
+        let room = Some(self.retained.clone() as _);
+        let opened = sink::open_at(&place, self.compression, Given::AtOnce, room)?;
         let Opened { mut sink, hold, .. } = opened;
         // A name that the user did not give is that of a new file.
         let hold = hold.ok_or(SinkError::AlreadyFailed)?;
