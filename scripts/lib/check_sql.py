@@ -1,4 +1,4 @@
-"""Runs the queries of docs/sql.md on four engines, and compares their rows with `fxtrec report --json`.
+"""Runs the queries of docs/reference/sql.md on four engines, and compares their rows with `fxtrec report --json`.
 
 check_sql.py FXTREC REPOSITORY SCRATCH
 
@@ -423,11 +423,11 @@ ENGINES = {
 
 
 def main():
-    manual = (REPOSITORY / "docs/sql.md").read_text()
+    manual = (REPOSITORY / "docs/reference/sql.md").read_text()
     queries = dict(re.findall(r"^### (.*?)\n(?:(?!^###).)*?```sql\n(.*?)```", manual, re.M | re.S))
-    equal("queries of docs/sql.md", sorted(queries), sorted(CHECKS))
+    equal("queries of docs/reference/sql.md", sorted(queries), sorted(CHECKS))
     if manual.count("```sql") != len(queries):
-        raise Failed("docs/sql.md has queries without a heading of their own")
+        raise Failed("docs/reference/sql.md has queries without a heading of their own")
     begin = time.time()
     all_traces = traces()
     folder = SCRATCH / "fleet"

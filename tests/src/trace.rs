@@ -84,7 +84,7 @@ pub struct Trace {
     pub moves: Vec<Event>,
     /// All other events, in the order of the file.
     pub events: Vec<Event>,
-    /// What is wrong with the file by the promises in `docs/trace.md`; empty for a sound one.
+    /// What is wrong with the file by the promises in `docs/reference/trace.md`; empty for a sound one.
     pub faults: Vec<String>,
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What the other format has no place for is kept in some other shape, counted in a [`Report`],
-//! and told when the conversion ends. Nothing is left out in silence. `docs/convert.md` is the
+//! and told when the conversion ends. Nothing is left out in silence. `docs/reference/convert.md` is the
 //! whole mapping.
 
 #![forbid(unsafe_code)]

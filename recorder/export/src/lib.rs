@@ -9,7 +9,7 @@
 //!
 //! One pass over the trace makes all tables, in memory that does not grow with it. Who has which CPU and what threads do is
 //! worked out by the analysis of the report, of which this is an observer: so the sums of the tables are the report's
-//! figures. `docs/export.md` describes the [tables](schema::Table).
+//! figures. `docs/reference/export.md` describes the [tables](schema::Table).
 
 #![forbid(unsafe_code)]
 

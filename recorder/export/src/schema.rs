@@ -1,4 +1,4 @@
-//! The tables: their columns, and how each is packed. `docs/export.md` describes them.
+//! The tables: their columns, and how each is packed. `docs/reference/export.md` describes them.
 //!
 //! Names and types are a promise. A column may be added at any time; when one changes its meaning or goes away, [`VERSION`]
 //! goes up.
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn the_manual_describes_every_column_and_its_type() {
-        let manual = include_str!("../../../docs/export.md");
+        let manual = include_str!("../../../docs/reference/export.md");
         for table in Table::ALL {
             let heading = format!("### {table}\n");
             let section = manual.split(&heading).nth(1).unwrap_or_else(|| panic!("no {table}"));

@@ -22,7 +22,7 @@ Examples:
   fxtrec ctl snapshot -o now.fxt                     write what memory holds
   fxtrec ctl watch --json                            state changes and alerts
 
-`fxtrec daemon` serves the sessions; docs/sessions.md says who may record what.
+`fxtrec daemon` serves the sessions; docs/reference/sessions.md says who may record what.
 
 Exit status: 0, or COMMAND's own; 125 when the daemon refuses or cannot be reached, or when the \
 trace is incomplete.")]

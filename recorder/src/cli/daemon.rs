@@ -13,7 +13,7 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Applications connect to the socket 'providers' in the runtime directory, clients (fxtrec ctl, and others that speak \
-Varlink) to 'control'. If systemd passes sockets, the daemon uses those. docs/sessions.md describes the protocol.
+Varlink) to 'control'. If systemd passes sockets, the daemon uses those. docs/reference/sessions.md describes the protocol.
 
 Examples:
   sudo fxtrec daemon
@@ -46,7 +46,7 @@ pub struct DaemonArgs {
     /// Count waits in the kernel, and serve them to Prometheus at http://ADDR/metrics
     ///
     /// ADDR is PORT, of this machine alone, or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slices
-    /// and blocked time of each cgroup. Everybody who can connect can read them; docs/metrics.md says what they tell.
+    /// and blocked time of each cgroup. Everybody who can connect can read them; docs/reference/metrics.md says what they tell.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<MetricsAddress>,
 

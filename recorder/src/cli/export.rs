@@ -14,7 +14,7 @@ Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/tra
 To add traces, export them to the same DIR; no file is ever rewritten, unless its trace is exported again.
 
 Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, blame, counter, sample, stack, loss, thread, process, label, \
-trace. docs/export.md describes them, and docs/sql.md has queries.
+trace. docs/reference/export.md describes them, and docs/reference/sql.md has queries.
 
 Examples:
   fxtrec export app.fxt -o fleet                             all tables

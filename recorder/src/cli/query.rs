@@ -11,7 +11,7 @@ DuckDB runs the SQL: its program `duckdb` if that is in PATH, else its module fo
 Each table is a view of its name. The tables that SQL names are written to a temporary directory first, below TMPDIR or \
 /tmp; to ask more than one question of the same traces, export them once and name the directory.
 
-docs/export.md describes the tables; docs/sql.md has queries.
+docs/reference/export.md describes the tables; docs/reference/sql.md has queries.
 
 Examples:
   fxtrec query app.fxt 'SELECT count(*), max(dur) FROM wait'

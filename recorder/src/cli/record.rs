@@ -110,7 +110,7 @@ pub struct RecordArgs {
     /// Which weights of threads to write: with every switch and wake-up, or only those that are not of nice 0
     ///
     /// Nearly all threads have nice 0. Without its weight, files are a quarter smaller, and circular mode remembers a third more.
-    /// fxtrec reads them alike; other readers may show such a thread without a priority (docs/trace.md).
+    /// fxtrec reads them alike; other readers may show such a thread without a priority (docs/reference/trace.md).
     #[arg(long, value_name = "WHICH", value_enum, default_value_t, help_heading = WHAT)]
     pub weights: Weights,
 

@@ -1,6 +1,6 @@
 //! Kinds of locks of the kernel.
 
-/// What kind of lock of the kernel it is, and what it is wanted for: see `docs/trace.md`.
+/// What kind of lock of the kernel it is, and what it is wanted for: see `docs/reference/trace.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKind {
     Mutex,

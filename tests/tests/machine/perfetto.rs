@@ -129,7 +129,7 @@ fn types(name: &str) -> &'static [u64] {
         "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "throttled_ns" | "syscall" => {
             &[UINT32, UINT64]
         }
-        _ => panic!("docs/trace.md has no argument {name}"),
+        _ => panic!("docs/reference/trace.md has no argument {name}"),
     }
 }
 

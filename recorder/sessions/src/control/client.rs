@@ -41,7 +41,7 @@ pub enum ClientError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "only the socket's group may connect: see docs/sessions.md"
+            "only the socket's group may connect: see docs/reference/sessions.md"
         }
         _ => "is it running? systemctl start fxtrec, or sudo fxtrec daemon",
     }

@@ -1,4 +1,4 @@
-//! The states of a session, and what is answered in each: the table of `docs/sessions.md`, and nothing else.
+//! The states of a session, and what is answered in each: the table of `docs/reference/sessions.md`, and nothing else.
 //!
 //! ```text
 //!            Initialize            Start                              Stop
@@ -59,7 +59,7 @@ pub(super) fn answer(
 mod tests {
     use super::*;
 
-    /// The table as docs/sessions.md has it: a row for each state, in the order of [`Request::ALL`].
+    /// The table as docs/reference/sessions.md has it: a row for each state, in the order of [`Request::ALL`].
     const TABLE: [(SessionState, [&str; 5]); 7] = [
         (
             SessionState::Ready,
@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn the_table_of_the_documentation_is_this_one() {
-        let text = include_str!("../../../../docs/sessions.md");
+        let text = include_str!("../../../../docs/reference/sessions.md");
         for (state, answers) in TABLE {
             let cells = answers.map(|answer| format!("`{answer}`")).join(" | ");
             let row = format!("| `{}` | {cells} |", state.name());
-            assert!(text.contains(&row), "docs/sessions.md has no row {row}");
+            assert!(text.contains(&row), "docs/reference/sessions.md has no row {row}");
         }
     }
 }

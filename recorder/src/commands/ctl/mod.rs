@@ -1,7 +1,7 @@
 //! `fxtrec ctl`: a client of the daemon's trace controller, a verb each.
 //!
 //! Files are created here, with the rights of whoever runs it; the daemon gets the descriptor. What a verb has to say
-//! goes to standard output, as lines for people or, with `--json`, as objects whose fields docs/sessions.md lists.
+//! goes to standard output, as lines for people or, with `--json`, as objects whose fields docs/reference/sessions.md lists.
 
 mod ask;
 mod error;

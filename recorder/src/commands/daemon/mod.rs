@@ -1,4 +1,4 @@
-//! `fxtrec daemon`: the service of `docs/sessions.md`, until it is told to end.
+//! `fxtrec daemon`: the service of `docs/reference/sessions.md`, until it is told to end.
 //!
 //! The main thread makes the sockets, starts the service, says that it is ready, and waits for a signal. Everything
 //! else is in [`control`](crate::control).

@@ -78,7 +78,7 @@ fn the_example_of_the_documentation_records() {
         return;
     }
     let Some(python) = python::with_varlink() else { return };
-    let text = include_str!("../../../../docs/sessions.md");
+    let text = include_str!("../../../../docs/reference/sessions.md");
     let (_, rest) = text.split_once("```python\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let daemon = Daemon::start();

@@ -31,7 +31,10 @@ fn finding(verdict: &Verdict<'_>) -> String {
     match (verdict.finding, verdict.measured) {
         (Finding::Nobody, _) => nobody(verdict),
         (Finding::NotRecorded, _) => {
-            format!("the recording does not tell {}: docs/trace.md says which do", metric(quantity))
+            format!(
+                "the recording does not tell {}: docs/reference/trace.md says which do",
+                metric(quantity)
+            )
         }
         (Finding::TooFew { needed }, _) => {
             let are = if verdict.samples == Some(1) { "is" } else { "are" };
