@@ -1,4 +1,4 @@
-// A trace provider in Go, by docs/providers.md alone and the standard library.
+// A trace provider in Go, by docs/reference/providers.md alone and the standard library.
 //
 //	provider SPANS
 //

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A trace provider in another language, by docs/providers.md alone and the standard library.
+"""A trace provider in another language, by docs/reference/providers.md alone and the standard library.
 
     provider.py SPANS [kill]
 

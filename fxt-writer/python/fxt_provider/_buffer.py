@@ -1,4 +1,4 @@
-"""The buffer that a program shares with the manager ("The buffer" in docs/providers.md)."""
+"""The buffer that a program shares with the manager ("The buffer" in docs/reference/providers.md)."""
 import mmap
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""The side of the program in the conversation with the manager ("The protocol" in docs/providers.md)."""
+"""The side of the program in the conversation with the manager ("The protocol" in docs/reference/providers.md)."""
 import fcntl
 import os
 import select

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What of a span is looked at. All but the first are the parts that its length consists of, with what is not known;
-/// `docs/gates.md` has the definitions.
+/// `docs/reference/gates.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanPart {
     Wall,

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Nothing in here changes the machine or needs privileges beyond reading the
-//! files. `docs/probes.md` is the grammar for users; how a [`Site`] becomes a
+//! files. `docs/reference/probes.md` is the grammar for users; how a [`Site`] becomes a
 //! probe is [`fxtrec_kernel`]'s business.
 
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@
 //!   parts   cpu 1.2 ms    runqueue 5.4 ms, of that strangers 5.4 ms    blocked 0.7 ms
 //! ```
 //!
-//! The parts are those of [`fxtrec_blame`], which `fxtrec why` has too; `docs/gates.md` says what is compared with what.
+//! The parts are those of [`fxtrec_blame`], which `fxtrec why` has too; `docs/reference/gates.md` says what is compared with what.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

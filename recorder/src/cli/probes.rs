@@ -15,7 +15,7 @@ Examples:
   fxtrec probes --names libc 'mem*'    names only, for scripts
   fxtrec probes -p 1234 libssl         a library as process 1234 has it loaded
 
-Every entry can be recorded with -P ./app:NAME; docs/probes.md has the grammar.
+Every entry can be recorded with -P ./app:NAME; docs/reference/probes.md has the grammar.
 
 Exit status: 0, or 125 when BINARY cannot be read or GLOB matches nothing.")]
 pub struct ProbesArgs {

@@ -13,7 +13,7 @@ pub struct ProviderArgs {
     /// Do not record the events that COMMAND and its children write themselves
     ///
     /// Otherwise they find fxtrec by the variable FXTREC_PROVIDER_SOCKET, and what they record with fxt-writer's
-    /// `provider` module, or with another client of the protocol in docs/providers.md, is in the trace.
+    /// `provider` module, or with another client of the protocol in docs/reference/providers.md, is in the trace.
     #[arg(long, conflicts_with_all = ["provider_buffer", "categories"], help_heading = PROVIDERS)]
     pub no_providers: bool,
 

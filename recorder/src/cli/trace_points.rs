@@ -16,7 +16,7 @@ pub struct TracePointArgs {
     /// Record each call of a function or hit of a USDT probe, for example ./app:render or 'libc:malloc%span n=arg1:u64'
     ///
     /// %return records returns instead of calls; %span records the time from call to return. BINARY is a path, a
-    /// library's name, or empty for COMMAND. docs/probes.md has the grammar; `fxtrec probes BINARY` lists what can be
+    /// library's name, or empty for COMMAND. docs/reference/probes.md has the grammar; `fxtrec probes BINARY` lists what can be
     /// probed. With a COMMAND, its processes are recorded; with -p, that process; with -a, all. Can be given more than
     /// once.
     #[arg(

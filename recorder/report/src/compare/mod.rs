@@ -3,7 +3,7 @@
 //! [`ranks`] says whether two sides can be told apart at all, [`effect`] by how much they differ and how well that is
 //! known. A [`Comparison`] puts several numbers beside each other, and asks all of them together no more of chance than
 //! it would ask one. Numbers that cannot be judged, since too few runs have them, are left out of that: they neither
-//! fail the others nor make them harder to judge. `docs/gates.md` has the formulas.
+//! fail the others nor make them harder to judge. `docs/reference/gates.md` has the formulas.
 
 pub mod effect;
 pub mod ranks;

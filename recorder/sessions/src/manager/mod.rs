@@ -1,7 +1,7 @@
 //! Applications beside the scheduler: the manager of trace providers.
 //!
 //! A provider is a process that records its own spans, by fxt-writer's `provider`
-//! module or by another client of the protocol in `docs/providers.md`. It connects
+//! module or by another client of the protocol in `docs/reference/providers.md`. It connects
 //! to the manager's socket and tells its name. When a session starts, it gets a
 //! buffer that it shares with the manager, and a FIFO on which it asks for full
 //! parts of that to be saved. What was saved goes into the same archive as

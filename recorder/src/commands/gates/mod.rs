@@ -226,7 +226,7 @@ impl Gates {
             && let Some(verdict) = verdicts.iter().find(is_never)
         {
             let gate = verdict.gate;
-            let why = "only the length of a span can be disturbed (docs/gates.md)";
+            let why = "only the length of a span can be disturbed (docs/reference/gates.md)";
             writeln!(out, "fxtrec: --on-disturbed does not excuse {gate}: {why}")
                 .map_err(GatesError::Write)?;
         }

@@ -275,7 +275,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let short = stopped.providers.iter().filter(|it| it.stats.buffer_short > 0).count() as u64;
     if short > 0 {
         warnings.push(format!(
-            "{} smaller than asked for, and reach back less far: too many providers for the memory that all have together (docs/providers.md)",
+            "{} smaller than asked for, and reach back less far: too many providers for the memory that all have together (docs/reference/providers.md)",
             counted(short, "provider's buffer was", "providers' buffers were")
         ));
     }
@@ -305,7 +305,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     ];
     for (number, one, several, what, most) in repeated.into_iter().filter(|it| it.0 > 0) {
         warnings.push(format!(
-            "{} {what}: what is kept of them takes {most} MiB at most (docs/providers.md)",
+            "{} {what}: what is kept of them takes {most} MiB at most (docs/reference/providers.md)",
             counted(number, one, several)
         ));
     }

@@ -8,7 +8,7 @@ use super::super::{Comparison, Finding, Row, Run};
 /// Goes up when something that a reader relies on changes its meaning; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// The comparison as `docs/gates.md` describes it.
+/// The comparison as `docs/reference/gates.md` describes it.
 pub fn json(comparison: &Comparison, failed: bool) -> Value {
     let run = |run: &Run| {
         json!({

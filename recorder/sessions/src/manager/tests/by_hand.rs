@@ -1,4 +1,4 @@
-//! A provider by hand: it speaks the protocol word by word as `docs/providers.md` describes it, without fxt-writer's
+//! A provider by hand: it speaks the protocol word by word as `docs/reference/providers.md` describes it, without fxt-writer's
 //! client or engine, so that it can also lie.
 
 use std::os::fd::{AsFd, OwnedFd};

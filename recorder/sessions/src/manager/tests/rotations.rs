@@ -127,7 +127,7 @@ fn a_record_that_is_being_written_comes_in_the_next_archive() {
     let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
     stage.rotate(20);
-    // Taken, and not filled yet: the mark of docs/providers.md.
+    // Taken, and not filled yet: the mark of docs/reference/providers.md.
     let claimed = session.rolling_end;
     session.put_words(&[0xffff_0000_0000_0002 | 2 << 4, 0]);
     event(&mut session, EventKind::Instant, 30);

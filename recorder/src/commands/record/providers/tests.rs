@@ -126,8 +126,8 @@ fn names_and_spans_that_later_files_lack_are_said() {
     assert_eq!(
         warnings,
         [
-            "1 234 names of providers are missing in later files: what is kept of them takes 24 MiB at most (docs/providers.md)",
-            "1 open span of providers was not continued in the next file: what is kept of them takes 8 MiB at most (docs/providers.md)",
+            "1 234 names of providers are missing in later files: what is kept of them takes 24 MiB at most (docs/reference/providers.md)",
+            "1 open span of providers was not continued in the next file: what is kept of them takes 8 MiB at most (docs/reference/providers.md)",
         ]
     );
 }
