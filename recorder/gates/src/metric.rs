@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A length of time that is measured for each thread; `docs/latency.md` has the definitions.
+/// A length of time that is measured for each thread; `docs/reference/figures.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
     /// From the wake-up of a thread that was not able to run to its next switch in.

@@ -1,4 +1,4 @@
-//! What a gate can be about: the metrics of `docs/latency.md`, the statistics of each, and their dimensions.
+//! What a gate can be about: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A report as JSON, in the shape that `docs/latency.md` describes.
+//! A report as JSON, in the shape that `docs/reference/figures.md` describes.
 //!
 //! The shape is a promise of its own, so it has types of its own, whatever becomes of the model.
 
@@ -409,14 +409,18 @@ mod tests {
         assert_eq!(document["format"], "fxtrec-report");
         assert_eq!(document["version"], VERSION);
         let keys: Vec<&str> = document.as_object().expect("one").keys().map(|k| &**k).collect();
-        let mut documented = include_str!("../../../docs/latency.md")
+        let mut documented = include_str!("../../../docs/reference/figures.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
             .filter(|key| keys.contains(key))
             .collect::<Vec<_>>();
         documented.sort_unstable();
         documented.dedup();
-        assert_eq!(documented.len(), keys.len(), "docs/latency.md has {documented:?} of {keys:?}");
+        assert_eq!(
+            documented.len(),
+            keys.len(),
+            "docs/reference/figures.md has {documented:?} of {keys:?}"
+        );
     }
 
     #[test]

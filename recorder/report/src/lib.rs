@@ -6,7 +6,7 @@
 //!
 //! An [`Analysis`] takes the records of a trace one by one and keeps a state
 //! machine for each thread and each CPU. What it comes to is a [`Report`]: plain data that can be
-//! sent to another thread, filtered and merged. `docs/latency.md` defines every figure.
+//! sent to another thread, filtered and merged. `docs/reference/figures.md` defines every figure.
 //!
 //! ```
 //! use fxt_reader::Reader;

@@ -1,7 +1,7 @@
 //! One line for each switch out of a thread, in the columns of `perf sched timehist`.
 //!
 //! As there, the wait time is all the time off the CPU before the slice, the delay a part of it;
-//! docs/latency.md says how that relates to the metrics.
+//! docs/reference/figures.md says how that relates to the metrics.
 
 use std::io::{self, Write};
 

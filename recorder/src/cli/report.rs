@@ -32,7 +32,7 @@ Examples:
   fxtrec report a.fxt --fail-if 'wakeup.p99 > 2ms'
                                                   exit status 3 when it is
 
-docs/latency.md defines every figure.")]
+docs/reference/figures.md defines every figure.")]
 pub struct ReportArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     #[arg(value_name = "FILE|DIR")]
@@ -101,7 +101,7 @@ pub struct ReportArgs {
     /// Print one line per switch, like perf sched timehist
     #[arg(long, conflicts_with_all = ["json", "csv"], help_heading = FORMAT)]
     pub timehist: bool,
-    /// Print the whole report as JSON (fields: docs/latency.md)
+    /// Print the whole report as JSON (fields: docs/reference/figures.md)
     #[arg(long, conflicts_with = "csv", help_heading = FORMAT)]
     pub json: bool,
     /// Print one row per thread as comma-separated values

@@ -97,7 +97,7 @@ fn record_both(workload: &[&str]) -> Both {
     }
 }
 
-/// What perf and fxtrec disagree about beyond the bounds that docs/latency.md states.
+/// What perf and fxtrec disagree about beyond the bounds that docs/reference/figures.md states.
 fn disagreements(both: &Both) -> Vec<String> {
     let mut found = Vec::new();
     let threads = both.json["threads"].as_array().expect("threads");

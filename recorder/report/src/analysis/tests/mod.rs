@@ -1,4 +1,4 @@
-//! Traces made by hand, and the figures that `docs/latency.md` promises for them.
+//! Traces made by hand, and the figures that `docs/reference/figures.md` promises for them.
 
 mod causes;
 mod cpus;

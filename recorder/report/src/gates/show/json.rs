@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::evaluate::{Blame, Finding, Verdict};
 use super::{blame, censored, finding};
 
-/// A verdict in the shape that `docs/latency.md` describes.
+/// A verdict in the shape that `docs/reference/figures.md` describes.
 #[derive(Debug, Serialize)]
 pub struct JsonVerdict {
     gate: String,
