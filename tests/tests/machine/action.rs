@@ -184,6 +184,25 @@ fn the_action_hands_each_input_to_its_scripts() {
     assert_eq!(called, 2);
 }
 
+#[test]
+fn the_workflow_gives_the_action_inputs_that_it_has() {
+    let (workflow, action) = (text_of("docs/ci/github.yml"), text_of("action/action.yml"));
+    let workflow = Yaml::load_from_str(&workflow).expect("it is YAML");
+    let action = Yaml::load_from_str(&action).expect("it is YAML");
+    let known = entries(&action[0]["inputs"]);
+    let steps = &workflow[0]["jobs"]["latency"]["steps"];
+    let mut given = Vec::new();
+    for step in (0..).map_while(|at| steps.as_sequence_get(at)) {
+        if field(step, "uses").is_some_and(|uses| uses.contains("/fxtrec/action@")) {
+            given.extend(entries(&step["with"]));
+        }
+    }
+    assert!(given.iter().any(|(name, _)| name == "command"), "{given:?}");
+    for (name, _) in given {
+        assert!(known.iter().any(|(input, _)| *input == name), "the action has no input {name}");
+    }
+}
+
 /// The lines of the job's script.
 fn template_lines() -> Vec<String> {
     let text = text_of("docs/ci/gitlab.yml");

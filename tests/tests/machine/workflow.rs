@@ -71,8 +71,7 @@ fn can_run() -> bool {
 
 #[test]
 fn the_readme_and_the_docs_link_to_the_workflow_and_repeat_none_of_it() {
-    for (page, link) in
-        [("README.md", "(docs/ci/latency.yml)"), ("docs/reference/gates.md", "(../ci/latency.yml)")]
+    for (page, link) in [("README.md", "(docs/ci/latency.yml)"), ("docs/ci.md", "(ci/latency.yml)")]
     {
         let text = text_of(page);
         assert!(text.contains(link), "{page}");
