@@ -9,7 +9,7 @@ as=(setpriv --reuid postgres --regid postgres --clear-groups)
 prepared || "${as[@]}" "$bin/initdb" -D "$scene_dir/db" -A trust --no-sync >/dev/null
 begin
 "${as[@]}" "$bin/postgres" -D "$scene_dir/db" -p 7780 -k "$scene_dir" -c fsync=off -c listen_addresses= -c logging_collector=off 2>log & children+=($!)
-for ((try = 0; try < 100; try++)); do "$bin/psql" -U postgres -h "$scene_dir" -p 7780 -c 'create table t as select 1 id, 1 n' >/dev/null 2>&1 && break; sleep 0.05; done
+for ((try = 0; try < 100; try++)); do "$bin/psql" -U postgres -h "$scene_dir" -p 7780 -c 'create table if not exists t as select 1 id, 1 n' >/dev/null 2>&1 && break; sleep 0.05; done
 ln -sf "$bin/psql" order-entry; ln -sf "$bin/psql" month-end
 connect="-q -U postgres -h $scene_dir -p 7780"
 if [[ ! $quiet ]]; then

@@ -94,7 +94,7 @@ pub struct RecordArgs {
     /// Also record which lock each thread blocks on: futexes with their owner (source bpf), and those of the kernel
     ///
     /// The arguments futex and futex_owner of switches. Owners are known of mutexes of the GNU C library,
-    /// and of locks that inherit priority or are robust (docs/locks.md). `fxtrec why` names them.
+    /// and of locks that inherit priority or are robust (docs/reference/locks.md). `fxtrec why` names them.
     /// Futexes need x86-64 or arm64. Locks of the kernel have the arguments kernel_lock and kernel_lock_kind; their
     /// owner is unknown, and who woke the thread is probably it.
     #[arg(long, help_heading = WHAT)]

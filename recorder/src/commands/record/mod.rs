@@ -252,7 +252,7 @@ fn record(
         ("locks of the kernel", causes.kernel_lock, "the kernel tells since Linux 5.19"),
     ];
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
-        say(err, format_args!("{which} are not recorded: {why} (docs/locks.md)"));
+        say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));
     }
     // What this kernel does not tell the default source is left to the report.
     let lacking = match source.kind() {
