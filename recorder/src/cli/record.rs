@@ -103,7 +103,7 @@ pub struct RecordArgs {
     /// Record switches and wake-ups only, and not what explains them (source bpf)
     ///
     /// Leaves out what the host, interrupts and quotas took, and the system calls in which threads block
-    /// (docs/causes.md). `fxtrec why` then says what is missing.
+    /// (docs/reference/causes.md). `fxtrec why` then says what is missing.
     #[arg(long, help_heading = WHAT, conflicts_with_all = ["need_resched", "locks"])]
     pub plain: bool,
 

@@ -245,7 +245,10 @@ fn record(
     let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
         let text = "never fires: this recording does not have the fact";
-        say(err, format_args!("a trigger on {metric} {text} (fxtrec doctor, docs/causes.md)"));
+        say(
+            err,
+            format_args!("a trigger on {metric} {text} (fxtrec doctor, docs/reference/causes.md)"),
+        );
     }
     let unrecorded = [
         ("locks", causes.futex, "only the source bpf tells, since Linux 5.15 on x86-64 and arm64"),
