@@ -14,7 +14,7 @@ pub struct DisplayArgs {
     /// Do not show long output page by page (FXTREC_PAGER, else PAGER, else less)
     #[arg(long, global = true, help_heading = DISPLAY)]
     pub no_pager: bool,
-    /// Do not read the configuration file (docs/output.md)
+    /// Do not read the configuration file (docs/reference/output.md)
     #[arg(long, global = true, help_heading = DISPLAY)]
     pub no_config: bool,
 }

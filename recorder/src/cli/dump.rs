@@ -46,7 +46,7 @@ pub struct DumpArgs {
     /// Print the names and other texts of the trace, each with its kind (what `fxtrec cut --redact` replaces, or public) and count
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to", "raw", "stats", "check", "json"])]
     pub strings: bool,
-    /// Print a JSON object per record, or what --stats or --check found as one (members: docs/output.md)
+    /// Print a JSON object per record, or what --stats or --check found as one (members: docs/reference/output.md)
     #[arg(long, conflicts_with = "raw")]
     pub json: bool,
     /// Check the trace against the format and against what fxtrec promises, instead of printing it

@@ -87,7 +87,7 @@ pub struct RecordArgs {
     ///
     /// The argument need_resched_ns of switches, and the metric need_resched of reports. Costs about as much again for
     /// each switch that was asked for as recording it does. Left out on real-time kernels and since Linux 7.0,
-    /// where it can stop the machine (docs/machines.md).
+    /// where it can stop the machine (docs/reference/sources.md).
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
 

@@ -1,4 +1,4 @@
-//! What a recorder with default options keeps in memory, whatever runs: the bounds of docs/recording.md.
+//! What a recorder with default options keeps in memory, whatever runs: the bounds of docs/reference/recording.md.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

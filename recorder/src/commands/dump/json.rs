@@ -1,4 +1,4 @@
-//! One record as one line of JSON, for programs. docs/output.md defines the members.
+//! One record as one line of JSON, for programs. docs/reference/output.md defines the members.
 
 use std::io::{self, Write};
 

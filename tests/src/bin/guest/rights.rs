@@ -63,7 +63,7 @@ fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64
     }
 }
 
-/// All that docs/recording.md asks for, and then without each in turn.
+/// All that docs/record.md asks for, and then without each in turn.
 pub(crate) fn capabilities() -> Outcome {
     const ALL: [(u32, &str); 4] = [
         (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
