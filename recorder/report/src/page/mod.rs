@@ -10,7 +10,7 @@
 //!
 //! A [`Page`] watches the analysis of a trace, which says what each record does to CPUs and threads, so that both take one
 //! pass and tell the same; with the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few
-//! bytes that it takes in the page; [other threads](packer) pack them. What stands in the file, and how its script works, is in `docs/page.md`.
+//! bytes that it takes in the page; [other threads](packer) pack them. What stands in the file, and how its script works, is in `docs/reference/page.md`.
 
 mod args;
 mod bins;

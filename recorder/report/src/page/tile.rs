@@ -1,7 +1,7 @@
 //! Tiles: the exact events of a stretch of time, packed, with the state of all lanes at their begin.
 //!
 //! A tile can be unfolded alone: it begins with the state of every CPU and
-//! thread at its start. The layout is in `docs/page.md`.
+//! thread at its start. The layout is in `docs/reference/page.md`.
 
 use std::io;
 

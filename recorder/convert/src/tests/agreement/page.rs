@@ -19,7 +19,7 @@ pub(super) struct Lanes {
     pub(super) threads: BTreeMap<usize, Vec<Slice>>,
 }
 
-/// The states that the page shows, as in `docs/page.md`.
+/// The states that the page shows, as in `docs/reference/page.md`.
 fn what(state: u64) -> &'static str {
     match state {
         1 => "running",
