@@ -3,7 +3,7 @@
 use fxt_reader::record::Event;
 use fxtrec_sched::unsigned;
 
-/// The delay for which a trigger fired. `docs/flight.md` describes the event.
+/// The delay for which a trigger fired. `docs/reference/triggers.md` describes the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     pub koid: u64,
