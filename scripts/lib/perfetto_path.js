@@ -5,7 +5,7 @@
 // The engine of v52 reads no wakers from FXT: its importer skips the argument. So it gets the switches and wake-ups of the file
 // as the kernel's events that they were made from, in Perfetto's own format.
 //
-// The path of an interval is computed here twice, from the same records: by Perfetto's rules, and by those of docs/why.md. The
+// The path of an interval is computed here twice, from the same records: by Perfetto's rules, and by those of docs/reference/why.md. The
 // engine must agree with the one and `fxtrec why` with the other, thread by thread and to the nanosecond. So where they differ
 // from each other, it is by these rules; they are counted, and anything else is an error.
 
@@ -238,7 +238,7 @@ function kernel(threads, root, since, to, add) {
     add(root.thread, since, until);
 }
 
-/** The path by the rules of docs/why.md. */
+/** The path by the rules of docs/reference/why.md. */
 function byWhy(threads, thread, from, to) {
     const path = new Path();
     const entries = threads.of.get(thread) ?? [];
@@ -356,7 +356,7 @@ async function compare(file) {
         differences(why, found, counts);
         waits += why.chain.filter((link) => link.state === "blocked" && link.ended_by !== "thread").length;
     }
-    console.log(`  ${path.basename(file)}: ${same} critical paths are the same, ${different} differ by rules of docs/why.md`);
+    console.log(`  ${path.basename(file)}: ${same} critical paths are the same, ${different} differ by rules of docs/reference/why.md`);
     for (const [name, count] of counts) console.log(`    in ${count} stretches: ${name}`);
     if (unsure > 0) console.log(`    not compared, since a switch was not reported: ${unsure}`);
     console.log(`    ${waits} waits of these threads that no known thread ended, and in which both have the thread itself`);

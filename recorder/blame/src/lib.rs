@@ -6,7 +6,7 @@
 //!   records -> track: what threads do -> log: what they did lately -> chain: steps that tile an interval -> parts: sums
 //! ```
 //!
-//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/why.md` defines every part.
+//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
 //! The parts of an interval sum up to it, and the steps of its chain tile it, to the nanosecond; what is not known is a part
 //! too.
 

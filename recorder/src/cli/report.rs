@@ -64,7 +64,7 @@ pub struct ReportArgs {
     pub show: Vec<Part>,
     /// Print the longest blocked times with their stacks instead, and for how long threads were blocked by stack
     ///
-    /// The trace must have stacks, as that of a COMMAND has by default, and any with --stacks. With --json, the same for programs (docs/stacks.md).
+    /// The trace must have stacks, as that of a COMMAND has by default, and any with --stacks. With --json, the same for programs (docs/reference/stacks.md).
     #[arg(long, conflicts_with_all = ["metric", "sort", "by", "show", "timehist", "csv", "html", "fail_if", "junit"])]
     pub stacks: bool,
     /// With --stacks, also print the lines of the source code, and functions that were inlined

@@ -33,7 +33,7 @@ Examples:
   fxtrec why app.fxt --worst 5 --annotate marked.pftrace
                                                   the trace with these marked
 
-docs/why.md defines every part."
+docs/reference/why.md defines every part."
 )]
 pub struct WhyArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
@@ -79,7 +79,7 @@ pub struct WhyArgs {
     #[arg(long, value_name = "OUT")]
     pub annotate: Option<PathBuf>,
 
-    /// Print the explanations as JSON (members: docs/why.md)
+    /// Print the explanations as JSON (members: docs/reference/why.md)
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! What is found out, as plain data. Its names are those of the JSON, which `docs/why.md` describes.
+//! What is found out, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
 
 use serde::Serialize;
 

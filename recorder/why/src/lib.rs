@@ -8,7 +8,7 @@
 //! Where the query says which interval it is (a thread's life, or from when to when), the log is kept in the first pass, and there
 //! is no second one unless it had no room for all of it.
 //!
-//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/why.md` defines every part.
+//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
 //! The parts of an interval sum up to it, and the links of its chain tile it, to the nanosecond; what is not known is a part
 //! too.
 //!

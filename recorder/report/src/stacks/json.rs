@@ -1,4 +1,4 @@
-//! Blocked times and their stacks as JSON, in the shape that `docs/stacks.md` describes.
+//! Blocked times and their stacks as JSON, in the shape that `docs/reference/stacks.md` describes.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
 // Why a stretch of a thread's time was so long: the parts of it, and the chain of threads that it waited for. The same as
-// fxtrec-blame finds, by the same rules, of what the page has: docs/why.md defines both.
+// fxtrec-blame finds, by the same rules, of what the page has: docs/reference/why.md defines both.
 //
 // A frame is what a thread did in a stretch, step by step, looked at from its end. While the thread was blocked, its step has
 // the frame of the thread that woke it inside, of the same stretch. The innermost steps are the links of the chain.
