@@ -20,7 +20,7 @@ const GZIP_LEVEL: u32 = 2;
 const ZSTD_LEVEL: i32 = 1;
 
 /// How far back it looks, as a power of two, in bytes: a quarter of what the level has. What is compressed and what it is compared with stay
-/// in the cache next to a core, which takes a fifth less time for 1 % more bytes (`docs/cost.md`).
+/// in the cache next to a core, which takes a fifth less time for 1 % more bytes (`docs/bench/capture.md`).
 const ZSTD_WINDOW_LOG: u32 = 17;
 
 /// A compressor that writes to memory.
