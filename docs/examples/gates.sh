@@ -28,6 +28,7 @@ trap 'kill $others' EXIT
 
 block fail
 run 'sudo fxtrec -q --fail-if '\''runqueue.p99 > 5ms if command'\'' --fail-if '\''lost > 0'\'' -- ./run-tests'
+[[ $STATUS == 3 ]]
 run 'echo $?'
 
 block why
@@ -37,7 +38,8 @@ block later
 run 'fxtrec report run-tests.fxt --fail-if '\''cpu_time > 3s if command'\'' > /dev/null'
 
 block disturbed
-run 'sudo fxtrec -q --on-disturbed exit-4 --fail-if '\''span("app:request").max > 8ms'\'' -o spans.fxt -- ./run-tests'
+run 'sudo fxtrec -q --on-disturbed exit-4 --fail-if '\''span("app:request").p90 > 8ms'\'' -o spans.fxt -- ./run-tests'
+[[ $STATUS == 4 ]]
 run 'echo $?'
 
 kill $others
@@ -51,6 +53,7 @@ done
 
 block compare
 run 'fxtrec compare --fail-if-worse 10% base-*.fxt.zst -- new-*.fxt.zst'
+[[ $STATUS == 3 ]]
 
 block spans
 run 'fxtrec compare --metric '\''span("app:request").p90'\'' base-*.fxt.zst -- new-*.fxt.zst'
