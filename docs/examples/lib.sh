@@ -1,6 +1,6 @@
 # For examples: what their scripts call. scripts/update-examples describes them.
 # shellcheck shell=bash
-BLOCK=/dev/null
+BLOCK=$BLOCKS/$SCRIPT
 STATUS=0
 
 # What follows is in the block of this name.
