@@ -39,7 +39,7 @@ run 'fxtrec dump returns.fxt | grep '\''instant.*"work'\''' 's/^ *[0-9]* *[0-9.]
 
 block usdt
 run 'fxtrec probes /usr/bin/python3.11 '\''usdt:python:gc*'\'''
-run 'sudo fxtrec -q -P '\''/usr/bin/python3.11:usdt:python:gc__*'\'' -o gc.fxt -- python3.11 collect.py'
+run 'sudo fxtrec -q -P '\''/usr/bin/python3.11:usdt:python:gc__*'\'' -o gc.fxt -- /usr/bin/python3.11 collect.py'
 run 'fxtrec dump gc.fxt | grep '\''instant.*"usdt"'\'' | head -2' 's/^ *[0-9]* *[0-9.]* *//'
 
 block provider
