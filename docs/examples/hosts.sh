@@ -21,7 +21,7 @@ run "fxtrec query app.fxt 'SELECT count(*), max(dur) FROM wait'" '/^$/d'
 
 fxtrec export -q runs/ -o fleet --format csv --label commit=8f3a2c1
 block fleet
-run "fxtrec query fleet 'SELECT name, count(*) AS waits, max(dur) AS max_ns FROM wait JOIN thread USING (trace_id, utid) GROUP BY name ORDER BY max_ns DESC LIMIT 3'" '/^$/d'
+run "fxtrec query fleet 'SELECT file, count(*) AS waits, max(dur) AS max_ns FROM wait JOIN trace USING (trace_id) GROUP BY file ORDER BY file'" '/^$/d'
 
 for host in client server; do
     unshare --uts sh -c "hostname $host; fxtrec -q -a -d 300ms -o $host.fxt"
