@@ -85,7 +85,7 @@ pub struct Tracker {
     pub losses: u64,
     /// Whether it has stacks.
     pub has_stacks: bool,
-    trigger: trigger::Search,
+    fired: Option<trigger::Fired>,
     usual_args: UsualArgs,
     machine: Machine<usize>,
     threads: Vec<Thread>,
@@ -132,7 +132,7 @@ impl Tracker {
             now: 0,
             losses: 0,
             has_stacks: false,
-            trigger: trigger::Search::default(),
+            fired: None,
             usual_args: UsualArgs::default(),
             machine: Machine::default(),
             threads: Vec::new(),
@@ -157,7 +157,7 @@ impl Tracker {
 
     /// The delay for which a trigger fired, if the file was written for one.
     pub fn fired(&self) -> Option<&trigger::Fired> {
-        self.trigger.found()
+        self.fired.as_ref()
     }
 
     /// The name of a cgroup.
@@ -603,8 +603,7 @@ impl Tracker {
         match event.name {
             "trace_info" => self.learn(event),
             "stack_info" => self.has_stacks = true,
-            "snapshot_info" => self.trigger.written_for(event),
-            "trigger" => self.trigger.fired(event),
+            "snapshot_info" => self.fired = trigger::Fired::read(event),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
                 // The recording goes on until then.

@@ -7,36 +7,21 @@ use fxtrec_sched::unsigned;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     pub koid: u64,
-    /// When the delay was over, in nanoseconds of the trace.
+    /// When the slice, the wait or the blocked time began and ended, in nanoseconds of the trace.
+    pub from: u64,
     pub at: u64,
-    pub nanos: u64,
     pub expression: String,
 }
 
-/// Looks for it among the recorder's own events.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Search {
-    at: Option<u64>,
-    fired: Option<Fired>,
-}
-
-impl Search {
-    /// `snapshot_info` stands before the events of the file.
-    pub(crate) fn written_for(&mut self, info: &Event<'_>) {
-        self.at = info.args.get("trigger_ns").and_then(unsigned);
-    }
-
-    pub(crate) fn fired(&mut self, event: &Event<'_>) {
-        if self.at != Some(event.time.0) || self.fired.is_some() {
-            return;
-        }
-        let Some(koid) = event.args.koid("thread") else { return };
-        let Some(nanos) = event.args.get("value_ns").and_then(unsigned) else { return };
-        let expression = event.args.str("expression").unwrap_or_default().to_owned();
-        self.fired = Some(Fired { koid: koid.0, at: event.time.0, nanos, expression });
-    }
-
-    pub(crate) fn found(&self) -> Option<&Fired> {
-        self.fired.as_ref()
+impl Fired {
+    /// Reads it from `snapshot_info`. None for a trigger that is not about a length of time, such as a probe.
+    pub(crate) fn read(info: &Event<'_>) -> Option<Fired> {
+        let number = |name| info.args.get(name).and_then(unsigned);
+        Some(Fired {
+            koid: info.args.koid("thread")?.0,
+            from: number("from_ns")?,
+            at: number("trigger_ns")?,
+            expression: info.args.str("expression")?.to_owned(),
+        })
     }
 }

@@ -311,20 +311,20 @@ impl Scene {
         self
     }
 
-    /// A trigger fires for a delay of a thread that is over, of so many microseconds.
-    pub fn fire(&mut self, micros: u64, koid: u64, expression: &str, length: u64) -> &mut Scene {
+    /// The file is written for a trigger that fired at `trigger` for what a thread did since `from`.
+    pub fn written_for(
+        &mut self,
+        micros: u64,
+        (from, trigger): (u64, u64),
+        koid: u64,
+        expression: &str,
+    ) -> &mut Scene {
         let args = [
             Arg::new(name("expression"), Value::Str(name(expression))),
             Arg::new(name("thread"), Value::Koid(Koid(koid))),
-            Arg::new(name("value_ns"), Value::Uint64(length * 1000)),
+            Arg::new(name("trigger_ns"), Value::Uint64(trigger * 1000)),
+            Arg::new(name("from_ns"), Value::Uint64(from * 1000)),
         ];
-        self.own_event(micros, "trigger", &args);
-        self
-    }
-
-    /// The file is written for the trigger that fires at this time.
-    pub fn written_for(&mut self, micros: u64, trigger: u64) -> &mut Scene {
-        let args = [Arg::new(name("trigger_ns"), Value::Uint64(trigger * 1000))];
         self.own_event(micros, "snapshot_info", &args);
         self
     }

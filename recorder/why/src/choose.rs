@@ -342,13 +342,13 @@ fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::
 
 /// The delay for which the file was written, if it is one that ended when the trigger fired. The other metrics are parts of one.
 fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
-    let metric = match fired.expression.split(' ').next()? {
-        "wakeup" | "preempt" | "runqueue" => Some(Metric::RunQueue),
+    let metric = match fired.expression.split(' ').next().unwrap_or_default() {
+        "wakeup" | "preempt" | "runqueue" | "throttled" => Some(Metric::RunQueue),
         "blocked" | "blocked_d" => Some(Metric::Blocked),
-        "slice" => None,
-        _ => return None,
+        // A slice, or what was taken of one.
+        _ => None,
     };
-    let from = fired.at.saturating_sub(fired.nanos).max(first);
+    let from = fired.from.max(first);
     let subject = Subject::Trigger { expression: fired.expression.clone(), metric };
     (from < fired.at && fired.at <= end).then_some(Choice {
         koid: fired.koid,

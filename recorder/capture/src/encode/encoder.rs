@@ -9,7 +9,7 @@ pub mod owner;
 mod probes;
 mod throttles;
 mod wakes;
-mod watch;
+pub mod watch;
 
 use std::hash::RandomState;
 

@@ -22,8 +22,16 @@ pub struct Length {
     /// Of what.
     pub metric: Metric,
     pub nanos: Nanos,
+    /// The slice, the wait or the blocked time that it is of: it ends with it.
+    pub within: Nanos,
     /// The CPU that it belongs to.
     pub cpu: Cpu,
+}
+
+impl Length {
+    fn new(metric: Metric, nanos: Nanos, cpu: Cpu) -> Length {
+        Length { metric, nanos, within: nanos, cpu }
+    }
 }
 
 /// All threads, by the place where they are kept, each with the id in the trace of whose it is.
@@ -83,7 +91,7 @@ impl Ledger {
         let switch = Switch { time: at.0, cpu: at.1, outgoing, next, incoming, inferred: false };
         let switched = self.machine.switch(&mut self.threads, switch);
         let slice = switched.slice().filter(|_| outgoing.thread().is_some());
-        let slice = slice.map(|nanos| Length { metric: Metric::Slice, nanos: Nanos(nanos), cpu });
+        let slice = slice.map(|nanos| Length::new(Metric::Slice, Nanos(nanos), cpu));
         let wait = switched.incoming.and_then(|change| {
             let metric = match change.before.state {
                 State::Woken => Metric::Wakeup,
@@ -139,7 +147,7 @@ impl Ledger {
 }
 
 fn length(change: &Change<Occupant>, metric: Metric, cpu: Cpu) -> Option<Length> {
-    Some(Length { metric, nanos: Nanos(change.length()?), cpu })
+    Some(Length::new(metric, Nanos(change.length()?), cpu))
 }
 
 fn read_time(time: Nanos) -> ReadNanos {
@@ -163,7 +171,7 @@ mod tests {
     }
 
     fn length(metric: Metric, nanos: u64) -> Option<Length> {
-        Some(Length { metric, nanos: Nanos(nanos), cpu: CPU })
+        Some(Length::new(metric, Nanos(nanos), CPU))
     }
 
     fn comes_in(ledger: &mut Ledger, thread: Occupant, time: u64) -> Option<Length> {
@@ -213,7 +221,7 @@ mod tests {
         assert_eq!(ledger.queued_on(t), None);
         assert_eq!(comes_in(&mut ledger, t, 2), None);
         let slice = goes_out(&mut ledger, other, State::Sleeping, (4, Cpu(4)));
-        let whole = Length { metric: Metric::Slice, nanos: Nanos(3), cpu: Cpu(4) };
+        let whole = Length::new(Metric::Slice, Nanos(3), Cpu(4));
         assert_eq!(slice, Some(whole), "all switches of a CPU are in its own ring");
         ledger.lose(CPU, Some(Has::Thread(t)), Nanos(5));
         assert_eq!(ledger.wake(t, CPU, Nanos(5)), None);

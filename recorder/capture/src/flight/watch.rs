@@ -49,6 +49,8 @@ pub struct Fired {
     /// Which, by its place among all.
     pub trigger: usize,
     pub time: Nanos,
+    /// When the slice, the wait or the blocked time began that ended then; none for a loss, a probe and an alert.
+    pub since: Option<Nanos>,
     /// The CPU of the value; none for an alert.
     pub cpu: Option<Cpu>,
     /// The thread; none for a loss and an alert.

@@ -8,8 +8,10 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use crate::capture::losses::LossCause;
+use crate::commands::record::flight::snapshots::Cause;
 use crate::capture::source::{Causes, SourceKind, SourceStats};
 use crate::encode::Closed;
+use crate::encode::encoder::watch::about;
 use crate::encode::encoder::{Encoder, own_event};
 use crate::encode::stats::Stats;
 use crate::encode::strings;
@@ -193,14 +195,16 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     Ok(head)
 }
 
-/// Tells for which `trigger` event a snapshot is written that begins at `time`.
+/// Tells for which trigger a snapshot is written that begins at `time`: what its event `trigger` does, and when that was.
 pub(super) fn snapshot_info(
     time: Nanos,
     recorder: ThreadName,
-    trigger: Nanos,
+    cause: &Cause,
 ) -> Result<Vec<u8>, Closed> {
     let mut info = Vec::new();
-    let args = [number("trigger_ns", trigger.0)];
+    let mut args = about(&cause.fired, &cause.expression);
+    args.push(number("trigger_ns", cause.fired.time.0));
+    args.extend(cause.fired.since.map(|since| number("from_ns", since.0)));
     info.rolling(&own_event(time, recorder, Text::Inline("snapshot_info"), &args))?;
     Ok(info)
 }

@@ -611,43 +611,52 @@ fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_n
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);
 }
 
-/// A thread waits 2 ms for a CPU, another one 40 ms, and each fires a trigger; the file is written for the one at this time.
-fn two_that_fire(written_for: Option<u64>) -> Scene {
+/// A thread waits 2 ms for a CPU, another one 40 ms, and each fires a trigger; the file is written for one of them.
+fn two_that_fire(written_for: Option<((u64, u64), u64, &str)>) -> Scene {
     let mut scene = Scene::with_causes(ALL);
     scene.name(100, "short").name(200, "long").name(300, "hog");
-    if let Some(at) = written_for {
-        scene.written_for(0, at);
+    if let Some((times, koid, expression)) = written_for {
+        scene.written_for(0, times, koid, expression);
     }
     scene.switch(1, 0, 0, Leaves::R, 100).switch(2, 1, 0, Leaves::R, 200);
     scene.switch(10, 0, 100, Leaves::R, 300).switch(10, 1, 200, Leaves::R, 301);
     scene.switch(2_010, 0, 300, Leaves::S, 100);
-    scene.fire(2_010, 100, "runqueue > 1ms if comm = \"short\"", 2_000);
     scene.switch(40_010, 1, 301, Leaves::S, 200);
-    scene.fire(40_010, 200, "runqueue > 1ms", 40_000);
     scene.end(100_000);
     scene
 }
 
 #[test]
 fn a_snapshot_is_explained_by_the_delay_that_it_was_written_for_and_not_by_the_longest() {
-    let why = ask(&two_that_fire(Some(2_010)), &Query::default());
+    let short = ((10, 2_010), 100, "runqueue > 1ms if comm = \"short\"");
+    let why = ask(&two_that_fire(Some(short)), &Query::default());
     let begin = "short[100] was 2.00 ms late (trigger 'runqueue > 1ms if comm = \"short\"'): ";
     assert!(why.sentence.starts_with(begin), "{}", why.sentence);
     assert_eq!((why.from_ns, why.to_ns, why.subject), (10_000, 2_010_000, "trigger"));
-    let why = ask(&two_that_fire(Some(40_010)), &Query::default());
+    let long = ((10, 40_010), 200, "runqueue > 1ms");
+    let why = ask(&two_that_fire(Some(long)), &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.length_ns), ("long", 40_000_000));
-    // What is asked for comes first, and so does what happened where the trigger is not in the file.
+    // What is asked for comes first.
     let query = Query { metric: Some(Metric::RunQueue), ..Query::default() };
-    assert_eq!(ask(&two_that_fire(Some(2_010)), &query).thread.comm, "long");
-    for written_for in [None, Some(1_999)] {
-        let why = ask(&two_that_fire(written_for), &Query::default());
-        assert_eq!((why.thread.comm.as_str(), why.subject), ("long", "runqueue"));
-    }
+    assert_eq!(ask(&two_that_fire(Some(short)), &query).thread.comm, "long");
+    let why = ask(&two_that_fire(None), &Query::default());
+    assert_eq!((why.thread.comm.as_str(), why.subject), ("long", "runqueue"));
+}
+
+#[test]
+fn a_fact_that_fired_is_explained_by_its_wait_or_by_its_slice() {
+    let throttled = ((10, 2_010), 100, "throttled > 1ms");
+    let why = ask(&two_that_fire(Some(throttled)), &Query::default());
+    let begin = "short[100] was 2.00 ms late (trigger 'throttled > 1ms'): ";
+    assert!(why.sentence.starts_with(begin), "{}", why.sentence);
+    let steal = ((10, 2_010), 300, "steal > 1ms");
+    let why = ask(&two_that_fire(Some(steal)), &Query::default());
+    let begin = "hog[300] had a CPU for 2.00 ms (trigger 'steal > 1ms'): ";
+    assert!(why.sentence.starts_with(begin), "{}", why.sentence);
 }
 
 #[test]
 fn a_trigger_with_times_that_cannot_be_is_not_explained() {
-    let mut scene = two_that_fire(Some(150_000));
-    scene.fire(150_000, 100, "runqueue > 1ms", 1_000);
+    let scene = two_that_fire(Some(((149_000, 150_000), 100, "runqueue > 1ms")));
     assert_eq!(ask(&scene, &Query::default()).subject, "runqueue");
 }

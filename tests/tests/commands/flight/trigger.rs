@@ -105,8 +105,11 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     assert!(line.contains(&format!(", {told}: snapshot of ")), "{line}");
     let at = marks[0].time;
     let infos = window.own.iter().filter(|event| event.name == "snapshot_info");
-    let written_for: Vec<u64> = infos.map(|event| event.number("trigger_ns")).collect();
-    assert_eq!(written_for, [at]);
+    let infos: Vec<&Event> = infos.collect();
+    assert_eq!(infos.len(), 1);
+    assert_eq!(infos[0].args["expression"], thread.late());
+    let told = ["thread", "from_ns", "trigger_ns", "value_ns"].map(|name| infos[0].number(name));
+    assert_eq!(told, [victim, at - wait, at, wait]);
     let mut why = binary::command();
     why.args(["why", "--json"]).arg(folder.path().join("spike.1.fxt"));
     let why = why.output().expect("it runs");

@@ -71,7 +71,7 @@ impl<L: Lanes> Encoder<L> {
         let [slice, wait] = watch.ledger.switch((time, cpu), (sides.0, next), sides.1);
         self.measured(time, outgoing, slice)?;
         if words.slice.is_some() || words.taken.is_some() {
-            self.watch_slice((time, cpu), (outgoing, slice.is_some()), words)?;
+            self.watch_slice((time, cpu), (outgoing, slice), words)?;
         }
         let wait = match words.wait {
             Some(waited) => self.watch_throttled(time, incoming, wait, waited)?,
@@ -124,7 +124,7 @@ impl<L: Lanes> Encoder<L> {
     fn watch_slice(
         &mut self,
         (time, cpu): (Nanos, Cpu),
-        (slot, is_whole): (Slot, bool),
+        (slot, slice): (Slot, Option<Length>),
         words: Words,
     ) -> Result<(), Closed> {
         if !self.is_watched(slot) {
@@ -133,10 +133,11 @@ impl<L: Lanes> Encoder<L> {
         let steal = words.slice.map_or(Nanos(0), |facts| facts.steal);
         let taken = words.taken.unwrap_or_default();
         let parts = [(Metric::Steal, steal), (Metric::Irq, taken.irq)];
-        let parts = parts.into_iter().filter(|(_, nanos)| is_whole && *nanos > Nanos(0));
+        let parts = parts.into_iter().filter(|(_, nanos)| slice.is_some() && *nanos > Nanos(0));
         let asked = taken.asked.map(|nanos| (Metric::NeedResched, nanos));
         for (metric, nanos) in parts.chain(asked) {
-            self.measured(time, slot, Some(Length { metric, nanos, cpu }))?;
+            let within = slice.map_or(nanos, |slice| slice.nanos);
+            self.measured(time, slot, Some(Length { metric, nanos, within, cpu }))?;
         }
         Ok(())
     }
@@ -239,6 +240,7 @@ impl<L: Lanes> Encoder<L> {
         let fired = Fired {
             trigger,
             time,
+            since: None,
             cpu: None,
             thread: None,
             value: None,
@@ -278,7 +280,12 @@ impl<L: Lanes> Encoder<L> {
         }
         let is_true = |condition: &Condition| is_true(condition, threads, slot, cpu);
         match watch.length(length.metric, length.nanos, is_true) {
-            Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), Some(length.amount())),
+            Some(trigger) => {
+                let since = Some(Nanos(time.0.saturating_sub(length.within.0)));
+                let (cpu, value) = (Some(cpu), Some(length.amount()));
+                let fired = Fired { trigger, time, since, cpu, thread: None, value, from: None };
+                self.fire(fired, Some(slot))
+            }
             None => {
                 watch.count_other(length.metric, length.nanos, is_true);
                 Ok(())
@@ -286,7 +293,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Something has met a trigger at a time on a CPU.
+    /// Something without a length has met a trigger at a time on a CPU.
     fn fire_at(
         &mut self,
         (time, cpu): (Nanos, Cpu),
@@ -295,7 +302,7 @@ impl<L: Lanes> Encoder<L> {
         value: Option<Amount>,
     ) -> Result<(), Closed> {
         let cpu = Some(cpu);
-        self.fire(Fired { trigger, time, cpu, thread: None, value, from: None }, slot)
+        self.fire(Fired { trigger, time, since: None, cpu, thread: None, value, from: None }, slot)
     }
 
     /// Notes what has fired, and for which thread, unless it is too soon or too much.
@@ -315,21 +322,32 @@ impl<L: Lanes> Encoder<L> {
             comm: thread.comm,
         });
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        let expression: String =
-            watch.triggers()[fired.trigger].to_string().chars().take(EXPRESSION_CHARS).collect();
-        let expression = text::clean(expression.as_bytes());
-        let inline = Text::Inline;
-        let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(&expression)))];
-        args.extend(fired.cpu.map(|cpu| Arg::new(strings::CPU, Value::Uint32(cpu.0))));
-        let koid = fired.thread.map(|thread| Value::Koid(Koid(thread.koid)));
-        args.extend(koid.map(|koid| Arg::new(strings::THREAD, koid)));
-        args.extend(fired.value.map(|value| {
-            let name = if value.dimension == Dimension::Time { "value_ns" } else { "value" };
-            Arg::new(inline(name), Value::uint(value.number as u64))
-        }));
+        let expression = expression(watch, &fired);
+        let args = about(&fired, &expression);
         let time = fired.time;
+        self.lanes.rolling(&own_event(time, self.recorder, Text::Inline("trigger"), &args))?;
         watch.note(fired);
-        self.lanes.rolling(&own_event(time, self.recorder, inline("trigger"), &args))?;
         Ok(())
     }
+}
+
+/// The expression of the trigger that fired, as it is written into the trace.
+pub fn expression(watch: &Watch, fired: &Fired) -> String {
+    let whole = watch.triggers()[fired.trigger].to_string();
+    let short: String = whole.chars().take(EXPRESSION_CHARS).collect();
+    text::clean(short.as_bytes()).into_owned()
+}
+
+/// What the trace tells of a trigger that fired.
+pub fn about<'a>(fired: &Fired, expression: &'a str) -> Vec<Arg<'a>> {
+    let inline = Text::Inline;
+    let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(expression)))];
+    args.extend(fired.cpu.map(|cpu| Arg::new(strings::CPU, Value::Uint32(cpu.0))));
+    let koid = fired.thread.map(|thread| Value::Koid(Koid(thread.koid)));
+    args.extend(koid.map(|koid| Arg::new(strings::THREAD, koid)));
+    args.extend(fired.value.map(|value| {
+        let name = if value.dimension == Dimension::Time { "value_ns" } else { "value" };
+        Arg::new(inline(name), Value::uint(value.number as u64))
+    }));
+    args
 }

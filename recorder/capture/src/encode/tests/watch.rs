@@ -22,6 +22,13 @@ pub(super) fn arm(mut scene: Scene, triggers: &[&str]) -> Scene {
     scene
 }
 
+/// What has fired since this was last asked: the trigger, and when the slice or wait began and ended that it is of.
+fn spans(scene: &mut Scene) -> Vec<(usize, Option<u64>, u64)> {
+    let watch = scene.encoder.watch().expect("there are triggers");
+    let told = |fired: Fired| (fired.trigger, fired.since.map(|since| since.0), fired.time.0);
+    watch.take_fired().map(told).collect()
+}
+
 /// What has fired since this was last asked: the time, the trigger, the thread and the value.
 fn fired(scene: &mut Scene) -> Vec<(u64, usize, Option<u32>, Option<f64>)> {
     let watch = scene.encoder.watch().expect("there are triggers");
@@ -102,6 +109,26 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
     scene.at(260, 0, Kind::Kept(said));
     scene.at(260, 0, switch(0, "R", 7));
     assert_eq!(fired(&mut scene), [(260, 3, Some(7), Some(40.0))], "20 are no wait of 25");
+}
+
+#[test]
+fn what_fires_tells_when_its_slice_or_wait_began() {
+    let mut scene = scene(&["steal >= 5ns", "throttled >= 5ns", "preempt >= 15ns", "lost > 0"]);
+    let steal = SliceFacts { steal: Nanos(6), ..SliceFacts::default() };
+    scene.at(100, 0, switch(0, "R", 5));
+    scene.at(150, 0, Kind::Slice(steal));
+    scene.at(150, 0, switch(5, "S", 7));
+    let throttle = Throttle { kept: Nanos(1_000), cgroup: 7, own: 8, now: true, of_queues: false };
+    let throttled = SliceFacts { throttled: Some(throttle), ..SliceFacts::default() };
+    scene.at(200, 0, Kind::Slice(throttled));
+    scene.at(200, 0, switch(7, "R", 0));
+    let (tid, kept, cpu) = (Tid(7), Nanos(1_040), Cpu(0));
+    let said = Kept { tid, kept, cpu, own: 8, of_queues: false, begins: false, goes_on: false };
+    scene.at(260, 0, Kind::Kept(said));
+    scene.at(260, 0, switch(0, "R", 7));
+    scene.at(270, 0, LOST);
+    let (slice, wait) = ((0, Some(100), 150), (1, Some(200), 260));
+    assert_eq!(spans(&mut scene), [slice, wait, (2, Some(200), 260), (3, None, 270)]);
 }
 
 #[test]

@@ -30,12 +30,13 @@ use super::round::{Round, interim};
 use crate::capture::event_pump::BatchedLanes;
 use crate::commands::plan::flight::Window;
 use crate::encode::encoder::Encoder;
+use crate::encode::encoder::watch::expression;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::watch::{Fired, Watch};
 use crate::kernel::clock;
 use crate::units::Nanos;
 use held::Held;
-use snapshots::{Records, Shot};
+use snapshots::{Cause, Records, Shot};
 
 /// No more windows than these wait to be written.
 const MOST_PENDING: usize = 64;
@@ -61,7 +62,7 @@ pub(super) struct Flight {
 #[derive(Debug)]
 struct Pending {
     /// What fired; none for a snapshot that somebody asked for.
-    cause: Option<String>,
+    cause: Option<Cause>,
     at: Nanos,
     /// How often the rings were looked at since it was over.
     looks: u8,
@@ -124,8 +125,9 @@ impl Flight {
         let Some(watch) = encoder.watch() else { return };
         let fired: Vec<Fired> = watch.take_fired().collect();
         for fired in fired {
-            let cause = Some(describe_fired(watch, &fired));
-            self.pending.push_back(Pending { cause, at: fired.time, looks: 0 });
+            let (at, line) = (fired.time, describe_fired(watch, &fired));
+            let cause = Some(Cause { expression: expression(watch, &fired), line, fired });
+            self.pending.push_back(Pending { cause, at, looks: 0 });
         }
         watch.set_busy(self.pending.len() >= MOST_PENDING);
     }

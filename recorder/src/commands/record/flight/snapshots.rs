@@ -19,6 +19,7 @@ use crate::convert::cut::{self, Filter, Maker};
 use crate::encode::moment::Moment;
 use crate::encode::moment::rewind::rewind;
 use crate::flight::files::{NotRemoved, Removed};
+use crate::flight::watch::Fired;
 use crate::kernel::bell::Bell;
 use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
@@ -47,11 +48,20 @@ pub(in crate::commands::record) struct Records {
     pub(super) sections: Vec<Section>,
 }
 
+/// A trigger that fired.
+#[derive(Clone, Debug)]
+pub(in crate::commands::record) struct Cause {
+    pub(in crate::commands::record) fired: Fired,
+    pub(in crate::commands::record) expression: String,
+    /// It, its thread and the value, for people.
+    pub(super) line: String,
+}
+
 /// A snapshot that is to be written.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Shot {
     /// What fired; none when somebody asked.
-    pub(super) cause: Option<String>,
+    pub(super) cause: Option<Cause>,
     pub(super) at: Nanos,
     pub(super) records: Arc<Records>,
 }
@@ -172,17 +182,19 @@ impl Snapshots {
         let mut failed = 0;
         for (number, shot) in (self.retained.next()..).zip(&self.shots) {
             let path = snapshot_path(self.place.path(), number);
-            let news = match self.write(&shot, &path) {
+            let written = self.write(&shot, &path);
+            let cause = shot.cause.map(|cause| cause.line);
+            let news = match written {
                 Ok((id, totals, reach)) => {
                     let added = self.retained.files().add(&path, id, totals.output_bytes, 0);
                     if let Err(error) = added {
                         self.tell(News::Stays(error));
                     }
-                    News::Written { cause: shot.cause, path, bytes: totals.output_bytes, reach }
+                    News::Written { cause, path, bytes: totals.output_bytes, reach }
                 }
                 Err(error) => {
                     failed += 1;
-                    News::Failed { cause: shot.cause, error }
+                    News::Failed { cause, error }
                 }
             };
             self.tell(news);
@@ -209,8 +221,8 @@ impl Snapshots {
         };
         let beginning = &self.beginning;
         let mut opening = opening(beginning, begin.max(from), names, (begin, &moment));
-        if shot.cause.is_some() {
-            let info = describe::snapshot_info(begin.max(from), beginning.recorder, shot.at);
+        if let Some(cause) = &shot.cause {
+            let info = describe::snapshot_info(begin.max(from), beginning.recorder, cause);
             opening.extend(info.unwrap_or_default());
         }
         let held = (opening.len() + buffers.len()) as u64;
