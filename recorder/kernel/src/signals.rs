@@ -85,7 +85,15 @@ impl Signals {
         Signals::catch_and(&STOPS)
     }
 
-    fn catch_and(stops: &[Signal]) -> io::Result<Signals> {
+    /// The same with the signal by which a terminal tells that its size has changed.
+    ///
+    /// # Errors
+    /// As for [`Signals::catch`].
+    pub fn catch_resizes_too() -> io::Result<Signals> {
+        Signals::catch_and(&[Signal::SIGWINCH])
+    }
+
+    fn catch_and(more: &[Signal]) -> io::Result<Signals> {
         let child_ignored = is_ignored(Signal::SIGCHLD)?;
         if child_ignored {
             // An ignored SIGCHLD would make the kernel forget how COMMAND ended.
@@ -96,7 +104,7 @@ impl Signals {
         let mut read = SigSet::empty();
         read.add(Signal::SIGCHLD);
         ALWAYS.into_iter().for_each(|signal| read.add(signal));
-        for signal in CAUGHT.iter().chain(stops) {
+        for signal in CAUGHT.iter().chain(more) {
             if !is_ignored(*signal)? {
                 read.add(*signal);
             }

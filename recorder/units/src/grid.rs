@@ -26,6 +26,9 @@ pub enum Side {
 /// Columns of space between two columns of a table.
 const GAP: usize = 2;
 
+/// What stands behind the heading of the column that rows are sorted by.
+const MARK: &str = " *";
+
 /// A name is not made shorter than this to fit.
 const SHORTEST: usize = 12;
 
@@ -36,6 +39,8 @@ pub struct Grid {
     rows: Vec<Vec<String>>,
     /// Headings of columns that may be left out, the least important first.
     spare: &'static [&'static str],
+    /// The heading of the column that rows are sorted by.
+    marked: Option<&'static str>,
     indent: usize,
     has_rule: bool,
 }
@@ -43,7 +48,8 @@ pub struct Grid {
 impl Grid {
     /// A table with these headings and a line below them, indented by two columns.
     pub fn new(columns: &[(&'static str, Side)]) -> Grid {
-        Grid { columns: columns.to_vec(), rows: Vec::new(), spare: &[], indent: 2, has_rule: true }
+        let (columns, rows) = (columns.to_vec(), Vec::new());
+        Grid { columns, rows, spare: &[], marked: None, indent: 2, has_rule: true }
     }
 
     /// A table without the line, which is not indented.
@@ -55,6 +61,12 @@ impl Grid {
     /// with one heading, the first mention stands for the right one.
     pub fn spare(mut self, spare: &'static [&'static str]) -> Grid {
         self.spare = spare;
+        self
+    }
+
+    /// Marks the column with this heading as the one that rows are sorted by. It is never left out.
+    pub fn sorted_by(mut self, heading: &'static str) -> Grid {
+        self.marked = Some(heading);
         self
     }
 
@@ -71,8 +83,7 @@ impl Grid {
     pub fn write(&self, look: Look, out: &mut dyn Write) -> io::Result<()> {
         let whole: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let (shown, widths) = self.fit(&whole, look.columns);
-        let headings: Vec<String> =
-            self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let headings: Vec<String> = (0..self.columns.len()).map(|at| self.heading(at)).collect();
         let indent = " ".repeat(self.indent);
         let line = self.line(&headings, &shown, &widths);
         // A heading on the right begins with spaces, which need no colour.
@@ -97,10 +108,15 @@ impl Grid {
         Ok(())
     }
 
+    fn heading(&self, at: usize) -> String {
+        let name = self.columns[at].0;
+        if self.marked == Some(name) { format!("{name}{MARK}") } else { name.to_owned() }
+    }
+
     fn width(&self, at: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(at));
         let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-        widest.max(self.columns[at].0.chars().count())
+        widest.max(self.heading(at).chars().count())
     }
 
     /// Which columns are shown, and how wide each column is, for a terminal of so many columns.
@@ -110,7 +126,7 @@ impl Grid {
         let Some(room) = columns.map(|columns| columns.saturating_sub(self.indent)) else {
             return (shown, widths);
         };
-        for heading in self.spare {
+        for heading in self.spare.iter().filter(|heading| self.marked != Some(**heading)) {
             if total(&shown, &widths) <= room {
                 break;
             }
@@ -221,6 +237,14 @@ mod tests {
         assert_eq!(headings(30), one);
         let two = ("Task Max".to_owned(), "2 columns hidden: widen to 37".to_owned());
         assert_eq!(headings(29), two);
+    }
+
+    #[test]
+    fn the_column_that_rows_are_sorted_by_is_marked_and_not_left_out() {
+        let text = written(&wide().sorted_by("Steal"), Look { columns: Some(29), ..Look::PLAIN });
+        let expected = "  Task              Steal *\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with("2 columns hidden: widen to 39\n"), "{text}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -33,14 +35,30 @@ fn in_a_pipe_it_prints_a_table_for_each_interval() {
     assert_eq!(tables.len(), 2, "{}", done.stdout);
     for table in tables {
         let lines: Vec<&str> = table.lines().collect();
-        assert!(lines[0].contains(" slices per second, "), "{table}");
-        assert!(lines[1].contains("Thread") && lines[1].contains("Wait ms"), "{table}");
+        assert!(lines[0].contains(" slices/s, "), "{table}");
+        assert!(lines[1].contains("Thread") && lines[1].contains("Wait ms *"), "{table}");
         let rows: Vec<&&str> = lines.iter().filter(|line| line.contains("pingpong:")).collect();
         assert!(rows.len() >= 2, "both threads of it: {table}");
         assert_eq!(rows.len(), lines.len() - 3, "and nothing else: {table}");
     }
     let by = folder.fxtrec(["top", "-n", "1", "-i", "200ms", "--by", "cgroup"]).expect(0).stdout;
     assert!(by.contains("Cgroup") && by.lines().any(|line| line.starts_with("  / ")), "{by}");
+}
+
+nix::ioctl_write_ptr_bad!(set_size, nix::libc::TIOCSWINSZ, Winsize);
+nix::ioctl_write_int_bad!(controlling_terminal, nix::libc::TIOCSCTTY);
+
+fn winsize((ws_row, ws_col): (u16, u16)) -> Winsize {
+    Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// A line as it is shown: without what a terminal obeys.
+fn without_codes(line: &str) -> String {
+    let mut pieces = line.split("\u{1b}[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    let ends = |c: char| c.is_ascii_alphabetic();
+    let rest = pieces.map(|piece| piece.split_once(ends).map_or("", |(_, text)| text));
+    first + &rest.collect::<String>()
 }
 
 /// A terminal with fxtrec on it.
@@ -53,13 +71,25 @@ struct Terminal {
 
 impl Terminal {
     fn start(folder: &Folder, options: &[&str]) -> Terminal {
-        let size = Winsize { ws_row: 30, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+        Terminal::start_sized(folder, options, (30, 160))
+    }
+
+    fn start_sized(folder: &Folder, options: &[&str], size: (u16, u16)) -> Terminal {
+        let size = winsize(size);
         let pty = openpty(&size, None).expect("a terminal");
         let (master, slave) = (File::from(pty.master), File::from(pty.slave));
         let end = || Stdio::from(slave.try_clone().expect("a descriptor"));
         let mut command = binary::command();
         command.args(["top", "-i", "200ms"]).args(options).env("TERM", "xterm");
         command.current_dir(folder.path(".")).stdin(end()).stdout(end()).stderr(end());
+        let lead = || {
+            nix::unistd::setsid()?;
+            // SAFETY: it is its standard input, which is a terminal, by now.
+            unsafe { controlling_terminal(0, 0) }?;
+            Ok(())
+        };
+        // SAFETY: two system calls, and nothing else.
+        unsafe { command.pre_exec(lead) };
         let fxtrec = spawn(with_usual_signals(&mut command));
         let seen = Arc::new(Mutex::new(String::new()));
         let (mut from, to) = (master.try_clone().expect("a descriptor"), seen.clone());
@@ -82,6 +112,35 @@ impl Terminal {
         wait::until(text, || self.shows(text));
     }
 
+    /// Gives the terminal another size, which the kernel tells whoever runs on it.
+    fn resize(&self, size: (u16, u16)) {
+        // SAFETY: the kernel reads one structure, which outlives the call.
+        unsafe { set_size(self.master.as_raw_fd(), &winsize(size)) }.expect("a terminal");
+    }
+
+    /// The lines of the last whole page, as a terminal shows them: without colours, in their places.
+    fn page(&self) -> Option<Vec<String>> {
+        let seen = self.seen.lock().expect("nobody panics");
+        let whole = seen.rsplit_once("\u{1b}[H")?.0;
+        let page = whole.rsplit_once("\u{1b}[H")?.1;
+        let (table, status) = page.split_once("\u{1b}[J")?;
+        let (at, status) = status.strip_prefix("\u{1b}[")?.split_once(";1H")?;
+        let mut lines: Vec<String> = table.split("\r\n").map(without_codes).collect();
+        lines.resize(at.parse::<usize>().expect("a line") - 1, String::new());
+        lines.push(without_codes(status));
+        Some(lines)
+    }
+
+    /// The last page, once there is one for which `is_it` holds.
+    fn page_when(&self, what: &str, is_it: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let mut found = None;
+        wait::until(what, || {
+            found = self.page().filter(|page| is_it(page));
+            found.is_some()
+        });
+        found.expect("just seen")
+    }
+
     /// The word that follows this text.
     fn word_behind(&self, text: &str) -> Option<String> {
         let seen = self.seen.lock().expect("nobody panics");
@@ -89,9 +148,13 @@ impl Terminal {
         rest.split(|c: char| c.is_whitespace() || c == '\u{1b}').next().map(str::to_owned)
     }
 
+    fn forget(&self) {
+        self.seen.lock().expect("nobody panics").clear();
+    }
+
     /// Forgets what was shown, and presses keys.
     fn press(&mut self, keys: &str) {
-        self.seen.lock().expect("nobody panics").clear();
+        self.forget();
         self.master.write_all(keys.as_bytes()).expect("sent");
     }
 
@@ -128,6 +191,57 @@ fn on_a_terminal_keys_sort_filter_pause_and_end_it() {
     terminal.until("Cgroup");
     terminal.press("d");
     terminal.until("kept with --history");
+    terminal.press("q");
+    terminal.finish();
+}
+
+/// That a page fits: the header in one line, a marked column, and all keys in the last line.
+fn assert_fits(page: &[String], (rows, columns): (usize, usize), marked: &str) {
+    let text = page.join("\n");
+    assert_eq!(page.len(), rows, "{text}");
+    assert!(page.iter().all(|line| line.chars().count() <= columns), "{text}");
+    let headline = &page[0];
+    assert!(headline.contains(" slices/s, ") && headline.contains(" ms"), "{text}");
+    let headings = &page[1];
+    assert!(headings.contains(&format!("{marked} *")), "{text}");
+    assert_eq!(headings.matches('*').count(), 1, "{text}");
+    let keys = page.last().expect("a line");
+    assert!(keys.starts_with("q quit") && keys.ends_with("y why"), "{text}");
+    assert!(
+        page[3..rows - 1].iter().any(|line| line.contains(" ms") || line.contains(':')),
+        "{text}"
+    );
+}
+
+#[test]
+fn it_fits_a_small_and_a_large_terminal_and_is_drawn_again_when_that_changes_while_paused() {
+    if !may_record() {
+        return;
+    }
+    let _busy = pingpong();
+    let folder = Folder::new();
+    let mut terminal = Terminal::start_sized(&folder, &[], (24, 80));
+    terminal.until("pingpong:");
+    let small = (24, 80);
+    assert_fits(&terminal.page_when("a page", |page| page[1].contains('*')), small, "Wait ms");
+    for (key, marked) in [("m", "Max wait ms"), ("b", "Blocked ms"), ("p", "Wakeup p99 ms")] {
+        terminal.press(key);
+        let is_marked = |page: &[String]| page[1].contains(&format!("{marked} *"));
+        assert_fits(&terminal.page_when("a marked column", is_marked), small, marked);
+    }
+    terminal.press(" ");
+    terminal.until("PAUSED");
+    // Nothing else makes it draw: the last page is whole when the next one begins, so it is resized twice.
+    terminal.resize((50, 200));
+    terminal.until("\u{1b}[50;1H");
+    terminal.resize((50, 199));
+    let large = terminal.page_when("a large page", |page| page.len() == 50);
+    assert_fits(&large, (50, 200), "Wakeup p99 ms");
+    assert!(large[49].contains("PAUSED"), "{large:?}");
+    assert!(large[1].contains("Uninterr. ms"), "there is room for all columns: {large:?}");
+    terminal.forget();
+    terminal.resize((24, 80));
+    terminal.until("\u{1b}[24;1H");
     terminal.press("q");
     terminal.finish();
 }

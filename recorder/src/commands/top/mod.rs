@@ -76,7 +76,7 @@ struct Shown {
 /// # Errors
 /// [`TopError`].
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
-    let mut signals = Signals::catch().map_err(TopError::Terminal)?;
+    let mut signals = Signals::catch_resizes_too().map_err(TopError::Terminal)?;
     let history = match args.history {
         true => Some(History::start(&args.output, &[]).map_err(TopError::History)?),
         false => None,
@@ -134,6 +134,8 @@ struct Top {
 enum Woken {
     Time,
     Key,
+    /// The terminal has another size.
+    Resize,
     End,
 }
 
@@ -160,12 +162,17 @@ impl Top {
         let mut left = args.count;
         while left != Some(0) {
             let until = Instant::now() + self.interval;
-            if let Woken::End = wait(signals, None, Some(until)).map_err(TopError::Terminal)? {
-                return Ok(());
+            loop {
+                match wait(signals, None, Some(until)).map_err(TopError::Terminal)? {
+                    Woken::End => return Ok(()),
+                    // A table in a pipe or file has any width.
+                    Woken::Resize => {}
+                    Woken::Time | Woken::Key => break,
+                }
             }
             let shown = self.take()?;
             let table = Table::of(&shown, &self.view, &mut self.groups);
-            writeln!(out, "{}", table.headline())?;
+            writeln!(out, "{}", table.headline(look.columns))?;
             table.write(args.rows, look, out)?;
             writeln!(out)?;
             out.flush()?;
@@ -184,6 +191,8 @@ impl Top {
             let until = (!self.view.paused).then_some(due);
             match wait(signals, Some(screen.keyboard()), until).map_err(TopError::Terminal)? {
                 Woken::End => return Ok(()),
+                // It is drawn again.
+                Woken::Resize => {}
                 Woken::Time => {
                     shown = Some(self.take()?);
                     due = Instant::now() + self.interval;
@@ -211,7 +220,7 @@ impl Top {
             None => writeln!(page, "counting ...")?,
             Some(shown) => {
                 let table = Table::of(shown, &self.view, &mut self.groups);
-                writeln!(page, "{}", table.headline())?;
+                writeln!(page, "{}", table.headline(terminal.look().columns))?;
                 // The headline, the headings with their line, the rule below, and the line of keys.
                 table.write(lines.saturating_sub(6), terminal.look(), &mut page)?;
             }
@@ -226,14 +235,23 @@ impl Top {
         if self.view.typing {
             return format!("filter: {}_", self.view.filter);
         }
-        let paused = if self.view.paused { "PAUSED  " } else { "" };
+        let space = if self.view.paused { "PAUSED" } else { "pause" };
+        if !self.note.is_empty() {
+            return if self.view.paused {
+                format!("{space}  {}", self.note)
+            } else {
+                self.note.clone()
+            };
+        }
         let filter = match self.view.filter.as_str() {
-            "" => String::new(),
-            filter => format!("filter: {filter}  "),
+            "" => "filter".to_owned(),
+            filter => format!("filter: {filter}"),
         };
-        let keys = "sort w p m r b s t  / filter  g threads or cgroups  space pause  d dump  y why  q quit";
-        let note = if self.note.is_empty() { keys } else { &self.note };
-        format!("{paused}{filter}{note}")
+        let others = match self.view.by {
+            TopBy::Thread => "cgroups",
+            TopBy::Cgroup => "threads",
+        };
+        format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  d dump  y why")
     }
 
     /// Whether to go on.
@@ -272,9 +290,13 @@ impl Top {
             }
             'y' => {
                 let text = self.explain().unwrap_or_else(|why| why);
-                screen.page(&text).map_err(TopError::Terminal)?;
                 // Until a key is pressed.
-                wait(signals, Some(screen.keyboard()), None).map_err(TopError::Terminal)?;
+                let mut woken = Woken::Resize;
+                while let Woken::Resize = woken {
+                    screen.page(&text).map_err(TopError::Terminal)?;
+                    woken =
+                        wait(signals, Some(screen.keyboard()), None).map_err(TopError::Terminal)?;
+                }
                 screen.keys().map_err(TopError::Terminal)?;
             }
             _ => {}
@@ -318,7 +340,7 @@ impl Top {
     }
 }
 
-/// Waits for a key, the time, or a signal that means the end.
+/// Waits for a key, the time, another size of the terminal, or a signal that means the end.
 fn wait(
     signals: &mut Signals,
     keyboard: Option<BorrowedFd<'_>>,
@@ -329,6 +351,9 @@ fn wait(
             let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
             if ends.contains(&caught.signal) {
                 return Ok(Woken::End);
+            }
+            if caught.signal == Signal::SIGWINCH {
+                return Ok(Woken::Resize);
             }
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -32,8 +32,10 @@ struct Line {
 
 pub(super) struct Table {
     lines: Vec<Line>,
-    headline: String,
+    /// Parts of the line above it, the most important first.
+    headline: Vec<String>,
     by: TopBy,
+    sort: TopSort,
     tells: (bool, bool),
 }
 
@@ -56,11 +58,20 @@ impl Table {
         let key = |line: &Line| std::cmp::Reverse(rank(&line.figures, view.sort));
         lines.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name)));
         let headline = headline(&all, shown, view, lines.len());
-        Table { lines, headline, by: view.by, tells: shown.tells }
+        Table { lines, headline, by: view.by, sort: view.sort, tells: shown.tells }
     }
 
-    pub(super) fn headline(&self) -> &str {
-        &self.headline
+    /// As much of the line above it as has room.
+    pub(super) fn headline(&self, columns: Option<usize>) -> String {
+        let mut line = String::new();
+        for part in &self.headline {
+            let more = if line.is_empty() { part.clone() } else { format!(", {part}") };
+            if !line.is_empty() && columns.is_some_and(|most| line.len() + more.len() > most) {
+                break;
+            }
+            line += &more;
+        }
+        line
     }
 
     /// So many rows of it at most.
@@ -83,7 +94,7 @@ impl Table {
         let (steal, throttles) = self.tells;
         columns.extend(steal.then_some(right("Stolen ms")));
         columns.extend(throttles.then_some(right("Throttled ms")));
-        let mut grid = Grid::new(&columns).spare(SPARE);
+        let mut grid = Grid::new(&columns).spare(SPARE).sorted_by(heading(self.sort));
         for Line { name, figures } in self.lines.iter().take(rows) {
             let time = |nanos: u64| millis(Duration::from_nanos(nanos));
             let waits = figures.run_queue();
@@ -127,6 +138,19 @@ fn switches(figures: &Figures) -> u64 {
     slices.count() + slices.censored
 }
 
+/// The column that has what rows are sorted by.
+fn heading(sort: TopSort) -> &'static str {
+    match sort {
+        TopSort::Wait => "Wait ms",
+        TopSort::P99 => "Wakeup p99 ms",
+        TopSort::Max => "Max wait ms",
+        TopSort::Run => "Run ms",
+        TopSort::Blocked => "Blocked ms",
+        TopSort::Stolen => "Stolen ms",
+        TopSort::Throttled => "Throttled ms",
+    }
+}
+
 fn rank(figures: &Figures, sort: TopSort) -> u64 {
     match sort {
         TopSort::Wait => figures.run_queue().sum,
@@ -140,7 +164,7 @@ fn rank(figures: &Figures, sort: TopSort) -> u64 {
 }
 
 /// What the whole machine did.
-fn headline(all: &Figures, shown: &Shown, view: &View, rows: usize) -> String {
+fn headline(all: &Figures, shown: &Shown, view: &View, rows: usize) -> Vec<String> {
     let seconds = shown.during.as_secs_f64();
     let waits = all.run_queue();
     let rows = match view.by {
@@ -149,17 +173,15 @@ fn headline(all: &Figures, shown: &Shown, view: &View, rows: usize) -> String {
     };
     let p99 = all.of(Measure::Wakeup).at_most(SHARE);
     let p99 = p99.map_or_else(|| "-".to_owned(), |bound| millis(Duration::from_nanos(bound)));
-    let mut text = format!(
-        "{seconds:.1} s: {} slices per second, {rows}, waits {} ms, wakeup p99 <= {p99} ms, max wait {} ms",
-        count((switches(all) as f64 / seconds.max(1e-9)) as u64),
-        millis(Duration::from_nanos(waits.sum)),
-        millis(Duration::from_nanos(waits.max)),
-    );
-    let missing = shown.missing;
-    if missing.unseen + missing.evicted > 0 {
-        text += &format!(", lost {}", missing.unseen + missing.evicted);
-    }
-    text
+    let slices = count((switches(all) as f64 / seconds.max(1e-9)) as u64);
+    let mut parts = vec![format!("{seconds:.1} s: {slices} slices/s, {rows}")];
+    let lost = shown.missing.unseen + shown.missing.evicted;
+    parts.extend((lost > 0).then(|| format!("lost {lost}")));
+    let time = |nanos| millis(Duration::from_nanos(nanos));
+    parts.push(format!("waits {} ms", time(waits.sum)));
+    parts.push(format!("p99 <= {p99} ms"));
+    parts.push(format!("max {} ms", time(waits.max)));
+    parts
 }
 
 #[cfg(test)]
@@ -176,14 +198,39 @@ mod tests {
     }
 
     fn table(sort: TopSort, filter: &str) -> Vec<String> {
+        whole(sort, filter).lines.into_iter().map(|line| line.name).collect()
+    }
+
+    fn whole(sort: TopSort, filter: &str) -> Table {
         let rows = vec![row(1, b"a", 5, 0), row(2, b"b", 9, 1), row(3, b"ab", 1, 3)];
         let during = Duration::from_secs(1);
         let shown = Shown { rows, during, missing: Missing::default(), tells: (true, true) };
         let filter = filter.to_owned();
         let view = View { by: TopBy::Thread, sort, filter, typing: false, paused: false };
         let (_, mut groups) = Groups::new(None);
-        let table = Table::of(&shown, &view, &mut groups);
-        table.lines.into_iter().map(|line| line.name).collect()
+        Table::of(&shown, &view, &mut groups)
+    }
+
+    #[test]
+    fn the_line_above_it_has_as_much_as_there_is_room_for() {
+        let table = whole(TopSort::Wait, "");
+        let all = "1.0 s: 0 slices/s, 3 threads, waits 0.000 ms, p99 <= - ms, max 0.000 ms";
+        assert_eq!(table.headline(None), all);
+        assert_eq!(table.headline(Some(all.len())), all);
+        let less = "1.0 s: 0 slices/s, 3 threads, waits 0.000 ms, p99 <= - ms";
+        assert_eq!(table.headline(Some(all.len() - 1)), less);
+        assert_eq!(table.headline(Some(5)), "1.0 s: 0 slices/s, 3 threads");
+    }
+
+    #[test]
+    fn the_column_that_rows_are_sorted_by_is_marked() {
+        for sort in <TopSort as clap::ValueEnum>::value_variants() {
+            let mut text = Vec::new();
+            let look = Look { colour: false, columns: Some(80) };
+            whole(*sort, "").write(3, look, &mut text).expect("memory");
+            let text = String::from_utf8(text).expect("text");
+            assert!(text.contains(&format!("{} *", heading(*sort))), "{text}");
+        }
     }
 
     #[test]
