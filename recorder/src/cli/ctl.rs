@@ -76,9 +76,12 @@ pub struct CtlStartArgs {
     /// It is created with your own rights. An existing file is kept, with .old added to its name.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Categories to record, for example sched:waking,irq,app* [default: all that you may record]
+    /// Categories to record, for example sched:waking,irq,app* [default: sched, and all of applications]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = category)]
     pub categories: Vec<String>,
+    /// Record what the policy permits, even if it is less than asked for
+    #[arg(long)]
+    pub allow_partial: bool,
     /// What to do when a buffer is full: write it out, stop recording, or overwrite
     #[arg(long, value_name = "MODE", default_value = "streaming")]
     pub mode: Mode,
@@ -100,7 +103,7 @@ pub struct CtlStartArgs {
     /// Restart the session that `fxtrec ctl stop --keep` stopped; --categories adds to its categories
     #[arg(
         long,
-        conflicts_with_all = ["command", "output", "mode", "buffer_size", "providers", "start_timeout",
+        conflicts_with_all = ["command", "output", "allow_partial", "mode", "buffer_size", "providers", "start_timeout",
             "defer_transfer", "foreground"]
     )]
     pub again: bool,

@@ -39,6 +39,13 @@ pub enum CtlError {
     Launch(#[from] LaunchError),
     #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
+    /// The trace would not have all that was asked for.
+    #[error(
+        "the policy does not permit {}: for all of it, root adds a rule to the policy file; --categories asks for less \
+         ('*': what applications record), and --allow-partial records what is permitted",
+        .0.join(", ")
+    )]
+    Partial(Vec<String>),
     /// The session ended while it recorded.
     #[error("the session ended early: see the daemon's log (journalctl -u fxtrec)")]
     Lost,

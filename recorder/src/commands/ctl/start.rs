@@ -10,8 +10,8 @@ use super::{CtlError, connect, run, show, stop};
 use crate::cli::{CtlCommon, CtlStartArgs, Disposition, Mode, ProviderOverride};
 use crate::control::client::Client;
 use crate::control::wire::{
-    BufferDisposition, BufferingMode, ProviderSpec, ProviderStats, SessionState, StartOptions,
-    Started, TraceConfig,
+    BufferDisposition, BufferingMode, KnownCategory, ProviderSpec, ProviderStats, SessionState,
+    StartOptions, Started, TraceConfig,
 };
 use crate::kernel::child::{Held, Launch};
 use crate::kernel::signals::Signals;
@@ -31,6 +31,9 @@ struct Answer<'a> {
     started: u32,
     /// Those that did not say so in time.
     late: Vec<String>,
+    /// What was asked for and is not recorded, since the policy does not permit it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_permitted: Vec<String>,
     /// The exit status of COMMAND.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_status: Option<u8>,
@@ -58,6 +61,14 @@ pub(super) fn start(
     // Before the client may start a thread, and before COMMAND is made.
     let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
     let mut client = connect(common)?;
+    let not_permitted = not_permitted(&args.categories, &client.known_categories()?.categories);
+    if !not_permitted.is_empty() {
+        if !args.allow_partial {
+            return Err(CtlError::Partial(not_permitted));
+        }
+        let without = not_permitted.join(", ");
+        remark(common, err, &format!("recording without {without}: the policy does not permit it"));
+    }
     let file = TraceFile::create(&path, args.output.is_some(), common)?;
     let begun = prepare(args, detached, common, &file, signals.as_ref(), &mut client);
     let (started, held) = match begun {
@@ -72,6 +83,7 @@ pub(super) fn start(
         detached,
         started: started.started,
         late: started.late,
+        not_permitted,
         exit_status: None,
         provider_stats: None,
         incomplete: None,
@@ -166,6 +178,19 @@ fn prepare(
         }
     });
     Ok((started?, held.flatten()))
+}
+
+/// What the daemon would leave out without a word: it narrows a list without names, and wildcards, to what is permitted.
+fn not_permitted(wanted: &[String], known: &[KnownCategory]) -> Vec<String> {
+    let is_wanted = |name: &str| {
+        let covers = |wanted: &String| {
+            let stem = wanted.strip_suffix('*').filter(|stem| stem.starts_with("uprobe:"));
+            stem.is_some_and(|stem| name.starts_with(stem))
+        };
+        if wanted.is_empty() { name == "sched" } else { wanted.iter().any(covers) }
+    };
+    let left_out = known.iter().filter(|known| !known.permitted && is_wanted(&known.name));
+    left_out.map(|known| known.name.clone()).collect()
 }
 
 fn config(args: &CtlStartArgs, detached: bool) -> TraceConfig {
@@ -305,6 +330,29 @@ mod tests {
             detached: None,
         };
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn what_a_wildcard_or_an_empty_list_loses_is_named() {
+        let known = |name: &str, permitted| {
+            let (name, description) = (name.to_owned(), String::new());
+            KnownCategory { name, description, permitted }
+        };
+        let known = [
+            known("app", true),
+            known("irq", false),
+            known("sched", false),
+            known("uprobe:queries", false),
+            known("uprobe:render", true),
+        ];
+        let lost = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            not_permitted(&wanted, &known).join(" ")
+        };
+        assert_eq!(lost(&[]), "sched");
+        assert_eq!(lost(&["*", "app"]), "", "a wildcard asks for nothing of the kernel");
+        assert_eq!(lost(&["uprobe:*"]), "uprobe:queries");
+        assert_eq!(lost(&["uprobe:re*"]), "");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Why a recording failed, and the exit status for it.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use super::extras::ExtraError;
 use crate::capture::tracepoint::LayoutError;
@@ -13,6 +14,7 @@ use crate::kernel::limits;
 use crate::kernel::procfs::ProcfsError;
 use crate::kernel::refusal::{self, Refusal};
 use crate::sink::{SinkError, Unsaved};
+use crate::units::Pid;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,6 +71,26 @@ impl RecordError {
     /// What [`RecordError::System`] wants to know beside the error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
         move |source| RecordError::System { doing, source }
+    }
+
+    /// The same, where `user` wants to record these processes: that of somebody else is rather recorded by the daemon than by a program
+    /// that gives its rights to whoever runs it.
+    pub(super) fn of_others(self, pids: &[Pid], user: u32) -> RecordError {
+        let is_others = |pid: &&Pid| {
+            let folder = std::fs::metadata(format!("/proc/{}", pid.0));
+            user != 0 && folder.is_ok_and(|folder| folder.uid() != user)
+        };
+        match (self, pids.iter().find(is_others)) {
+            (RecordError::Refused(refusal), Some(pid)) => {
+                let remedy = format!(
+                    "Process {0} is another user's. The daemon records it for you if its policy permits you sched: \
+                     fxtrec ctl start --foreground -o FILE, then fxtrec report FILE --pid {0}.\nWithout it: {1}",
+                    pid.0, refusal.remedy
+                );
+                RecordError::Refused(Refusal { remedy, ..refusal })
+            }
+            (error, _) => error,
+        }
     }
 
     /// What to type to try again with more rights, when an ordinary user may get them so.

@@ -141,7 +141,8 @@ fn record(
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
-    let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)?;
+    let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)
+        .map_err(|error| error.of_others(plan.pids(), facts.user))?;
     let Chosen { mut source, instead } = chosen;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);

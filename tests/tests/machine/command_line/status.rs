@@ -185,5 +185,21 @@ fn an_ordinary_user_is_told_what_to_do_and_nothing_is_run() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{stderr}");
     assert!(stderr.contains("sudo"), "{stderr}");
+    assert!(!stderr.contains("fxtrec ctl start"), "COMMAND is the user's own: {stderr}");
     assert!(!dir.path().join("ran").exists());
+
+    // For a process of somebody else the daemon comes first.
+    let roots = std::process::id().to_string();
+    let output = Command::new(copy.path())
+        .args(["-p", &roots, "-d", "100ms", "-o", "roots.fxt"])
+        .current_dir(dir.path())
+        .uid(nobody.uid.as_raw())
+        .gid(nobody.gid.as_raw())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    let place = |text: &str| stderr.find(text).unwrap_or_else(|| panic!("{text} in {stderr}"));
+    assert!(place("fxtrec ctl start --foreground") < place("sudo setcap"), "{stderr}");
+    assert!(!dir.path().join("roots.fxt").exists());
 }

@@ -55,11 +55,18 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
         assert!(refused.stderr.contains("[[allow]]"), "what would allow it: {}", refused.stderr);
         assert!(!daemon.folder.path("no.fxt").exists());
     }
-    let large = ["start", "-o", "no.fxt", "--buffer-size", "17M"];
+    let large = ["start", "--allow-partial", "-o", "no.fxt", "--buffer-size", "17M"];
     let refused = daemon.ctl_as_nobody(&large).expect(125);
     assert!(refused.stderr.contains("max-buffer"), "{}", refused.stderr);
 
-    daemon.ctl_as_nobody(&["start", "-o", "own.fxt"]).expect(0);
+    // All that there is would be less than a trace has that nothing is said about.
+    let less = daemon.ctl_as_nobody(&["start", "-o", "own.fxt"]).expect(125);
+    assert!(less.stderr.contains("the policy does not permit sched"), "{}", less.stderr);
+    assert!(less.stderr.contains("--allow-partial"), "{}", less.stderr);
+    assert!(!daemon.folder.path("own.fxt").exists());
+    let partial = ["start", "-o", "own.fxt", "--allow-partial"];
+    let said = daemon.ctl_as_nobody(&partial).expect(0).stderr;
+    assert!(said.contains("recording without sched: the policy does not permit it"), "{said}");
     let mut line = String::new();
     own.stdout().read_line(&mut line).expect("its number, when it is through");
     assert_eq!(daemon.ask(&["status"])["kernel"]["running"], false);
