@@ -1,8 +1,8 @@
 //! Records from one trace into another: strings and threads registered anew, koids, times and
 //! CPUs translated on the way.
 
-use fxt_format::EventKind;
 use fxt_format::limits::{MAX_ARGS, MAX_FRAMES};
+use fxt_format::{EventKind, ObjectType};
 use fxt_reader::record::{Arg as ReadArg, Args, Event};
 use fxt_reader::{Koid, Nanos, Record, Thread};
 use fxt_writer::lanes::Lanes;
@@ -27,6 +27,11 @@ pub(super) trait Translate {
     /// The CPU in the new trace.
     fn cpu(&self, cpu: u16) -> u16 {
         cpu
+    }
+
+    /// The machine that processes of the trace ran on, where the new trace has those of several.
+    fn host(&self) -> Option<&str> {
+        None
     }
 
     /// The number of a module of the process in the new trace.
@@ -147,7 +152,15 @@ pub(super) fn copy<L: Lanes>(
             })?;
         }
         Record::KernelObject(object) => {
-            let args = arguments(object.args, None, target, translate)?;
+            let mut args = arguments(object.args, None, target, translate)?;
+            if object.object_type == ObjectType::Process
+                && object.args.str("host").is_none()
+                && let Some(host) = translate.host()
+            {
+                let role = Role::Value { category: None, key: "host" };
+                let host = Value::Str(text(role, host, target, translate)?);
+                args.push(Arg::new(target.text("host")?, host));
+            }
             let name = text(Role::Object, object.name, target, translate)?;
             target.write(&write::KernelObject {
                 object_type: object.object_type,

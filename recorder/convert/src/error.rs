@@ -98,6 +98,13 @@ pub enum ConvertError {
         path.display(), first.display()
     )]
     Contradictory { path: PathBuf, first: PathBuf, nanos: u64 },
+    /// The clocks are aligned so that a message arrives before it was sent.
+    #[error(
+        "aligned so, {} receives a message {early} before {} sends it: at least one wall clock was wrong, or --offset is; --sync aligns \
+         clocks by messages that go both ways, and --offset corrects them by hand",
+        receiver.display(), sender.display()
+    )]
+    Reversed { sender: PathBuf, receiver: PathBuf, early: String },
     /// The format numbers the modules of a process with 16 bits.
     #[error(
         "the recordings have more than 65536 modules of one process in sum: merge fewer of them"

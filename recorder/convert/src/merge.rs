@@ -34,7 +34,7 @@ use super::error::ConvertError;
 use super::redact::{self, Redacting, Redactor};
 use super::report::Report;
 use super::shared::Shared;
-use super::sync::{self, Messages, Set};
+use super::sync::{self, Ends, Messages, Set};
 use super::tef::ids_are_local;
 use super::traces;
 
@@ -42,14 +42,16 @@ use super::traces;
 const WALL_CLOCK: &str = "wall_clock_offset_ns";
 /// Bytes that wait before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Koids for those that two recordings use begin here: within the 32 bits that Perfetto keeps.
+/// Koids for those that two recordings use, and that have no other with the same id, begin here: within the 32 bits that Perfetto keeps.
 const FIRST_NEW_KOID: u64 = 1 << 30;
+/// The bits of a koid that are Linux's id, in traces of fxtrec.
+const ID_BITS: u32 = 22;
 
 #[derive(Clone, Debug)]
 pub struct Source {
     pub path: PathBuf,
-    /// How far its clock is ahead of that of the first one, in nanoseconds; found by the wall
-    /// clock where it is not given.
+    /// How far the wall clock of its machine was ahead of that of the first one's, in nanoseconds. Where a recording does not know the
+    /// wall clock, and on one machine, how far its own clock is.
     pub offset: Option<i64>,
 }
 
@@ -73,6 +75,9 @@ struct Facts {
     /// The operations and flows that begin in it, by their keys.
     begun: FxHashSet<u64>,
     first_time: Option<u64>,
+    /// The ends of messages that may go to other recordings.
+    ends: Ends,
+    host: Option<String>,
     wall_clock: Option<i128>,
     /// By how much the wall clock may have been wrong.
     wall_clock_error: Option<u64>,
@@ -86,6 +91,8 @@ struct Translation {
     modules: FxHashMap<(u64, u16), u16>,
     shift: i128,
     cpus: u16,
+    /// The machine, where there may be several.
+    host: Option<String>,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
     /// What makes an id of this recording another one than those of the others; nothing where all are of one machine.
@@ -104,6 +111,10 @@ impl Translate for Translation {
 
     fn cpu(&self, cpu: u16) -> u16 {
         cpu.saturating_add(self.cpus)
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     fn module(&self, process: Koid, id: u16) -> u16 {
@@ -184,26 +195,27 @@ pub(crate) fn merge_as(
     // All files are read twice.
     let first = progress(how.show_progress, files());
     for source in sources {
-        facts.push(Facts::gather(&source.path, &first)?);
+        facts.push(Facts::gather(&source.path, how.sync.as_ref(), &first)?);
     }
     first.finish();
     let second = progress(how.show_progress, files());
     let mut report = Report::default();
-    let mut sources = sources.to_vec();
-    let set = match &how.sync {
-        Some(messages) => {
-            let paths: Vec<PathBuf> = sources.iter().map(|source| source.path.clone()).collect();
-            sync::offsets(&paths, messages)?
-        }
+    let paths: Vec<&Path> = files().collect();
+    let ends: Vec<&Ends> = facts.iter().map(|facts| &facts.ends).collect();
+    let set = match how.sync {
+        Some(_) => sync::offsets(&paths, &ends)?,
         None => vec![None; sources.len()],
     };
+    let translations = plan(sources, &facts, &set, how.same_machine)?;
     for at in 1..sources.len() {
-        report.note(alignment(&sources, &facts, at, set[at]));
-        let found = set[at].map(|set| set.offset.nanos);
-        sources[at].offset = sources[at].offset.or(found);
+        // Against the first one's clock, which may have been shifted too.
+        let ahead = translations[0].shift - translations[at].shift;
+        report.note(alignment(sources, &facts, at, (ahead, set[at])));
+        if let Some(warning) = set[at].and_then(|set| disagreement(&facts, at, set)) {
+            report.note(format!("{}: {warning}", sources[at].path.display()));
+        }
     }
-    let sources = &sources[..];
-    let translations = plan(sources, &facts, how.same_machine)?;
+    refuse_reversed(&paths, &ends, &translations, &set)?;
     let mut lanes = Vec::with_capacity(sources.len());
     for (source, translation) in sources.iter().zip(translations) {
         lanes.push(Lane::open(&source.path, &second, translation, redactor)?);
@@ -239,31 +251,26 @@ fn open(path: &Path, progress: &Progress) -> Result<Reader<'static>, Error> {
 }
 
 /// How the clock of a recording is aligned with the first one's, and how well.
-fn alignment(sources: &[Source], facts: &[Facts], at: usize, set: Option<Set>) -> String {
+fn alignment(
+    sources: &[Source],
+    facts: &[Facts],
+    at: usize,
+    (ahead, set): (i128, Option<Set>),
+) -> String {
     let name = |at: usize| sources[at].path.display().to_string();
-    let seconds = |nanos: i128| {
-        let sign = if nanos < 0 { "-" } else { "" };
-        let nanos = nanos.unsigned_abs();
-        format!("{sign}{}.{:09} s", nanos / 1_000_000_000, nanos % 1_000_000_000)
-    };
-    let ahead =
-        |nanos: i128| format!("{}: clock {} ahead of {}'s", name(at), seconds(nanos), name(0));
-    if let Some(offset) = sources[at].offset {
-        return format!("{}, as given", ahead(offset.into()));
+    let nanos = format!("{}: clock {} ahead of {}'s", name(at), seconds(ahead), name(0));
+    if sources[at].offset.is_some() {
+        return format!("{nanos}, as given");
     }
     if let Some(Set { by, offset }) = set {
         let (forth, back) = offset.messages;
-        let (nanos, error) = (ahead(offset.nanos.into()), seconds(offset.error.into()));
+        let error = seconds(offset.error.into());
         let by = name(by);
         return format!(
             "{nanos}, wrong by at most {error}: {forth} {} from {by} and {back} back",
             noun(forth as u64, "message", "messages")
         );
     }
-    let (Some(own), Some(first)) = (facts[at].wall_clock, facts[0].wall_clock) else {
-        return format!("{}: its clock is not known", name(at));
-    };
-    let nanos = ahead(first - own);
     match (facts[at].wall_clock_error, facts[0].wall_clock_error) {
         (Some(own), Some(first)) => {
             let error = seconds(i128::from(own) + i128::from(first));
@@ -275,13 +282,66 @@ fn alignment(sources: &[Source], facts: &[Facts], at: usize, set: Option<Set>) -
     }
 }
 
+fn seconds(nanos: i128) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    format!("{sign}{}.{:09} s", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+/// What is wrong with the wall clocks, if messages tell another offset than they do.
+fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
+    let (own, first) = (&facts[at], &facts[0]);
+    let by_wall = first.wall_clock? - own.wall_clock?;
+    let apart = (by_wall - i128::from(set.offset.nanos)).abs();
+    let errors = own.wall_clock_error.zip(first.wall_clock_error);
+    let known = errors.map_or(0, |(own, first)| i128::from(own) + i128::from(first));
+    if apart <= known + i128::from(set.offset.error) {
+        return None;
+    }
+    let said = match errors {
+        Some(_) => format!("and their kernels say at most {}", seconds(known)),
+        None => "and how wrong they were, at least one recording does not say".to_owned(),
+    };
+    let apart = seconds(apart);
+    Some(format!("warning: the wall clocks differ from that by {apart}, {said}"))
+}
+
+/// Refuses to put a message before its sending, by more than messages say that the clocks may be wrong.
+fn refuse_reversed(
+    paths: &[&Path],
+    ends: &[&Ends],
+    plans: &[Translation],
+    set: &[Option<Set>],
+) -> Result<(), ConvertError> {
+    let error = |at: usize| set[at].map_or(0, |set| i128::from(set.offset.error));
+    for sender in 0..paths.len() {
+        for receiver in (0..paths.len()).filter(|receiver| *receiver != sender) {
+            let Some(least) = ends[sender].least_to(ends[receiver]) else { continue };
+            let early = plans[sender].shift - plans[receiver].shift - least;
+            if early > error(sender) + error(receiver) {
+                return Err(ConvertError::Reversed {
+                    sender: paths[sender].to_owned(),
+                    receiver: paths[receiver].to_owned(),
+                    early: seconds(early),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Facts {
-    fn gather(path: &Path, progress: &Progress) -> Result<Self, ConvertError> {
-        let mut facts = Self::default();
+    fn gather(
+        path: &Path,
+        messages: Option<&Messages>,
+        progress: &Progress,
+    ) -> Result<Self, ConvertError> {
+        let messages = messages.unwrap_or(&Messages::Flows);
+        let mut facts = Self { ends: Ends::of(messages), ..Self::default() };
         let mut reader = open(path, progress)?;
         loop {
             match reader.next() {
-                Ok(Some(item)) => facts.note(&item.record),
+                Ok(Some(item)) => facts.note(&item.record, messages),
                 Ok(None) => return Ok(facts),
                 Err(Error::Damaged(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -289,7 +349,7 @@ impl Facts {
         }
     }
 
-    fn note(&mut self, record: &Record<'_>) {
+    fn note(&mut self, record: &Record<'_>, messages: &Messages) {
         if let Some(time) = record.time() {
             self.first_time = Some(self.first_time.map_or(time.0, |first| first.min(time.0)));
         }
@@ -304,6 +364,7 @@ impl Facts {
         match record {
             Record::Event(event) => {
                 use_thread(event.thread);
+                self.ends.note(event, messages);
                 if let Some((key, true)) = operation(event)
                     && self.begun.len() < MOST_OPERATIONS
                 {
@@ -311,6 +372,7 @@ impl Facts {
                 }
                 if event.category == "fxtrec" && event.name == "trace_info" {
                     self.wall_clock = event.args.get(WALL_CLOCK).and_then(integer);
+                    self.host = event.args.str("host").map(str::to_owned);
                 }
                 if event.category == "fxtrec" && event.name == "clock_info" {
                     let error = event.args.get("wall_clock_error_ns").and_then(integer);
@@ -356,6 +418,7 @@ impl Facts {
 fn plan(
     sources: &[Source],
     facts: &[Facts],
+    set: &[Option<Set>],
     same_machine: bool,
 ) -> Result<Vec<Translation>, ConvertError> {
     let mut plans: Vec<Translation> = Vec::with_capacity(sources.len());
@@ -364,9 +427,15 @@ fn plan(
     let (mut next_koid, mut next_cpu) = (FIRST_NEW_KOID, 0);
     let first_wall_clock = facts.first().and_then(|facts| facts.wall_clock);
     for (at, (source, facts)) in sources.iter().zip(facts).enumerate() {
-        let shift = match (source.offset, facts.wall_clock, first_wall_clock) {
+        let set = set[at].map(|set| i128::from(set.offset.nanos));
+        let given = source.offset.map(i128::from);
+        let shift = match (given.or(set), facts.wall_clock, first_wall_clock) {
             _ if at == 0 => 0,
-            (Some(offset), _, _) => -i128::from(offset),
+            // What is given is the error of the wall clock, where there is one between two machines.
+            (Some(offset), Some(own), Some(first)) if set.is_none() && !same_machine => {
+                own - first - offset
+            }
+            (Some(offset), _, _) => -offset,
             (None, Some(own), Some(first)) => own - first,
             (None, own, _) => {
                 let nameless = if own.is_none() { at } else { 0 };
@@ -378,15 +447,22 @@ fn plan(
         if !same_machine {
             plan.cpus = next_cpu;
             next_cpu = next_cpu.saturating_add(facts.cpus);
+            let mut given_out = FxHashSet::default();
             // Koid 0 is nobody, or the idle task, everywhere.
             for &koid in facts.koids.iter().filter(|koid| **koid != 0 && used.contains(koid)) {
-                while used.contains(&next_koid) || facts.koids.contains(&next_koid) {
-                    next_koid += 1;
-                }
-                plan.koids.insert(koid, next_koid);
-                next_koid += 1;
+                let is_free = |new: &u64| !used.contains(new) && !facts.koids.contains(new);
+                let new = match same_id(koid).find(|new| is_free(new) && !given_out.contains(new)) {
+                    Some(new) => new,
+                    None => {
+                        next_koid = (next_koid..).find(is_free).unwrap_or(next_koid) + 1;
+                        next_koid - 1
+                    }
+                };
+                given_out.insert(new);
+                plan.koids.insert(koid, new);
             }
             used.extend(facts.koids.iter().map(|koid| plan.koids.get(koid).unwrap_or(koid)));
+            plan.host = facts.host.clone().filter(|_| sources.len() > 1);
             if at > 0 {
                 plan.salt = Some(at as u64);
                 plan.renamed.extend(facts.begun.intersection(&begun));
@@ -406,6 +482,13 @@ fn plan(
         plan.shift -= below;
     }
     Ok(plans)
+}
+
+/// Koids for a thread of this koid that show the same id of Linux: as if others had had the id before it.
+fn same_id(koid: u64) -> impl Iterator<Item = u64> {
+    let is_thread = koid < FIRST_NEW_KOID;
+    let owners = if is_thread { FIRST_NEW_KOID >> ID_BITS } else { 0 };
+    (1..owners).map(move |owner| (koid & ((1 << ID_BITS) - 1)) | (owner << ID_BITS))
 }
 
 /// Gives the modules of a process numbers that no other recording uses for a process of the same koid.

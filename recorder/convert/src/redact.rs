@@ -303,6 +303,10 @@ impl<T: Translate> Translate for Redacting<'_, T> {
         self.inner.cpu(cpu)
     }
 
+    fn host(&self) -> Option<&str> {
+        self.inner.host()
+    }
+
     fn module(&self, process: Koid, id: u16) -> u16 {
         self.inner.module(process, id)
     }

@@ -10,15 +10,13 @@
 //! from b to a a bound from below. The fastest message each way counts. The offset is the middle between both bounds, and is
 //! wrong by half of their distance at most, if the clocks went equally fast.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fxt_reader::record::{Event, EventKind};
-use fxt_reader::{Error, Reader, Record};
 use rustc_hash::FxHashMap;
 
 use super::error::ConvertError;
 use super::tef::ids_are_local;
-use super::traces;
 
 /// So many messages of a recording are looked at, each way.
 const MOST: usize = 1 << 20;
@@ -123,30 +121,21 @@ impl Messages {
 }
 
 impl Ends {
-    /// Those in a file.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(crate) fn gather(path: &Path, messages: &Messages) -> Result<Ends, Error> {
-        let are_flows = *messages == Messages::Flows;
-        let mut ends = Ends { are_flows, ..Ends::default() };
-        let file = traces::open(path);
-        let file = file.map_err(|source| Error::Open { path: path.to_owned(), source })?;
-        let mut reader = Reader::from_file(file, |file| file);
-        loop {
-            match reader.next() {
-                Ok(Some(item)) => {
-                    if let Record::Event(event) = &item.record
-                        && let Some((sends, key)) = messages.end(event)
-                    {
-                        ends.add(sends, key, event.time.0, are_flows);
-                    }
-                }
-                Ok(None) => return Ok(ends),
-                Err(Error::Damaged(_)) => {}
-                Err(error) => return Err(error),
-            }
+    /// None yet.
+    pub(crate) fn of(messages: &Messages) -> Ends {
+        Ends { are_flows: *messages == Messages::Flows, ..Ends::default() }
+    }
+
+    /// Takes note of an event that is one of them.
+    pub(crate) fn note(&mut self, event: &Event<'_>, messages: &Messages) {
+        if let Some((sends, key)) = messages.end(event) {
+            self.add(sends, key, event.time.0, self.are_flows);
         }
+    }
+
+    /// The least difference between the times of receiving there, and of sending here, each by its own clock.
+    pub(crate) fn least_to(&self, there: &Ends) -> Option<i128> {
+        fastest(&self.sent, there).1
     }
 
     /// A flow may have several steps, of which the first counts; events with one key are different messages.
@@ -203,15 +192,8 @@ pub(crate) struct Set {
 /// How far each clock is ahead of the first one's: directly, or through another recording where that is more exact.
 ///
 /// # Errors
-/// When a file cannot be read, or there is no path of messages from it to the first.
-pub(crate) fn offsets(
-    paths: &[PathBuf],
-    messages: &Messages,
-) -> Result<Vec<Option<Set>>, ConvertError> {
-    let mut ends = Vec::with_capacity(paths.len());
-    for path in paths {
-        ends.push(Ends::gather(path, messages)?);
-    }
+/// When there is no path of messages from a recording to the first.
+pub(crate) fn offsets(paths: &[&Path], ends: &[&Ends]) -> Result<Vec<Option<Set>>, ConvertError> {
     // As Dijkstra would: the one that is known best next.
     let mut set: Vec<Option<Set>> = vec![None; paths.len()];
     let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
@@ -222,7 +204,7 @@ pub(crate) fn offsets(
         for at in (1..paths.len()).filter(|at| !done.contains(at)) {
             for &by in &done {
                 let known = set[by].map_or(origin, |set| set.offset);
-                match ends[by].offset_of(&ends[at]) {
+                match ends[by].offset_of(ends[at]) {
                     Ok(offset) => {
                         let nanos = known.nanos.saturating_add(offset.nanos);
                         let error = known.error.saturating_add(offset.error);
@@ -242,7 +224,7 @@ pub(crate) fn offsets(
                 done.push(at);
             }
             (None, Some((at, why))) => {
-                let (path, first) = (paths[at].clone(), paths[0].clone());
+                let (path, first) = (paths[at].to_owned(), paths[0].to_owned());
                 return Err(match why {
                     Unbounded::Missing(forth, back) => {
                         ConvertError::NoMessages { path, first, forth, back }

@@ -18,7 +18,7 @@ use fxtrec_gates::Metric;
 
 use crate::distribution::Distribution;
 use crate::facts::{Cause, Causes};
-use crate::groups::Groups;
+use crate::groups::{self, GroupBy, Groups};
 use crate::model::{ProviderLosses, Report, Span, Stats, Wait};
 
 /// So many reasons for losses are kept.
@@ -34,34 +34,59 @@ pub struct TraceRow {
     /// How long it is.
     pub length: Duration,
     pub switches: u64,
-    /// Wake-ups to the CPU: how many, the 99th percentile, the longest.
-    pub wakeup: Figures,
-    /// The same of preemptions.
-    pub preempted: Figures,
+    figures: [Figures; METRICS],
     /// What the host took from its threads, if the recording tells.
     pub steal: Option<Duration>,
+    /// For how long quotas kept its threads from running, if the recording tells.
+    pub throttled: Option<Duration>,
     /// Events that are missing, as far as they were counted, and the gaps.
     pub lost: u64,
     pub gaps: u64,
 }
 
-/// Three figures of a metric.
+impl TraceRow {
+    /// The figures of all its threads.
+    pub fn figures(&self, metric: Metric) -> &Figures {
+        &self.figures[metric as usize]
+    }
+}
+
+/// How many metrics there are.
+const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
+
+/// The figures of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub count: u64,
+    pub sum: Duration,
+    pub mean: Option<Duration>,
+    pub p50: Option<Duration>,
+    pub p90: Option<Duration>,
     pub p99: Option<Duration>,
+    pub p999: Option<Duration>,
     pub max: Option<Duration>,
 }
 
 impl Figures {
     fn of(values: &Distribution) -> Figures {
-        Figures { count: values.count(), p99: values.percentile(99.0), max: values.max() }
+        Figures {
+            count: values.count(),
+            sum: values.sum(),
+            mean: values.mean(),
+            p50: values.percentile(50.0),
+            p90: values.percentile(90.0),
+            p99: values.percentile(99.0),
+            p999: values.percentile(99.9),
+            max: values.max(),
+        }
     }
 }
 
 /// Traces that have been put together so far.
 #[derive(Debug, Default)]
 pub struct Fleet {
+    /// What threads are put together by, if not by their names.
+    by: Option<GroupBy>,
     sum: Report,
     threads: Groups,
     reasons: BTreeSet<String>,
@@ -70,9 +95,22 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// None yet. Their threads are put together by this, or by their names.
+    pub fn by(by: Option<GroupBy>) -> Fleet {
+        Fleet { by, ..Fleet::default() }
+    }
+
     /// Takes the report of the trace of this number in, which is called `name`.
-    pub fn add(&mut self, number: usize, name: String, report: Report) {
+    pub fn add(&mut self, number: usize, name: String, mut report: Report) {
+        if let Some(by) = self.by {
+            report.rename_for(by);
+        }
         let total = report.total();
+        let of_fact = |fact| report.knows(fact).then(|| total.metric(fact).sum());
+        let mut figures = [Figures::default(); METRICS];
+        for metric in Metric::ALL.into_iter().chain(Metric::FACTS) {
+            figures[metric as usize] = Figures::of(total.metric(metric));
+        }
         let row = TraceRow {
             name,
             host: report
@@ -82,9 +120,9 @@ impl Fleet {
                 .filter(|host| !host.is_empty()),
             length: report.span.length(),
             switches: report.switches(),
-            wakeup: Figures::of(total.metric(Metric::Wakeup)),
-            preempted: Figures::of(total.metric(Metric::Preemption)),
-            steal: report.knows(Metric::Steal).then(|| total.metric(Metric::Steal).sum()),
+            figures,
+            steal: of_fact(Metric::Steal),
+            throttled: of_fact(Metric::Throttled),
             lost: report.losses.events,
             gaps: report.losses.gaps,
         };
@@ -152,7 +190,7 @@ impl Fleet {
 
     /// The report of all traces. Its span is as long as all of them together, and begins at 0.
     pub fn finish(self) -> Report {
-        let mut report = self.sum;
+        let mut report = Report { grouped_by: self.by, ..self.sum };
         let nanos = u64::try_from(self.length.as_nanos()).unwrap_or(u64::MAX);
         report.span = Span { begin: Nanos(0), end: Nanos(nanos) };
         // Quotas are of cgroups that have the same names on many machines.
@@ -167,11 +205,7 @@ impl Fleet {
             stats.metrics.iter_mut().chain(facts).for_each(|values| values.max_at = None);
         };
         threads.iter_mut().for_each(|thread| forget(&mut thread.stats));
-        threads.sort_by(|a, b| {
-            let longest = |stats: &Stats| Reverse(stats.metric(Metric::RunQueue).max());
-            let rank = longest(&a.stats).cmp(&longest(&b.stats));
-            rank.then_with(|| (&a.comm, a.in_command).cmp(&(&b.comm, b.in_command)))
-        });
+        groups::sort(&mut threads);
         report.total = Stats::merge(threads.iter().map(|thread| &thread.stats));
         forget(&mut report.total);
         if let Some(own) = &mut report.recorder {
@@ -199,6 +233,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ThreadReport;
     use crate::scene::{Leaves, Scene};
 
     /// Threads 101 and 102 wait for CPU 0, the second for `length` microseconds.
@@ -223,6 +258,33 @@ mod tests {
     }
 
     #[test]
+    fn threads_can_be_put_together_by_what_they_belong_to() {
+        let mut one = scene(0, 5).report();
+        one.threads.iter_mut().for_each(|thread| thread.cgroup = Some("/svc".into()));
+        one.threads[0].host = Some("db-1".into());
+        let names = |by| {
+            let mut fleet = Fleet::by(Some(by));
+            fleet.add(0, "0.fxt".to_owned(), one.clone());
+            let all = fleet.finish();
+            let mut alone = one.clone();
+            alone.group_by(by);
+            let rows = |report: &Report| {
+                let row = |thread: &ThreadReport| (thread.comm.to_string(), thread.threads);
+                report.threads().iter().map(row).collect::<Vec<_>>()
+            };
+            assert_eq!(rows(&all), rows(&alone));
+            assert_eq!(alone.grouped_by, Some(by));
+            let mut rows = rows(&all);
+            rows.sort();
+            rows
+        };
+        let row = |name: &str, threads| (name.to_owned(), threads);
+        assert_eq!(names(GroupBy::Cgroup), [row("/svc", 2)]);
+        assert_eq!(names(GroupBy::Process), [row("worker", 2)]);
+        assert_eq!(names(GroupBy::Host), [row("(host unknown)", 1), row("db-1", 1)]);
+    }
+
+    #[test]
     fn figures_of_a_fleet_are_those_of_all_values_whatever_the_order() {
         let report = fleet(&[0, 1, 2]);
         let wakeups = report.total().metric(Metric::Wakeup);
@@ -236,6 +298,9 @@ mod tests {
         let traces: Vec<Option<usize>> = report.worst().iter().map(|wait| wait.trace).collect();
         assert_eq!(traces, [Some(2), Some(1), Some(0)]);
         assert!(report.knows(Metric::Steal) && !report.knows(Metric::Irq));
+        let [last, ..] = &report.traces[..] else { panic!("no rows") };
+        let wakeups = last.figures(Metric::Wakeup);
+        assert_eq!((wakeups.count, nanos(wakeups.max)), (1, Some(5000)));
         let shown = |report: &Report| format!("{report:?}");
         assert_eq!(shown(&fleet(&[2, 0, 1])), shown(&report));
     }

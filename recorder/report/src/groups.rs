@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use fxtrec_gates::Metric;
 use rustc_hash::FxHashMap;
 
 use crate::facts::FactTallies;
-use crate::model::{Sleep, Stats, ThreadReport, Wait};
+use crate::model::{Report, Sleep, Stats, ThreadReport, Wait};
 use crate::tally::Tally;
 
 /// So many names are told apart; threads of further names are put together.
@@ -18,6 +19,67 @@ const OTHERS: &str = "(others)";
 /// So many of the longest blocked times of a thread, or of a name, are kept. Only one of a thread can be longer than half of
 /// the recording.
 pub(crate) const KEPT: usize = 2;
+
+/// What threads are put together by, other than their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    Process,
+    Cgroup,
+    Host,
+}
+
+impl GroupBy {
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupBy::Process => "process",
+            GroupBy::Cgroup => "cgroup",
+            GroupBy::Host => "host",
+        }
+    }
+
+    /// What a thread belongs to, in a trace of this host.
+    fn of(self, thread: &ThreadReport, host: &Arc<str>) -> Arc<str> {
+        let unknown = || Arc::from(format!("({} unknown)", self.name()));
+        match self {
+            GroupBy::Process => thread.process_name.clone(),
+            GroupBy::Cgroup => thread.cgroup.clone().unwrap_or_else(unknown),
+            GroupBy::Host => match &thread.host {
+                Some(host) => host.clone(),
+                None if host.is_empty() => unknown(),
+                None => host.clone(),
+            },
+        }
+    }
+}
+
+impl Report {
+    /// Calls threads by what they are to be put together by.
+    pub(crate) fn rename_for(&mut self, by: GroupBy) {
+        let host = self.origin.as_ref().map_or("", |origin| &*origin.host).into();
+        for thread in &mut self.threads {
+            thread.comm = by.of(thread, &host);
+        }
+        self.grouped_by = Some(by);
+    }
+
+    /// Puts threads together, the group with the longest wait for a CPU first.
+    pub fn group_by(&mut self, by: GroupBy) {
+        self.rename_for(by);
+        let mut groups = Groups::default();
+        std::mem::take(&mut self.threads).into_iter().for_each(|thread| groups.add(thread));
+        self.threads = groups.finish().collect();
+        sort(&mut self.threads);
+    }
+}
+
+/// By the longest wait for a CPU, then by name.
+pub(crate) fn sort(threads: &mut [ThreadReport]) {
+    threads.sort_by(|a, b| {
+        let longest = |stats: &Stats| Reverse(stats.metric(Metric::RunQueue).max());
+        let rank = longest(&a.stats).cmp(&longest(&b.stats));
+        rank.then_with(|| (&a.comm, a.in_command).cmp(&(&b.comm, b.in_command)))
+    });
+}
 
 /// By name, and whether they were COMMAND's.
 #[derive(Debug, Default)]
@@ -51,6 +113,7 @@ impl Groups {
             process: None,
             process_name: comm.clone(),
             cgroup: None,
+            host: None,
             comm,
             threads: group.threads,
             in_command,

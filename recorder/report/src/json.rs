@@ -22,6 +22,9 @@ struct Document<'a> {
     /// Where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<OneOfMany<'a>>,
+    /// What threads are put together by, if by something else than their names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'static str>,
     losses: Losses,
     switches: u64,
     switches_per_s: f64,
@@ -158,8 +161,14 @@ struct OneOfMany<'a> {
     switches: u64,
     wakeup: Few,
     preempt: Few,
+    runqueue: Few,
+    slice: Few,
+    blocked: Few,
+    blocked_d: Few,
     #[serde(skip_serializing_if = "Option::is_none")]
     steal_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled_ns: Option<u64>,
     lost: u64,
     gaps: u64,
 }
@@ -167,6 +176,10 @@ struct OneOfMany<'a> {
 #[derive(Serialize)]
 struct Few {
     count: u64,
+    sum_ns: u64,
+    mean_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
     p99_ns: Option<u64>,
     max_ns: Option<u64>,
 }
@@ -327,6 +340,9 @@ struct Thread<'a> {
     comm: &'a str,
     process: &'a str,
     cgroup: Option<&'a str>,
+    /// In a merged trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
     threads: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     in_command: Option<bool>,

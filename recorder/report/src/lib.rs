@@ -61,6 +61,7 @@ pub use distribution::{Bucket, Distribution};
 pub use facts::{Cause, Causes, Facts, HostSteal, Quota};
 pub use fxtrec_gates::{Metric, NoSuchMetric, SpanPart};
 pub use fxtrec_units::glob::{Pattern, PatternError};
+pub use groups::GroupBy;
 pub use model::{
     Antagonist, Blocked, CpuReport, Delay, Gap, Losses, Move, Origin, Party, ProcessReport,
     ProviderLosses, RecordGap, Recorder, Report, Sleep, Span, Stats, ThreadReport, Wait, WorstSpan,

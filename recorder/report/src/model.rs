@@ -11,6 +11,7 @@ use super::counters::CounterReport;
 use super::distribution::Distribution;
 use super::facts::{Cause, Causes, Facts, HostSteal, Quota};
 use super::fleet::TraceRow;
+use super::groups::GroupBy;
 use super::locks::LockReport;
 use super::selection::{ThreadFilter, Who};
 use super::spans::SpanReport;
@@ -78,6 +79,8 @@ pub struct Report {
     pub(super) most: usize,
     /// The traces that it is about, if they are [several](super::fleet).
     pub traces: Vec<TraceRow>,
+    /// What threads were put together by, if by something else than their names.
+    pub grouped_by: Option<GroupBy>,
 }
 
 /// What fxtrec wrote into a trace about the recording.
@@ -202,6 +205,8 @@ pub struct ThreadReport {
     pub process_name: Arc<str>,
     /// The path of its process's cgroup, the last one; `None` where it is not known.
     pub cgroup: Option<Arc<str>>,
+    /// The machine that it ran on, in a merged trace.
+    pub host: Option<Arc<str>>,
     /// How many threads it stands for.
     pub threads: u64,
     /// Whether COMMAND started it.

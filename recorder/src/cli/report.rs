@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::page::PageArgs;
 use super::values::{TimePoint, number};
 use crate::report::text::SortKey;
-use crate::report::{Metric, Pattern};
+use crate::report::{GroupBy, Metric, Pattern};
 
 const FILTERS: &str = "Filters";
 const FORMAT: &str = "Format";
@@ -28,6 +28,7 @@ Examples:
   fxtrec report a.fxt --stacks --worst 3          where threads were blocked
   fxtrec report a.fxt --html a.html               one page for the browser
   fxtrec report runs/ more/*.fxt.zst              many traces in one report
+  fxtrec report runs/ --by cgroup --sort p99      the same, by cgroup
   fxtrec report a.fxt.zst --json | jq .total      for programs
   fxtrec report a.fxt --fail-if 'wakeup.p99 > 2ms'
                                                   exit status 3 when it is
@@ -47,8 +48,8 @@ pub struct ReportArgs {
     /// Sort the table by max, mean, p50, p90, p99, p99.9, sum, count, runtime, switches, migrations or name
     #[arg(long, value_name = "KEY", default_value = "max", conflicts_with_all = FOR_PROGRAMS)]
     pub sort: SortKey,
-    /// One row per thread, or per process
-    #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with_all = FOR_PROGRAMS)]
+    /// One row per thread, process, cgroup or host; of several traces, threads are those of one name
+    #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with = "timehist")]
     pub by: By,
     /// Print all parts but causes, and more rows, instead of what fits on one screen
     #[arg(long, conflicts_with = "show", conflicts_with_all = FOR_PROGRAMS)]
@@ -180,6 +181,22 @@ pub enum By {
     Thread,
     /// Processes.
     Process,
+    /// The cgroups of their processes.
+    Cgroup,
+    /// The machines they ran on.
+    Host,
+}
+
+impl By {
+    /// What threads are put together by, if not by their names.
+    pub fn group(self) -> Option<GroupBy> {
+        match self {
+            By::Thread => None,
+            By::Process => Some(GroupBy::Process),
+            By::Cgroup => Some(GroupBy::Cgroup),
+            By::Host => Some(GroupBy::Host),
+        }
+    }
 }
 
 /// A part of the report.

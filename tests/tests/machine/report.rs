@@ -19,6 +19,69 @@ fn report(folder: &Folder, trace: &str, option: &str) -> String {
     folder.fxtrec(["report", trace, option, "--include-recorder"]).expect(0).stdout
 }
 
+#[test]
+fn a_folder_of_traces_has_a_row_for_each_in_the_order_asked_for_and_groups_of_threads() {
+    if !may_record() {
+        return;
+    }
+    let _turn = machine::quiet();
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("runs")).expect("a folder");
+    let recorded =
+        ["-q", "-a", "--stacks=none", "-o", "runs/1.fxt", "--", WORKLOAD, "threads", "3", "500"];
+    folder.fxtrec(recorded).expect(0);
+    // A trace of the same with less in it, and more of them than a screen has rows of threads.
+    folder.fxtrec(["cut", "runs/1.fxt", "runs/2.fxt", "--to", "5ms"]).expect(0);
+    for number in 3..=9 {
+        let copy = folder.path(format!("runs/{number}.fxt"));
+        std::fs::copy(folder.path("runs/2.fxt"), copy).expect("room");
+    }
+    let rows = |options: &[&str]| {
+        let words = ["report", "runs", "--show", "head"].iter().chain(options).copied();
+        let text = folder.fxtrec(words).expect(0).stdout;
+        let names = text.lines().filter_map(|line| line.trim().split_once(".fxt "));
+        names.map(|(name, _)| name.trim_start_matches("runs/").to_owned()).collect::<Vec<_>>()
+    };
+    let all = rows(&[]);
+    assert_eq!(all.len(), 9, "{all:?}");
+    assert_eq!(rows(&["--sort", "switches"])[0], "1");
+    assert_eq!(rows(&["--sort", "name"]), (1..=9).map(|it| it.to_string()).collect::<Vec<_>>());
+    assert_eq!(rows(&["--rows", "2"]).len(), 2);
+
+    let host = nix::unistd::gethostname().expect("a name").to_string_lossy().into_owned();
+    let json = |path: &str, by: &str| -> Value {
+        let text = folder.fxtrec(["report", path, "--json", "--by", by]).expect(0).stdout;
+        serde_json::from_str(&text).expect("JSON")
+    };
+    for path in ["runs", "runs/1.fxt"] {
+        let by_host = json(path, "host");
+        assert_eq!(by_host["by"], "host");
+        let threads = by_host["threads"].as_array().expect("a list");
+        assert!(threads.iter().all(|row| row["comm"] == host.as_str()), "{threads:?}");
+        let sum = |row: &Value| row["metrics"]["runqueue"]["count"].as_u64().expect("a number");
+        let all: u64 = threads.iter().map(sum).sum();
+        assert_eq!(all, sum(&by_host["total"]), "the hosts together are all");
+    }
+    let by_cgroup = json("runs", "cgroup");
+    let names: Vec<&str> = by_cgroup["threads"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| row["comm"].as_str().expect("a name"))
+        .collect();
+    assert!(
+        names.iter().all(|name| name.starts_with('/') || *name == "(cgroup unknown)"),
+        "{names:?}"
+    );
+    for metric in ["wakeup", "preempt", "runqueue", "slice", "blocked", "blocked_d"] {
+        let figures = &by_cgroup["traces"][0][metric];
+        assert!(figures["count"].is_u64() && figures["sum_ns"].is_u64(), "{metric}: {figures}");
+    }
+    let text =
+        folder.fxtrec(["report", "runs", "--show", "threads", "--by", "process"]).expect(0).stdout;
+    assert!(text.contains("Run-queue wait of each process:"), "{text}");
+}
+
 /// What a tool says about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Figures {

@@ -39,6 +39,22 @@ fn merged(
     recordings: &[(Vec<u8>, Option<i64>)],
     same_machine: bool,
 ) -> Result<Vec<(u64, u32, String, u16)>, ConvertError> {
+    merged_with(recordings, same_machine, true)
+}
+
+/// The same where an offset says that a wall clock was wrong.
+fn merged_at(
+    recordings: &[(Vec<u8>, Option<i64>)],
+    same_machine: bool,
+) -> Result<Vec<(u64, u32, String, u16)>, ConvertError> {
+    merged_with(recordings, same_machine, false)
+}
+
+fn merged_with(
+    recordings: &[(Vec<u8>, Option<i64>)],
+    same_machine: bool,
+    keeps_wall_clock: bool,
+) -> Result<Vec<(u64, u32, String, u16)>, ConvertError> {
     let folder = tempfile::tempdir().expect("a folder");
     let sources: Vec<Source> = recordings
         .iter()
@@ -64,7 +80,7 @@ fn merged(
                 let provider = item.provider.expect("a provider").0;
                 found.push((wakeup.time.0, provider, names[&wakeup.koid].clone(), wakeup.cpu.0));
             }
-            fxt_reader::Record::Event(event) => {
+            fxt_reader::Record::Event(event) if keeps_wall_clock => {
                 // Wherever the clock was shifted to, the wall clock is where it was.
                 let value = event.args.get("wall_clock_offset_ns").expect("an offset");
                 let offset: u64 = value.to_string().parse().expect("a number");
@@ -110,6 +126,114 @@ fn an_offset_is_better_than_the_wall_clock_and_no_time_is_below_zero() {
         merged(&[(one, None), (two, Some(1_000))], false).expect("merged"),
         expected(&[(0, 2, "two", 1), (850, 1, "one", 0), (1_050, 1, "one", 0)])
     );
+}
+
+#[test]
+fn an_offset_corrects_the_wall_clocks_where_both_are_known() {
+    let one = recording("one", Some(10_000), &[100, 300]);
+    // By the wall clocks 1200 is 200 there; its wall clock was 40 ahead.
+    let two = recording("two", Some(9_000), &[1_200]);
+    let sources = |offset| [(one.clone(), None), (two.clone(), Some(offset))];
+    let times = |offset, same_machine| {
+        let found = merged_at(&sources(offset), same_machine).expect("merged");
+        found.into_iter().map(|(time, ..)| time).collect::<Vec<_>>()
+    };
+    assert_eq!(times(40, false), [100, 160, 300]);
+    assert_eq!(times(0, false), [100, 200, 300]);
+    // On one machine there is one wall clock.
+    assert_eq!(times(1_050, true), [100, 150, 300]);
+}
+
+#[test]
+fn a_message_that_would_arrive_before_it_was_sent_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recordings = [
+        recording_with_flows(0, &[(1_000, 1)], &[]),
+        recording_with_flows(50_000, &[], &[(1_040, 1)]),
+    ];
+    let sources = |offset| {
+        let source = |at: usize| {
+            let path = folder.path().join(format!("{at}.fxt"));
+            std::fs::write(&path, &recordings[at]).expect("room");
+            Source { path, offset: (at > 0).then_some(offset) }
+        };
+        [source(0), source(1)]
+    };
+    // It took 40.
+    for offset in [49_000, 50_040] {
+        merge(&sources(offset), &How::default(), &mut Vec::new()).expect("it arrives later");
+    }
+    let error = merge(&sources(50_041), &How::default(), &mut Vec::new()).expect_err("reversed");
+    let ConvertError::Reversed { sender, receiver, early } = error else { panic!("{error}") };
+    assert!(sender.ends_with("0.fxt") && receiver.ends_with("1.fxt"));
+    assert_eq!(early, "0.000000001 s");
+}
+
+#[test]
+fn wall_clocks_that_messages_contradict_are_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with_wall = |wall: i64, begins, ends| {
+        let mut trace = recording("one", Some(wall), &[1]);
+        trace.extend(recording_with_flows(0, begins, ends));
+        trace
+    };
+    let notes = |wall| {
+        let recordings = [
+            with_wall(0, &[(1_000, 1)], &[(1_900, 2)]),
+            with_wall(wall, &[(1_800, 2)], &[(1_040, 1)]),
+        ];
+        let sources = [0, 1].map(|at| {
+            let path = folder.path().join(format!("{at}.fxt"));
+            std::fs::write(&path, &recordings[at]).expect("room");
+            Source { path, offset: None }
+        });
+        let how = How { sync: Some(crate::sync::Messages::Flows), ..How::default() };
+        merge(&sources, &how, &mut Vec::new()).expect("messages both ways").notes().to_vec()
+    };
+    // Messages tell from -100 to 40: 30 too little, and never wrong by more than 70.
+    assert_eq!(notes(30).len(), 1);
+    let warned = notes(-5_000);
+    assert!(
+        warned[1].contains("warning: the wall clocks differ from that by 0.000005030 s"),
+        "{warned:?}"
+    );
+}
+
+#[test]
+fn threads_of_several_hosts_keep_their_ids_and_processes_tell_the_host() {
+    let of_host = |host: &str| {
+        let mut trace = Writer::new(Vec::new());
+        trace.start("fxtrec", 1_000_000_000).expect("room");
+        let args =
+            [("wall_clock_offset_ns", Value::int(5_i64)), ("host", Value::Str(Text::Inline(host)))];
+        let thread = (Koid(7), Koid(7));
+        trace.instant(Ticks(10), thread, "fxtrec", "trace_info", &args).expect("room");
+        for koid in [Koid(7), Koid(7 + (1 << 22))] {
+            let (object_type, name) = (ObjectType::Process, Text::Inline("app"));
+            trace.write(&KernelObject { object_type, koid, name, args: &[] }).expect("room");
+        }
+        trace.into_inner()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let sources = ["a", "b"].map(|host| {
+        let path = folder.path().join(host);
+        std::fs::write(&path, of_host(host)).expect("room");
+        Source { path, offset: None }
+    });
+    let mut out = Vec::new();
+    merge(&sources, &How::default(), &mut out).expect("merged");
+    let mut reader = Reader::from_slice(&out);
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().expect("sound") {
+        if let fxt_reader::Record::KernelObject(object) = item.record {
+            found.push((object.args.str("host").expect("a host").to_owned(), object.koid.0));
+        }
+    }
+    let koids: std::collections::BTreeSet<u64> = found.iter().map(|(_, koid)| *koid).collect();
+    assert_eq!(koids.len(), 4, "{found:?}");
+    assert!(found.iter().all(|(_, koid)| koid & ((1 << 22) - 1) == 7), "{found:?}");
+    let hosts: Vec<&str> = found.iter().map(|(host, _)| &**host).collect();
+    assert_eq!(hosts, ["a", "a", "b", "b"]);
 }
 
 #[test]
@@ -182,7 +306,7 @@ fn modules_of_different_recordings_have_different_numbers_or_processes() {
         koids.into_iter().zip(ids).zip(names).map(|((koid, id), name)| (koid, id, name))
     };
     assert!(merged(true).into_iter().eq(named([7; 3], [1, 0, 2])));
-    assert!(merged(false).into_iter().eq(named([7, 1 << 30, (1 << 30) + 1], [1; 3])));
+    assert!(merged(false).into_iter().eq(named([7, 7 + (1 << 22), 7 + (2 << 22)], [1; 3])));
 }
 
 /// A recording whose clock is so far ahead, with the ends of flows at these times of a common clock.

@@ -94,6 +94,7 @@ impl<O: Observer> Analysis<O> {
             }),
             most,
             traces: Vec::new(),
+            grouped_by: None,
             is_chosen: !self.selection.threads.is_everything(),
         };
         report.retain(&self.selection.threads);

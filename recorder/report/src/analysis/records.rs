@@ -165,7 +165,8 @@ impl<O: Observer> Analysis<O> {
     fn named(&mut self, object: &KernelObject<'_>, is_told: bool) {
         match object.object_type {
             ObjectType::Process => {
-                let name = (object.name, object.args.str("cgroup"));
+                let told = |name| object.args.str(name);
+                let name = (object.name, told("cgroup"), told("host"));
                 self.roster.name_process(object.koid.0, name, is_told);
             }
             ObjectType::Thread => {

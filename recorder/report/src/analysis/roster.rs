@@ -32,6 +32,8 @@ const ID_BITS: u32 = 22;
 struct Process {
     name: Arc<str>,
     cgroup: Option<Arc<str>>,
+    /// The machine that it ran on, in a merged trace.
+    host: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -201,22 +203,24 @@ impl Roster {
         self.told.has_room(name, is_new_name, is_new)
     }
 
-    /// A process has a name, and is in a cgroup where that is known; whether that `is_told` by a program.
+    /// A process has a name, and is in a cgroup and on a host where these are known; whether that `is_told` by a program.
     pub(super) fn name_process(
         &mut self,
         koid: u64,
-        (name, cgroup): (&str, Option<&str>),
+        (name, cgroup, host): (&str, Option<&str>, Option<&str>),
         is_told: bool,
     ) {
         let is_new = !self.processes.contains_key(&koid);
         if is_told
             && !(self.has_room(name, is_new)
-                && cgroup.is_none_or(|path| self.has_room(path, false)))
+                && cgroup.is_none_or(|path| self.has_room(path, false))
+                && host.is_none_or(|host| self.has_room(host, false)))
         {
             return;
         }
         let (name, cgroup) = (self.text(name), cgroup.map(|path| self.text(path)));
-        self.processes.insert(koid, Process { name, cgroup });
+        let host = host.map(|host| self.text(host));
+        self.processes.insert(koid, Process { name, cgroup, host });
     }
 
     /// The path of the cgroup of the thread's process, where that is known.
@@ -352,8 +356,9 @@ impl Roster {
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
         let Party { koid, comm, pid, tid, cgroup } = self.party(live.koid);
-        let process_name = process.and_then(|process| self.processes.get(&process));
-        let process_name = process_name.map(|process| process.name.clone());
+        let home = process.and_then(|process| self.processes.get(&process));
+        let process_name = home.map(|home| home.name.clone());
+        let host = home.and_then(|home| home.host.clone());
         let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),
@@ -363,6 +368,7 @@ impl Roster {
             process_name: process_name.unwrap_or_else(|| comm.clone()),
             comm,
             cgroup,
+            host,
             threads: 1,
             in_command: family.has(self, live.koid),
             is_recorder: family.is_recorder(self, live.koid),

@@ -11,8 +11,9 @@ use crate::calls::Call;
 use crate::counters::CounterRow;
 use crate::distribution::Distribution;
 use crate::facts::{Cause, Causes, Facts};
-use crate::fleet::{self, TraceRow};
+use crate::fleet::TraceRow;
 use crate::gates::evaluate::Verdict;
+use crate::groups::GroupBy;
 use crate::locks::LockReport;
 use crate::model::{Party, Report, Sleep, Span, Stats, Wait};
 use crate::spans::SpanReport;
@@ -86,19 +87,31 @@ fn blocked_in(report: &Report, stats: &Stats) -> Vec<BlockedIn> {
 }
 
 fn one_of_many(row: &TraceRow) -> OneOfMany<'_> {
-    let few = |of: &fleet::Figures| Few {
-        count: of.count,
-        p99_ns: of.p99.map(ns),
-        max_ns: of.max.map(ns),
+    let few = |metric| {
+        let of = row.figures(metric);
+        Few {
+            count: of.count,
+            sum_ns: ns(of.sum),
+            mean_ns: of.mean.map(ns),
+            p50_ns: of.p50.map(ns),
+            p90_ns: of.p90.map(ns),
+            p99_ns: of.p99.map(ns),
+            max_ns: of.max.map(ns),
+        }
     };
     OneOfMany {
         file: &row.name,
         host: row.host.as_deref(),
         length_ns: ns(row.length),
         switches: row.switches,
-        wakeup: few(&row.wakeup),
-        preempt: few(&row.preempted),
+        wakeup: few(Metric::Wakeup),
+        preempt: few(Metric::Preemption),
+        runqueue: few(Metric::RunQueue),
+        slice: few(Metric::Slice),
+        blocked: few(Metric::Blocked),
+        blocked_d: few(Metric::BlockedUninterruptible),
         steal_ns: row.steal.map(ns),
+        throttled_ns: row.throttled.map(ns),
         lost: row.lost,
         gaps: row.gaps,
     }
@@ -184,6 +197,7 @@ pub fn write_json(
             }),
         },
         traces: report.traces.iter().map(one_of_many).collect(),
+        by: report.grouped_by.map(GroupBy::name),
         losses: losses(report),
         switches: report.switches(),
         switches_per_s: report.switches_per_second(),
@@ -213,6 +227,7 @@ pub fn write_json(
                 comm: &thread.comm,
                 process: &thread.process_name,
                 cgroup: thread.cgroup.as_deref(),
+                host: thread.host.as_deref(),
                 threads: thread.threads,
                 in_command: report.has_command.then_some(thread.in_command),
                 figures: figures(report, &thread.stats),

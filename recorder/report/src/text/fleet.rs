@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::losses::write_losses;
-use crate::Report;
+use super::threads::{SortKey, TableStyle, capital};
 use crate::fleet::TraceRow;
+use crate::{Metric, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, short, short_or_dash};
@@ -37,52 +39,76 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
     writeln!(out)
 }
 
-/// Writes a row for each trace, that with the greatest 99th percentile of wake-up latency first; at most so many.
+/// Writes a row for each trace: its figures of the style's metric, in the style's order.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_traces(
-    report: &Report,
-    most: Option<usize>,
-    look: Look,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let mut rows: Vec<&TraceRow> = report.traces.iter().collect();
-    rows.sort_by_key(|row| Reverse(row.wakeup.p99));
+    rows.sort_by_key(|row| rank(row, style));
     let all = rows.len();
-    rows.truncate(most.unwrap_or(all));
+    rows.truncate(style.rows.unwrap_or(all));
     let mut grid = Grid::new(&[
         ("Trace", Side::Left),
         ("Host", Side::Left),
         ("Length", Side::Right),
         ("Switches", Side::Right),
-        ("Wakeup p99", Side::Right),
-        ("Wakeup max", Side::Right),
-        ("Preempt p99", Side::Right),
+        ("Count", Side::Right),
+        ("p50", Side::Right),
+        ("p99", Side::Right),
+        ("Max", Side::Right),
         ("Steal", Side::Right),
+        ("Throttled", Side::Right),
         ("Lost", Side::Right),
     ])
-    .spare(&["Length", "Switches", "Preempt p99", "Host", "Lost", "Steal"]);
+    .spare(&["Length", "p50", "Throttled", "Switches", "Count", "Lost", "Steal"]);
     for row in &rows {
+        let figures = row.figures(style.metric);
         grid.row(vec![
             printable(&row.name, 60),
             row.host.as_deref().map_or_else(|| "-".to_owned(), |host| printable(host, 32)),
             short(row.length),
             count(row.switches),
-            short_or_dash(row.wakeup.p99),
-            short_or_dash(row.wakeup.max),
-            short_or_dash(row.preempted.p99),
+            count(figures.count),
+            short_or_dash(figures.p50),
+            short_or_dash(figures.p99),
+            short_or_dash(figures.max),
             short_or_dash(row.steal),
+            short_or_dash(row.throttled),
             count(row.lost),
         ]);
     }
-    grid.write(look, out)?;
+    let title = format!("{} of each trace:", capital(style.metric.title()));
+    writeln!(out, "{}", style.look.heading(&title))?;
+    grid.write(style.look, out)?;
     if rows.len() < all {
         let note = format!(
             "and {} (--rows 0 shows all)",
             counted((all - rows.len()) as u64, "more trace", "more traces")
         );
-        writeln!(out, "  {}", look.note(&note))?;
+        writeln!(out, "  {}", style.look.note(&note))?;
     }
     writeln!(out)
+}
+
+/// The greatest first; names from A to Z. What a trace has no figure of, such as its CPU time, is the figure of its slices.
+fn rank(row: &TraceRow, style: TableStyle) -> (Reverse<u128>, &str) {
+    let figures = row.figures(style.metric);
+    let nanos = |duration: Option<Duration>| duration.map_or(0, |it| it.as_nanos() + 1);
+    let rank = match style.sort {
+        SortKey::Max => nanos(figures.max),
+        SortKey::Mean => nanos(figures.mean),
+        SortKey::Percentile(tenths) => nanos(match tenths {
+            500 => figures.p50,
+            900 => figures.p90,
+            990 => figures.p99,
+            _ => figures.p999,
+        }),
+        SortKey::Sum => figures.sum.as_nanos(),
+        SortKey::Count => figures.count.into(),
+        SortKey::Runtime => row.figures(Metric::Slice).sum.as_nanos(),
+        SortKey::Switches => row.switches.into(),
+        SortKey::Migrations | SortKey::Name => 0,
+    };
+    (Reverse(rank), &row.name)
 }

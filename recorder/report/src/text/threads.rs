@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::causes::columns;
-use crate::{Distribution, Metric, Report, Stats, ThreadReport};
+use crate::{Distribution, GroupBy, Metric, Report, Stats, ThreadReport};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, millis, millis_or_dash};
@@ -121,11 +121,14 @@ impl Row<'_> {
     }
 }
 
-/// A thread as it is called in tables: `cc1:1234`, or `cc1 (12 threads)`.
+/// A thread as it is called in tables: `cc1:1234`, `cc1:1234@host` in a merged trace, or `cc1 (12 threads)`.
 pub fn thread_name(thread: &ThreadReport) -> String {
     let comm = printable(&thread.comm, 32);
     match thread.tid {
-        Some(tid) => format!("{comm}:{tid}"),
+        Some(tid) => match &thread.host {
+            Some(host) => format!("{comm}:{tid}@{}", printable(host, 24)),
+            None => format!("{comm}:{tid}"),
+        },
         None => format!("{comm} ({})", counted(thread.threads, "thread", "threads")),
     }
 }
@@ -142,7 +145,13 @@ fn row_of(thread: &ThreadReport) -> Row<'_> {
 pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let rows = report.threads().iter();
     let rows = rows.map(|thread| row_of(thread));
-    write_rows(("Task", "threads"), rows.collect(), report, style, out)
+    let headings = match report.grouped_by {
+        None => ("Task", "threads"),
+        Some(GroupBy::Process) => ("Process", "processes"),
+        Some(GroupBy::Cgroup) => ("Cgroup", "cgroups"),
+        Some(GroupBy::Host) => ("Host", "hosts"),
+    };
+    write_rows(headings, rows.collect(), report, style, out)
 }
 
 /// Writes the table of processes.
@@ -249,7 +258,7 @@ fn cells(name: &str, stats: &Stats, metric: Metric) -> Vec<String> {
     ]
 }
 
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     first + chars.as_str()

@@ -14,7 +14,7 @@ use crate::report::csv::write_csv;
 use crate::report::fleet::Fleet;
 use crate::report::gates::evaluate::Verdict;
 use crate::report::json::write_json;
-use crate::report::text;
+use crate::report::text::{self, TableStyle};
 use crate::report::{Report, analysis};
 use crate::units::look::Look;
 use crate::units::text::counted;
@@ -27,7 +27,10 @@ fn refused(args: &ReportArgs) -> Option<&'static str> {
         () if args.timehist => Some("--timehist"),
         () if args.stacks => Some("--stacks"),
         () if args.page.html.is_some() => Some("--html"),
-        () if args.by == By::Process => Some("--by process"),
+        // Conditions on names of threads would be on those of groups.
+        () if args.by != By::Thread && !args.gates.fail_if.is_empty() => {
+            Some("--by with --fail-if")
+        }
         () if !args.pids.is_empty() => Some("--pid"),
         () if !args.tids.is_empty() => Some("--tid"),
         () if of_one.iter().any(shows) => Some("this part of --show"),
@@ -98,7 +101,7 @@ pub(super) fn run(
 }
 
 fn read(args: &ReportArgs, traces: &[PathBuf]) -> Result<Report, ReadError> {
-    let mut fleet = Fleet::default();
+    let mut fleet = Fleet::by(args.by.group());
     let work = |path: &Path| {
         let failed = |source| ReadError::new(path, source);
         // All CPUs have a trace each.
@@ -129,7 +132,10 @@ fn write_text(
         match part {
             Part::Head => {
                 text::write_fleet_head(report, look, out)?;
-                text::write_traces(report, rows, look, out)?;
+                // Each has its place, unless a number is asked for.
+                let rows = args.most_rows(0);
+                let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
+                text::write_traces(report, style, out)?;
             }
             Part::Histogram if screen => {}
             // What there is of one trace only is not asked for.

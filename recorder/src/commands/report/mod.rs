@@ -6,6 +6,7 @@ mod page;
 pub mod recorded;
 mod stacks;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ use crate::report::page::PageError;
 use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
-use crate::report::{self, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+use crate::report::{self, GroupBy, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
 use crate::report::{counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
@@ -125,7 +126,10 @@ pub fn run(
     }
     // The verdicts are a part of the JSON.
     let Some(gates) = gates else {
-        let written = if args.json { write_json(&report, None, &mut out) } else { written };
+        let written = match args.json {
+            true => write_json(&shown(args, &report), None, &mut out),
+            false => written,
+        };
         quietly(written.and_then(|()| out.flush()))?;
         return Ok(Outcome::Passed);
     };
@@ -133,7 +137,10 @@ pub fn run(
         quietly(written.and_then(|()| out.flush()))?;
     }
     let show = |verdicts: &[Verdict<'_>]| match args.json {
-        true => quietly(write_json(&report, Some(verdicts), &mut out).and_then(|()| out.flush())),
+        true => {
+            let written = write_json(&shown(args, &report), Some(verdicts), &mut out);
+            quietly(written.and_then(|()| out.flush()))
+        }
         false => Ok(()),
     };
     let colour = Terminal::of_stderr().colour;
@@ -170,11 +177,24 @@ fn run_to(
     let written = if args.json {
         Ok(())
     } else if args.csv {
-        write_csv(&report, out)
+        write_csv(&shown(args, &report), out)
     } else {
-        write_text(args, &report, look, out)
+        write_text(args, &shown(args, &report), look, out)
     };
     Ok((report, written))
+}
+
+/// The report with its threads put together as `args` ask. Gates are about threads.
+fn shown<'r>(args: &ReportArgs, report: &'r Report) -> Cow<'r, Report> {
+    match args.by.group() {
+        // Processes have a table of their own.
+        None | Some(GroupBy::Process) => Cow::Borrowed(report),
+        Some(by) => {
+            let mut grouped = report.clone();
+            grouped.group_by(by);
+            Cow::Owned(grouped)
+        }
+    }
 }
 
 fn has_spans(report: &Report) -> bool {
