@@ -1,7 +1,8 @@
 //! `fxtrec daemon --alert`: when something happens, what led to it is in a file.
 
 use std::collections::BTreeSet;
-use std::io::BufRead;
+use std::io::{BufRead, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +13,7 @@ use fxtrec_tests::quota::Quota;
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::skip::skip;
 use fxtrec_tests::trace::Trace;
+use fxtrec_tests::wait;
 use nix::sys::signal::Signal;
 
 const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
@@ -70,6 +72,16 @@ impl Drop for Alerted {
     }
 }
 
+/// What the daemon tells Prometheus.
+fn scrape(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
 /// How many switches of threads with this name a file has.
 fn switches_of(path: &Path, name: &str) -> usize {
     let trace = Trace::read(path);
@@ -90,7 +102,7 @@ fn a_statistic_over_its_limit_has_what_led_to_it_written_and_not_again_too_soon(
     let options =
         ["--metrics", "0", "--alert", &alert, "--alert-every", "1s", "--alert-buffer", "8M"];
     let mut daemon = Alerted::start(&[&options[..], &["--alert-interval", "1h"]].concat());
-    daemon.line("metrics at");
+    let metrics = daemon.line("metrics at");
     let words = group.words(&[PINGPONG, "forever"]);
     let mut pingpong = Process::start_ready(Command::new(&words[0]).args(&words[1..]));
     let said = daemon.line(&alert);
@@ -100,6 +112,10 @@ fn a_statistic_over_its_limit_has_what_led_to_it_written_and_not_again_too_soon(
     std::thread::sleep(std::time::Duration::from_millis(2500));
     pingpong.kill();
     assert_eq!(daemon.files(), BTreeSet::from([path.clone()]));
+    let (_, address) = metrics.split_once("http://").expect("an address");
+    let scraped = scrape(address.strip_suffix("/metrics").expect("a path"));
+    let counter = format!("fxtrec_alert_files_total{{alert=\"{alert}\"}} 1.0\n");
+    assert!(scraped.contains(&counter), "{scraped}");
     assert!(switches_of(&path, "pingpong") > 100);
 }
 
@@ -119,6 +135,51 @@ fn a_value_over_its_limit_has_its_window_written_and_the_oldest_file_makes_room(
     assert_ne!(paths[0], paths[1]);
     assert!(!paths[0].exists(), "it made room for the next");
     assert!(switches_of(daemon.files().last().expect("the newest stays"), "sleep") > 0);
+}
+
+#[test]
+fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_next_one_names_it() {
+    if !may_record() {
+        return;
+    }
+    let alert = "slice > 1ns if comm = 'sleep'";
+    let options = ["--alert", alert, "--alert-interval", "1h", "--alert-buffer", "8M"];
+    let mut killed = Alerted::start(&options);
+    let script = "while :; do sleep 0.05; done";
+    let mut sleeper = Process::start(Command::new("sh").args(["-c", script]));
+    // It records.
+    let snapshot = killed.written();
+    killed.process.signal(Signal::SIGKILL);
+    let alerts = killed.folder.path("alerts");
+    // What memory holds: the name without a number. A recorder that has too little time ends in a whole record.
+    let last = snapshot.with_file_name({
+        let name = snapshot.file_name().expect("a name").to_string_lossy().into_owned();
+        name.replace(".1.fxt.zst", ".fxt.zst")
+    });
+    let checked = || {
+        let path = last.to_str().expect("a plain path");
+        killed.folder.fxtrec(["dump", "--check", path]).code == 0
+    };
+    wait::until("the recorder's file", || last.exists() && checked());
+    sleeper.kill();
+    for path in [&last, &snapshot] {
+        let path = path.to_str().expect("a plain path");
+        let report = killed.folder.fxtrec(["report", path, "--comm", "sleep"]).expect(0).stdout;
+        assert!(report.contains("sleep:"), "{report}");
+    }
+    let mut command = binary::command();
+    command.arg("daemon").arg("--runtime-dir").arg(killed.folder.path("run"));
+    command.arg("--alert-dir").arg(&alerts).args(options);
+    let mut next = Process::start(command.stderr(Stdio::piped()));
+    let mut said = String::new();
+    while !said.contains("of earlier runs") {
+        assert!(next.stderr().read_line(&mut said).expect("text") > 0, "{said}");
+    }
+    let (folder, last) = (alerts.display(), last.display());
+    let named = format!("2 files of earlier runs in {folder}, the last {last}");
+    assert!(said.contains(&named), "{said}");
+    next.signal(Signal::SIGTERM);
+    assert!(next.finish().success());
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,7 +30,7 @@ use crate::kernel::bpf::counts::{Figures, Histogram, Key, Measure, Row};
 use crate::kernel::stop_token::StopToken;
 use crate::units::escape::Escaping;
 use crate::units::grid::printable;
-use crate::units::text::noun;
+use crate::units::text::{counted, noun};
 
 /// How the files of all runs begin.
 const PREFIX: &str = "alert-";
@@ -238,6 +240,40 @@ fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<
     Some(format!("{amount} ({samples} {}{most})", noun(samples, "sample", "samples")))
 }
 
+/// How many files were written for each alert, since the daemon started.
+#[derive(Debug)]
+pub(super) struct AlertFiles(Vec<(String, AtomicU64)>);
+
+impl AlertFiles {
+    fn of(alerts: &[Alert]) -> AlertFiles {
+        let mut texts: Vec<String> = alerts.iter().map(Alert::to_string).collect();
+        texts.sort();
+        texts.dedup();
+        AlertFiles(texts.into_iter().map(|text| (text, AtomicU64::new(0))).collect())
+    }
+
+    /// The alert that such a line is about.
+    fn about(&self, line: &str) -> Option<usize> {
+        let rest = ["trigger ", "alert "].iter().find_map(|kind| line.strip_prefix(kind))?;
+        let is_it = |(text, _): &(String, AtomicU64)| {
+            rest.strip_prefix(text.as_str()).is_some_and(|rest| rest.starts_with(": "))
+        };
+        self.0.iter().position(is_it)
+    }
+
+    fn count(&self, alert: usize) {
+        self.0[alert].1.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Each alert, and how many files there were for it.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(text, count)| (text.as_str(), count.load(Ordering::Relaxed)))
+    }
+}
+
+/// What looks at statistics, if some are asked for, and what counts files: both are for the metrics.
+pub(super) type ForMetrics = (Option<FigureAlerts>, Arc<AlertFiles>);
+
 /// The recorder and the thread that waits for it. Both end when dropped.
 #[derive(Debug)]
 pub(super) struct AlertRecorder {
@@ -253,15 +289,23 @@ impl Drop for AlertRecorder {
     }
 }
 
-/// Starts the recorder, and what looks at statistics if some are asked for.
+/// Starts the recorder.
 pub(super) fn start(
     args: &DaemonArgs,
     folder: &Path,
-) -> Result<(Option<AlertRecorder>, Option<FigureAlerts>), AlertsError> {
+) -> Result<(AlertRecorder, ForMetrics), AlertsError> {
     let (triggers, gates) = divide(args)?;
     let interval = args.alert_interval.duration();
     let of_folder = |source| AlertsError::Folder { folder: folder.to_owned(), source };
-    let files = earlier(folder, args.alert_budget.bytes()).map_err(of_folder)?;
+    let (files, newest) = earlier(folder, args.alert_budget.bytes()).map_err(of_folder)?;
+    if let Some((count, newest)) = newest {
+        let found = counted(count, "file", "files");
+        say(&format!(
+            "{found} of earlier runs in {}, the last {}",
+            folder.display(),
+            newest.display()
+        ));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let output = folder.join(format!("{PREFIX}{now}.fxt.zst"));
     let history = History::start(&output, &options(&triggers, args, interval));
@@ -269,7 +313,11 @@ pub(super) fn start(
     let (fired, asked) = channel();
     let stop = StopToken::new().map_err(AlertsError::Recorder)?;
     let (folder, last) = (folder.to_owned(), None);
-    let keeper = Keeper { history, folder, files, asked, interval, last, stop: stop.clone() };
+    let written = Arc::new(AlertFiles::of(&args.alerts));
+    let (counts, figure) = (written.clone(), None);
+    let stop_keeper = stop.clone();
+    let keeper =
+        Keeper { history, folder, files, asked, interval, last, counts, figure, stop: stop_keeper };
     let thread = std::thread::Builder::new()
         .name("fxtrec-alerts".to_owned())
         .spawn(move || keeper.run())
@@ -282,7 +330,7 @@ pub(super) fn start(
         since: HashMap::new(),
         fired,
     });
-    Ok((Some(AlertRecorder { stop, thread: Some(thread) }), figures))
+    Ok((AlertRecorder { stop, thread: Some(thread) }, (figures, written)))
 }
 
 /// Those that the recorder looks at, and those that are about what the kernel counts.
@@ -333,8 +381,8 @@ fn told_of(line: &str, folder: &Path) -> Option<PathBuf> {
     written(line).filter(|path| path.parent() == Some(folder) && is_ours(path))
 }
 
-/// The files of earlier runs in the folder, the oldest first; those beyond the budget are removed.
-fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
+/// The files of earlier runs in the folder, those beyond the budget removed; how many there are, and which is the newest.
+fn earlier(folder: &Path, budget: u64) -> io::Result<(Files, Option<(u64, PathBuf)>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -343,13 +391,16 @@ fn earlier(folder: &Path, budget: u64) -> io::Result<Files> {
             found.push((meta.modified()?, entry.path(), meta.len()));
         }
     }
+    // The oldest first.
     found.sort();
+    let newest = found.last().map(|(_, path, _)| path.clone());
     let mut files = Files::new(Bounds { files: None, bytes: Some(budget) });
     for (_, path, bytes) in found {
         let id = files::file_at(&path)?;
         files.add(&path, id, bytes, 0).map_err(io::Error::other)?;
     }
-    Ok(files)
+    let left = files.written() - files.removed().ours;
+    Ok((files, newest.map(|newest| (left, newest))))
 }
 
 /// What the thread works with.
@@ -362,6 +413,9 @@ struct Keeper {
     interval: Duration,
     /// When a file was last asked for.
     last: Option<Instant>,
+    counts: Arc<AlertFiles>,
+    /// The alert on a statistic for which that was.
+    figure: Option<usize>,
     stop: StopToken,
 }
 
@@ -388,7 +442,9 @@ impl Keeper {
             };
             say(&format!("{first}{more}"));
             match self.history.ask() {
-                Ok(()) => self.last = Some(Instant::now()),
+                Ok(()) => {
+                    (self.last, self.figure) = (Some(Instant::now()), self.counts.about(first));
+                }
                 Err(error) => say(&format!("no file for this alert: {error}")),
             }
         }
@@ -402,7 +458,13 @@ impl Keeper {
                 .map_err(|source| NotRemoved { path: path.clone(), source })?;
             self.files.add(&path, id, bytes, 0)
         });
-        say(line.strip_prefix("fxtrec: ").unwrap_or(line));
+        let line = line.strip_prefix("fxtrec: ").unwrap_or(line);
+        if added.is_some()
+            && let Some(alert) = self.counts.about(line).or_else(|| self.figure.take())
+        {
+            self.counts.count(alert);
+        }
+        say(line);
         if let Some(Err(error)) = added {
             say(&error.to_string());
         }
@@ -432,6 +494,24 @@ mod tests {
             assert!(matches!(parse(text), Ok(Alert::Figure(_))), "{text}");
             assert_eq!(parse(text).expect("an alert").to_string(), text);
         }
+    }
+
+    #[test]
+    fn files_are_counted_for_the_alert_that_a_line_is_about() {
+        let alerts = ["wakeup > 20ms", "wakeup > 20ms if comm = 'a'", "slice.max > 1s"];
+        let files = AlertFiles::of(&alerts.map(|text| parse(text).expect("an alert")));
+        let names: Vec<&str> = files.counts().map(|(name, _)| name).collect();
+        let about = |line: &str| files.about(line).map(|alert| names[alert]);
+        assert_eq!(
+            about("trigger wakeup > 20ms: a (7) on CPU 1, 25 ms: snapshot"),
+            Some(alerts[0])
+        );
+        let text = parse(alerts[1]).expect("an alert").to_string();
+        assert_eq!(about(&format!("trigger {text}: a (7)")), Some(text.as_str()));
+        assert_eq!(about("alert slice.max > 1s: 2 s (5 samples)"), Some(alerts[2]));
+        assert_eq!(about("snapshot of 3 MiB written to /a"), None);
+        files.count(2);
+        assert_eq!(files.counts().map(|(_, count)| count).sum::<u64>(), 1);
     }
 
     #[test]
@@ -521,7 +601,8 @@ mod tests {
         write("alert-1.2.fxt.zst", 100, 20);
         write("alert-2.1.fxt.zst", 100, 10);
         write("mine.fxt.zst", 1000, 40);
-        let mut files = earlier(folder.path(), 250).expect("a folder");
+        let (mut files, newest) = earlier(folder.path(), 250).expect("a folder");
+        assert_eq!(newest, Some((2, folder.path().join("alert-2.1.fxt.zst"))));
         let there = || {
             let names = std::fs::read_dir(folder.path()).expect("a folder");
             let name = |it: io::Result<std::fs::DirEntry>| it.expect("an entry").file_name();

@@ -75,17 +75,15 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // When standard error is gone there is nobody to tell.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
-    let (recorder, figures) = match &args.alert_dir {
-        Some(folder) => alerts::start(args, folder)?,
-        None => (None, None),
-    };
+    let started = args.alert_dir.as_ref().map(|folder| alerts::start(args, folder)).transpose()?;
+    let (recorder, for_metrics) = started.unzip();
     let metrics = match args.metrics {
         Some(MetricsAddress(address)) => Some(metrics::start(metrics::Wanted {
             address,
             names: args.metrics_comm,
             most_series: args.metrics_series,
             cgroup_root: args.cgroup_root.clone(),
-            alerts: figures,
+            alerts: for_metrics,
         })?),
         None => None,
     };

@@ -1,5 +1,6 @@
 //! What is told, whatever the form: families of samples with labels.
 
+use super::super::alerts::AlertFiles;
 use super::ledger::{Group, Labels, Ledger};
 use crate::kernel::bpf::counts::{Figures, Histogram, Measure, Missing};
 use crate::units::cgroup::Owner;
@@ -88,7 +89,12 @@ impl Series<'_> {
 }
 
 /// All of it.
-pub(super) fn families(ledger: &Ledger, missing: Missing, tells: Tells) -> Vec<Family> {
+pub(super) fn families(
+    ledger: &Ledger,
+    missing: Missing,
+    tells: Tells,
+    alerts: Option<&AlertFiles>,
+) -> Vec<Family> {
     let series = ledger.series().map(|(labels, figures)| (labels_of(labels), figures)).collect();
     let series = Series(series);
     let nanos = |nanos: u64| nanos as f64 / NANOS;
@@ -159,6 +165,17 @@ pub(super) fn families(ledger: &Ledger, missing: Missing, tells: Tells) -> Vec<F
         help: "What is missing from the figures.",
         samples: lost.into(),
     });
+    families.extend(alerts.map(|files| {
+        let sample = |(alert, count): (&str, u64)| {
+            Sample::number(vec![("alert", alert.to_owned())], count as f64)
+        };
+        Family {
+            name: "fxtrec_alert_files",
+            kind: Kind::Counter,
+            help: "Files that were written for an alert.",
+            samples: files.counts().map(sample).collect(),
+        }
+    }));
     let gauge = |name, help, labels, value| Family {
         name,
         kind: Kind::Gauge,

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use ledger::Ledger;
 
-use super::alerts::FigureAlerts;
+use super::alerts::{AlertFiles, FigureAlerts, ForMetrics};
 use crate::commands::http::Request;
 use crate::commands::live::{self, LiveError, groups::Groups};
 use crate::kernel::bpf::counts::{KeyBy, SchedCounts};
@@ -85,7 +85,7 @@ pub(super) struct Wanted {
     /// Where the hierarchy of cgroups is mounted that has all of them.
     pub(super) cgroup_root: Option<PathBuf>,
     /// What is looked at beside.
-    pub(super) alerts: Option<FigureAlerts>,
+    pub(super) alerts: Option<ForMetrics>,
 }
 
 /// Why there are no metrics.
@@ -127,10 +127,11 @@ pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
     let counts = live::start(key, hierarchy, SLOTS)?;
     let ledger = Ledger::new(groups, wanted.most_series);
     let stop = StopToken::new().map_err(MetricsError::Thread)?;
-    let alerts = wanted.alerts;
+    let (alerts, files) = wanted.alerts.unzip();
+    let alerts = alerts.flatten();
     let (rendered, stop_server) = (Rendered::default(), stop.clone());
     let mut server =
-        Server { listener, address, counts, ledger, alerts, rendered, stop: stop_server };
+        Server { listener, address, counts, ledger, alerts, files, rendered, stop: stop_server };
     let thread = std::thread::Builder::new()
         .name("fxtrec-metrics".to_owned())
         .spawn(move || server.run())
@@ -145,6 +146,8 @@ struct Server {
     counts: SchedCounts,
     ledger: Ledger,
     alerts: Option<FigureAlerts>,
+    /// The files of alerts.
+    files: Option<Arc<AlertFiles>>,
     rendered: Rendered,
     stop: StopToken,
 }
@@ -210,7 +213,7 @@ impl Server {
         let missing = self.counts.missing();
         let tells =
             Tells { steal: self.counts.tells_steal(), throttles: self.counts.tells_throttles() };
-        let families = families::families(&self.ledger, missing, tells);
+        let families = families::families(&self.ledger, missing, tells, self.files.as_deref());
         let body = match format {
             Format::Protobuf => protobuf::write(&families),
             Format::Plain | Format::OpenMetrics => text::write(&families, format).into_bytes(),
