@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The variable that says where to: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
@@ -16,13 +17,19 @@ pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 /// The longest message, in bytes: a path and the name of a variable. Longer texts are cut.
 pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
+/// The variables by which systemd asks for a sign of life: how often, in microseconds, and from which process.
+const WATCHDOG_VARIABLES: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
+
 const READY: &[u8] = b"READY=1";
+const ALIVE: &[u8] = b"WATCHDOG=1";
 const SNAPSHOT: &[u8] = b"X_FXTREC_SNAPSHOT=";
 const NO_SNAPSHOT: &[u8] = b"X_FXTREC_NO_SNAPSHOT=";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Ready,
+    /// A sign of life.
+    Alive,
     /// A snapshot was written to this file.
     Snapshot(PathBuf),
     /// A snapshot that was asked for was not written, and why.
@@ -34,6 +41,7 @@ impl Notice {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = match self {
             Notice::Ready => READY.to_vec(),
+            Notice::Alive => ALIVE.to_vec(),
             Notice::Snapshot(path) => [SNAPSHOT, path.as_os_str().as_bytes()].concat(),
             Notice::NoSnapshot(why) => [NO_SNAPSHOT, why.as_bytes()].concat(),
         };
@@ -47,12 +55,29 @@ impl Notice {
         if message == READY {
             return Some(Notice::Ready);
         }
+        if message == ALIVE {
+            return Some(Notice::Alive);
+        }
         if let Some(path) = message.strip_prefix(SNAPSHOT) {
             return Some(Notice::Snapshot(Path::new(OsStr::from_bytes(path)).to_owned()));
         }
         let why = message.strip_prefix(NO_SNAPSHOT)?;
         Some(Notice::NoSnapshot(String::from_utf8_lossy(why).into_owned()))
     }
+}
+
+/// How often this process has to give a sign of life: three times as often as it has to, where systemd's `WatchdogSec=` asks for it.
+pub fn watchdog() -> Option<Duration> {
+    let [micros, pid] = WATCHDOG_VARIABLES.map(std::env::var);
+    let pid = pid.ok();
+    watchdog_of(&micros.ok()?, pid.as_deref())
+}
+
+/// Without a process it is meant for each that has the variable.
+fn watchdog_of(micros: &str, pid: Option<&str>) -> Option<Duration> {
+    let is_meant = pid.is_none_or(|pid| pid == std::process::id().to_string());
+    let every = Duration::from_micros(micros.parse::<u64>().ok()?) / 3;
+    (is_meant && !every.is_zero()).then_some(every)
 }
 
 /// Tells it, where somebody wants to know. Does not wait for a listener who does not read.
@@ -102,6 +127,7 @@ mod tests {
     fn a_notice_that_was_sent_is_what_was_meant() {
         for notice in [
             Notice::Ready,
+            Notice::Alive,
             Notice::Snapshot(PathBuf::from(OsStr::from_bytes(b"/run/\xff/kernel.1.fxt"))),
             Notice::NoSnapshot("writing it: No space left on device".to_owned()),
         ] {
@@ -113,6 +139,18 @@ mod tests {
         assert_eq!(long.len(), MOST_BYTES);
         for other in [b"READY=2".as_slice(), b"", b"STATUS=x", b"X_FXTREC_SNAPSHOT"] {
             assert_eq!(Notice::from_bytes(other), None);
+        }
+    }
+
+    #[test]
+    fn a_sign_of_life_is_for_the_process_that_is_asked_for_it() {
+        let own = std::process::id().to_string();
+        let third = Some(Duration::from_secs(10));
+        assert_eq!(watchdog_of("30000000", Some(&own)), third);
+        assert_eq!(watchdog_of("30000000", None), third);
+        assert_eq!(watchdog_of("30000000", Some("1")), None, "the daemon's, which started this");
+        for micros in ["", "0", "-1", "soon"] {
+            assert_eq!(watchdog_of(micros, None), None);
         }
     }
 

@@ -32,6 +32,7 @@ use fxt_writer::packet::Packet;
 
 use super::memory::Refuse;
 use super::{Sink, SinkError, Totals};
+use fxtrec_kernel::notify::{self, Notice};
 use fxtrec_kernel::priority;
 use fxtrec_kernel::thread_times::{ThreadClock, ThreadTimes};
 
@@ -220,8 +221,11 @@ pub fn spawn(
             unflushed: false,
             early: None,
         };
+        let mut pulse = Pulse { every: notify::watchdog(), last: None };
         loop {
-            let request = match drain.until_flush() {
+            pulse.beat();
+            let wait = drain.until_flush().into_iter().chain(pulse.until_due()).min();
+            let request = match wait {
                 Some(wait) => requests.recv_timeout(wait),
                 None => requests.recv().map_err(Into::into),
             };
@@ -263,6 +267,27 @@ pub fn spawn(
         }
         Drained { sink: drain.sink, earlier: drain.earlier, result: drain.result }
     })
+}
+
+/// The sign of life that systemd's `WatchdogSec=` wants. An output that takes nothing any more ends it.
+struct Pulse {
+    every: Option<Duration>,
+    last: Option<Instant>,
+}
+
+impl Pulse {
+    fn until_due(&self) -> Option<Duration> {
+        let last = self.last.map_or(Duration::MAX, |last| last.elapsed());
+        self.every.map(|every| every.saturating_sub(last))
+    }
+
+    fn beat(&mut self) {
+        if self.until_due() == Some(Duration::ZERO) {
+            self.last = Some(Instant::now());
+            // Who does not hear it restarts the service.
+            let _ = notify::tell(&Notice::Alive);
+        }
+    }
 }
 
 struct Drain<F> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use fxt_writer::provider::wire::FromProvider;
 use fxtrec::control::client::Client;
@@ -47,27 +48,82 @@ fn record_with(capabilities: &[String], folder: &Folder, options: &[&str]) -> Do
 }
 
 #[test]
-fn systemd_understands_the_unit_and_the_binary_its_command() {
+fn systemd_understands_the_units_and_the_binary_their_commands() {
     if !tools::or_skip(&["systemd-analyze"]) {
         return;
     }
     let folder = Folder::new();
     let here = binary::PublicCopy::new();
     let binary: PathBuf = here.path();
-    let text = unit("fxtrec.service");
-    assert!(text.contains(INSTALLED));
-    folder.write("fxtrec.service", text.replace(INSTALLED, binary.to_str().expect("a plain path")));
-    let file = folder.text("fxtrec.service");
+    let units = ["fxtrec.service", "fxtrec-record.service", "fxtrec-flight.service"];
+    let texts = units.map(unit);
+    let files = [0, 1, 2].map(|at| {
+        assert!(texts[at].contains(INSTALLED));
+        let text = texts[at].replace(INSTALLED, binary.to_str().expect("a plain path"));
+        folder.write(units[at], text);
+        folder.text(units[at])
+    });
     let sockets = ["fxtrec.socket", "fxtrec-providers.socket"].map(|name| {
         folder.write(name, unit(name));
         folder.text(name)
     });
-    let verify = [&["verify".to_owned(), file], &sockets[..]].concat();
+    let verify = [&["verify".to_owned()], &files[..], &sockets[..]].concat();
     let verified = folder.run(Command::new("systemd-analyze").args(verify)).expect(0);
     assert_eq!(verified.stderr, "", "a warning is a mistake, too");
-    let started = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("one");
-    let words = started.split_whitespace().skip(1);
-    folder.fxtrec(words.chain(["--help"])).expect(0);
+    for text in texts {
+        let text = text.replace("\\\n", " ");
+        let started = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("one");
+        let words: Vec<&str> = started.split_whitespace().skip(1).collect();
+        let words = words.iter().map(|word| word.trim_matches('\''));
+        // What it does not know it refuses before it shows its help.
+        folder.fxtrec(words.filter(|word| !word.is_empty()).chain(["--help"])).expect(0);
+    }
+}
+
+/// What the service manager is told by a recorder that runs for a while as such a unit starts it, and which status it had.
+fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Vec<String> {
+    let path = folder.path("notify");
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixDatagram::bind(&path).expect("a socket");
+    listener.set_read_timeout(Some(Duration::from_millis(100))).expect("it can be set");
+    let mut command = binary::command();
+    command.args(["record", "-a", "-q"]).args(options).current_dir(folder.path(""));
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
+    let mut recorder = Process::start(with_usual_signals(&mut command).stdout(output));
+    let begun = Instant::now();
+    let mut told = Vec::new();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let mut message = [0; 64];
+        if let Ok(bytes) = listener.recv(&mut message) {
+            told.push(String::from_utf8_lossy(&message[..bytes]).into_owned());
+        }
+    }
+    recorder.kill();
+    told
+}
+
+#[test]
+fn a_recorder_gives_signs_of_life_as_long_as_its_output_takes_something() {
+    if !root::may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let beats = |told: &[String]| told.iter().filter(|it| *it == "WATCHDOG=1").count();
+    for options in [&["-o", "t.fxt", "--rotate", "1M"][..], &["-o", "c.fxt", "--mode", "circular"]]
+    {
+        let told = told_while_it_records(&folder, Stdio::null(), options);
+        assert!(told.iter().any(|it| it == "READY=1"), "{told:?}");
+        // One each 100 ms in 4 s, less what starting takes on a busy machine.
+        assert!((8..=41).contains(&beats(&told)), "{told:?}");
+    }
+    // A pipe that nobody reads takes 64 KiB, which this machine fills in a moment.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let _busy = Process::start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
+    let options = ["-o", "-", "--buffer-size", "1M"];
+    let stuck = told_while_it_records(&folder, Stdio::from(writer), &options);
+    drop(reader);
+    let last = stuck.iter().rposition(|it| it == "WATCHDOG=1").map_or(0, |last| last + 1);
+    assert!(beats(&stuck) < 25 && last <= 26, "{stuck:?}");
 }
 
 /// Starts the daemon as systemd does with sockets that it has made: at descriptors 3 and 4, by the names of the units.

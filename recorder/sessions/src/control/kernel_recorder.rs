@@ -290,7 +290,7 @@ impl KernelRecorder {
             match self.notice() {
                 Some(Notice::Snapshot(path)) => break path,
                 Some(Notice::NoSnapshot(why)) => return Err(KernelError::NoSnapshot(why)),
-                Some(Notice::Ready) | None => {}
+                Some(Notice::Ready | Notice::Alive) | None => {}
             }
             if !wanted.load(Ordering::Relaxed) {
                 return Err(KernelError::Ended);
