@@ -7,6 +7,10 @@ use crate::LocalId;
 /// The provider id of fxtrec's own records. Those of applications come after it.
 pub const PROVIDER: ProviderId = ProviderId(1);
 
+/// The version of what events and arguments mean, in `trace_info`. It grows when one changes its meaning or is given up; additions do not
+/// change it.
+pub const SCHEMA: u64 = 1;
+
 /// The argument that marks beginnings and ends of durations which are only those of a piece.
 pub const CUT: &str = "cut";
 

@@ -4,6 +4,7 @@ mod convert;
 mod cores;
 mod export;
 mod flight;
+mod golden;
 mod import;
 mod outputs;
 mod page;

@@ -24,7 +24,7 @@ use fxtrec_capture::encode::strings;
 use fxtrec_capture::encode::threads::{Lookup, Threads};
 use fxtrec_capture::event::{Comm, Event, Kind, LocalId, Payload, Sample};
 use fxtrec_kernel::extra::ExtraIndex;
-use fxtrec_units::convention::PROVIDER;
+use fxtrec_units::convention::{PROVIDER, SCHEMA};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// The thread that the events of the conversion itself are put on; no thread has this number.
@@ -368,6 +368,7 @@ impl<W: Write> Importer<W> {
             values
                 .iter()
                 .map(|(name, value)| Arg::new(Text::Inline(name), Value::Str(Text::Inline(value))))
+                .chain([Arg::new(Text::Inline("schema"), Value::uint(SCHEMA))])
                 .chain(origin.wall_clock_offset.map(|offset| {
                     Arg::new(Text::Inline("wall_clock_offset_ns"), Value::int(offset))
                 }))

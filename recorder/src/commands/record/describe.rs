@@ -8,8 +8,8 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use crate::capture::losses::LossCause;
-use crate::commands::record::flight::snapshots::Cause;
 use crate::capture::source::{Causes, SourceKind, SourceStats};
+use crate::commands::record::flight::snapshots::Cause;
 use crate::encode::Closed;
 use crate::encode::encoder::watch::about;
 use crate::encode::encoder::{Encoder, own_event};
@@ -25,7 +25,7 @@ use crate::kernel::quotas::{QuotaCounts, QuotaGrowth, QuotaWatch};
 use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::sys::Linux;
 use crate::sched::backtrace::OF_CHOSEN;
-use crate::units::convention::{PROVIDER, inner_process_koid};
+use crate::units::convention::{PROVIDER, SCHEMA, inner_process_koid};
 use crate::units::text::counted;
 use crate::units::{Cpu, LocalId, Nanos};
 
@@ -158,6 +158,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     let namespace = if beginning.initial_pid_namespace { "initial" } else { "inner" };
     let mut args = vec![
         string("version", env!("CARGO_PKG_VERSION")),
+        number("schema", SCHEMA),
         string("command_line", &beginning.command_line),
         string("host", &machine.host),
         string("release", &machine.release),
@@ -167,7 +168,6 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         number("wall_clock_offset_ns", wall_clock.offset),
         string("scope", beginning.scope),
         string("source", beginning.source.name()),
-        number("ring_bytes", beginning.ring_bytes as u64),
         string("pid_namespace", namespace),
         string("silent_cpus", &silent),
         string("causes", &causes),
@@ -176,7 +176,11 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         args.push(Arg::new(Text::Inline("command"), Value::Koid(command)));
     }
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
-    // Of its own, since `trace_info` has as many arguments as fit. A clock that nobody sets has no known error.
+    // Of their own, since `trace_info` has as many arguments as fit.
+    let args = [number("ring_bytes", beginning.ring_bytes as u64)];
+    let name = Text::Inline("source_info");
+    head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
+    // A clock that nobody sets has no known error.
     if let Some(error) = wall_clock.error {
         let args = [number("wall_clock_error_ns", error)];
         let name = Text::Inline("clock_info");
