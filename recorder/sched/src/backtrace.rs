@@ -1,5 +1,5 @@
-//! What fxtrec's backtraces say in their flags, for those who write and those who read them. No published document says
-//! what the 28 bits mean.
+//! The flags of fxtrec's backtraces, for the code that writes them and the code that reads them. The FXT specification does not define
+//! these 28 bits.
 //!
 //! ```text
 //!   bits  0 to  7   what is missing: [`problem`]
@@ -11,13 +11,13 @@ use fxt_reader::record::Args;
 
 use crate::unsigned;
 
-/// What `stack_info` says in its argument `of` if only some processes have stacks: COMMAND, those of `-p`, and what they start.
+/// The value of the argument `of` of `stack_info` if only some processes have stacks: COMMAND, those of `-p`, and their descendants.
 pub const OF_CHOSEN: &str = "processes";
 
-/// The argument of the name of a function that tells which module of its process it is in, by number.
+/// The argument of a function's name that holds the number of its process's module.
 pub const NAME_MODULE: &str = "module";
 
-/// That module, as the arguments of a name say it.
+/// That module's number, from the arguments of a name.
 pub fn module_of_name(args: &Args<'_>) -> Option<u16> {
     args.get(NAME_MODULE).and_then(unsigned).and_then(|id| u16::try_from(id).ok())
 }
@@ -36,10 +36,10 @@ pub mod problem {
     pub const USER_NO_ROOM: u32 = 1 << 4;
     /// The program's stack ends early.
     pub const USER_CUT: u32 = 1 << 5;
-    /// The innermost function of the program may lack its caller: nothing but frame pointers told it.
+    /// The caller of the innermost function may be missing: the stack was walked by frame pointers alone.
     pub const USER_UNPROVED: u32 = 1 << 6;
 
-    /// The bits of all of them, also of those of later versions.
+    /// All of these bits, including those reserved for later versions.
     pub const ALL: u32 = 0xff;
 }
 
@@ -58,9 +58,9 @@ pub const PROBLEMS: [(u32, &str); 7] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     OffCpu,
-    /// Where it woke another thread.
+    /// Taken where the thread woke another thread.
     Wake,
-    /// Where it ran when it was looked at.
+    /// Taken where the thread ran when it was sampled.
     Cpu,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
         (self as u32) << KIND_SHIFT
     }
 
-    /// The kind that these flags tell; `None` for one of a later version.
+    /// The kind in these flags; `None` for a kind of a later version.
     pub const fn of(flags: u32) -> Option<Kind> {
         match flags >> KIND_SHIFT & 3 {
             0 => Some(Kind::OffCpu),
@@ -85,14 +85,13 @@ impl Kind {
     }
 }
 
-/// A number as a part of the flags: the next wait that has a waker's stack has the next number, and after 2^18 - 1 comes 1.
-/// 0 is for none.
+/// A number as a part of the flags. Each wait that has a waker's stack gets the next number; after 2^18 - 1 comes 1. 0 means none.
 pub const fn link_flags(number: u64) -> u32 {
     let number = (number % LINK_MASK as u64) as u32 + 1;
     number << LINK_SHIFT
 }
 
-/// The number by which the stack of a wait and that of its end belong together; 0 for none.
+/// The number that links the stack of a wait to the stack of its waker; 0 for none.
 pub const fn link(flags: u32) -> u32 {
     flags >> LINK_SHIFT & LINK_MASK
 }

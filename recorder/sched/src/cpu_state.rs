@@ -1,17 +1,17 @@
-//! A CPU: who has it, since when, and how that is known.
+//! A CPU: what occupies it, since when, and how that is known.
 
 use fxt_reader::{Cpu, Nanos};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Occupant<K> {
     Idle,
-    /// Whoever it is, it is outside the scope of the recording.
+    /// Some thread outside the scope of the recording.
     NotRecorded,
     Thread(K),
 }
 
 impl<K> Occupant<K> {
-    /// The thread, if it is one.
+    /// The thread, if a thread has the CPU.
     #[inline]
     pub fn thread(self) -> Option<K> {
         match self {
@@ -24,17 +24,17 @@ impl<K> Occupant<K> {
 /// How the beginning or the end of something is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Cut by the beginning of the recording, or of the window: it began then or before.
+    /// Cut by the beginning of the recording, or of the window: it began then or earlier.
     #[default]
     Start,
     Recorded,
-    /// No event reported it; it was then at the latest.
+    /// No event reported it; it happened at this time or earlier.
     Inferred,
     /// Cut by a gap: events are missing.
     Gap,
-    /// Cut by the time in which the CPU was offline.
+    /// Cut because the CPU was offline.
     Offline,
-    /// Cut by the end of the recording: it goes on.
+    /// Cut by the end of the recording: it was still going on.
     End,
 }
 
@@ -46,13 +46,13 @@ pub(crate) fn edge(inferred: bool) -> Edge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuState<K> {
-    /// Who has it; `None` when that is not known, or nobody has.
+    /// What occupies the CPU; `None` if that is unknown, or if the CPU is offline.
     pub occupant: Option<Occupant<K>>,
-    /// Who had it before the gaps since its last switch, of which one began while it had the CPU.
+    /// What occupied the CPU before the gaps since its last switch, if it was known when the first of them began.
     pub last: Option<Occupant<K>>,
-    /// Since when it is so; 0 for before the trace.
+    /// Start of this state; 0 if it began before the trace.
     pub since: Nanos,
-    /// How that is known. It is [`Edge::Gap`] from a gap on until the next switch, even if it turns out who has the CPU.
+    /// How `since` is known. After a gap it stays [`Edge::Gap`] until the next switch, even if it turns out what occupies the CPU.
     pub begin: Edge,
 }
 
@@ -62,16 +62,16 @@ impl<K> Default for CpuState<K> {
     }
 }
 
-/// What happens to one CPU. The [`Machine`](crate::Machine) changes its threads as well.
+/// Events of one CPU. The [`Machine`](crate::Machine) changes its threads as well.
 impl<K: Copy> CpuState<K> {
-    /// A switch brings in another.
+    /// A switch brings in `incoming`.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant<K>, time: Nanos, inferred: bool) {
         *self =
             CpuState { occupant: Some(incoming), last: None, since: time, begin: edge(inferred) };
     }
 
-    /// It turns out who has it, of whom that was not known. Nobody knows since when.
+    /// It turns out what occupies the CPU, which was unknown. The beginning stays unknown.
     #[inline]
     pub fn claim(&mut self, who: Occupant<K>) {
         self.occupant = Some(who);
@@ -84,14 +84,14 @@ impl<K: Copy> CpuState<K> {
         *self = CpuState { occupant: None, last, since: time, begin: Edge::Gap };
     }
 
-    /// Who has it is not known any more, though nothing is missing.
+    /// The occupant becomes unknown, although no event is missing.
     #[inline]
     pub fn forget(&mut self, time: Nanos) {
         let begin = if self.begin == Edge::Gap { Edge::Gap } else { Edge::Inferred };
         *self = CpuState { occupant: None, last: None, since: time, begin };
     }
 
-    /// Who has it, unless a switch away from that one is among what was lost.
+    /// The occupant, assuming that no switch away from it was lost.
     #[inline(always)]
     pub fn presumed(&self) -> Option<Occupant<K>> {
         self.occupant.or(self.last)
@@ -109,12 +109,12 @@ impl<K> CpuState<K> {
         CpuState { occupant: None, last: None, since, begin: Edge::Start }
     }
 
-    /// Whether anything has happened on it.
+    /// Whether anything has happened on this CPU.
     pub fn is_seen(&self) -> bool {
         self.occupant.is_some() || self.begin != Edge::Start
     }
 
-    /// What it is used for, if that is known, up to `until`.
+    /// The interval up to `until`, if the occupant is known.
     #[inline]
     pub(crate) fn tenure(self, cpu: Cpu, until: Nanos, end: Edge) -> Option<CpuInterval<K>> {
         let CpuState { occupant, since, begin, .. } = self;
@@ -122,12 +122,12 @@ impl<K> CpuState<K> {
     }
 }
 
-/// A stretch of time in which one had a CPU.
+/// An interval in which a CPU had one occupant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuInterval<K> {
     pub cpu: Cpu,
     pub who: Occupant<K>,
-    /// Since when; 0 for before the trace.
+    /// Its beginning; 0 if it began before the trace.
     pub since: Nanos,
     pub until: Nanos,
     /// How the beginning is known.
@@ -137,8 +137,8 @@ pub struct CpuInterval<K> {
 }
 
 impl<K> CpuInterval<K> {
-    /// Its length in nanoseconds, if events reported both ends. All switches of a CPU are reported by that CPU, so that
-    /// nothing that is missing elsewhere makes it doubtful.
+    /// Its length in nanoseconds, if events reported both ends. Each CPU reports its own switches, so events missing on other CPUs do not
+    /// make the length uncertain.
     #[inline]
     pub fn length(&self) -> Option<u64> {
         let whole = self.begin == Edge::Recorded && self.end == Edge::Recorded;

@@ -1,4 +1,4 @@
-//! The machine: a seat for each CPU, and the rules by which threads change.
+//! The machine: the state of each CPU, and the rules by which threads change.
 
 use fxt_reader::{Cpu, Nanos};
 
@@ -11,10 +11,10 @@ pub struct Switch<K> {
     pub time: Nanos,
     pub cpu: Cpu,
     pub outgoing: Occupant<K>,
-    /// What the one that goes out does next, if it is a thread.
+    /// The next state of the outgoing thread, if it is a thread.
     pub next: State,
     pub incoming: Occupant<K>,
-    /// Whether nobody reported it, so that it was then at the latest.
+    /// Whether no event reported the switch; it happened at `time` or earlier.
     pub inferred: bool,
 }
 
@@ -24,9 +24,9 @@ pub struct Leave<K> {
     pub time: Nanos,
     pub cpu: Cpu,
     pub outgoing: Occupant<K>,
-    /// What the one that goes out does next, if it is a thread.
+    /// The next state of the outgoing thread, if it is a thread.
     pub next: State,
-    /// Whether nobody reported it.
+    /// Whether no event reported it.
     pub inferred: bool,
 }
 
@@ -36,17 +36,17 @@ pub struct Enter<K> {
     pub time: Nanos,
     pub cpu: Cpu,
     pub incoming: Occupant<K>,
-    /// Whether nobody reported it.
+    /// Whether no event reported it.
     pub inferred: bool,
 }
 
-/// A thread goes over from one state to another.
+/// A thread changes from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<K> {
     pub thread: K,
-    /// What it was until now: its state, since when, and on which CPU.
+    /// The state that ends: since when, and on which CPU.
     pub before: Thread,
-    /// Whether there has been no [invalidation](Machine::invalidate) since that began.
+    /// Whether there was no [invalidation](Machine::invalidate) while the state lasted.
     pub sound: bool,
     /// When it ended.
     pub time: Nanos,
@@ -56,8 +56,8 @@ pub struct Change<K> {
 }
 
 impl<K> Change<K> {
-    /// How long it was in the state that ends, in nanoseconds, if events reported both ends and nothing in between is
-    /// doubtful. For the time that it had a CPU, see [`Switched::slice`].
+    /// How long the thread was in the state that ends, in nanoseconds, if events reported both ends and nothing in between is in doubt. For
+    /// the time that it had a CPU, see [`Switched::slice`].
     #[inline]
     pub fn length(&self) -> Option<u64> {
         let whole = self.sound && self.before.begin == Edge::Recorded && self.end == Edge::Recorded;
@@ -65,34 +65,34 @@ impl<K> Change<K> {
     }
 }
 
-/// Whom a switch, or something else that tells who has a CPU, met there.
+/// How the outgoing thread of an event compares with the occupant that the machine expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// The one that was thought to have it.
+    /// It is the expected occupant.
     Expected,
-    /// It was not known who had it.
+    /// The occupant was unknown.
     Vacant,
-    /// Another was thought to have it: a switch is missing.
+    /// Another occupant was expected: a switch is missing.
     Displaced,
 }
 
 /// What a switch ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Switched<K> {
-    /// Whether who goes out is the one that was thought to have the CPU.
+    /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// What the CPU was used for until now. If another was [displaced](Met::Displaced), it is that one's.
+    /// What the CPU was used for until now. If another thread was [displaced](Met::Displaced), that thread's interval.
     pub tenure: CpuInterval<K>,
-    /// The thread that was thought to run here, and is now anywhere.
+    /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
-    /// The thread that went out, which was not necessarily thought to be running.
+    /// The thread that went out; it may have been in another state than running.
     pub outgoing: Option<Change<K>>,
     /// The thread that came in.
     pub incoming: Option<Change<K>>,
 }
 
 impl<K> Switched<K> {
-    /// How long the one that went out had the CPU, in nanoseconds, if it was seen to come in and to go out.
+    /// How long the outgoing thread had the CPU, in nanoseconds, if both its switch in and its switch out were recorded.
     #[inline]
     pub fn slice(&self) -> Option<u64> {
         slice(self.met, &self.tenure)
@@ -102,11 +102,11 @@ impl<K> Switched<K> {
 /// What the first half of a switch ends. The fields are those of [`Switched`].
 #[derive(Clone, Copy, Debug)]
 pub struct Left<K> {
-    /// Whether who goes out is the one that was thought to have the CPU.
+    /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
     /// What the CPU was used for until now.
     pub tenure: CpuInterval<K>,
-    /// The thread that was thought to run here, and is now anywhere.
+    /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
     /// The thread that went out.
     pub outgoing: Option<Change<K>>,
@@ -125,34 +125,34 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
     if met == Met::Expected { tenure.length() } else { None }
 }
 
-/// Somebody turned out to have a CPU.
+/// An event that is no switch shows what occupies a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
-    /// What the CPU was used for until now, if that was by another.
+    /// What the CPU was used for until now, if its occupant was another one.
     pub tenure: Option<CpuInterval<K>>,
-    /// The thread that was thought to run here, and is now anywhere.
+    /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
-    /// The thread that has the CPU, unless it was known to.
+    /// The thread that has the CPU, unless that was known already.
     pub thread: Option<Change<K>>,
 }
 
 /// What a gap cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<K> {
-    /// What the CPU was used for before it, where that was known.
+    /// What the CPU was used for before the gap, if that was known.
     pub tenure: Option<CpuInterval<K>>,
-    /// The thread that was thought to run there.
+    /// The thread that was expected to run there.
     pub change: Option<Change<K>>,
 }
 
-/// The seats of all CPUs, and the rules. See the [crate's documentation](crate).
+/// The state of all CPUs, and the rules. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
 pub struct Machine<K> {
     seats: Vec<CpuState<K>>,
-    /// How often states came into doubt.
+    /// How often states became doubtful.
     epoch: u32,
-    /// When the window began: of a CPU that was not heard of, nothing is known since then.
+    /// When the window began: the state of a CPU without events is unknown since then.
     origin: Nanos,
 }
 
@@ -170,18 +170,18 @@ impl<K: Copy + PartialEq> Machine<K> {
         known.copied().unwrap_or(CpuState::unseen(self.origin))
     }
 
-    /// All CPUs up to the greatest number that was heard of, by number. [`CpuState::is_seen`] tells which were.
+    /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] says which of them had events.
     pub fn seats(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
         self.seats.iter().copied()
     }
 
-    /// Whether nothing has come into doubt since the thread began to do what it does.
+    /// Whether nothing has become doubtful since the thread entered its state.
     #[inline]
     pub fn knows(&self, thread: &Thread) -> bool {
         thread.epoch == self.epoch
     }
 
-    /// A CPU goes from one to another: who has it [leaves](Self::leave), and another [enters](Self::enter).
+    /// A CPU switches: its occupant [leaves](Self::leave), and another one [enters](Self::enter).
     #[inline(always)]
     pub fn switch<T: Threads<Key = K>>(
         &mut self,
@@ -195,8 +195,8 @@ impl<K: Copy + PartialEq> Machine<K> {
         Switched { met, tenure, displaced, outgoing, incoming }
     }
 
-    /// The first half of a switch, after which nobody has the CPU. For callers who drop a thread that has ended before they
-    /// look up the next, whose key may be the same.
+    /// The first half of a switch, after which the CPU has no occupant. For callers that drop an exited thread before they look up the next
+    /// thread, which may have the same key.
     #[inline(always)]
     pub fn leave<T: Threads<Key = K>>(&mut self, threads: &mut T, leave: Leave<K>) -> Left<K> {
         let Leave { time, cpu, outgoing, next, inferred } = leave;
@@ -232,7 +232,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         Left { met, tenure, displaced, outgoing }
     }
 
-    /// The second half of a switch: the thread that comes in, if it is one.
+    /// The second half of a switch: the incoming thread, if it is a thread.
     #[inline(always)]
     pub fn enter<T: Threads<Key = K>>(
         &mut self,
@@ -246,7 +246,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         incoming.thread().map(|key| at.change(threads, key, State::Running))
     }
 
-    /// Something tells who has a CPU, without being a switch.
+    /// An event that is no switch shows what occupies a CPU.
     pub fn found<T: Threads<Key = K>>(
         &mut self,
         threads: &mut T,
@@ -265,7 +265,7 @@ impl<K: Copy + PartialEq> Machine<K> {
                 before.tenure(cpu, time, Edge::Inferred)
             }
             None => {
-                // Who has it now has had it since it is not known who has.
+                // The occupant has had the CPU since it became unknown.
                 seat.claim(who);
                 None
             }
@@ -280,7 +280,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         Found { met, tenure, displaced, thread }
     }
 
-    /// A thread becomes able to run, and waits for a CPU. `None` when it was so already.
+    /// A thread becomes able to run, and waits for a CPU. `None` if it was able to run already.
     #[inline(always)]
     pub fn wake<T: Threads<Key = K>>(
         &mut self,
@@ -292,7 +292,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         self.wake_to(threads, key, (cpu, State::Woken), time)
     }
 
-    /// The same, of a thread that is [held back](State::WokenThrottled) or not.
+    /// The same as [`wake`](Self::wake), for a thread that may be [held back](State::WokenThrottled).
     #[inline(always)]
     pub fn wake_to<T: Threads<Key = K>>(
         &mut self,
@@ -306,7 +306,7 @@ impl<K: Copy + PartialEq> Machine<K> {
             state if (state == State::Running || state.is_waiting()) && self.knows(thread) => {
                 return None;
             }
-            // Nobody has taken its CPU since.
+            // No other thread has had its CPU since.
             State::Running if self.seat(thread.cpu).occupant == Some(Occupant::Thread(key)) => {
                 return None;
             }
@@ -316,16 +316,16 @@ impl<K: Copy + PartialEq> Machine<K> {
         Some(at.change(threads, key, after))
     }
 
-    /// A thread that waits is put into the queue of another CPU, and its wait goes on. The CPU that it left; `None` if it
-    /// does not wait, or did so for that CPU already.
+    /// A waiting thread moves to the queue of another CPU, and its wait goes on. Returns the CPU that it left; `None` if the thread does
+    /// not wait, or waits for `cpu` already.
     pub fn migrate<T: Threads<Key = K>>(&self, threads: &mut T, key: K, cpu: Cpu) -> Option<Cpu> {
         let thread = threads.thread(key);
         let moves = thread.state.is_waiting() && thread.cpu != cpu;
         moves.then(|| std::mem::replace(&mut thread.cpu, cpu))
     }
 
-    /// It turns out that a thread which waits was held back by a quota for some stretch of its wait, and waits for a CPU
-    /// since. What it did before that, and the stretch itself, where they lasted; none if it does not wait, or not so long.
+    /// A waiting thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
+    /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or not that long.
     pub fn held_back<T: Threads<Key = K>>(
         &self,
         threads: &mut T,
@@ -343,8 +343,8 @@ impl<K: Copy + PartialEq> Machine<K> {
         [stretch(waited, from, held.state), stretch(held, until, thread.state)]
     }
 
-    /// Events of a CPU are missing between two times: what it was used for is known up to `from`, and then no more. The
-    /// threads of other CPUs are as they were, unless they are [invalidated](Machine::invalidate).
+    /// Events of a CPU are missing between two times: its use is known up to `from`, and unknown afterwards. The threads of other CPUs keep
+    /// their states, unless they are [invalidated](Machine::invalidate).
     pub fn gap<T: Threads<Key = K>>(
         &mut self,
         threads: &mut T,
@@ -363,8 +363,8 @@ impl<K: Copy + PartialEq> Machine<K> {
         Lost { tenure, change }
     }
 
-    /// Events of any CPU may be missing up to `time`: those that were not seen yet are had by whoever leaves them first only
-    /// since then. CPUs that were seen have a [gap](Machine::gap) each.
+    /// Events of any CPU may be missing up to `time`. For CPUs without events so far, the thread that leaves first has had the CPU only
+    /// since `time`. CPUs with events each have a [gap](Machine::gap).
     pub fn gap_of_unseen(&mut self, time: Nanos) {
         self.origin = time;
         for seat in self.seats.iter_mut().filter(|seat| !seat.is_seen()) {
@@ -372,17 +372,17 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// Who has a CPU is not known any more, though nothing is missing: an event said that it says nothing of it.
+    /// The occupant of a CPU becomes unknown although no event is missing: an event said that it does not report it.
     pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
         self.seat_mut(cpu).forget(time);
     }
 
-    /// Something is missing: any state may have ended unseen, except that of a thread which has a CPU.
+    /// Events are missing: any state may have ended unseen, except that of a thread that has a CPU.
     pub fn invalidate(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// A CPU that idles goes offline. `None` when it does not idle: then it is back already, or not heard of.
+    /// An idle CPU goes offline. `None` if it is not idle: then it is online again already, or had no events.
     pub fn offline(&mut self, cpu: Cpu, time: Nanos) -> Option<CpuInterval<K>> {
         let seat = self.seat_mut(cpu);
         if seat.occupant != Some(Occupant::Idle) {
@@ -393,7 +393,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         tenure
     }
 
-    /// A CPU is back: from now on, it is had by whoever is seen to leave it first.
+    /// A CPU is online again: the first thread that is seen to leave it has had it since `time`.
     pub fn online(&mut self, cpu: Cpu, time: Nanos) {
         let seat = self.seat_mut(cpu);
         if seat.occupant.is_none() && seat.begin == Edge::Offline {
@@ -401,7 +401,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// A window begins: who has which CPU and who does what stays known, but not for how long it has been so.
+    /// A window begins: occupants and states stay known, but not since when they hold.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
         self.invalidate();
@@ -413,7 +413,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The recording ends: what the CPUs are used for until then. What threads do goes on too, and the caller has them.
+    /// The recording ends: what the CPUs are used for until then. The states of threads are with the caller.
     pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
@@ -444,7 +444,7 @@ struct At {
 }
 
 impl At {
-    /// A thread goes over to another state.
+    /// A thread changes to another state.
     #[inline(always)]
     fn change<T: Threads>(self, threads: &mut T, key: T::Key, after: State) -> Change<T::Key> {
         let At { time, cpu, epoch, edge } = self;
@@ -454,7 +454,7 @@ impl At {
         Change { thread: key, before, sound: before.epoch == epoch, time, end: edge, after }
     }
 
-    /// A thread is no longer on the CPU, and nobody knows since when.
+    /// A thread is no longer on the CPU, since an unknown time.
     #[cold]
     fn vanish<T: Threads>(self, threads: &mut T, key: T::Key) -> Option<Change<T::Key>> {
         if !threads.is_kept(key) {
@@ -469,11 +469,11 @@ impl At {
         Some(At { edge, ..self }.change(threads, key, State::Unknown))
     }
 
-    /// A thread of which nothing was known has had the CPU since then.
+    /// A thread whose state was unknown has had the CPU since then.
     #[cold]
     fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
         if !thread.state.is_known() {
-            // Something may be known of it since later than that, if only that it was no longer elsewhere.
+            // Something may be known of it after that time, if only that it was no longer elsewhere.
             let since = since.max(thread.since);
             let At { cpu, epoch, .. } = self;
             *thread = Thread { since, epoch, cpu, state: State::Running, begin };

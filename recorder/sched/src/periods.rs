@@ -1,8 +1,8 @@
-//! When cgroups were throttled on which CPUs, and so which part of a wait that was.
+//! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
-//! A trace says of a wait how long the thread was held back by a quota, when the wait is over. Where that was within the wait, it
-//! says in two ways: a thread that leaves its CPU since the quota is used up, or is woken into a throttled cgroup, is held back
-//! from then on; and for each CPU, the trace has the periods in which a cgroup was throttled there.
+//! When a wait ends, the trace says how long a quota held the thread back. Two facts say when that was within the wait. A thread that
+//! leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. And for each CPU,
+//! the trace has the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -18,32 +18,32 @@ use fxt_reader::{Cpu, Nanos};
 use crate::switch_args::{cpu_of, unsigned};
 use crate::threads::Thread;
 
-/// So many periods are remembered for a cgroup on a CPU. A wait through more of them is not known exactly.
+/// Periods remembered for each cgroup on each CPU. A wait across more periods cannot be divided exactly.
 const REMEMBERED: usize = 64;
 
-/// So many pairs of a cgroup and a CPU are followed; a file may name any number.
+/// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number.
 const MOST_PLACES: usize = 1 << 16;
 
 pub type Stretch = (Nanos, Nanos);
 
-/// What is known of the quota in a wait that is over.
+/// What is known about the quota for a wait that is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// The wait, from its begin to its end.
     pub wait: Stretch,
     /// The CPU that the thread waited for.
     pub cpu: Cpu,
-    /// For how long of the wait it was held back, in nanoseconds.
+    /// How long the thread was held back during the wait, in nanoseconds.
     pub nanos: u64,
     /// Whether that began with the wait.
     pub at_begin: bool,
-    /// Whose quota it was, where that is known.
+    /// Whose quota it was, if known.
     pub by: Option<&'a str>,
 }
 
 impl<'a> Held<'a> {
-    /// Of a thread that waited until `end`, was held back for so many nanoseconds, and by whose quota. `None` if it did not
-    /// wait, or nothing held it back.
+    /// For a thread that waited until `end`: `nanos` is how long a quota held it back, `by` whose quota that was. `None` if it did not
+    /// wait, or was not held back.
     pub fn of(waited: Thread, end: Nanos, (nanos, by): (u64, Option<&'a str>)) -> Option<Held<'a>> {
         let at_begin = waited.state.is_throttled();
         let is_held = waited.state.is_waiting() && (nanos > 0 || at_begin);
@@ -54,7 +54,7 @@ impl<'a> Held<'a> {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// Those that are over, the oldest first.
+    /// The periods that are over, the oldest first.
     over: VecDeque<Stretch>,
     open: Option<Nanos>,
 }
@@ -74,7 +74,7 @@ impl Periods {
         self.places.is_empty()
     }
 
-    /// Takes what an event says of periods, if it does: on which CPU, and when, one began, or ended as far as that is known.
+    /// Takes an event that begins or ends a period. Returns the CPU and the time of the begin or of the end, if known.
     pub fn event(&mut self, event: &Event<'_>) -> Option<(Cpu, Nanos)> {
         if !is_period(event) {
             return None;
@@ -112,8 +112,7 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period is over, and when it ended, where that is known. Which it was, unless its begin or
-    /// its end is missing.
+    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its begin or its end is missing.
     fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;
@@ -125,8 +124,8 @@ impl Periods {
         Some((begin, time))
     }
 
-    /// In which stretches of its wait a thread was held back, in order, together as long as it was; `None` when that is not
-    /// known.
+    /// The parts of its wait in which a thread was held back, in order; together they are as long as the wait says. `None` if that is
+    /// unknown.
     pub fn place(&self, held: Held<'_>) -> Option<Vec<Stretch>> {
         let (begin, end) = held.wait;
         let nanos = held.nanos.min(end.0.saturating_sub(begin.0));
@@ -139,7 +138,7 @@ impl Periods {
                 (from < until).then_some((from, until))
             });
             let mut stretches: Vec<Stretch> = within.collect();
-            // It left in the moment in which the period began, and either may be told first.
+            // The thread left its CPU at the moment when the period began; the two events may be in either order.
             if let (true, Some(first)) = (held.at_begin, stretches.first_mut()) {
                 first.0 = begin;
             }
@@ -156,13 +155,12 @@ pub fn is_period(event: &Event<'_>) -> bool {
     event.category == "sched" && event.name == "throttled"
 }
 
-/// The cgroup that is throttled, and the CPU, where the event says so.
+/// The throttled cgroup and the CPU, if the event names them.
 pub fn period_of<'a>(event: &Event<'a>) -> Option<(&'a str, Cpu)> {
     Some((event.args.str("cgroup")?, cpu_of(event.args, "cpu")?))
 }
 
-/// When a period ended in which a cgroup was throttled, as the event at `time` says that it is over: `late_ns` after that, or
-/// with `inferred`, nobody knows how long after.
+/// The end of a throttled period, from the event at `time` that reports it: `late_ns` earlier, or unknown with `inferred`.
 fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
     match args.get("inferred") {
         Some(Value::Bool(true)) => None,
@@ -173,7 +171,7 @@ fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
     }
 }
 
-/// Makes stretches exactly as long together as the wait says, if they are nearly: the last one gives way.
+/// Corrects stretches whose sum is nearly what the wait says: the last one changes, so that the sum is exact.
 fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
     let Some(last) = stretches.last_mut() else { return false };
@@ -185,7 +183,7 @@ fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     (last.0.0..=end.0).contains(&until)
 }
 
-/// By so many nanoseconds the sum of the periods may differ from what the wait says.
+/// How many nanoseconds the sum of the periods may differ from what the wait says.
 const TOLERANCE: u64 = 20_000;
 
 #[cfg(test)]
@@ -228,7 +226,7 @@ mod tests {
         let wait = held((5 * MS, 100 * MS), 60 * MS, false);
         let expected = vec![(10 * MS, 40 * MS), (60 * MS, 90 * MS)];
         assert_eq!(place(&periods, wait), Some(expected));
-        // Of the second period only a part is in it.
+        // Only a part of the second period is within the wait.
         let cut = held((5 * MS, 70 * MS), 40 * MS, false);
         assert_eq!(place(&periods, cut), Some(vec![(10 * MS, 40 * MS), (60 * MS, 70 * MS)]));
     }

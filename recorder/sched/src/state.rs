@@ -2,18 +2,18 @@
 
 use fxt_reader::ThreadState;
 
-/// What a thread does, as finely as a trace tells it.
+/// What a thread does, in as much detail as a trace records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not known: it was not seen yet, or something about it is missing.
+    /// Unknown: the thread was not seen yet, or events about it are missing.
     #[default]
     Unknown,
     Running,
     /// Able to run, waiting for a CPU: it was woken.
     Woken,
-    /// Able to run, waiting for a CPU: it was preempted, or gave way.
+    /// Able to run, waiting for a CPU: it was preempted, or yielded.
     Preempted,
-    /// Able to run, but not allowed to: it left a CPU since the quota of its cgroup is used up.
+    /// Able to run, but not allowed to: it left a CPU because the quota of its cgroup is used up.
     Throttled,
     /// Able to run, but not allowed to: it was woken while the quota of its cgroup is used up.
     WokenThrottled,
@@ -33,12 +33,12 @@ pub enum State {
     Zombie,
     /// Gone (`X`).
     Dead,
-    /// Outside the scope of the recording: whatever it does, nobody meant to write it down.
+    /// Outside the scope of the recording: its state is deliberately not recorded.
     NotRecorded,
 }
 
 impl State {
-    /// What a thread does after it left a CPU in `state`, with the kernel's letters where the trace keeps them.
+    /// The state of a thread after it left a CPU in `state`, with the kernel's letters if the trace has them.
     #[inline]
     pub fn after(state: ThreadState, letters: Option<&str>) -> State {
         match (state, letters) {
@@ -56,19 +56,19 @@ impl State {
         }
     }
 
-    /// Whether it is able to run and has no CPU: it waits for one, or for its cgroup's quota first.
+    /// Whether it is able to run and has no CPU: it waits for one, or first for its cgroup's quota.
     #[inline]
     pub const fn is_waiting(self) -> bool {
         matches!(self, State::Woken | State::Preempted | State::Throttled | State::WokenThrottled)
     }
 
-    /// Whether it would wait for a CPU if its cgroup had quota left.
+    /// Whether only its cgroup's quota keeps it from waiting for a CPU.
     #[inline]
     pub const fn is_throttled(self) -> bool {
         matches!(self, State::Throttled | State::WokenThrottled)
     }
 
-    /// What it does once its cgroup has quota again: it waits for a CPU.
+    /// The state once its cgroup has quota again: it waits for a CPU.
     #[inline]
     pub const fn released(self) -> State {
         match self {
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// The same, held back by its cgroup's quota.
+    /// The same state, held back by its cgroup's quota.
     #[inline]
     pub const fn held(self) -> State {
         match self {
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// Whether it waits for something else than a CPU, until somebody wakes it. One that is stopped does not.
+    /// Whether it waits for something other than a CPU, until it is woken. False for stopped threads.
     #[inline]
     pub const fn is_blocked(self) -> bool {
         matches!(self, State::Sleeping | State::Uninterruptible | State::Idle | State::Parked)
@@ -104,7 +104,7 @@ impl State {
         matches!(self, State::Zombie | State::Dead)
     }
 
-    /// Whether the trace tells what it does.
+    /// Whether the trace says what it does.
     pub const fn is_known(self) -> bool {
         !matches!(self, State::Unknown | State::NotRecorded)
     }

@@ -58,7 +58,7 @@ impl Play {
     }
 }
 
-/// The state that ended, since when, until when, and how long if that is sure.
+/// The state that ended, its begin and end, and its length if that is certain.
 fn ended(change: Option<Change<u64>>) -> (State, u64, u64, Option<u64>) {
     let change = change.expect("a thread changed");
     (change.before.state, change.before.since.0, change.time.0, change.length())
@@ -411,8 +411,8 @@ impl Sums {
 }
 
 proptest! {
-    /// Whatever happens, what comes out fits together: each change of a thread goes on from the one before, what CPUs are
-    /// used for does not overlap, and nobody has a CPU that is not in the records.
+    /// Whatever happens, the output is consistent: each change of a thread continues the previous one, the intervals of CPUs do not
+    /// overlap, and each occupant of a CPU is in the records.
     #[test]
     fn changes_follow_each_other_and_tenures_do_not_overlap(
         story in prop::collection::vec((1..9_u64, happens()), 0..60),
@@ -468,7 +468,7 @@ proptest! {
         for changes in sums.changes.values() {
             for pair in changes.windows(2) {
                 let (one, next) = (&pair[0], &pair[1]);
-                // Who was found to have run since something was lost is the one that is not taken up where it was left.
+                // Only a thread that was found to have run since a loss does not continue from its previous state.
                 let rewritten = !one.after.is_known() && next.before.state == State::Running;
                 prop_assert!(one.after == next.before.state || rewritten);
                 prop_assert!(one.time <= next.before.since && next.before.since <= next.time);

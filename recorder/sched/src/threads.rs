@@ -1,4 +1,4 @@
-//! Where the states of threads are kept: with the caller.
+//! The states of threads are kept by the caller; this is how the machine reaches them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -12,9 +12,9 @@ use crate::state::State;
 /// What is known of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Since when it is in its state; 0 before it was seen.
+    /// Start of its state; 0 before it was seen.
     pub since: Nanos,
-    /// How many doubts there had been by then.
+    /// The machine's count of doubts when the state began.
     pub(crate) epoch: u32,
     /// The CPU that it has, waits for, or had last.
     pub cpu: Cpu,
@@ -24,8 +24,8 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// It turns out that a quota held it back for some stretch of its wait, and that it waits for a CPU since. What it was
-    /// before, and during the stretch; `None` if it does not wait, or not so long.
+    /// The thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
+    /// before that part, and during it; `None` if it does not wait, or not that long.
     pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
         let waited = *self;
         if !waited.state.is_waiting() || from < waited.since || until < from {
@@ -39,18 +39,18 @@ impl Thread {
     }
 }
 
-/// The threads, each with what the machine knows of it.
+/// All threads, each with what the machine knows of it.
 ///
-/// Threads that nobody has mentioned yet are `Thread::default()`. What has ended may be dropped at any time.
+/// A thread that no event has mentioned yet is `Thread::default()`. Ended threads may be dropped at any time.
 pub trait Threads {
     /// What a thread is found by.
     type Key: Copy + PartialEq;
 
-    /// The thread, which is known from now on.
+    /// The thread; it is created if it is new.
     fn thread(&mut self, key: Self::Key) -> &mut Thread;
 
-    /// Whether the key is that of a thread which has not been dropped. A CPU may outlive the thread that it was thought to
-    /// run, and the place of that thread may be another's.
+    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that is gone, and the place of that
+    /// thread may have been reused.
     #[inline]
     fn is_kept(&self, _: Self::Key) -> bool {
         true

@@ -1,11 +1,11 @@
-//! Whose scheduling records a trace has, and whose buffers filled up.
+//! Which provider writes a trace's scheduling records, and which providers' buffers filled up.
 //!
-//! A provider event says that a buffer filled up, and not what of. If it is the buffer of the provider that writes the
-//! scheduling records, these are missing; if it is an application's, only its own records are.
+//! A provider event says that a buffer filled up, but not what was in it. If it is the buffer of the provider that writes the scheduling
+//! records, scheduling records are missing; if it is an application's, only that application's own records are.
 
 use fxt_reader::ProviderId;
 
-/// Providers that are remembered before the first scheduling record.
+/// Providers to remember before the first scheduling record.
 const MOST: usize = 256;
 
 /// What is missing when a buffer filled up.
@@ -13,9 +13,9 @@ const MOST: usize = 256;
 pub enum FilledUp {
     /// Scheduling records.
     Scheduler,
-    /// Records of that provider's own.
+    /// Only that provider's own records.
     Other,
-    /// That is known when the first scheduling record comes.
+    /// Unknown until the first scheduling record.
     Unknown,
 }
 
@@ -24,13 +24,13 @@ pub enum FilledUp {
 pub struct Scheduler {
     provider: Option<ProviderId>,
     is_known: bool,
-    /// Whose buffers filled up before.
+    /// The providers whose buffers filled up before the first scheduling record.
     early: Vec<ProviderId>,
 }
 
 impl Scheduler {
-    /// Takes the provider of a scheduling record. True if scheduling records before this one are missing: its buffer
-    /// had filled up before it was known to be the scheduler's.
+    /// Takes the provider of a scheduling record. True if earlier scheduling records are missing: its buffer filled up before it was known
+    /// to be the scheduler's.
     #[inline(always)]
     pub fn is(&mut self, provider: Option<ProviderId>) -> bool {
         if self.is_known && self.provider == provider {
@@ -50,7 +50,7 @@ impl Scheduler {
         was_full
     }
 
-    /// Takes a provider event: a buffer filled up.
+    /// Takes a provider event that says that a buffer filled up.
     pub fn filled_up(&mut self, id: ProviderId) -> FilledUp {
         if !self.is_known {
             if self.early.len() < MOST && !self.early.contains(&id) {
@@ -64,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// Something else has said what was missing when that provider's buffer filled up.
+    /// Another event has said what was missing when that provider's buffer filled up.
     pub fn said(&mut self, id: ProviderId) {
         self.early.retain(|early| *early != id);
     }
