@@ -25,13 +25,13 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Three digits that count, in the unit that leaves one to three of them before the point.
+/// Three significant digits, in the unit that leaves one to three of them before the point.
 fn write_time(nanos: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const UNITS: [(&str, f64); 3] = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     if nanos < 999.5 {
         return write!(f, "{nanos:.0} ns");
     }
-    // The unit is chosen by the rounded value: 999.96 us is 1.00 ms.
+    // Rounding comes before the choice of the unit: 999.96 us is 1.00 ms.
     let (unit, scale) =
         UNITS.into_iter().find(|(_, scale)| nanos / scale < 999.5).unwrap_or(UNITS[2]);
     let value = nanos / scale;
@@ -39,7 +39,7 @@ fn write_time(nanos: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{value:.places$} {unit}")
 }
 
-/// A whole number with a space between groups of three digits; a fraction only of what is small.
+/// A whole number with a space between groups of three digits; fractions are shown only below 100.
 fn write_grouped(number: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if number.fract() != 0.0 && number < 100.0 {
         return write!(f, "{number:.1}");

@@ -1,20 +1,20 @@
-//! Whose values a gate looks at.
+//! Conditions: which threads' values a gate looks at.
 
 use fxtrec_units::glob::Pattern;
 
-/// A thread on a CPU, which a condition is true of or not.
+/// A thread on a CPU, against which a condition is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {
     pub comm: &'a str,
-    /// Its process, where that is known.
+    /// Its process, if known.
     pub pid: Option<u64>,
-    /// Its id; threads that were summed up have none.
+    /// Its thread id; `None` for threads that were summed up.
     pub tid: Option<u64>,
-    /// The path of its process's cgroup, where that is known.
+    /// The path of its process's cgroup, if known.
     pub cgroup: Option<&'a str>,
-    /// The CPU that the value belongs to, where that is asked for.
+    /// The CPU that the value belongs to, if a condition needs it.
     pub cpu: Option<u16>,
-    /// The functions that the value was measured in, where that is asked for.
+    /// The functions in which the value was measured, if a condition needs them.
     pub stack: &'a [String],
     /// Whether COMMAND started it.
     pub in_command: bool,
@@ -25,24 +25,24 @@ pub struct Subject<'a> {
 pub enum Condition {
     /// The thread has this name.
     Comm(String),
-    /// The thread's name fits this pattern.
+    /// The thread's name matches this pattern.
     CommLike(Pattern),
     /// The thread's process is in this cgroup.
     Cgroup(String),
-    /// The path of its cgroup fits this pattern.
+    /// The path of its cgroup matches this pattern.
     CgroupLike(Pattern),
-    /// The thread is of this process.
+    /// The thread belongs to this process.
     Pid(u64),
     Tid(u64),
-    /// It is about this CPU.
+    /// The value belongs to this CPU.
     Cpu(u64),
-    /// One of the functions of its stack fits this pattern.
+    /// A function of its stack matches this pattern.
     StackLike(Pattern),
     /// COMMAND started the thread.
     Command,
     Not(Box<Condition>),
     All(Vec<Condition>),
-    /// One of them at least.
+    /// At least one of them holds.
     Any(Vec<Condition>),
 }
 
@@ -69,7 +69,7 @@ impl Condition {
         }
     }
 
-    /// Whether it is about names of threads.
+    /// Whether it tests names of threads.
     pub fn names_comm(&self) -> bool {
         match self {
             Condition::Comm(_) | Condition::CommLike(_) => true,
@@ -81,7 +81,7 @@ impl Condition {
         }
     }
 
-    /// Whether it names a process or a thread by its id, which is another in each recording.
+    /// Whether it tests process or thread ids, which differ from recording to recording.
     pub fn names_ids(&self) -> bool {
         match self {
             Condition::Pid(_) | Condition::Tid(_) => true,
@@ -91,7 +91,7 @@ impl Condition {
         }
     }
 
-    /// Whether it asks which threads COMMAND started.
+    /// Whether it tests which threads COMMAND started.
     pub fn names_command(&self) -> bool {
         match self {
             Condition::Command => true,
@@ -103,7 +103,7 @@ impl Condition {
         }
     }
 
-    /// The CPUs that it names, as it names them. When there are none, it can be told without the CPU.
+    /// The CPUs that it names, unsorted and with repetitions. If empty, it can be checked without knowing the CPU.
     pub fn cpus(&self) -> Vec<u64> {
         match self {
             Condition::Cpu(cpu) => vec![*cpu],
@@ -122,7 +122,7 @@ impl Condition {
         }
     }
 
-    /// Whether it cannot be told without the stack.
+    /// Whether checking it requires the stack.
     pub fn names_stack(&self) -> bool {
         match self {
             Condition::StackLike(_) => true,

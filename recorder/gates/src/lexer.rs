@@ -1,4 +1,4 @@
-//! The words of a gate, each with its place.
+//! Splits a gate into tokens, each with its position.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::problem::{ParseError, Problem};
 pub(super) enum Kind {
     /// A name, with its dots: `wakeup.p99.9`.
     Name,
-    /// Digits, maybe with a fraction.
+    /// Digits, optionally with a fraction.
     Number,
     /// A text, without its quotes.
     Text(String),
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     End,
 }
 
-/// A word and where it stands, in bytes.
+/// A token and its position, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -26,7 +26,7 @@ pub(super) struct Token {
 
 const SIGNS: [&str; 12] = [">=", "<=", "==", "!=", "!~", ">", "<", "=", "~", "(", ")", "."];
 
-/// Takes `source` apart. The last token is [`Kind::End`].
+/// Splits `source` into tokens. The last token is [`Kind::End`].
 pub(super) fn tokens(source: &str) -> Result<Vec<Token>, ParseError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -56,7 +56,7 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, ParseError> {
     Ok(tokens)
 }
 
-/// What a name may begin with, and the micro sign and per cent, which units may.
+/// The letters that may begin a name; also the micro sign and the per cent sign, which units use.
 fn is_letter(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == 'µ' || c == 'μ' || c == '%'
 }
@@ -65,8 +65,7 @@ fn length_while(text: &str, belongs: impl Fn(char) -> bool) -> usize {
     text.find(|c| !belongs(c)).unwrap_or(text.len())
 }
 
-/// The text in quotes that begins at `start`, and its length with them. A backslash takes the meaning of the quote and
-/// of itself away.
+/// The quoted text that begins at `start`, and its length with the quotes. A backslash escapes the quote and itself.
 fn text(source: &str, start: usize, quote: char) -> Result<(String, usize), ParseError> {
     let mut text = String::new();
     let mut inside = source[start..].char_indices().skip(1);

@@ -1,7 +1,7 @@
-//! The language of gates and triggers: which values, how they are compared with a limit, and whose they are.
+//! The language of gates and triggers: a measured quantity, a comparison with a limit, and a condition on threads and CPUs.
 //!
-//! Nothing in this crate measures: the report evaluates gates when a recording is over, and the recorder looks at every
-//! value as it comes when it has a trigger.
+//! Nothing in this crate measures: the report evaluates gates after a recording, and the recorder checks each value against its trigger
+//! while it records.
 //!
 //! ```text
 //! gate       = measure OP VALUE [ "if" condition ]
@@ -17,12 +17,12 @@
 //!            | "command"
 //! ```
 //!
-//! `~` matches a pattern with `*`, `?` and `[...]`. TEXT stands in double or single quotes. A condition says whose
-//! values are looked at. The language has no precedence to remember beyond `and` before `or`, as everywhere.
+//! `~` matches a pattern with `*`, `?` and `[...]`. TEXT is in double or single quotes. A condition selects the values to look at. `and`
+//! binds tighter than `or`.
 //!
-//! [`Trigger`]s, which look at each value as it comes, have the same comparisons and conditions.
+//! [`Trigger`]s, which check each value while recording, use the same comparisons and conditions.
 //!
-//! A line that is not of the language is refused with the place where it stops being so:
+//! An invalid line is rejected; the error points at the offending token:
 //!
 //! ```text
 //! wakeup has no statistic 'p98'
@@ -55,7 +55,7 @@ pub use quantity::{Dimension, Quantity, Stat, Total};
 pub use span::{SpanMetric, SpanPart};
 pub use trigger::{Trigger, What};
 
-/// How a measured value is held against a limit.
+/// How a measured value is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Above,
@@ -67,7 +67,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Whether `measured` and `limit` stand to each other so.
+    /// Whether the comparison holds for `measured` and `limit`.
     pub fn holds(self, measured: f64, limit: f64) -> bool {
         match self {
             Comparison::Above => measured > limit,
@@ -91,12 +91,12 @@ impl Comparison {
     }
 }
 
-/// A number to ask a recording for, and whose: `wakeup.p99 if comm = "app"`.
+/// A number to read from a recording, and for which threads: `wakeup.p99 if comm = "app"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     text: String,
     pub quantity: Quantity,
-    /// Whose; `None` for everybody's.
+    /// Which threads' values count; `None` for all.
     pub condition: Option<Condition>,
 }
 
@@ -115,16 +115,16 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Something that must not be true of a recording.
+/// A statement that must not be true of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     text: String,
-    /// The number that is looked at.
+    /// The number to compare with the limit.
     pub quantity: Quantity,
-    /// How it must not stand to the limit.
+    /// The comparison that must not hold.
     pub comparison: Comparison,
     pub limit: Amount,
-    /// Whose values are looked at; `None` for everybody's.
+    /// Which threads' values count; `None` for all.
     pub condition: Option<Condition>,
 }
 

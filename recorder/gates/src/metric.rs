@@ -1,4 +1,4 @@
-//! The lengths of time that are measured, by the names they go by everywhere.
+//! The lengths of time that are measured, and their names in gates, JSON and CSV.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The metrics that every recording has, in the order in which they are shown.
+    /// The metrics that every recording has, in display order.
     pub const ALL: [Metric; 6] = [
         Metric::Wakeup,
         Metric::Preemption,
@@ -38,7 +38,7 @@ impl Metric {
         Metric::BlockedUninterruptible,
     ];
 
-    /// The metrics that a recording has if it has that fact, in the order in which they are shown.
+    /// The metrics that only a recording with the fact of the same name has, in display order.
     pub const FACTS: [Metric; 4] =
         [Metric::Steal, Metric::Throttled, Metric::Irq, Metric::NeedResched];
 
@@ -47,7 +47,7 @@ impl Metric {
         Metric::ALL.into_iter().chain(Metric::FACTS)
     }
 
-    /// Its place in [`Metric::FACTS`], if it is one of these.
+    /// Its index in [`Metric::FACTS`], if it is one of those.
     pub const fn fact_index(self) -> Option<usize> {
         self.index().checked_sub(Metric::ALL.len())
     }
@@ -83,7 +83,7 @@ impl Metric {
         }
     }
 
-    /// Its place in [`Metric::ALL`]; those of [`Metric::FACTS`] follow.
+    /// Its index in [`Metric::ALL`]; the metrics of [`Metric::FACTS`] follow.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// The name of no metric.
+/// A name that is not a metric's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown metric; expected wakeup, preempt, runqueue, slice, blocked, blocked_d, steal, throttled, irq or need_resched"

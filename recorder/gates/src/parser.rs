@@ -1,4 +1,4 @@
-//! From words to a gate, by recursive descent: one function for each rule of the grammar.
+//! From tokens to a gate, by recursive descent: one function for each rule of the grammar.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use fxtrec_units::nearest::nearest;
 
-/// Conditions may be inside each other this often; nobody means more, and the stack has an end.
+/// The deepest nesting of conditions. The limit protects the stack; no sensible condition reaches it.
 const MAX_DEPTH: usize = 32;
 
 const TIME_UNITS: [(&str, f64); 8] = [
@@ -29,7 +29,7 @@ const TIME_UNITS: [(&str, f64); 8] = [
 
 const FIELDS: [&str; 6] = ["comm", "cgroup", "pid", "tid", "cpu", "stack"];
 
-/// A condition by itself: on the threads that COMMAND started.
+/// The condition without an operator: true for threads that COMMAND started.
 const COMMAND: &str = "command";
 
 pub(super) fn gate(source: &str) -> Result<Gate, ParseError> {
@@ -67,7 +67,7 @@ pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
     Ok(Trigger { text: source.trim().to_owned(), what, condition })
 }
 
-/// The name of a quantity that belongs to no thread.
+/// The name of a quantity that takes no condition, because it belongs to no thread.
 fn without_condition(quantity: &Quantity) -> Option<&'static str> {
     match quantity {
         Quantity::Total(total) if !total.takes_condition() => Some(total.name()),
@@ -91,19 +91,19 @@ impl<'a> Parser<'a> {
         &self.tokens[self.at]
     }
 
-    /// What the next word says; nothing at the end.
+    /// The text of the next token; empty at the end.
     fn word(&self) -> &'a str {
         &self.source[self.peek().span.clone()]
     }
 
-    /// Takes the next word; the end stays.
+    /// Takes the next token; at the end, it stays at the end.
     fn take(&mut self) -> (&'a str, Range<usize>) {
         let taken = (self.word(), self.peek().span.clone());
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         taken
     }
 
-    /// Takes the next word if it is this one, outside of quotes.
+    /// Takes the next token if it is this word and not in quotes.
     fn take_if(&mut self, word: &str) -> bool {
         let is = !matches!(self.peek().kind, Kind::Text(_)) && self.word() == word;
         if is {
@@ -171,7 +171,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word `span`, which is there.
+    /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word at `span`, which is already taken.
     fn span(&mut self, word: Range<usize>) -> Result<Quantity, ParseError> {
         if !self.take_if("(") {
             return self.unexpected("`(` and the name of spans, as in span(\"app:request\").p99");
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         Ok(Quantity::Span(SpanMetric { name, part }, stat))
     }
 
-    /// The condition on whose values of a quantity are looked at, and the end.
+    /// The condition on a quantity, up to the end of the line.
     fn condition_of(&mut self, quantity: &Quantity) -> Result<Option<Condition>, ParseError> {
         let begin = self.peek().span.start;
         let condition = self.rest(without_condition(quantity))?;
@@ -280,7 +280,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name, in quotes where it is more than letters, digits and dots.
+    /// A name, in quotes if it has characters other than letters, digits and dots.
     fn name(&mut self, expected: &'static str) -> Result<String, ParseError> {
         match &self.peek().kind {
             Kind::Name => Ok(self.take().0.to_owned()),
@@ -330,7 +330,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[ "if" condition ]` and the end; no condition may be on `without`.
+    /// `[ "if" condition ]` and the end. `without` is the name of a quantity that takes no condition.
     fn rest(&mut self, without: Option<&'static str>) -> Result<Option<Condition>, ParseError> {
         if self.peek().kind == Kind::End {
             return Ok(None);
@@ -451,7 +451,7 @@ impl<'a> Parser<'a> {
             .map_err(|error| ParseError::new(self.source, span, Problem::Pattern(error.msg)))
     }
 
-    /// A text that a function's name has in it, with `*` and `?` as in patterns.
+    /// A pattern for a part of a function's name, with `*` and `?`.
     fn part_of_name(&mut self) -> Result<Pattern, ParseError> {
         let (text, _) = self.text()?;
         Ok(glob::of_name(&format!("*{text}*")))
@@ -466,7 +466,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// One part stays what it is.
+/// Joins the parts; a single part is returned unchanged.
 fn together(mut parts: Vec<Condition>, join: fn(Vec<Condition>) -> Condition) -> Condition {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,

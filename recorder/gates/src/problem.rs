@@ -1,12 +1,11 @@
-//! Why a line is not a gate, said so that it can be put right.
+//! Why a line is not a valid gate, in messages that say how to correct it.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::{Dimension, Metric, SpanPart, Stat, Total};
 
-/// A line that is not of the language, with the place where it stops being so. Shows itself with the line and a mark
-/// under the place.
+/// An invalid line, with the position of the error. Its `Display` shows the line and marks under the offending token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     source: String,
@@ -18,16 +17,16 @@ pub struct ParseError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A character that begins no word.
+    /// A character that cannot begin a token.
     #[error("unexpected character {0:?}")]
     Character(char),
-    /// A text whose quote does not end.
+    /// A quoted text without its closing quote.
     #[error("unterminated string")]
     OpenText,
-    /// A backslash before something that needs none.
+    /// A backslash before a character that needs no escape.
     #[error("unknown escape: a backslash escapes a quote or another backslash, not {0:?}")]
     Backslash(char),
-    /// Something else should be here.
+    /// A token other than the expected one.
     #[error("expected {expected}, found {found}")]
     Expected { expected: &'static str, found: String },
     /// No metric has this name.
@@ -39,63 +38,63 @@ pub enum Problem {
     /// Spans have no part of this name.
     #[error("a span has no part '{name}'")]
     SpanPart { name: String, nearest: Option<&'static str> },
-    /// A condition on a CPU for spans, which may be on several.
+    /// A condition on the CPU for spans, which may be on several CPUs.
     #[error("a span may be on several CPUs, so a condition on cpu cannot choose it")]
     CpuOfSpan,
-    /// A condition on a stack for what has none.
+    /// A condition on the stack for a metric without stacks.
     #[error("only blocked and blocked_d have stacks")]
     NoStack,
-    /// A condition on both, of which each needs a reading of its own.
+    /// Conditions on the CPU and on the stack together. Each needs its own pass over the recording.
     #[error("a condition on stack cannot be combined with one on cpu")]
     CpuOfStack,
-    /// A condition on the names of functions while it is recorded.
+    /// A condition on the stack in a trigger: names of functions are not known while recording.
     #[error(
         "names of functions are known when the recording is over, so a trigger cannot test stack"
     )]
     StackOfTrigger,
-    /// A condition on COMMAND's threads while it is recorded.
+    /// A condition on COMMAND's threads in a trigger.
     #[error("a trigger cannot test command: record only its threads with --scope app instead")]
     CommandOfTrigger,
     /// A metric with many values without a statistic.
     #[error("{0} needs a statistic")]
     NoStat(&'static str),
-    /// A metric that is one number, with a statistic.
+    /// A metric that is a single number, with a statistic.
     #[error("{0} is a single number and has no statistics")]
     NeedlessStat(&'static str),
     /// A statistic in a trigger.
     #[error("a trigger tests each {0} value, so it takes no statistic")]
     EachValue(&'static str),
-    /// A trigger on what is counted over a whole recording.
+    /// A trigger on a count over the whole recording.
     #[error("{0} is a count of the whole recording, so a trigger cannot test it")]
     NoMoment(&'static str),
-    /// Nothing that a trigger can wait for has this name.
+    /// No trigger has this name.
     #[error("unknown trigger '{name}'")]
     NoTrigger { name: String, nearest: Option<&'static str> },
     /// A length of time without a unit.
     #[error("{0} is a length of time and needs a unit")]
     NoUnit(String),
-    /// A unit of no known kind, or of the wrong one.
+    /// An unknown unit, or a unit of the wrong dimension.
     #[error("{quantity} is {} and does not take the unit '{unit}'", kind_name(*.dimension))]
     Unit { quantity: String, dimension: Dimension, unit: String },
-    /// Digits that make no number.
+    /// Digits that do not form a number.
     #[error("not a number")]
     Number,
-    /// A whole number that is too large for any id.
+    /// A whole number that is too large for an id.
     #[error("not a valid id: the number is too large")]
     Id,
-    /// No condition is on this.
+    /// No condition tests this field.
     #[error("unknown condition '{name}'")]
     Field { name: String, nearest: Option<&'static str> },
     /// A comparison that the field does not have.
     #[error("{field} cannot be compared with {sign}")]
     Comparison { field: &'static str, sign: String },
-    /// A pattern that cannot be.
+    /// An invalid pattern.
     #[error("invalid pattern: {0}")]
     Pattern(&'static str),
-    /// A condition on what belongs to no thread.
+    /// A condition on a quantity that belongs to no thread.
     #[error("{0} is a figure of the whole recording and takes no condition")]
     NoCondition(&'static str),
-    /// A line that goes on too deeply to be meant.
+    /// Conditions that are nested too deeply.
     #[error("conditions are nested more than {0} levels deep")]
     Deep(usize),
 }
@@ -108,14 +107,14 @@ fn kind_name(dimension: Dimension) -> &'static str {
     }
 }
 
-/// What triggers can be on.
+/// The names of what a trigger can wait for.
 fn triggers() -> String {
     let metrics: Vec<&str> = Metric::every().map(Metric::name).collect();
     format!("expected {}, lost, probe NAME or alert NAME", metrics.join(", "))
 }
 
 impl Problem {
-    /// What would be right, where that is not said yet.
+    /// A suggestion, if the message itself does not have one.
     fn help(&self) -> Option<String> {
         let near = |nearest: &Option<&str>| {
             nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
@@ -175,7 +174,7 @@ impl ParseError {
         ParseError { source: source.to_owned(), span, problem }
     }
 
-    /// The place, in characters from the beginning of the line.
+    /// The position, in characters from the beginning of the line.
     pub fn columns(&self) -> Range<usize> {
         let columns = |bytes: usize| self.source[..bytes].chars().count();
         let start = columns(self.span.start);
@@ -188,7 +187,7 @@ impl std::error::Error for ParseError {}
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns();
-        // One line, each character one column wide.
+        // One line in which each character is one column wide.
         let line: String =
             self.source.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let mark = "^".repeat(columns.len());

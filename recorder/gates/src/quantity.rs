@@ -1,32 +1,32 @@
-//! What a gate can be about: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
+//! What a gate can test: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
 
 use crate::{Metric, SpanMetric};
 
-/// A metric that is one number for the whole recording, or for the threads of a condition.
+/// A metric that is a single number for the whole recording, or for the threads that a condition selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Total {
     /// Events that the kernel dropped.
     Lost,
-    /// Context switches; of some threads, those in which one of them went out.
+    /// Context switches; with a condition, those in which a selected thread went out.
     Switches,
-    /// The same by the length of the recording, in seconds.
+    /// Context switches divided by the length of the recording in seconds.
     SwitchesPerSecond,
-    /// How often a thread came in on another CPU than the one it last ran on.
+    /// How often a thread was switched in on another CPU than the one it last ran on.
     Migrations,
-    /// How often a thread changed queues while it waited.
+    /// How often a thread changed run queues while it waited.
     Moved,
-    /// From COMMAND's begin to its end.
+    /// From COMMAND's start to its end.
     Duration,
-    /// How long threads had CPUs.
+    /// The time that threads ran on CPUs.
     CpuTime,
-    /// How long threads were blocked, uninterruptibly or not.
+    /// The time that threads were blocked, uninterruptibly or not.
     BlockedTime,
 }
 
 impl Total {
-    /// All of them, in the order in which they are listed.
+    /// All of them, in display order.
     pub const ALL: [Total; 8] = [
         Total::Lost,
         Total::Switches,
@@ -52,7 +52,7 @@ impl Total {
         }
     }
 
-    /// Whether it can be had for some threads alone.
+    /// Whether it can be restricted to some threads.
     pub fn takes_condition(self) -> bool {
         !matches!(self, Total::Lost | Total::Duration)
     }
@@ -67,17 +67,17 @@ pub enum Stat {
     Min,
     Mean,
     P50,
-    /// The value that nine in ten do not exceed.
+    /// The value that 90 % of the values do not exceed.
     P90,
-    /// The value that 99 in 100 do not exceed.
+    /// The value that 99 % of the values do not exceed.
     P99,
-    /// The value that 999 in 1000 do not exceed.
+    /// The value that 99.9 % of the values do not exceed.
     P999,
     Max,
 }
 
 impl Stat {
-    /// All of them, in the order in which they are listed.
+    /// All of them, in display order.
     pub const ALL: [Stat; 9] = [
         Stat::Count,
         Stat::Sum,
@@ -105,8 +105,8 @@ impl Stat {
         }
     }
 
-    /// How many values there must be for the statistic to mean anything: for a percentile as many as make one value
-    /// beyond it likely, so that it is not the maximum under another name.
+    /// How many values the statistic needs to be meaningful. A percentile needs so many that a value beyond it is likely; with fewer, it
+    /// would only be the maximum.
     pub fn samples_needed(self) -> u64 {
         match self {
             Stat::Count | Stat::Sum => 0,
@@ -139,7 +139,7 @@ impl Dimension {
     }
 }
 
-/// One number that a recording can be asked for.
+/// A single number that can be read from a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     /// A statistic of a metric with many values.
@@ -166,7 +166,7 @@ impl Quantity {
         }
     }
 
-    /// How many values there must be for it to mean anything.
+    /// How many values it needs to be meaningful.
     pub fn samples_needed(&self) -> u64 {
         match self {
             Quantity::Statistic(_, stat) | Quantity::Span(_, stat) => stat.samples_needed(),

@@ -1,30 +1,30 @@
-//! Spans of an application, and the parts of the time that they take.
+//! Spans of an application, and the parts of their time.
 
 use std::fmt;
 
-/// What of a span is looked at. All but the first are the parts that its length consists of, with what is not known;
+/// What is measured of a span. All but the first are the parts that its length consists of, in addition to unknown time;
 /// `docs/reference/gates.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanPart {
     Wall,
-    /// What its thread had a CPU for, without what is known to have been taken of that.
+    /// The time that its thread ran on a CPU, without steal and interrupts where these are known.
     Cpu,
-    /// What the host took of that.
+    /// The part of its time on a CPU that the host took.
     Steal,
-    /// What interrupt handlers took of it.
+    /// The part of its time on a CPU that interrupt handlers took.
     Irq,
-    /// Its thread waited for a CPU.
+    /// The time that its thread waited for a CPU.
     RunQueue,
-    /// The part of that in which a thread that COMMAND did not start had the CPU.
+    /// The part of that wait in which a thread that COMMAND did not start had the CPU.
     Strangers,
-    /// A quota held its thread back.
+    /// The time that a quota held its thread back.
     Throttled,
-    /// Its thread waited for something else.
+    /// The time that its thread waited for something else.
     Blocked,
 }
 
 impl SpanPart {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: [SpanPart; 8] = [
         SpanPart::Wall,
         SpanPart::Cpu,
@@ -39,7 +39,7 @@ impl SpanPart {
     /// All but the length.
     pub const PARTS: &'static [SpanPart] = SpanPart::ALL.split_at(1).1;
 
-    /// The name in gates and JSON. That of the length is left out in gates.
+    /// The name in gates and JSON. In gates, the name of the length is left out.
     pub const fn name(self) -> &'static str {
         match self {
             SpanPart::Wall => "wall",
@@ -59,10 +59,10 @@ impl SpanPart {
     }
 }
 
-/// A part of the spans of a name.
+/// A part of the spans that have a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpanMetric {
-    /// The name of the spans, or their category and name with a colon between them.
+    /// The name of the spans, or `category:name`.
     pub name: Box<str>,
     pub part: SpanPart,
 }

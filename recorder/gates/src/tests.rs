@@ -4,7 +4,7 @@ fn gate(text: &str) -> Gate {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The message, and the line of marks as it stands under the text.
+/// The message, and the line of marks below the text.
 fn refused(text: &str) -> (String, String) {
     let error = text.parse::<Gate>().expect_err(text);
     let shown = error.to_string();
@@ -299,7 +299,7 @@ fn conditions_deep_inside_each_other_are_refused_and_do_not_overflow() {
     assert_eq!(deep(100_000).unwrap_err().problem, Problem::Deep(32));
     let chain = format!("slice.max > 1s if {}cpu = 1", "not ".repeat(100_000));
     assert_eq!(chain.parse::<Gate>().unwrap_err().problem, Problem::Deep(32));
-    // A long list is not a deep one.
+    // A long list is not deeply nested.
     let list = vec!["cpu = 1"; 50_000].join(" or ");
     assert!(format!("slice.max > 1s if {list}").parse::<Gate>().is_ok());
 }

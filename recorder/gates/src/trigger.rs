@@ -1,12 +1,12 @@
-//! Triggers: gates that look at each value as it comes, while the machine is recorded.
+//! Triggers: gates that check each value while recording.
 //!
 //! ```text
 //! trigger    = what [ "if" condition ]
 //! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
 //! ```
 //!
-//! METRIC is one of the lengths of time that gates know; OP, VALUE and `condition` are those of gates. NAME is a name or a text in
-//! quotes. A loss belongs to no thread, and an alert to a process that says no more; neither takes a condition.
+//! METRIC is one of the metrics of gates that are lengths of time; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
+//! quoted text. A loss belongs to no thread, and of an alert only the process is known; neither takes a condition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,16 +16,16 @@ use super::{Amount, Comparison, Condition, Metric, ParseError, parser};
 /// What a trigger waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A length of time of some thread.
+    /// A length of time of a thread.
     Length {
         metric: Metric,
-        /// How it must stand to the limit.
+        /// The comparison with the limit.
         comparison: Comparison,
         limit: Amount,
     },
-    /// So many events that the kernel dropped at once.
+    /// The number of events that the kernel dropped at once.
     Lost {
-        /// How their number must stand to the limit.
+        /// The comparison with the limit.
         comparison: Comparison,
         limit: Amount,
     },
@@ -35,12 +35,12 @@ pub enum What {
     Alert(String),
 }
 
-/// Something to wait for while the machine is recorded.
+/// An event to wait for while recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     pub(super) text: String,
     pub what: What,
-    /// Whose; `None` for everybody's.
+    /// Which threads' values count; `None` for all.
     pub condition: Option<Condition>,
 }
 
