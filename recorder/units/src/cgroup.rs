@@ -1,6 +1,6 @@
-//! Whose a cgroup is, as far as its path says it: the container, and the pod of Kubernetes.
+//! The owner of a cgroup, as far as its path says: the container, and the pod of Kubernetes.
 //!
-//! Container runtimes agree on no form, but all of them name a container by 64 hexadecimal digits, and Kubernetes a pod by
+//! Container runtimes do not agree on a format, but all of them name a container by 64 hexadecimal digits, and Kubernetes names a pod by
 //! its uid:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!   /system.slice/docker-<container>.scope, /docker/<container>, /machine.slice/libpod-<container>.scope/container
 //! ```
 
-/// What a path says of whose cgroup it is.
+/// The owner of a cgroup, according to its path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner<'p> {
     /// The id of the container, in hexadecimal digits.
@@ -21,7 +21,7 @@ pub struct Owner<'p> {
 const CONTAINER_DIGITS: usize = 64;
 
 impl<'p> Owner<'p> {
-    /// Of several containers in each other, the innermost.
+    /// If containers are nested, the innermost.
     pub fn of(path: &'p str) -> Owner<'p> {
         let mut owner = Owner::default();
         for part in path.split('/') {
@@ -45,7 +45,7 @@ fn container(name: &str) -> Option<&str> {
     (is_id && !runtime.ends_with("conmon")).then_some(id)
 }
 
-/// A pod's uid is a UUID; that of a pod that the node itself has made, 32 digits without dashes.
+/// A pod's uid is a UUID, or 32 digits without dashes for a pod that the node itself created (a static pod).
 fn pod(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".slice").unwrap_or(name);
     let uid = match name.strip_prefix("pod") {

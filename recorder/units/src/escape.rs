@@ -1,11 +1,11 @@
-//! Text of others as it may be shown.
+//! Makes text from others safe to show.
 //!
-//! Threads choose their names, applications what they log, and files what they are called. A terminal obeys some of
-//! that, and a line break in a name makes a line of its own. [`line()`] makes such a text fit into a line; [`Escaping`]
-//! stands before the terminal, so that nothing gets there that was forgotten elsewhere.
+//! Threads choose their names, applications their log messages, and users their file names. A terminal obeys escape sequences in such text,
+//! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] sits before the terminal and
+//! escapes whatever was forgotten elsewhere.
 //!
-//! Services that run tests read their logs too: a line that begins with `::`, or has `##[` in it, is a command to them.
-//! [`Escaping`] changes such lines wherever they go, since a log is not a terminal.
+//! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in
+//! every output, since a log is not a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ use std::io::{self, Write};
 
 use crate::look::PALETTE;
 
-/// Whether showing the character does more than that: control characters (C0, DEL, C1), separators of lines, marks that
-/// turn the direction of what follows, and what is no character at all.
+/// Whether printing the character has a side effect: control characters (C0, DEL, C1), line separators, marks that change the direction of
+/// text, and noncharacters.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -31,7 +31,7 @@ fn push(c: char, out: &mut String) {
     };
 }
 
-/// The text with `\x1b` for an escape character and so on, also for line breaks and tabulators.
+/// The text with control characters escaped (`\x1b` and so on), including line breaks and tabs.
 pub fn line(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return text.into();
@@ -43,29 +43,29 @@ pub fn line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Passes text on with everything escaped that a terminal would obey, except line breaks, tabulators and, where they are
-/// wanted, fxtrec's own colours: a name that holds one changes its own colour. Bytes that are no UTF-8 are escaped too.
+/// Passes text on and escapes everything that a terminal would obey, except line breaks, tabs and, if wanted, fxtrec's own colours. (A name
+/// that contains such a colour sequence only changes its own colour.) Bytes that are not UTF-8 are escaped too.
 #[derive(Debug)]
 pub struct Escaping<W: Write> {
     out: W,
-    /// What fxtrec itself says to the terminal.
+    /// The sequences that fxtrec itself sends to the terminal.
     own: &'static [&'static str],
-    /// The beginning of a character or of a colour whose rest is still to come.
+    /// The beginning of a character or colour sequence whose rest is still to come.
     begun: Vec<u8>,
     commands: Commands,
 }
 
-/// Finds what services that run tests would take for a command.
+/// Finds what CI services would take for a command.
 #[derive(Debug, Default)]
 struct Commands {
-    /// Whether the line has more than white space.
+    /// Whether the line has any character other than white space.
     is_inside: bool,
-    /// What it ends with, in lower case.
+    /// The last characters of the line, in lower case.
     end: String,
 }
 
 impl Commands {
-    /// Takes the next character of the output. True where it makes a command of the line.
+    /// Takes the next character of the output. True if it turns the line into a command.
     fn take(&mut self, c: char) -> bool {
         if c == '\n' {
             *self = Commands::default();
@@ -79,25 +79,25 @@ impl Commands {
             let kept = self.end.split_off(self.end.len() - 5);
             self.end = kept;
         }
-        // What is not ASCII is in no command.
+        // Commands are ASCII only.
         self.end.push(if c.is_ascii() { c.to_ascii_lowercase() } else { '?' });
         is_command
     }
 }
 
 impl<W: Write> Escaping<W> {
-    /// Stands before `out`, which gets no colours.
+    /// Writes to `out`, without colours.
     pub fn new(out: W) -> Escaping<W> {
         Escaping { out, own: &[], begun: Vec::new(), commands: Commands::default() }
     }
 
-    /// Stands before `out`, which gets fxtrec's own colours if `colour`.
+    /// Writes to `out`, with fxtrec's own colours if `colour`.
     pub fn coloured(out: W, colour: bool) -> Escaping<W> {
         let own: &'static [&'static str] = if colour { &PALETTE } else { &[] };
         Escaping { out, own, begun: Vec::new(), commands: Commands::default() }
     }
 
-    /// Writes what can be told, and keeps what cannot unless it is the end.
+    /// Writes complete characters and sequences; keeps an incomplete one, unless `is_end`.
     fn pass(&mut self, bytes: &[u8], is_end: bool) -> io::Result<()> {
         let mut text = String::with_capacity(bytes.len());
         let mut rest = bytes;
@@ -115,7 +115,7 @@ impl<W: Write> Escaping<W> {
                 rest = &rest[1..];
                 continue;
             }
-            // Up to the next escape character, as far as it is text.
+            // Up to the next escape character, as far as it is valid UTF-8.
             let end = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
             let (valid, broken) = match std::str::from_utf8(&rest[..end]) {
                 Ok(valid) => (valid, None),
@@ -167,7 +167,7 @@ impl<W: Write> Write for Escaping<W> {
 
 impl<W: Write> Drop for Escaping<W> {
     fn drop(&mut self) {
-        // Whoever wants to know about errors flushes.
+        // Callers that care about errors flush before.
         let _ = self.flush();
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(line("längere 線程 🦀"), "längere 線程 🦀");
     }
 
-    /// What comes out, however the bytes are divided into two writes.
+    /// The output, which is the same however the bytes are divided into two writes.
     fn passed(bytes: &[u8]) -> String {
         passed_with(true, bytes)
     }

@@ -1,4 +1,4 @@
-//! Lines that fit the terminal: longer ones go on below, under the last of their columns.
+//! Folds lines to the width of the terminal: longer lines continue below, aligned with their last column.
 //!
 //! ```text
 //!    60.3 ms   99.9 %  blocked in futex (a lock, or a thread's end), until ui-params[6173] woke it
@@ -9,10 +9,10 @@
 
 use std::io::{self, Write};
 
-/// Room that a line that goes on has at least, whatever its indentation would be.
+/// Minimum width of a continuation line, whatever its indentation would be.
 const LEAST: usize = 24;
 
-/// An output whose lines are folded at blanks. Text with colours is not for it: their bytes would count as columns.
+/// An output whose lines are folded at blanks. Do not use it for text with colours: their bytes would count as columns.
 #[derive(Debug)]
 pub struct Fold<W: Write> {
     out: W,
@@ -22,7 +22,7 @@ pub struct Fold<W: Write> {
 }
 
 impl<W: Write> Fold<W> {
-    /// Folds lines to so many columns; without a number, they stay as they are.
+    /// Folds lines to `columns`; with `None`, lines stay unchanged.
     pub fn new(out: W, columns: Option<usize>) -> Fold<W> {
         Fold { out, columns, line: Vec::new() }
     }
@@ -54,14 +54,14 @@ impl<W: Write> Write for Fold<W> {
         Ok(bytes.len())
     }
 
-    /// What was written of a line that has not ended is shown as well.
+    /// Also shows a line that has not ended yet.
     fn flush(&mut self) -> io::Result<()> {
         self.end_line()?;
         self.out.flush()
     }
 }
 
-/// Where the last column of a line begins that begins in its first half: behind two blanks, or behind the sign of a list.
+/// Where the last column of a line begins, within the first half of the terminal's width: after two blanks, or after a list marker.
 fn last_column(text: &str, columns: usize) -> usize {
     let characters: Vec<char> = text.chars().take(columns / 2).collect();
     let column = (2..characters.len()).rev().find(|&at| {
@@ -82,13 +82,13 @@ fn folded(text: &str, columns: usize) -> String {
             whole += rest;
             return whole;
         };
-        // The blank may be the first character that has no room. One of the indentation is no place to fold.
+        // The blank may be the first character that does not fit. Blanks of the indentation are no place to fold.
         let begin = rest.len() - rest.trim_start().len();
         let end = limit + rest[limit..].chars().next().map_or(0, char::len_utf8);
         let blank = rest.get(begin..end).and_then(|line| line.rfind(' ')).map(|at| begin + at);
         let (line, more) = match blank {
             Some(at) => (&rest[..at], &rest[at + 1..]),
-            // A word without a blank is as long as it is.
+            // A word is never broken.
             None => match rest[begin..].find(' ').map(|at| begin + at) {
                 Some(at) => (&rest[..at], &rest[at + 1..]),
                 None => (rest, ""),
@@ -111,7 +111,7 @@ mod tests {
 
     fn fold(text: &str, columns: Option<usize>) -> String {
         let mut fold = Fold::new(Vec::new(), columns);
-        // In pieces, as buffers come.
+        // In pieces, as buffers deliver it.
         for piece in text.as_bytes().chunks(7) {
             fold.write_all(piece).expect("memory");
         }

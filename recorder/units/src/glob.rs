@@ -1,32 +1,32 @@
-//! Globs: `*` for any characters, `?` for one, `[...]` for one of some.
+//! Globs: `*` for any characters, `?` for one character, `[...]` for one of a set.
 //!
-//! Names of functions and probes have globs without `[...]`, since brackets are part of C++ and Rust names.
+//! Globs for names of functions and probes have no `[...]`, since brackets are part of C++ and Rust names.
 
 pub use ::glob::{Pattern, PatternError};
 
-/// Whether a pattern for names of functions can stand for anything but itself.
+/// Whether a pattern for names of functions has wildcards.
 #[must_use]
 pub fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?'])
 }
 
-/// The glob of `*` and `?` that is written so; every other character stands for itself.
+/// The glob with only `*` and `?` as wildcards; every other character stands for itself.
 #[must_use]
 pub fn of_name(pattern: &str) -> Pattern {
     let mut quoted = String::with_capacity(pattern.len());
     for character in pattern.chars() {
         match character {
-            // Several stars in a row mean the same as one, but not to `Pattern`.
+            // Several stars in a row mean the same as one, but `Pattern` treats `**` specially.
             '*' if quoted.ends_with('*') => {}
             '[' => quoted.push_str("[[]"),
             other => quoted.push(other),
         }
     }
-    // Without a class and without two stars in a row, nothing can be wrong with it.
+    // A pattern without classes and repeated stars is always valid.
     Pattern::new(&quoted).unwrap_or_default()
 }
 
-/// Whether one of these globs chooses the cgroup of this path: by its own path, or by that of a cgroup that it is in.
+/// Whether one of the globs matches the path of this cgroup or of one of its ancestors.
 #[must_use]
 pub fn chooses_cgroup<'a>(globs: impl IntoIterator<Item = &'a Pattern>, path: &str) -> bool {
     let above = |path: &str| {

@@ -1,4 +1,4 @@
-//! Units and identities that must not be mistaken for each other, and how people read and write them.
+//! Types for units and identities that must not be confused, and how people read and write them.
 //!
 //! The lowest crate of the recorder: every other one may use it, and it uses none of them.
 
@@ -21,11 +21,11 @@ pub mod text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cpu(pub u32);
 
-/// A thread id as the initial pid namespace sees it; 0 is the idle task of whichever CPU.
+/// A thread id in the initial pid namespace; 0 is the idle task of any CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tid(pub u32);
 
-/// A process id (thread group id) as the initial pid namespace sees it.
+/// A process id (thread group id) in the initial pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pid(pub u32);
 
@@ -38,6 +38,6 @@ pub struct LocalId(pub u32);
 pub struct Nanos(pub u64);
 
 impl Tid {
-    /// The idle task, which every CPU has and which all share this id.
+    /// The idle tasks: every CPU has one, and all share this id.
     pub const IDLE: Tid = Tid(0);
 }

@@ -1,10 +1,10 @@
 //! Kinds of locks of the kernel.
 
-/// What kind of lock of the kernel it is, and what it is wanted for: see `docs/reference/trace.md`.
+/// The kind of a kernel lock, and the access that is wanted: see `docs/reference/trace.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKind {
     Mutex,
-    /// With `PREEMPT_RT`, these are behind other locks.
+    /// With `PREEMPT_RT`, other locks are built on this one.
     RtMutex,
     RtRead,
     RtWrite,
@@ -28,7 +28,7 @@ impl LockKind {
         LockKind::Other,
     ];
 
-    /// The kind of that name in a trace.
+    /// The kind with that name in a trace.
     pub fn parse(name: &str) -> LockKind {
         let named = LockKind::ALL.into_iter().find(|kind| kind.name() == name);
         named.unwrap_or(LockKind::Other)
@@ -49,7 +49,7 @@ impl LockKind {
         }
     }
 
-    /// What the lock is called, whatever it is wanted for.
+    /// What the lock is called, whatever access is wanted.
     pub const fn noun(self) -> &'static str {
         match self {
             LockKind::Mutex => "mutex",
@@ -61,7 +61,7 @@ impl LockKind {
         }
     }
 
-    /// What it is wanted for, to follow its name.
+    /// The access that is wanted, as words that follow the noun.
     pub const fn access(self) -> &'static str {
         match self {
             LockKind::RtRead | LockKind::RwsemRead | LockKind::PercpuRwsemRead => " for reading",

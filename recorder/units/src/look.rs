@@ -1,7 +1,7 @@
-//! How text for people looks: the few colours that fxtrec uses, and how wide a line may be.
+//! How text for people looks: the few colours that fxtrec uses, and the maximum width of lines.
 //!
-//! A [`Look`] is made where standard output or standard error is looked at, and given to whatever writes there. Nothing
-//! else writes colours: [`Escaping`](crate::escape::Escaping) passes these and no others on.
+//! A [`Look`] is determined once for standard output or standard error, and passed to everything that writes there. Nothing else writes
+//! colours: [`Escaping`](crate::escape::Escaping) lets only these pass.
 
 /// Bold, for headings.
 const HEADING: &str = "\x1b[1m";
@@ -9,7 +9,7 @@ const HEADING: &str = "\x1b[1m";
 /// Red and bold, for failures and losses.
 const BAD: &str = "\x1b[1;31m";
 
-/// Yellow and bold, for what is neither good nor bad.
+/// Yellow and bold, for doubtful results.
 const DOUBTFUL: &str = "\x1b[1;33m";
 
 /// Dim, for remarks about what is shown.
@@ -17,15 +17,15 @@ const NOTE: &str = "\x1b[2m";
 
 const END: &str = "\x1b[0m";
 
-/// All that fxtrec itself says to a terminal in its texts.
+/// All escape sequences that fxtrec itself sends to a terminal in its texts.
 pub(crate) const PALETTE: [&str; 5] = [HEADING, BAD, DOUBTFUL, NOTE, END];
 
-/// How text looks where it goes. By default as in a file: without colours, and lines are as long as they have to be.
+/// How text looks at its destination. By default as in a file: without colours and without a limit on the length of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Whether there are colours.
     pub colour: bool,
-    /// Columns of the terminal. `None` for what is no terminal, where lines have any length.
+    /// Columns of the terminal; `None` if it is not a terminal, where lines may have any length.
     pub columns: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ impl Look {
         self.paint(BAD, text)
     }
 
-    /// What is neither good nor bad.
+    /// A doubtful result.
     pub fn doubtful(self, text: &str) -> String {
         self.paint(DOUBTFUL, text)
     }

@@ -1,10 +1,9 @@
-//! The names that somebody who mistyped one may have meant.
+//! Suggestions for a mistyped name.
 
-/// Longer names are not compared, in bytes: the time goes with the square of it.
+/// Longer names, in bytes, are not compared: the time grows with the square of the length.
 const COMPARED: usize = 200;
 
-/// At most `most` of `names` that are like `wanted`, the most alike first; none that is entirely
-/// different.
+/// At most `most` of the `names` that are similar to `wanted`, the most similar first.
 pub fn nearest<'a>(
     wanted: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -18,11 +17,11 @@ pub fn nearest<'a>(
         .filter(|name| !name.is_empty())
         .filter_map(|name| {
             let folded = name.to_lowercase();
-            // A part of a name is as good as a slip of one letter.
+            // A part of a name counts as much as one wrong letter.
             if letters.len() > 2 && folded.contains(letters) {
                 return Some((1, name));
             }
-            // The last part of a path, when no path was given.
+            // If `wanted` has no path, only the last part of a path is compared.
             let tail = if letters.contains("::") { &folded } else { last_part(&folded) };
             distance(letters, tail, bound).map(|distance| (distance, name))
         })
@@ -36,8 +35,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// How many letters have to be changed, added, left out or swapped to make `a` of `b`, if no more
-/// than `bound`.
+/// How many letters have to be changed, added, removed or swapped to get from one to the other, if not more than `bound`.
 fn distance(a: &str, b: &str, bound: usize) -> Option<usize> {
     if a.len().max(b.len()) > COMPARED || a.len().abs_diff(b.len()) > bound {
         return None;

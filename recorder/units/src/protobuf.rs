@@ -1,4 +1,4 @@
-//! Messages of Protocol Buffers, written and read field by field: the few that profiles and metrics need.
+//! Protocol Buffers messages, written and read field by field: the few that profiles and metrics need.
 
 /// A message that is being written.
 #[derive(Clone, Debug, Default)]
@@ -13,14 +13,14 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A number; 0 is what a field has that is not there.
+    /// A number; 0 is left out, since it is the default of an absent field.
     pub fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.told_number(field, value);
         }
     }
 
-    /// A number, 0 too, for fields where it makes a difference whether they are there.
+    /// A number, also if it is 0, for fields whose presence matters.
     pub fn told_number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);
@@ -37,14 +37,14 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Several numbers as one field.
+    /// Several numbers in one packed field.
     pub fn numbers(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
         let mut packed = Message::default();
         values.into_iter().for_each(|value| packed.varint(value));
         self.bytes(field, &packed.0);
     }
 
-    /// A whole message with its length before it, as a stream of messages has them.
+    /// A whole message preceded by its length, as in a stream of messages.
     pub fn delimited(&mut self, message: &Message) {
         self.varint(message.0.len() as u64);
         self.0.extend_from_slice(&message.0);
@@ -58,7 +58,7 @@ impl Message {
     }
 }
 
-/// A number with a sign, so that small ones are short.
+/// A signed number in an encoding that keeps small values short.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
@@ -76,7 +76,7 @@ pub enum FieldValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message; `None` if it is damaged, or has fields of a fixed length.
+/// The fields of a message; `None` if it is damaged, or has fixed-length fields.
 pub fn fields(mut message: &[u8]) -> Option<Vec<Field<'_>>> {
     let mut fields = Vec::new();
     while !message.is_empty() {

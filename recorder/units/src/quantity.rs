@@ -1,7 +1,6 @@
 //! Quantities as people write them: sizes and lengths of time.
 //!
-//! Numbers may have a decimal fraction. They are scaled in integers, so that `0.1s` is exactly 100 ms and a value that
-//! does not fit is noticed.
+//! Numbers may have a decimal fraction. They are scaled as integers, so `0.1s` is exactly 100 ms, and values out of range are detected.
 
 use std::error::Error;
 use std::fmt;
@@ -35,16 +34,16 @@ const TIME_UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Why a value with a unit was refused.
+/// Why a value with a unit was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// There is no number where one should be.
+    /// The number is missing.
     NoNumber {
-        /// A value that would be accepted.
+        /// A valid value.
         example: &'static str,
     },
-    /// The number is followed by something that is no unit.
+    /// An unknown unit follows the number.
     UnknownUnit {
         unit: String,
         /// The units that are accepted.
@@ -52,7 +51,7 @@ pub enum ValueError {
     },
     /// Zero, or less than one of the smallest unit.
     Zero,
-    /// More than 64 bits of the smallest unit.
+    /// Too large for 64 bits of the smallest unit.
     TooLarge,
 }
 
@@ -141,7 +140,7 @@ fn scale(
     if value == 0 { Err(ValueError::Zero) } else { Ok(value) }
 }
 
-/// The value of a text of decimal digits; none at all are 0.
+/// The value of decimal digits; an empty text is 0.
 fn digits(text: &str) -> Option<u128> {
     if text.is_empty() { Some(0) } else { text.parse().ok() }
 }

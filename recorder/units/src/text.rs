@@ -1,4 +1,4 @@
-//! Lengths of time, counts, sizes and shares as people read them.
+//! Formats lengths of time, counts, sizes and shares for people.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ pub fn millis(duration: Duration) -> String {
     format!("{:.3}", duration.as_secs_f64() * 1e3)
 }
 
-/// The same, or a dash where there is nothing.
+/// The same, or a dash for `None`.
 pub fn millis_or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), millis)
 }
 
-/// Three digits in the unit that fits: `4.10 us`, `61.0 us`, `2.15 ms`.
+/// Three significant digits in the unit that fits: `4.10 us`, `61.0 us`, `2.15 ms`.
 pub fn short(duration: Duration) -> String {
     const UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let nanos = duration.as_nanos() as f64;
-    // What would be rounded up to 1000 goes by the next unit.
+    // A value that would be rounded up to 1000 gets the next larger unit.
     let fits = |(_, size): &&(&str, f64)| nanos < 999.5 * size;
     let (unit, size) = UNITS.iter().find(fits).unwrap_or(&UNITS[3]);
     let value = nanos / size;
@@ -29,7 +29,7 @@ pub fn short(duration: Duration) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The same, or a dash where there is nothing.
+/// The same, or a dash for `None`.
 pub fn short_or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), short)
 }
@@ -47,12 +47,12 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A count with its noun, in the number that the count asks for: `1 gap`, `2 gaps`.
+/// A count with its noun in the singular or plural: `1 gap`, `2 gaps`.
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), noun(number, one, many))
 }
 
-/// The noun alone, in the number that a count asks for.
+/// Only the noun, in the singular or plural.
 pub fn noun<'n>(number: u64, one: &'n str, many: &'n str) -> &'n str {
     if number == 1 { one } else { many }
 }
@@ -72,7 +72,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A share of 1 in percent, with one decimal.
+/// A fraction of 1 as a percentage, with one decimal.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
