@@ -1,8 +1,8 @@
-//! How fast a trace of two million scheduling records is read, beside a plain
-//! scan of the same bytes as 64-bit words in the same run.
+//! Reading speed for a trace of two million scheduling records, compared with a
+//! plain scan of the same bytes as 64-bit words in the same run.
 //!
-//! `cargo bench -p fxt-reader` prints bytes per second; README.md beside this
-//! file keeps a dated table.
+//! `cargo bench -p fxt-reader` prints bytes per second; README.md in this
+//! directory has a dated table.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -76,7 +76,7 @@ fn big_endian(little: &[u8]) -> Vec<u8> {
     big
 }
 
-/// Takes from each record what an analysis of the scheduler takes.
+/// Uses the fields that an analysis of the scheduler uses.
 fn read(mut reader: Reader<'_>) -> u64 {
     let mut sum = 0_u64;
     while let Some(item) = reader.next().expect("a sound trace") {

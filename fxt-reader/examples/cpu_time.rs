@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: cpu_time TRACE")?;
     let mut reader = Reader::open(path)?;
     let mut names = Names::default();
-    // Since when each CPU has had its thread, and for how long each thread had one.
+    // When each CPU's current thread was switched in, and the CPU time of each thread.
     let mut since = HashMap::new();
     let mut ran: HashMap<Koid, u64> = HashMap::new();
     loop {
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             Ok(None) => break,
-            // Reading goes on behind it.
+            // The next call goes on after it.
             Err(Error::Damaged(damage)) => eprintln!("{damage}"),
             Err(error) => return Err(error.into()),
         }

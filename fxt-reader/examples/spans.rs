@@ -1,4 +1,4 @@
-//! The spans of each thread that ended, with their arguments: `cargo run -p fxt-reader --example spans -- app.fxt`.
+//! The completed spans of each thread, with their arguments: `cargo run -p fxt-reader --example spans -- app.fxt`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: spans TRACE")?;
     let mut reader = Reader::open(path)?;
     let mut names = Names::default();
-    // What is open on each thread, the innermost last: its begin, its name and its arguments.
+    // The open spans of each thread, innermost last: begin, name and arguments.
     let mut open: HashMap<Koid, Vec<(Nanos, String)>> = HashMap::new();
     loop {
         let item = match reader.next() {

@@ -53,7 +53,7 @@ impl<'a> Cursor<'a> {
         Ok(self.order.word(*word))
     }
 
-    /// Remarks when `word` has a bit set that `table` does not name.
+    /// Notes it when `word` has a bit set that `table` does not name.
     #[inline(always)]
     pub(crate) fn inspect(&mut self, word: u64, table: Word) {
         self.oddities.note(Oddities::RESERVED_BITS, word & table.reserved() != 0);
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
         Ok(content)
     }
 
-    /// A cursor over the next `words` words alone; this one moves past them.
+    /// A cursor over only the next `words` words; this one moves past them.
     #[inline(always)]
     pub(crate) fn part(&mut self, words: u64) -> Result<Cursor<'a>, Reason> {
         let bytes = usize::try_from(words)
@@ -82,14 +82,14 @@ impl<'a> Cursor<'a> {
         Ok(Cursor::new(part, self.order))
     }
 
-    /// Remarks when words are left unread.
+    /// Notes it when words are left unread.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
         self.oddities.note(Oddities::TRAILING_WORDS, !self.rest.is_empty());
     }
 
-    /// Takes over what a cursor made by [`part`](Self::part) remarked, and
-    /// whether it was left with words unread.
+    /// Takes over the oddities of a cursor made by [`part`](Self::part), and
+    /// notes it when words of that are left unread.
     #[inline(always)]
     pub(crate) fn finish_part(&mut self, part: &Cursor<'_>) {
         self.oddities.add(part.oddities);

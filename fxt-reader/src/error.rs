@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::types::{Container, RecordType};
 
-/// Why [`Reader::next`](crate::Reader::next) has no record to give.
+/// Why [`Reader::next`](crate::Reader::next) cannot return a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Reading the input failed; the records before that point were handed out.
+    /// Reading the input failed; the records before that point were returned.
     #[error("cannot read the trace after {offset} bytes: {source}")]
     Read {
         /// Bytes of (decompressed) trace that had been read.
@@ -26,8 +26,8 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The compressed stream around the trace is damaged; the records before
-    /// that point were handed out.
+    /// The compressed stream around the trace is damaged; the records before that
+    /// point were returned.
     #[error(
         "the {container} stream is damaged after {offset} bytes of trace: {source}; the rest cannot be decompressed"
     )]
@@ -64,7 +64,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The damage, when it is one after which the reader can go on.
+    /// The damage, if this is [`Error::Damaged`], after which the reader can go on.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         match self {
@@ -80,7 +80,7 @@ impl Error {
 pub struct Damage {
     /// Where the record begins, in bytes of (decompressed) trace.
     pub offset: u64,
-    /// What its header says it is.
+    /// The record type in its header.
     pub record_type: RecordType,
     /// What is wrong with it.
     pub reason: Reason,
@@ -93,10 +93,10 @@ pub enum Reason {
     /// The trace does not begin with the magic number, but sound records follow.
     #[error("the trace should begin with the magic number")]
     NoMagic,
-    /// A magic number record whose number is another.
+    /// A magic number record with the wrong number.
     #[error("its number {0:#018x} is not the magic number")]
     WrongMagic(u64),
-    /// A record of no words; nothing says where the next one begins.
+    /// A record of size zero; where the next one begins is unknown.
     #[error("its size is zero")]
     ZeroSize,
     /// A large record beyond the reader's limit.
@@ -107,25 +107,27 @@ pub enum Reason {
         /// See [`Reader::max_record_bytes`](crate::Reader::max_record_bytes).
         limit: u64,
     },
-    /// The record claims to reach beyond the end of the trace, yet sound records
-    /// begin within it, so that the size is wrong rather than the end missing.
+    /// The record's size extends beyond the end of the trace, yet sound records
+    /// begin within it: the size is wrong, the trace is not cut short.
     #[error("its size of {bytes} bytes extends beyond the end of the trace")]
     Overrun {
         /// The size in the record's header, in bytes.
         bytes: u64,
     },
-    /// The record is of no known type or longer than its content, which is
-    /// allowed, but nothing sound follows it: its header is damaged.
+    /// The record's type is unknown, or the record is longer than its content.
+    /// The format allows both, but no sound record follows: its header is
+    /// damaged.
     #[error("its type or size is unusual and no valid record follows it")]
     Unconfirmed,
     /// The record ends before its content does.
     #[error("it is too short for its content")]
     TooShort,
-    /// An argument of no words.
+    /// An argument of size zero.
     #[error("an argument in it has size zero")]
     ZeroSizeArgument,
-    /// A string that is not UTF-8. Of a string record the reader keeps what can
-    /// be read, with U+FFFD in place of the rest, for the records that refer to it.
+    /// A string that is not UTF-8. The reader still keeps the content of a string
+    /// record for the records that refer to it, with U+FFFD in place of invalid
+    /// bytes.
     #[error("a string in it is not UTF-8")]
     NotUtf8,
     /// A string ref to an index that no string record has set.
@@ -137,7 +139,7 @@ pub enum Reason {
     /// A timestamp that does not fit 64 bits when converted to nanoseconds.
     #[error("its time of {0} ticks does not fit 64 bits of nanoseconds")]
     TimeOverflow(u64),
-    /// An initialization record that says a second has no ticks.
+    /// An initialization record with zero ticks per second.
     #[error("it says that a second has no ticks")]
     ZeroTicks,
 }

@@ -5,10 +5,10 @@
 //! koids, times in nanoseconds, arguments with their types. Everything is
 //! borrowed from the reader's buffer; nothing is allocated per record.
 //!
-//! Traces are often damaged, since what wrote them was killed. A last record that
-//! is not all there ends the trace and is [reported](Summary::truncated_tail). A
-//! damaged record is an [error](Damage) with its offset, type and reason, after
-//! which reading goes on with the next sound record.
+//! Traces are often cut short, since their writer was killed. An incomplete last
+//! record ends the trace and is [reported](Summary::truncated_tail). A damaged
+//! record is an [error](Damage) with its offset, type and reason, after which
+//! reading goes on with the next sound record.
 //!
 //! ```
 //! use fxt_reader::{Reader, Record};
@@ -36,8 +36,9 @@
 //! # }
 //! ```
 //!
-//! Where every bit is, is taken from [`fxt_format`]; nothing else of that
-//! crate is used, so that the two can test each other.
+//! The crate takes the position of every bit, the limits and the enumerations
+//! from [`fxt_format`], as the writer does. It shares no code to encode or decode
+//! records, so that the two can test each other.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,14 +1,14 @@
-//! What processes and threads are called: a table for programs that print records.
+//! The names of processes and threads, for programs that print records.
 
 use rustc_hash::FxHashMap;
 
 use crate::record::Record;
 use crate::types::{Koid, ObjectType};
 
-/// The names of processes and threads, as far as they have been read.
+/// The names of processes and threads in the records read so far.
 ///
-/// Give every record to [`Names::learn`] before it is used. A thread that changes its name has the new one from then on; to have
-/// the last names from the beginning, read the trace twice.
+/// Pass each record to [`Names::learn`] before you print it. A thread that changes its name has the new one from then on; to use the last
+/// names from the beginning, read the trace twice.
 ///
 /// ```
 /// # fn main() -> Result<(), fxt_reader::Error> {
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Names {
-    /// Takes note of a record that names something; others are none of its business.
+    /// Learns the name in a record, if it has one.
     pub fn learn(&mut self, record: &Record<'_>) {
         let Record::KernelObject(object) = record else { return };
         if !matches!(object.object_type, ObjectType::Process | ObjectType::Thread) {
@@ -45,7 +45,7 @@ impl Names {
         }
         let process = object.process();
         match self.known.get_mut(&object.koid) {
-            // A process and its main thread have the same koid in traces of fxtrec: the thread's name is what is asked for.
+            // In traces of fxtrec, a process and its main thread have the same koid; the thread's name wins.
             Some(known)
                 if known.object_type == ObjectType::Thread
                     && object.object_type == ObjectType::Process => {}
@@ -69,7 +69,7 @@ impl Names {
         self.known.get(&koid).map(|known| &*known.name)
     }
 
-    /// The same; `?` if it is not known.
+    /// The name of a thread or process; `?` if it is not known.
     #[must_use]
     pub fn of(&self, koid: Koid) -> &str {
         self.get(koid).unwrap_or("?")

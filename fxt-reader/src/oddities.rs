@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// What in a record is against the specification yet does not keep it from
-/// being read.
+/// Deviations of a record from the specification that do not keep it from being
+/// read.
 ///
 /// Kept as bits in one word, since it is carried along with every word read.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -13,16 +13,16 @@ impl Oddities {
     pub(crate) const RESERVED_BITS: Self = Self(1 << 0);
     pub(crate) const PADDING: Self = Self(1 << 1);
     pub(crate) const TRAILING_WORDS: Self = Self(1 << 2);
-    /// The lowest bit of a count; a record has at most 15 arguments.
+    /// The lowest bit of the count of unknown arguments; a record has at most 15 arguments.
     pub(crate) const UNKNOWN_ARGUMENT: Self = Self(1 << 3);
 
-    /// Whether there is nothing to remark.
+    /// Whether the record follows the specification.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// A reserved bit is one.
+    /// A reserved bit is set.
     #[must_use]
     pub const fn reserved_bits(self) -> bool {
         self.has(Self::RESERVED_BITS)
@@ -41,7 +41,7 @@ impl Oddities {
         self.has(Self::TRAILING_WORDS)
     }
 
-    /// How many arguments are of a type that this crate does not know.
+    /// The number of arguments of a type that this crate does not know.
     #[must_use]
     pub const fn unknown_arguments(self) -> u32 {
         self.0 / Self::UNKNOWN_ARGUMENT.0
@@ -51,13 +51,13 @@ impl Oddities {
         self.0 & one.0 != 0
     }
 
-    /// Remarks `one` when `found`.
+    /// Notes `one` when `found`.
     #[inline(always)]
     pub(crate) fn note(&mut self, one: Self, found: bool) {
         self.0 |= one.0 * u32::from(found);
     }
 
-    /// Remarks all that is remarked in `part`, adding up what is counted.
+    /// Adds the oddities and counts of `part`.
     #[inline(always)]
     pub(crate) fn add(&mut self, part: Self) {
         let counts = (self.0 & !Self::FLAGS) + (part.0 & !Self::FLAGS);

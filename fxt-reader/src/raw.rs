@@ -8,7 +8,7 @@ use fxt_format::limits::WORD_BYTES;
 use crate::record::header_table;
 use crate::types::{ByteOrder, RecordType};
 
-/// A record as it stands in the file, borrowed from the reader's buffer.
+/// A record's bytes as in the file, borrowed from the reader's buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawRecord<'a> {
     bytes: &'a [u8],
@@ -16,7 +16,7 @@ pub struct RawRecord<'a> {
 }
 
 impl<'a> RawRecord<'a> {
-    /// `bytes` is a whole number of words, at least one.
+    /// `bytes` must be a whole number of words, at least one.
     pub(crate) fn new(bytes: &'a [u8], order: ByteOrder) -> Self {
         Self { bytes, order }
     }
@@ -42,7 +42,7 @@ impl<'a> RawRecord<'a> {
         self.words().next().unwrap_or(0)
     }
 
-    /// What the header says the record is.
+    /// The record type in the header.
     #[must_use]
     pub fn record_type(&self) -> RecordType {
         record_type(self.header())

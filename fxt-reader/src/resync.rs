@@ -1,8 +1,8 @@
 //! Finding the next sound record after damage.
 //!
-//! A record whose content is damaged but whose size is right is skipped alone.
-//! Where the size cannot be trusted, every byte position behind the damage is
-//! tried until one is found where a chain of sound records begins:
+//! If only a record's content is damaged and its size is right, only that record
+//! is skipped. If the size cannot be trusted, every byte position after the
+//! damage is tried until a chain of sound records begins there:
 //!
 //! ```text
 //!   damaged      tried, no chain          found
@@ -10,9 +10,9 @@
 //! ^ damage    ^ ^ ^                    ^ resume here
 //! ```
 //!
-//! Sound is meant strictly here: reserved bits and padding zero, no words left
-//! over, no unknown types. A chain is [`CHAIN`] records, or
-//! fewer when the input ends right behind them.
+//! Sound is strict here: reserved bits and padding are zero, no words are left
+//! over, no type is unknown. A chain is [`CHAIN`] records, or fewer if the input
+//! ends right after them.
 
 use std::ops::Range;
 
@@ -25,8 +25,8 @@ use crate::record::Record;
 use crate::tables::Tables;
 use crate::types::ByteOrder;
 
-/// How many records in a row convince. Arguments and streams inside records can
-/// look like a record or two.
+/// The number of sound records in a row that prove that records begin here.
+/// Arguments and streams inside records can look like a record or two.
 pub(crate) const CHAIN: usize = 4;
 
 /// Bytes that hold a chain of ordinary records of any size.
@@ -35,7 +35,7 @@ pub(crate) const LOOKAHEAD: usize = CHAIN * MAX_RECORD_WORDS * WORD_BYTES;
 /// What some bytes are, taken as a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Exactly a record with nothing at all odd about it.
+    /// Exactly one record, without oddities.
     Sound,
     /// A record of an unknown type.
     Unknown,
@@ -50,8 +50,8 @@ pub(crate) struct Probe<'t> {
     /// [`Tables::accepting_any_reference`]: a lost definition must not make
     /// every later record that refers to it look unsound.
     pub(crate) tables: &'t Tables,
-    /// When the bytes looked at reach to the end of the input: how many sound
-    /// records do if nothing, or only part of one, is behind them.
+    /// If the bytes looked at reach the end of the input: the number of sound
+    /// records that suffices if nothing, or only part of a record, follows them.
     pub(crate) enough_at_end: Option<usize>,
 }
 
@@ -76,17 +76,18 @@ impl Probe<'_> {
         true
     }
 
-    /// Whether records of unknown types, if any, and then a sound one (or the
-    /// end of the input) are at the start of `bytes`. That makes it likely that
-    /// the bytes before them are a record, should its header be unusual.
+    /// Whether `bytes` starts with any number of records of unknown types and
+    /// then a sound one (or the end of the input). If so, the bytes before are
+    /// likely a record, even if its header is unusual.
     pub(crate) fn confirms(&self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while let Some(&word) = rest.first_chunk() {
             let word = self.order.word(word);
             let Some(size) = record_bytes(word) else { return false };
             let Some((record, behind)) = rest.split_at_checked(size) else {
-                // The end, or as far as was looked. Any four bits can make a
-                // large record that reaches beyond, so those prove nothing.
+                // The end of the input or of the window. Four bits are enough to
+                // look like a large record that reaches beyond it, so a large
+                // record proves nothing.
                 return header::TYPE.get(word) != record_type::LARGE;
             };
             match self.judge(record) {

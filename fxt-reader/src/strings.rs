@@ -4,24 +4,24 @@ use rustc_hash::FxHashMap;
 
 /// Strings by index.
 ///
-/// Writers count indices up, so most lookups end in a plain array. An index far
-/// beyond those in use goes to a hash map instead: the array never gets much
-/// longer than there are strings, whatever indices a hostile trace uses.
+/// Writers count indices up, so most strings are in a plain array. An index far
+/// beyond those in use goes to a hash map instead, so that even with the indices
+/// of a hostile trace the array is never much longer than the number of strings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strings {
     dense: Vec<Option<Box<str>>>,
     sparse: FxHashMap<u16, Box<str>>,
-    /// What the texts take, and the places of those in the hash map, in bytes.
+    /// The memory of the texts and of the hash map's entries, in bytes.
     text_bytes: usize,
 }
 
-/// What the allocator takes for a text besides its bytes.
+/// The allocator's overhead for a text.
 const TEXT_BYTES: usize = 16;
 
-/// What a place in the hash map takes, at most.
+/// The most memory that an entry of the hash map takes.
 const SPARSE_BYTES: usize = 64;
 
-/// What a place in the array takes.
+/// The memory of an array entry.
 const DENSE_BYTES: usize = size_of::<Option<Box<str>>>();
 
 impl Strings {
@@ -45,13 +45,13 @@ impl Strings {
         self.sparse.get(&index).map(|string| &**string)
     }
 
-    /// What all of it takes, in bytes.
+    /// The memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.dense.capacity() * DENSE_BYTES + self.text_bytes
     }
 
-    /// Keeps a string if all of them take no more than `most` bytes then; says whether it did. Either way, the one that had this index
-    /// is gone.
+    /// Keeps a string unless that takes the memory above `most` bytes; returns whether it did. In both cases, the old string of this index
+    /// is removed.
     pub(crate) fn set(&mut self, index: u16, string: &str, most: usize) -> bool {
         self.remove(index);
         let at = usize::from(index);
@@ -59,7 +59,7 @@ impl Strings {
         let capacity = self.dense.capacity();
         let grows = match is_sparse {
             true => SPARSE_BYTES,
-            // A vector grows to twice its size at least.
+            // A vector grows to at least twice its size.
             false if at >= capacity => ((at + 1).max(2 * capacity) - capacity) * DENSE_BYTES,
             false => 0,
         };

@@ -14,7 +14,7 @@ pub struct Summary {
     pub byte_order: ByteOrder,
     /// Whether the trace begins with the magic number.
     pub magic: bool,
-    /// Records handed out, unknown ones included.
+    /// Records returned, unknown ones included.
     pub records: u64,
     /// Bytes of those records.
     pub record_bytes: u64,
@@ -26,26 +26,26 @@ pub struct Summary {
     pub damaged_regions: u64,
     /// Bytes that were skipped there.
     pub damaged_bytes: u64,
-    /// Bytes of a last record that is not all there, as a recorder leaves it
-    /// when it is killed. No error.
+    /// Bytes of an incomplete last record, such as a killed recorder leaves. Not
+    /// an error.
     pub truncated_tail: u64,
-    /// Whether the compressed stream around the trace ends in its middle, as
-    /// a recorder leaves it when it is killed. No error.
+    /// Whether the compressed stream is truncated, as a killed recorder leaves
+    /// it. Not an error.
     pub container_truncated: bool,
-    /// Strings, threads and providers for which there was no room. See
+    /// Strings, threads and providers that were not kept. See
     /// [`Reader::max_table_bytes`](crate::Reader::max_table_bytes).
     pub left_out: u64,
 }
 
 impl Summary {
-    /// Whether every byte of the input was part of a whole, sound record, and there was one.
+    /// Whether every byte of the input was part of a whole, sound record, and there was at least one.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.damaged_regions == 0 && !self.is_truncated()
     }
 
-    /// Whether the input ended too early, as far as that can be seen. An input
-    /// without any byte did: every trace has at least one record.
+    /// Whether the input visibly ended too early. An empty input did: every trace
+    /// has at least one record.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.records == 0 || self.truncated_tail > 0 || self.container_truncated

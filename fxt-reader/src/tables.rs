@@ -16,8 +16,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// The state of one provider ("Provider section metadata").
 ///
-/// The tables grow with what is in them: an archive may name as many providers
-/// as it has words, and each would cost arrays of the full range.
+/// The tables grow with their content: an archive may have as many providers as
+/// words, and full-size arrays for each would cost too much.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     strings: Strings,
@@ -29,10 +29,10 @@ pub(crate) struct Tables {
     any_reference: bool,
 }
 
-/// What a place in the table of threads takes, at most.
+/// The most memory that an entry of the thread table takes.
 const THREAD_BYTES: usize = 64;
 
-/// Stands for a thread that is not known. No thread has such a koid.
+/// The koids of an unknown thread; no real thread has this koid.
 const UNKNOWN: Koid = Koid(u64::MAX);
 
 impl Default for Tables {
@@ -47,18 +47,17 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// Tables that stand for every possible table.
+    /// Tables in which every reference is valid.
     pub(crate) fn accepting_any_reference() -> Self {
         Self { any_reference: true, ..Self::default() }
     }
 
-    /// What all of it takes, in bytes.
+    /// The memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.strings.bytes() + self.threads.len() * THREAD_BYTES
     }
 
-    /// Keeps a string, if all tables take no more than `most` bytes then; says whether it did. Index 0 is ignored, as the format asks of
-    /// readers.
+    /// Keeps a string unless that takes the tables above `most` bytes; returns whether it did. Index 0 is ignored, as the format requires.
     pub(crate) fn set_string(&mut self, index: u16, value: &str, most: usize) -> bool {
         let most = most.saturating_sub(self.threads.len() * THREAD_BYTES);
         let is_kept = index == 0 || self.strings.set(index, value, most);
@@ -66,7 +65,7 @@ impl Tables {
         is_kept
     }
 
-    /// Keeps a thread, in the same manner.
+    /// Keeps a thread, as [`set_string`](Self::set_string) does a string.
     pub(crate) fn set_thread(&mut self, index: u8, thread: Thread, most: usize) -> bool {
         if u64::from(index) == thread_ref::INLINE {
             return true;
@@ -86,8 +85,8 @@ impl Tables {
         self.ticks_per_second = ticks;
     }
 
-    /// The string that the string ref `reference` means; when it is inline it
-    /// is what `cursor` stands before.
+    /// The string of the string ref `reference`; if it is inline, it is read from
+    /// `cursor`.
     #[inline(always)]
     pub(crate) fn string<'a>(
         &'a self,
@@ -109,15 +108,15 @@ impl Tables {
         }
     }
 
-    /// Whether the string ref `reference` is the index of a string that is close
-    /// at hand. Others may be known, too.
+    /// Whether the string ref `reference` is the index of a string in the array.
+    /// The hash map may have others.
     #[inline(always)]
     pub(crate) fn has_string(&self, reference: u64) -> bool {
         usize::try_from(reference).is_ok_and(|index| self.strings.has_dense(index))
     }
 
-    /// The thread that the thread ref `reference` means; when it is inline its
-    /// two koids are what `cursor` stands before.
+    /// The thread of the thread ref `reference`; if it is inline, its two koids
+    /// are read from `cursor`.
     pub(crate) fn thread(&self, reference: u64, cursor: &mut Cursor<'_>) -> Result<Thread, Reason> {
         if reference == thread_ref::INLINE {
             return Ok(Thread { process: Koid(cursor.word()?), thread: Koid(cursor.word()?) });
@@ -125,8 +124,8 @@ impl Tables {
         self.indexed_thread(reference)
     }
 
-    /// The process that the thread ref `reference` means; when it is inline its
-    /// koid alone is what `cursor` stands before.
+    /// The process of the thread ref `reference`; if it is inline, only its koid
+    /// is read from `cursor`.
     pub(crate) fn process(&self, reference: u64, cursor: &mut Cursor<'_>) -> Result<Koid, Reason> {
         if reference == thread_ref::INLINE {
             return Ok(Koid(cursor.word()?));

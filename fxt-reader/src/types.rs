@@ -1,4 +1,4 @@
-//! Units and identities, so that one cannot be passed where another belongs, and what form a trace is in.
+//! Types for units and identities, which keep them from being mixed up, and for a trace's byte order and compression.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub use fxt_format::{Koid, ObjectType, ProviderId, RecordType, ThreadState};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
-/// Seconds with nine decimals, as `12.000000345`.
+/// Seconds with nine decimals, for example `12.000000345`.
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)

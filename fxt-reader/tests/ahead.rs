@@ -1,5 +1,5 @@
-//! Long traces, which a thread of its own reads and decompresses: they read as they do from memory, whatever is wrong with
-//! them, and the thread is neither in the way nor left over.
+//! Long traces, which a separate thread reads and decompresses: the result is the same as from memory, whatever is wrong
+//! with them, and the thread neither blocks the reader nor outlives it.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::{Pieces, S, Side, Trace, W, gzip, inline, zstd};
 use fxt_format::{large_blob, large_header, record_type};
 use fxt_reader::{Error, Item, ReadAhead, Reader, Summary, Visitor};
 
-/// More than is read before a thread does it, and than all blocks hold that go round.
+/// More than the bytes that are read before the thread starts, and than all blocks in circulation hold.
 const SWITCHES: u64 = 300_000;
 
 fn trace() -> &'static Trace {
@@ -23,7 +23,8 @@ fn trace() -> &'static Trace {
     TRACE.get_or_init(|| Trace::with_switches(SWITCHES))
 }
 
-/// What a reader says of a trace: all records and damages in one number, how many, the error at the end, the summary.
+/// What a reader returns for a trace: a hash of all records and damages, their number, the error at the end, the
+/// summary.
 type Account = (u64, u64, Option<String>, Summary);
 
 struct Hashing(DefaultHasher, u64);
@@ -62,13 +63,13 @@ fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
     file
 }
 
-/// The account of the bytes, which is the same however they are read.
+/// Reads the bytes in every way, asserts that the results are the same, and returns the result.
 fn the_same(what: &str, bytes: &[u8]) -> Account {
     let here = account(Reader::new(bytes));
     let file = file_of(bytes);
     let opened = account(Reader::open(file.path()).expect("it is there"));
     assert!(opened == here, "{what}, as a file: {opened:?}, not {here:?}");
-    // How much a decompressor tells before a damage depends on the pieces, too.
+    // How much a decompressor yields before it reports damage depends on the pieces, too.
     let pieces = || Pieces { bytes: io::Cursor::new(bytes.to_vec()), length: 70_001 };
     let (here_in_pieces, ahead) = (account(Reader::new(pieces())), Reader::read_ahead(pieces()));
     let streamed = account(ahead);
@@ -228,7 +229,7 @@ fn reading_that_fails_or_panics_is_an_error_after_the_records_before_it() {
     assert_eq!(records, trace().offsets.len() as u64);
     let expected = format!("cannot read the trace after {length} bytes: the disk is gone");
     assert_eq!(error, Some(expected));
-    // Without a thread, whoever reads panics.
+    // Without a read-ahead thread, the test's own thread would panic.
     if has_cpus() {
         let (_, records, error, _) = account(Reader::read_ahead(bytes.chain(Panicking)));
         assert_eq!(records, trace().offsets.len() as u64);
@@ -236,7 +237,7 @@ fn reading_that_fails_or_panics_is_an_error_after_the_records_before_it() {
     }
 }
 
-/// A trace with no end, and a word for whoever waits for the end of its reading.
+/// An endless trace, and a channel that closes when the source is dropped.
 struct Endless {
     bytes: &'static [u8],
     at: usize,
@@ -271,7 +272,7 @@ fn a_reader_that_is_dropped_early_ends_the_thread() {
     let mut reader = Reader::read_ahead(source);
     read_some(&mut reader);
     drop(reader);
-    // The source has gone with the thread, sooner or later.
+    // The thread ends eventually and drops the source.
     assert!(hears.recv().is_err());
 
     let (source, end, _) = endless();
@@ -283,7 +284,7 @@ fn a_reader_that_is_dropped_early_ends_the_thread() {
     assert_eq!(Arc::strong_count(&end), 1, "of a file, it has gone before the reader has");
 }
 
-/// Yields what it is sent, and waits for more.
+/// Yields the bytes that it is sent, and waits for more.
 struct Live(Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
 
 impl Read for Live {
@@ -303,7 +304,8 @@ fn what_comes_bit_by_bit_is_read_as_it_comes() {
     let (bytes, offsets) = (&trace().bytes, &trace().offsets);
     let (send, receive) = channel();
     let mut reader = Reader::read_ahead(Live(receive, io::Cursor::default()));
-    // So much that a thread reads, then record by record: each is waited for before the next is sent.
+    // First enough for the thread to start, then record by record: the test sends a record only after the reader has
+    // returned the one before.
     let first = offsets.len() - 100;
     send.send(bytes[..offsets[first]].to_vec()).expect("the reader is there");
     for _ in 0..first {

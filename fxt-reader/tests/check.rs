@@ -15,8 +15,8 @@ fn report(trace: &Trace, promises: Promises) -> Report {
     check(&mut Reader::from_slice(&trace.bytes), promises).expect("readable")
 }
 
-/// A sound trace of two switches, and then `last`; the rules that are broken,
-/// all of them by the last record.
+/// Checks a sound trace of two switches followed by `last`; returns the rules
+/// that are broken, all of them by the last record.
 fn broken(promises: Promises, last: impl FnOnce(&mut Trace)) -> Vec<Rule> {
     let mut trace = Trace::with_switches(2);
     trace.object(42, "other", Some(40));

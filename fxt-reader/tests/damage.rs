@@ -1,4 +1,4 @@
-//! Damaged traces: what is said of them, and where reading goes on.
+//! Damaged traces: the errors, and where reading goes on.
 
 mod common;
 
@@ -26,8 +26,8 @@ fn damages(bytes: &[u8]) -> (Vec<Damage>, u64, u64) {
     (damages, summary.records, summary.damaged_bytes)
 }
 
-/// A trace of ten switches with `record` in their middle; what is wrong with it,
-/// when nothing but that record is lost.
+/// Reads a trace of ten switches with `record` in the middle; returns the reason
+/// for its damage, and asserts that no other record is lost.
 fn reason(record: impl FnOnce(&mut Trace)) -> (Reason, RecordType) {
     let (idle, busy) = (Side(0, i32::MIN), Side(41, 1024));
     let mut trace = Trace::with_switches(5);
@@ -151,7 +151,7 @@ fn bytes_that_are_missing_shift_the_rest_and_it_is_found_again() {
         bytes.drain(at..at + missing);
         let (damages, records, _) = damages(&bytes);
         assert!((1..=2).contains(&damages.len()), "{missing} missing: {damages:?}");
-        // The record that lacks bytes, and at worst the one that was read in its place.
+        // At most two records are lost: the one that lacks bytes, and one that was misread in its place.
         assert!(records >= clean.offsets.len() as u64 - 2, "{missing} missing: {records}");
     }
 }

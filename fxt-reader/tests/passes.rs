@@ -1,4 +1,4 @@
-//! A pass that shows all records shows what reading them one by one hands out.
+//! A pass over all records sees the same as reading them one by one.
 
 mod common;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
     lines: Vec<String>,
-    /// After so many more it has seen enough.
+    /// The number of records until it has seen enough.
     left: usize,
 }
 
@@ -25,7 +25,7 @@ impl Visitor for Transcript {
     }
 }
 
-/// What is handed out one by one, with damages, and the summary at the end.
+/// What reading one by one returns, damages and the final summary included.
 fn one_by_one(mut reader: Reader<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
@@ -43,7 +43,7 @@ fn one_by_one(mut reader: Reader<'_>) -> Vec<String> {
     lines
 }
 
-/// The same by passes that see enough after `most` records each.
+/// The same from passes of at most `most` records each.
 fn by_passes(mut reader: Reader<'_>, most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     loop {

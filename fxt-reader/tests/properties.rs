@@ -1,5 +1,5 @@
-//! Properties that hold for all traces: what was written reads back, and damage
-//! of any kind is survived.
+//! Properties of all traces: what was written reads back, and the reader survives
+//! damage of any kind.
 
 mod generate;
 
@@ -18,7 +18,7 @@ fn survives(bytes: &[u8]) {
         match reader.next() {
             Ok(Some(_)) | Err(Error::Damaged(_)) => {}
             Ok(None) => break,
-            // The damage hit the first bytes and nothing is left of the trace.
+            // The damage hit the first bytes, so the input is no longer a trace.
             Err(Error::NotFxt { .. }) => return,
             Err(error) => panic!("{error}"),
         }

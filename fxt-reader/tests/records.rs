@@ -16,8 +16,8 @@ use fxt_reader::{
 
 const THREAD: Thread = Thread { process: Koid(70), thread: Koid(71) };
 
-/// A trace with the usual preamble, thread 7 in the table, and `last` behind it;
-/// gives `check` what the last record reads as.
+/// Reads a trace with the usual preamble, thread 7 in the table, and then `last`;
+/// passes the last record to `check`.
 fn reads(last: impl FnOnce(&mut Trace), check: impl FnOnce(Record<'_>)) {
     let mut trace = Trace::new();
     trace.preamble().thread(7, 70, 71);
@@ -440,7 +440,7 @@ fn a_log_record_has_its_message() {
     );
 }
 
-/// The words are those that Fuchsia's own writer makes.
+/// The words are those of Fuchsia's own writer.
 #[test]
 fn a_module_a_mapping_and_a_backtrace_have_their_koids_before_the_rest() {
     let build_id = "\u{1}twenty bytes build\u{2}";

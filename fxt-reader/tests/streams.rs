@@ -1,4 +1,4 @@
-//! The same trace however it comes: in pieces, compressed, cut short, big-endian.
+//! The same trace in every form: in pieces, compressed, cut short, big-endian.
 
 mod common;
 
@@ -263,11 +263,11 @@ fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_count
     for index in (2..=1000).map(index) {
         StringRecord { index, content: &long }.write(&mut trace).expect(written);
     }
-    // It has another meaning, for which there is no room.
+    // A new string for an index in use, beyond the limit.
     StringRecord { index: index(1), content: &long.repeat(30) }.write(&mut trace).expect(written);
     event(1, &mut trace);
     event(1000, &mut trace);
-    // Who comes late finds no room either, however many these are.
+    // Many later providers are beyond the limit, too.
     for id in 3..=2000 {
         section(id, &mut trace);
         register("late", 8, &mut trace);
@@ -296,7 +296,7 @@ fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_count
     let (events, left_out) = read(64 << 10);
     assert_eq!(events.len(), 2001);
     assert_eq!((events[0], events[1], events[2000]), ((1, 7), (1, 7), (5, 6)));
-    // What there is no room for reads as `?`, of a thread that nobody has, and never as somebody else's.
+    // What is beyond the limit reads as `?` or as an unknown thread, never as another string or thread.
     let is_true =
         |(name, thread): &(usize, u64)| [1, 4].contains(name) && [8, u64::MAX].contains(thread);
     assert!(events[2..2000].iter().all(is_true));

@@ -20,7 +20,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// All that the reader says, and whether the input was a trace at all.
+/// Everything that the reader returns, and whether the input was a trace at all.
 fn read(reader: Reader<'_>) -> (String, Summary, bool) {
     let mut reader = reader.max_record_bytes(1 << 20);
     let mut text = String::new();
@@ -46,7 +46,7 @@ fn read(reader: Reader<'_>) -> (String, Summary, bool) {
     }
 }
 
-/// Is shown three records, and writes them down.
+/// Writes down three records, then stops the pass.
 struct Three<'a>(&'a mut String, u8);
 
 impl Visitor for Three<'_> {
@@ -57,7 +57,7 @@ impl Visitor for Three<'_> {
     }
 }
 
-/// All that passes of three records each say.
+/// What passes of three records each return.
 fn passes(reader: Reader<'_>) -> (String, Summary) {
     let mut reader = reader.max_record_bytes(1 << 20);
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! What fxtrec promises of its traces: names, order, weights, chains, modules.
 //!
 //! The chain of a CPU is the sequence of threads it runs. Each switch continues
-//! it: who goes out is who came in last.
+//! it: the outgoing thread is the one that came in last.
 //!
 //! ```text
 //!   sound      0 -> 41    41 -> 42    42 -> 0
@@ -27,7 +27,7 @@ pub(super) struct FxtrecChecks {
     last_time: Option<Nanos>,
     /// The time of the last event of each thread.
     last_of_thread: FxHashMap<(Option<ProviderId>, Thread), Nanos>,
-    /// Who came to each CPU last.
+    /// The thread that each CPU runs.
     running: FxHashMap<Cpu, Koid>,
     /// The modules of each process.
     modules: FxHashSet<(Option<ProviderId>, Koid, u16)>,
@@ -104,7 +104,7 @@ impl FxtrecChecks {
         }
     }
 
-    /// Behind damage nothing is known of who runs where.
+    /// After damage it is unknown which thread runs on which CPU.
     pub(super) fn damage(&mut self) {
         self.running.clear();
     }

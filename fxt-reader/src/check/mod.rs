@@ -1,10 +1,10 @@
-//! Whether a trace keeps to the format specification, and to what fxtrec
-//! promises of its own traces beyond it.
+//! Checks that a trace follows the format specification and, optionally, what
+//! fxtrec promises of its own traces beyond it.
 //!
-//! A [`Checker`] is shown every item and damage of a trace and ends in a
-//! [`Report`] of [`Finding`]s with byte offsets. [`check`] does that for a whole
-//! reader. Reading is forgiving and checking is not: a reserved bit that the
-//! reader ignores is a finding here.
+//! A [`Checker`] receives every item and every damaged record of a trace and
+//! produces a [`Report`] of [`Finding`]s with byte offsets. [`check`] does that
+//! for a whole reader. The reader is lenient and the checker is not: a set
+//! reserved bit, which the reader ignores, is a finding here.
 //!
 //! ```
 //! use fxt_reader::Reader;
@@ -36,21 +36,21 @@ use crate::summary::Summary;
 use chain::FxtrecChecks;
 use spec::SpecChecks;
 
-/// How many findings a report keeps; the rest is only counted.
+/// The number of findings that a report keeps; further ones are only counted.
 pub const MAX_FINDINGS: usize = 1000;
 
-/// What a trace is held to.
+/// What a trace is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promises {
-    /// The format specification, as any writer's traces are.
+    /// The format specification; for traces of any writer.
     Spec,
-    /// That, and what fxtrec promises: threads named before they are scheduled,
-    /// scheduling records in time order, idle sides marked, unbroken chains of
-    /// threads on each CPU.
+    /// The specification and what fxtrec promises: threads named before they are
+    /// scheduled, scheduling records in time order, idle sides marked, unbroken
+    /// chains of threads on each CPU.
     Fxtrec,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -64,14 +64,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no rule is broken.
+    /// Whether the trace breaks no rule.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.counts.is_empty()
     }
 }
 
-/// Checks all that is left to read of a trace.
+/// Checks the rest of a trace, from the reader's position on.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn check(reader: &mut Reader<'_>, promises: Promises) -> Result<Report, Erro
     }
 }
 
-/// Checks a trace that someone else reads, item by item.
+/// Checks a trace that the caller reads, item by item.
 #[derive(Debug)]
 pub struct Checker {
     spec: SpecChecks,
@@ -107,7 +107,7 @@ impl Checker {
         }
     }
 
-    /// Takes note of the next record.
+    /// Checks the next record.
     pub fn item(&mut self, item: &Item<'_>) {
         self.spec.item(item, &mut self.findings);
         if let Some(fxtrec) = &mut self.fxtrec {
@@ -115,7 +115,7 @@ impl Checker {
         }
     }
 
-    /// Takes note of a damaged record.
+    /// Adds a damaged record to the findings.
     pub fn damage(&mut self, damage: Damage) {
         self.findings.add(damage.offset, Rule::of(damage.reason), damage.to_string());
         if let Some(fxtrec) = &mut self.fxtrec {
@@ -123,7 +123,8 @@ impl Checker {
         }
     }
 
-    /// The findings, once the reader has come to the end with `summary`.
+    /// Ends the check and returns its findings; `summary` is that of the reader at the end of the
+    /// trace.
     #[must_use]
     pub fn finish(mut self, summary: Summary) -> Report {
         let findings = &mut self.findings;

@@ -29,28 +29,29 @@ pub enum Rule {
     StringLength,
     /// Providers are introduced before their sections, events and records.
     Provider,
-    /// fxtrec: the length of a tick is said before the first time.
+    /// fxtrec: an initialization record precedes the first timestamp.
     TickLength,
     /// fxtrec: every thread in a scheduling record or a backtrace has been named.
     Named,
-    /// fxtrec: a thread's kernel object record says its process.
+    /// fxtrec: a thread's kernel object record has its process.
     Process,
     /// fxtrec: scheduling records are in the order of their times.
     TimeOrder,
     /// fxtrec: events and messages of a thread are in the order of their times; a complete event may stand where it ends.
     ThreadOrder,
-    /// fxtrec: both sides of a switch have a weight, as `Int32`; only that of the idle task if usual weights are left out.
+    /// fxtrec: both sides of a switch have a weight, as `Int32`; if the trace leaves out usual weights, only the idle
+    /// task's.
     Weight,
     /// fxtrec: a side with koid 0 has the idle weight, and no other side has.
     IdleWeight,
-    /// fxtrec: the thread that leaves a CPU is the one that came to it last.
+    /// fxtrec: the outgoing thread of a switch is the incoming thread of the CPU's switch before.
     Chain,
-    /// fxtrec: a mapping is of a module that its process has been said to have.
+    /// fxtrec: a mapping refers to a module that a module record of its process has introduced.
     Module,
 }
 
 impl Rule {
-    /// A short name, as `reserved_bits`.
+    /// A short name, for example `reserved_bits`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -105,7 +106,7 @@ pub struct Finding {
     pub detail: String,
 }
 
-/// As `byte 4096: chain: ...`.
+/// For example `byte 4096: chain: ...`.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "byte {}: {}: {}", self.offset, self.rule, self.detail)

@@ -1,4 +1,4 @@
-//! What the format specification asks of a trace beyond being readable.
+//! The format specification's rules that a readable trace can still break.
 
 use fxt_format::limits::MAX_STRING_BYTES;
 use rustc_hash::FxHashSet;
@@ -86,7 +86,7 @@ impl SpecChecks {
     }
 }
 
-/// Whether a range of addresses has an end that no address has.
+/// Whether the end of an address range lies beyond the address space.
 fn ends_beyond(start: u64, length: u64) -> bool {
     start.checked_add(length.saturating_sub(1)).is_none()
 }

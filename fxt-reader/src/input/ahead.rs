@@ -1,7 +1,7 @@
-//! Reading ahead: a thread of its own reads, and decompresses, while the records are looked at.
+//! Reading ahead: a separate thread reads and decompresses while the caller processes records.
 //!
-//! A fixed number of blocks goes round. The thread hands over whatever one read brought, so that nothing waits for a block
-//! to be full, and the stream takes the block as its buffer. What is left of the buffer before is copied in front of it:
+//! A fixed number of blocks circulates. The thread hands over a block after each read, full or not, and the stream takes
+//! the block as its buffer. The unread rest of the previous buffer is copied in front of it:
 //!
 //! ```text
 //!   buffer    |consumed ======|left|
@@ -10,24 +10,24 @@
 //!             <--- LEAD --->
 //! ```
 //!
-//! The thread ends with the source, or when it has nobody to read for any more; then at the latest when the read returns
-//! that it is in.
+//! The thread ends at the end of the source, or when its reader has been dropped; then, at the latest, when its current
+//! read returns.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Blocks that go round. They bound how far the thread is ahead.
+/// The number of blocks in circulation, which bounds how far the thread reads ahead.
 const BLOCKS: usize = 4;
 
-/// How much is read at once: not more than stays in a core's own cache.
+/// The size of one read: small enough for a core's own cache.
 pub(super) const BLOCK: usize = 512 * 1024;
 
 /// Room in front of the bytes of a block.
 pub(super) const LEAD: usize = 64 * 1024;
 
-/// What the thread has to say; the last two end it.
+/// A message from the thread; the last two are its last.
 pub(super) enum Told {
     /// A block, and where its bytes end. They begin at [`LEAD`].
     Bytes(Vec<u8>, usize),
@@ -35,9 +35,9 @@ pub(super) enum Told {
     Failed(io::Error),
 }
 
-/// The thread, as whoever it reads for sees it.
+/// The reader's handle to the thread.
 pub(super) struct Ahead {
-    /// What goes to the thread and comes from it; `None` when nothing is wanted any more.
+    /// The channels to and from the thread; `None` once the reader is being dropped.
     ways: Option<(Sender<Vec<u8>>, Receiver<Told>)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,11 +45,11 @@ pub(super) struct Ahead {
 type Source = Box<dyn Read + Send>;
 
 impl Ahead {
-    /// Lets a thread read `source`. When it is dropped, it waits for the thread if that is `joined`.
+    /// Starts a thread that reads `source`. If `joined`, dropping the handle waits for the thread.
     ///
     /// # Errors
     ///
-    /// The source, when there is no thread to be had, or no CPU that would be free for one.
+    /// Returns the source when no thread can be started, or the process may use only one CPU.
     pub(super) fn start(source: Source, joined: bool) -> Result<Ahead, Source> {
         if thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1) {
             return Err(source);
@@ -57,10 +57,10 @@ impl Ahead {
         let (give_back, blocks) = channel();
         let (tell, told) = channel();
         for _ in 0..BLOCKS {
-            // The other end is there.
+            // Cannot fail: the receiver still exists.
             let _ = give_back.send(new_block());
         }
-        // Whoever cannot be given the source must not lose it.
+        // If the thread cannot be started, the source must not be lost.
         let place = Arc::new(Mutex::new(Some(source)));
         let theirs = place.clone();
         let thread = thread::Builder::new().name("fxt-read-ahead".to_owned()).spawn(move || {
@@ -81,20 +81,20 @@ impl Ahead {
         }
     }
 
-    /// What comes next; waits for it.
+    /// Waits for the next message.
     pub(super) fn next(&self) -> Told {
         let told = self.ways.as_ref().and_then(|(_, told)| told.recv().ok());
-        // A thread that is at its end has said so.
+        // A thread that reached the end has sent that as its last message.
         told.unwrap_or_else(|| {
             Told::Failed(io::Error::other("the thread that reads ahead panicked"))
         })
     }
 
-    /// The thread may fill this block again, or one in its place.
+    /// Returns a block, or a replacement for it, to the thread.
     pub(super) fn give_back(&self, block: Vec<u8>) {
         let block = if block.len() == LEAD + BLOCK { block } else { new_block() };
         if let Some((give_back, _)) = &self.ways {
-            // If the thread has ended, what it said last is still to be heard.
+            // If the thread has ended, its last message is still in the channel.
             let _ = give_back.send(block);
         }
     }
@@ -104,7 +104,7 @@ impl Drop for Ahead {
     fn drop(&mut self) {
         self.ways = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, that was heard of, or nobody wanted to know.
+            // A panic has been reported as an error by now, or the reader is being dropped.
             let _ = thread.join();
         }
     }
@@ -114,7 +114,7 @@ fn new_block() -> Vec<u8> {
     vec![0; LEAD + BLOCK]
 }
 
-/// What the thread does.
+/// The thread's body.
 fn read(source: &mut Source, blocks: &Receiver<Vec<u8>>, tell: &Sender<Told>) {
     while let Ok(mut block) = blocks.recv() {
         let told = match read_block(source, &mut block) {

@@ -1,4 +1,4 @@
-//! Compressed traces: told by their first bytes, decompressed on the way.
+//! Compressed traces: detected by their first bytes and decompressed while reading.
 
 use std::io::{self, Read};
 
@@ -21,7 +21,8 @@ pub(crate) fn container_of(first: &[u8]) -> Container {
     }
 }
 
-/// What is inside `source`; `None` when this build cannot read `container`.
+/// A reader of the decompressed content of `source`; `None` when this build cannot read
+/// `container`.
 pub(crate) fn decompressor(
     container: Container,
     source: Source<'_>,
@@ -33,7 +34,7 @@ pub(crate) fn decompressor(
     })
 }
 
-/// A source with its container taken off.
+/// A source, decompressed.
 enum Unpacked<R: Read> {
     Plain(R),
     #[cfg(feature = "gzip")]

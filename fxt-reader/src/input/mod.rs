@@ -1,8 +1,8 @@
-//! Where trace bytes come from: a slice that is all there, or a stream that is
-//! read bit by bit into a buffer.
+//! Where trace bytes come from: a slice, or a stream that is read piece by piece
+//! into a buffer.
 //!
-//! The reader sees a window of bytes that begins at its position. It asks for
-//! the window to be at least so long, looks at it, and moves on:
+//! The reader sees a window of bytes that begins at its position. It asks for a
+//! window of a minimum length, looks at it, and moves on:
 //!
 //! ```text
 //!   consumed    window()            not yet read
@@ -36,7 +36,7 @@ impl<'i> Input<'i> {
         Self::Stream { stream: Stream::new(source), consumed: 0 }
     }
 
-    /// The bytes from the position on that are at hand.
+    /// The available bytes from the position on.
     #[inline]
     pub(crate) fn window(&self) -> &[u8] {
         match self {
@@ -45,9 +45,9 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// Tries to have at least `length` bytes at hand; false when the input ends
-    /// before. Memory grows with the bytes that are really there, whatever
-    /// `length` is.
+    /// Tries to make at least `length` bytes available; false when the input ends
+    /// before. Memory grows with the bytes that the input really has, not with
+    /// `length`.
     #[inline]
     pub(crate) fn ensure(&mut self, length: usize) -> bool {
         match self {
@@ -56,7 +56,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// Moves the position on by `length` bytes that are at hand.
+    /// Moves the position on by `length` available bytes.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         match self {

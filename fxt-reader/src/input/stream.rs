@@ -6,8 +6,8 @@ use std::mem;
 
 use super::ahead::{Ahead, BLOCK, LEAD, Told};
 
-/// What is no longer than this is read where it is wanted: it is done before a
-/// thread would have helped.
+/// Shorter inputs are read on the caller's thread: starting another would not
+/// pay.
 const LONG: u64 = 8 << 20;
 
 /// Where the bytes come from.
@@ -37,7 +37,7 @@ pub(crate) struct Stream<'i> {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// How much has been read here.
+    /// Bytes read on the caller's thread.
     read: u64,
     ended: bool,
     error: Option<io::Error>,
@@ -54,7 +54,7 @@ impl<'i> Stream<'i> {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Consumes up to `length` bytes of the window; says how many it were.
+    /// Consumes up to `length` bytes of the window; returns how many.
     #[inline]
     pub(super) fn consume(&mut self, length: usize) -> usize {
         let length = length.min(self.end - self.start);
@@ -84,9 +84,9 @@ impl<'i> Stream<'i> {
         true
     }
 
-    /// Lets a thread do the reading from now on, where that is possible.
+    /// Moves reading to a thread, if that is possible.
     fn go_ahead(&mut self) {
-        // Asked once, whatever comes of it.
+        // Try only once.
         self.read = 0;
         let nothing = Way::Read(Source::Here(Box::new(io::empty())));
         self.way = match mem::replace(&mut self.way, nothing) {
@@ -130,7 +130,7 @@ impl<'i> Stream<'i> {
         let left = self.end - self.start;
         let begin = LEAD.saturating_sub(left);
         if left > LEAD {
-            // More is in use than fits in front of it.
+            // The unread bytes do not fit in front of the block's.
             self.buffer.truncate(self.end);
             self.buffer.drain(..self.start);
             self.buffer.extend_from_slice(block.get(LEAD..end).unwrap_or_default());
@@ -148,8 +148,8 @@ impl<'i> Stream<'i> {
         }
     }
 
-    /// Makes room for a whole block behind the bytes in use. Always as much is asked of the source, here or ahead: what a
-    /// decompressor can still tell before a damage depends on that.
+    /// Makes room for a whole block after the bytes in use. Reads here and on the thread have the same size, since that
+    /// decides how much a decompressor yields before it reports damage.
     fn make_room(&mut self) {
         if self.buffer.len() - self.end >= BLOCK {
             return;
@@ -158,7 +158,7 @@ impl<'i> Stream<'i> {
         let begin = LEAD.saturating_sub(left);
         let length = begin + left + BLOCK;
         if self.buffer.len() < length {
-            // What is larger than a block grows as a whole record comes in.
+            // A buffer larger than a block grows while one large record is read.
             let doubled = if left > LEAD { 2 * self.buffer.len() } else { 0 };
             self.buffer.resize(length.max(doubled), 0);
         }
@@ -198,7 +198,7 @@ impl Read for Stream<'_> {
 
 impl BufRead for Stream<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // What was read before a failure comes first.
+        // Bytes that were read before a failure come first.
         match self.fill(1) {
             true => Ok(self.window()),
             false => self.take_error().map_or(Ok(&[]), Err),
@@ -210,11 +210,11 @@ impl BufRead for Stream<'_> {
     }
 }
 
-/// Buffers something to read from; when it turns out long, a thread of its own reads it.
+/// Buffers a source; a separate thread reads it if it turns out to be long.
 ///
-/// A decompressor as `source` decompresses on that thread. What a read of the source brings is handed over at once, and
-/// the thread is never more than a few MiB ahead. It is as [`Reader::read_ahead`](crate::Reader::read_ahead) does it,
-/// for other formats than this crate reads.
+/// If `source` is a decompressor, it decompresses on that thread. The result of each read is available at once, and the
+/// thread is never more than a few MiB ahead. This is what [`Reader::read_ahead`](crate::Reader::read_ahead) does, for
+/// formats that this crate does not read.
 pub struct ReadAhead(Stream<'static>);
 
 impl ReadAhead {
@@ -224,10 +224,10 @@ impl ReadAhead {
         Self(Stream::new(Source::Movable(Movable { source, joined: false })))
     }
 
-    /// The next bytes, which stay to be read: at least `length`, or all up to the end. It waits for them.
+    /// Waits for the next bytes and returns them without consuming them: at least `length`, or all up to the end.
     ///
-    /// # Errors
-    /// When the source fails before there is any. A later failure comes when the bytes before it have been read.
+    /// # Errors When the source fails before it yields any. A later failure is returned once the bytes before it have
+    /// been read.
     pub fn peek(&mut self, length: usize) -> io::Result<&[u8]> {
         self.0.fill(length);
         self.0.fill_buf()

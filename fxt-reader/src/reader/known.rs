@@ -1,4 +1,4 @@
-//! What the records of a trace have told that later ones depend on.
+//! What earlier records of a trace have defined that later ones depend on.
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::{self, PROVIDER_INFO, PROVIDER_SECTION, provider_info};
@@ -13,19 +13,19 @@ use crate::record::{Initialization, Record, StringRecord, ThreadRecord};
 use crate::tables::Tables;
 use crate::types::{ByteOrder, ProviderId};
 
-/// The providers of a trace, and whose records come next.
+/// The providers of a trace, and which one the next records belong to.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     providers: Vec<Provider>,
     provider_by_id: FxHashMap<ProviderId, usize>,
     /// An index in `providers`, always valid.
     current: usize,
-    /// That of one which stands for all for which there was no room.
+    /// The index of the provider that stands for all those beyond the limit.
     others: Option<usize>,
-    /// What all of it takes, and may take, in bytes.
+    /// The memory in use and its limit, in bytes.
     bytes: usize,
     most: usize,
-    /// Strings, threads and providers for which there was no room.
+    /// Strings, threads and providers beyond the limit.
     left_out: u64,
 }
 
@@ -35,7 +35,8 @@ struct Provider {
     tables: Tables,
 }
 
-/// What a provider takes besides its tables, at most: places in a vector and in a hash map, which may have room for twice as many.
+/// The most memory that a provider takes in addition to its tables: entries of a vector and of a hash map, whose capacities may be
+/// twice their lengths.
 const PROVIDER_BYTES: usize = 2 * size_of::<Provider>() + 64;
 
 impl Default for Known {
@@ -59,23 +60,23 @@ impl Known {
         self.providers[self.current].id
     }
 
-    /// From now on all of it takes no more than so many bytes.
+    /// Limits the memory from now on to `most` bytes.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// How many strings, threads and providers there was no room for.
+    /// The number of strings, threads and providers beyond the limit.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// What its records refer to.
+    /// The tables that the current provider's records refer to.
     #[inline(always)]
     pub(super) fn tables(&self) -> &Tables {
         &self.providers[self.current].tables
     }
 
-    /// Takes note of a record that later ones depend on. `bytes` is all of it.
+    /// Keeps the definition in a record that later ones depend on. `bytes` is the whole record.
     #[inline]
     pub(super) fn define(&mut self, header_word: u64, bytes: &[u8], order: ByteOrder) {
         if header::TYPE.get(header_word) <= record_type::THREAD {
@@ -97,7 +98,7 @@ impl Known {
         let before = tables.bytes();
         let most = self.most.saturating_sub(self.bytes).saturating_add(before);
         let mut is_kept = true;
-        // What is wrong with the record is found when it is read for its own sake.
+        // Errors in the record are reported when it is decoded.
         match header::TYPE.get(header_word) {
             record_type::INITIALIZATION => {
                 if let Ok(record) = Initialization::parse(header_word, &mut cursor) {
@@ -133,7 +134,7 @@ impl Known {
         self.providers.push(Provider { id: Some(id), tables: Tables::default() });
     }
 
-    /// Switches to a provider for which there is no room: nothing that it registers is kept.
+    /// Switches to a provider beyond the limit, whose definitions are not kept.
     #[cold]
     fn switch_to_another(&mut self, id: ProviderId) {
         let providers = &mut self.providers;
@@ -151,11 +152,11 @@ impl Known {
     }
 }
 
-/// Decodes single records that a [`Reader`](crate::Reader) has handed out before, perhaps on another thread.
+/// Decodes single records that a [`Reader`](crate::Reader) has returned before, for example on another thread.
 ///
-/// It knows what the records before it told when [`Reader::decoder`](crate::Reader::decoder) made it. Of those after that,
-/// it must be given at least all that others depend on, in their order: initialization, string and thread records,
-/// and those that introduce a provider or its section.
+/// It knows the definitions that the reader had read when [`Reader::decoder`](crate::Reader::decoder) made it. After
+/// that, pass it at least every record that others depend on, in order: initialization, string and thread records,
+/// provider info and provider section records.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     known: Known,
@@ -174,11 +175,11 @@ impl Decoder {
         self.known.provider()
     }
 
-    /// The record that is all of `bytes`, and begins at `offset` bytes of trace.
+    /// Decodes the record that `bytes` consists of; it begins at byte `offset` of the trace.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, which is nothing if a reader has handed it out.
+    /// When the record is damaged; records that a reader has returned are not.
     pub fn decode<'a>(&'a mut self, offset: u64, bytes: &'a [u8]) -> Result<Item<'a>, Damage> {
         let header_word = bytes.first_chunk().map_or(0, |&word| self.order.word(word));
         self.known.define(header_word, bytes, self.order);

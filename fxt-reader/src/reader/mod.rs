@@ -1,4 +1,4 @@
-//! The reader: frames records, keeps the providers' state, hands records out.
+//! The reader: frames records, keeps the providers' state, returns records.
 
 mod known;
 mod recover;
@@ -28,37 +28,37 @@ use crate::tables::Tables;
 use crate::types::{ByteOrder, Container, ProviderId};
 use known::Known;
 
-/// The largest record that a reader accepts unless told otherwise, in bytes.
-/// Only large records come anywhere near.
+/// The largest record that a reader accepts by default, in bytes. Only large
+/// records come near it.
 pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
 
-/// How many byte positions are searched at a time for the end of a damage.
+/// The number of byte positions per step of the search for the end of a damaged region.
 const SEARCH_STEP: usize = 64 * 1024;
 
-/// Records in a row that confirm the size of a record with damaged content.
+/// The number of sound records in a row that confirm the size of a record with damaged content.
 const CONFIRMING: usize = 2;
 
-/// One record and where it stands, borrowed from the reader until its next call.
+/// One record and its position, borrowed from the reader until its next call.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Item<'a> {
     /// Where the record begins, in bytes of (decompressed) trace.
     pub offset: u64,
-    /// The provider it is of; `None` before any has been introduced.
+    /// Its provider; `None` before any has been introduced.
     pub provider: Option<ProviderId>,
     /// The record, resolved.
     pub record: Record<'a>,
     /// The record's words.
     pub raw: RawRecord<'a>,
-    /// What about it is against the specification, without keeping it from
-    /// being read.
+    /// Its deviations from the specification that did not keep it from being
+    /// read.
     pub oddities: Oddities,
 }
 
 /// Reads a trace, record by record.
 ///
-/// Compression, byte order and the tables that records refer to are taken care
-/// of. See the [crate documentation](crate) for an example.
+/// The reader takes care of compression, byte order and the tables that records
+/// refer to. See the [crate documentation](crate) for an example.
 pub struct Reader<'i> {
     input: Input<'i>,
     order: ByteOrder,
@@ -69,14 +69,14 @@ pub struct Reader<'i> {
     summary: Summary,
 }
 
-/// What the next call of [`Reader::next`] has to do first.
+/// What the next call of [`Reader::next`] must do first.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Find out what the input is.
     Start,
-    /// Leave the record behind that was handed out, of this many bytes.
+    /// Skip the record that was returned, of this many bytes.
     After(usize),
-    /// Get past a damaged record; of this many bytes, if its size made sense.
+    /// Skip a damaged record; of this many bytes, if its size made sense.
     Damaged(Option<usize>),
     /// Nothing.
     Ended,
@@ -85,14 +85,14 @@ enum State {
 impl Reader<'static> {
     /// Reads the file at `path`: a trace, or a gzip or zstd stream of one.
     ///
-    /// The file is read through a buffer, not mapped, so it may still be written
-    /// to and may even shrink: the trace then ends where the file does. A long one
-    /// is [read ahead](Self::read_ahead).
+    /// The file is read through a buffer, not mapped, so another process may
+    /// still append to it or truncate it: the trace then ends where the file
+    /// does. A long file is [read ahead](Self::read_ahead).
     ///
     /// # Errors
     ///
-    /// [`Error::Open`] when the file cannot be opened. What the file is shows
-    /// with the first record.
+    /// [`Error::Open`] when the file cannot be opened. Whether the file is a
+    /// trace is checked when the first record is read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let file =
@@ -100,29 +100,29 @@ impl Reader<'static> {
         Ok(Self::from_file(file, |file| file))
     }
 
-    /// Reads `file` through what `wrap` makes of it, which may count its bytes.
+    /// Reads `file` through the reader that `wrap` makes of it, for example one that counts bytes.
     ///
-    /// A regular file that turns out long is [read ahead](Self::read_ahead). When
-    /// this reader is dropped, nothing uses what `wrap` has made any more.
+    /// A regular file that turns out long is [read ahead](Self::read_ahead).
+    /// Dropping this reader also drops the reader that `wrap` made.
     pub fn from_file<R: Read + Send + 'static>(file: File, wrap: impl FnOnce(File) -> R) -> Self {
         let is_regular = file.metadata().is_ok_and(|facts| facts.is_file());
         let source = Box::new(wrap(file));
         Self::with_input(Input::stream(match is_regular {
             true => Source::Movable(Movable { source, joined: true }),
-            // Nobody knows how long its reads take.
+            // Reads of a pipe or device may block for any time.
             false => Source::Here(source),
         }))
     }
 
-    /// Reads from `input` as [`new`](Self::new) does, and when it turns out long,
-    /// lets a thread of its own read and decompress while records are looked at.
+    /// Reads from `input` as [`new`](Self::new) does; if it turns out to be long,
+    /// a separate thread reads and decompresses while the caller processes
+    /// records.
     ///
-    /// That begins after some MiB of trace, if there is more than one CPU and a
-    /// thread to be had. The records, errors and [`summary`](Self::summary) are the
-    /// same. The thread hands over what each read of `input` brings at once, is never
-    /// more than a few MiB ahead, and is not waited for: when the reader is dropped
-    /// before the end, the thread ends after the read that it is in. If reading
-    /// panics, that is an [`Error::Read`] or [`Error::Decompress`].
+    /// The thread starts after some MiB of trace, if there is more than one CPU and a thread can be
+    /// started. The records, errors and [`summary`](Self::summary) are the same. The thread passes on
+    /// the result of each read of `input` at once and is never more than a few MiB ahead. Dropping
+    /// the reader does not wait for the thread, which then ends when its current read returns. If
+    /// reading panics, the error is [`Error::Read`] or [`Error::Decompress`].
     pub fn read_ahead(input: impl Read + Send + 'static) -> Self {
         let source = Box::new(input);
         Self::with_input(Input::stream(Source::Movable(Movable { source, joined: false })))
@@ -130,7 +130,7 @@ impl Reader<'static> {
 }
 
 impl<'i> Reader<'i> {
-    /// Reads from `input`, in whatever pieces it yields, into a buffer.
+    /// Reads from `input`, in pieces of any size, into a buffer.
     pub fn new(input: impl Read + 'i) -> Self {
         Self::with_input(Input::stream(Source::Here(Box::new(input))))
     }
@@ -162,26 +162,26 @@ impl<'i> Reader<'i> {
         self
     }
 
-    /// Keeps at most `bytes` bytes of what records define for later ones: strings,
-    /// threads and providers. The default is to keep all of it, which a provider can
-    /// make 1 GB. So does each [`decoder`](Self::decoder) that is made of this reader.
+    /// Limits the memory for definitions that later records depend on (strings, threads and
+    /// providers) to `bytes` bytes. The default is no limit; one provider alone can define 1 GB. The
+    /// limit applies to each [`decoder`](Self::decoder) of this reader, too.
     ///
-    /// A string for which there is no room reads as `?`, a thread as one whose koids
-    /// are `u64::MAX`. [`Summary::left_out`] counts them.
+    /// A string beyond the limit reads as `?`, a thread as one whose koids are `u64::MAX`.
+    /// [`Summary::left_out`] counts them.
     #[must_use]
     pub fn max_table_bytes(mut self, bytes: usize) -> Self {
         self.known.limit(bytes);
         self
     }
 
-    /// What has been read so far; the final account once [`next`](Self::next)
-    /// has returned `None`.
+    /// Totals of what has been read so far; final once [`next`](Self::next) has
+    /// returned `None`.
     #[must_use]
     pub fn summary(&self) -> Summary {
         Summary { left_out: self.known.left_out(), ..self.summary }
     }
 
-    /// What decodes records from here on for another thread, from their bytes alone.
+    /// A decoder for records from here on, which needs only their bytes and can be used on another thread.
     #[must_use]
     pub fn decoder(&self) -> Decoder {
         Decoder::new(self.known.clone(), self.order)
@@ -189,14 +189,14 @@ impl<'i> Reader<'i> {
 
     /// The next record; `None` at the end of the trace.
     ///
-    /// A last record that is not all there ends the trace, as does a compressed
-    /// stream that stops in its middle; [`summary`](Self::summary) tells.
+    /// An incomplete last record ends the trace, and so does a truncated
+    /// compressed stream; see [`summary`](Self::summary).
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: calling again goes on behind
-    /// it, or at the next place where sound records begin, and the summary
-    /// counts what was skipped. After any other error the trace is at its end.
+    /// [`Error::Damaged`] for each damaged record: the next call goes on after
+    /// it, or at the next place where sound records begin, and the summary counts
+    /// the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record is lent from the reader's buffer, which Iterator has no way to say"
@@ -232,7 +232,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Goes on to the next record. Its size, when it is a scheduling record that is all at hand.
+    /// Goes on to the next record; returns its size if it is a scheduling record and wholly in the window.
     #[inline(always)]
     fn usual(&mut self) -> Option<usize> {
         let State::After(length) = self.state else { return None };
@@ -249,7 +249,7 @@ impl<'i> Reader<'i> {
             .filter(|&length| length <= window.len().min(self.max_record_bytes))
     }
 
-    /// The size of the next record, of which note is taken; `None` at the end.
+    /// Frames the next record and keeps its definition; returns its size, or `None` at the end.
     #[cold]
     fn find_any(&mut self) -> Result<Option<usize>, Error> {
         if !self.prepare()? {
@@ -275,8 +275,8 @@ impl<'i> Reader<'i> {
         Ok(true)
     }
 
-    /// The size of the record at the position, all of which is at hand then;
-    /// `None` when the input ends before.
+    /// The size of the record at the position, which then is wholly in the
+    /// window; `None` when the input ends before.
     #[inline]
     fn frame(&mut self) -> Result<Option<usize>, Damage> {
         if !self.input.ensure(WORD_BYTES) {
@@ -306,13 +306,13 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// The header word at the position; a whole word is at hand.
+    /// The header word at the position; the window must have a whole word.
     #[inline]
     fn header(&self) -> u64 {
         self.input.window().first_chunk().map_or(0, |&word| self.order.word(word))
     }
 
-    /// Takes note of a record that later ones depend on.
+    /// Keeps the definition in a record that later ones depend on.
     #[inline]
     fn define(&mut self, length: usize) {
         let header_word = self.header();
@@ -320,7 +320,7 @@ impl<'i> Reader<'i> {
         self.known.define(header_word, bytes, self.order);
     }
 
-    /// The input is at its end, or failed.
+    /// Ends the trace; returns the input's error if it failed.
     #[cold]
     fn end(&mut self) -> Result<(), Error> {
         self.state = State::Ended;

@@ -1,4 +1,4 @@
-//! Damage: telling it from what is merely unusual or cut short, and getting past it.
+//! Damage: how to distinguish it from unusual or truncated records, and how to get past it.
 
 use fxt_format::{header, large_blob, record_type};
 
@@ -22,8 +22,8 @@ impl Reader<'_> {
         Damage { offset: self.input.offset(), record_type: raw::record_type(self.header()), reason }
     }
 
-    /// Whether what stands behind a record of an unknown type makes it likely
-    /// that it is one, rather than damage.
+    /// Whether the bytes after a record of an unknown type make it likely that it
+    /// is a record rather than damage.
     #[cold]
     pub(super) fn is_likely(&mut self, length: usize) -> bool {
         let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
@@ -31,8 +31,9 @@ impl Reader<'_> {
         self.probe(self.order, to_end.then_some(1)).confirms(behind)
     }
 
-    /// Whether a record that is longer than the rest of the input has a wrong
-    /// size, rather than a missing end: then sound records begin within it.
+    /// Whether the size of a record that is longer than the rest of the input is
+    /// wrong, in contrast to a truncated record: then sound records begin within
+    /// it.
     #[cold]
     pub(super) fn is_overrun(&self) -> bool {
         let header_word = self.header();
@@ -41,7 +42,7 @@ impl Reader<'_> {
             && Unknown::of(header_word).is_none()
             && header_word & large_blob::HEADER.reserved() == 0
         {
-            // A payload may well be a trace itself.
+            // A payload may be a trace itself.
             return false;
         }
         self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
@@ -72,7 +73,7 @@ impl Reader<'_> {
     }
 
     /// Whether the size of a damaged record is right: sound records, or the end
-    /// of the input, are behind it.
+    /// of the input, follow it.
     fn is_confirmed(&mut self, length: usize) -> bool {
         let to_end = !self.input.ensure(length.saturating_add(LOOKAHEAD));
         let behind = self.input.window().get(length..).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Passes over whole traces: runs of scheduling records are shown without leaving one loop.
+//! Passes over whole traces: one loop passes runs of scheduling records to the visitor.
 //!
-//! Nearly all of a trace is switches and wakeups of a few shapes that their header words tell:
+//! Nearly all of a trace is switches and wakeups of a few shapes, which their header words reveal:
 //!
 //! ```text
 //!  switch   header  time  outgoing  incoming  weight  weight  [state as an indexed string]
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! While they come one after the other, the position stays in a register, and a record costs two comparisons of its
-//! header and the words that somebody looks at. Everything else, damage too, is left to [`Reader::next`].
+//! header and the words that the visitor looks at. Everything else, damage included, is left to [`Reader::next`].
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::record_type::SCHEDULING;
@@ -23,35 +23,35 @@ use crate::record::{ArgPlace, Args, ContextSwitch, PlainArgs, Record, Wakeup, cp
 use crate::tables::Tables;
 use crate::types::{ByteOrder, Koid, ProviderId, ThreadState};
 
-/// Is shown records, by [`Reader::show_all`].
+/// Receives records from [`Reader::show_all`].
 pub trait Visitor {
     /// Looks at a record; false when it has seen enough.
     ///
-    /// Context switches and wakeups are shown at a place of their own each. Where this is inlined (`#[inline(always)]`)
-    /// and lends the item to nobody, they are never built in memory to be taken apart again.
+    /// There is one call site for context switches and one for wakeups. If this is inlined (`#[inline(always)]`) and does
+    /// not pass the item on by reference, the compiler never builds these items in memory.
     fn visit(&mut self, item: &Item<'_>) -> bool;
 
-    /// Is called when all records at hand were shown, and the reader is about to read more of the trace, which may take
-    /// long. Whoever gathers records hands them on here.
+    /// Called after all records in the buffer, before the reader reads more of the trace, which may take long. A visitor
+    /// that gathers records passes them on here.
     fn dry(&mut self) {}
 }
 
-/// Words of a switch with no more arguments than its weights, and with the outgoing thread's state as the kernel has it.
+/// Words of a switch with its weights and the outgoing thread's state as in the kernel, but no more arguments.
 const SWITCH_WORDS: usize = context_switch::FIXED_WORDS + 2;
 const SWITCH_WORDS_WITH_STATE: usize = SWITCH_WORDS + 1;
 
-/// Words of a wakeup with no more arguments than its weight, and with its waker.
+/// Words of a wakeup with its weight and waker, but no more arguments.
 const WAKEUP_WORDS: usize = thread_wakeup::FIXED_WORDS + 1;
 const WAKEUP_WORDS_WITH_WAKER: usize = WAKEUP_WORDS + 2;
 
-/// More bytes than any record has that is shown in a run.
+/// More bytes than any record in a run has.
 const ENOUGH: usize = 2 * SWITCH_WORDS * WORD_BYTES;
 
-/// What differs between the headers of switches of one shape. The rest, reserved bits included, is the same.
+/// The bits that differ between the headers of switches of one shape. All others, reserved bits included, are the same.
 const SWITCH_VARIES: u64 = context_switch::CPU.mask() | context_switch::OUTGOING_STATE.mask();
 const WAKEUP_VARIES: u64 = thread_wakeup::CPU.mask();
 
-/// The rest of the header of a switch of so many words.
+/// The constant bits in the header of a switch of `words` words.
 const fn switch_shape(words: usize) -> u64 {
     use context_switch::{ARG_COUNT, SCHEDULING_TYPE, SIZE, TYPE};
     TYPE.put(SCHEDULING)
@@ -60,7 +60,7 @@ const fn switch_shape(words: usize) -> u64 {
         | SCHEDULING_TYPE.put(CONTEXT_SWITCH)
 }
 
-/// The rest of the header of a wakeup of so many words.
+/// The constant bits in the header of a wakeup of `words` words.
 const fn wakeup_shape(words: usize) -> u64 {
     use thread_wakeup::{ARG_COUNT, SCHEDULING_TYPE, SIZE, TYPE};
     TYPE.put(SCHEDULING)
@@ -70,13 +70,14 @@ const fn wakeup_shape(words: usize) -> u64 {
 }
 
 impl Reader<'_> {
-    /// Shows all records from here on to `visitor`, until it has seen enough (false) or the trace is at its end (true).
+    /// Passes all records from here on to `visitor`, until it has seen enough (false) or the trace ends (true).
     ///
-    /// This does what calls of [`next`](Self::next) do, in a fraction of the time. Both can be used in turn.
+    /// This does the same as repeated calls of [`next`](Self::next), in a fraction of the time. Calls of both can be
+    /// mixed.
     ///
     /// # Errors
     ///
-    /// Those of [`next`](Self::next), and as there: after [`Error::Damaged`], calling again goes on behind the damage.
+    /// As for [`next`](Self::next): after [`Error::Damaged`], the next call goes on after the damage.
     pub fn show_all<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Error> {
         while self.show_run(visitor) {
             if !self.has_next() {
@@ -91,7 +92,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Whether the next record is all at hand, as far as that can be told without looking at it.
+    /// Whether the next record is wholly in the window, as far as its header says.
     #[inline]
     fn has_next(&self) -> bool {
         let State::After(length) = self.state else { return false };
@@ -100,14 +101,14 @@ impl Reader<'_> {
         size.is_some_and(|size| size <= rest.len())
     }
 
-    /// Shows the next record, whatever it is; `None` at the end.
+    /// Passes the next record, of any kind, to the visitor; `None` at the end.
     #[inline(never)]
     fn show_next<V: Visitor>(&mut self, visitor: &mut V) -> Result<Option<bool>, Error> {
         Ok(self.next()?.map(|item| visitor.visit(&item)))
     }
 
-    /// Shows scheduling records of the usual shapes as far as they are at hand, and stops before anything else. False
-    /// when the visitor has seen enough.
+    /// Passes scheduling records of the usual shapes to the visitor, as far as the window goes, and stops before anything
+    /// else. False when the visitor has seen enough.
     fn show_run<V: Visitor>(&mut self, visitor: &mut V) -> bool {
         let State::After(length) = self.state else { return true };
         // Traces of the other byte order are rare, and limits this low are for tests.
@@ -127,7 +128,7 @@ impl Reader<'_> {
         };
         let goes_on = loop {
             let Some(header) = run.header() else { break true };
-            // The most frequent first, each shown at a place of its own.
+            // The most frequent first, each with its own call site.
             let goes_on = if let Some((bytes, switch)) = run.switch::<SWITCH_WORDS>(header) {
                 run.show(bytes, Record::ContextSwitch(switch), visitor)
             } else if let Some((bytes, wakeup)) = run.wakeup::<WAKEUP_WORDS>(header) {
@@ -156,7 +157,7 @@ struct Run<'a> {
     window: &'a [u8],
     /// The position in it.
     at: usize,
-    /// How many records have been shown.
+    /// The number of records passed to the visitor.
     records: u64,
     /// Where the window begins in the trace.
     offset: u64,
@@ -173,7 +174,7 @@ impl<'a> Run<'a> {
         Some(ByteOrder::Little.word(*bytes))
     }
 
-    /// Shows the record of these bytes, which ends at the position.
+    /// Passes the record of these bytes, which ends at the position, to the visitor.
     #[inline(always)]
     fn show<V: Visitor>(&mut self, bytes: &'a [u8], record: Record<'a>, visitor: &mut V) -> bool {
         self.records += 1;
@@ -186,14 +187,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The bytes of so many words at the position, and the rest of them after the fixed ones.
+    /// The bytes of the `words` words at the position, and those of them after the first `fixed` words.
     #[inline(always)]
     fn split(&self, words: usize, fixed: usize) -> Option<(&'a [u8], &'a [u8])> {
         let bytes = self.window.get(self.at..)?.get(..words * WORD_BYTES)?;
         Some((bytes, bytes.get(fixed * WORD_BYTES..)?))
     }
 
-    /// The switch of so many words at the position, if it is a sound one; then the position is moved past it.
+    /// The switch of `WORDS` words at the position, if it is sound; moves the position past it.
     #[inline(always)]
     fn switch<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], ContextSwitch<'a>)> {
         use context_switch::{CPU, FIXED_WORDS, OUTGOING_STATE};
@@ -221,7 +222,7 @@ impl<'a> Run<'a> {
         Some((bytes, switch))
     }
 
-    /// The wakeup of so many words at the position, if it is a sound one; then the position is moved past it.
+    /// The wakeup of `WORDS` words at the position, if it is sound; moves the position past it.
     #[inline(always)]
     fn wakeup<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], Wakeup<'a>)> {
         use thread_wakeup::{CPU, FIXED_WORDS};

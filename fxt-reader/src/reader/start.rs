@@ -1,4 +1,4 @@
-//! The first bytes: what is around the trace, and in which byte order it is.
+//! The first bytes: the trace's compression and byte order.
 
 use std::mem;
 
@@ -12,9 +12,9 @@ use crate::resync::{CHAIN, LOOKAHEAD};
 use crate::types::{ByteOrder, Container};
 
 impl Reader<'_> {
-    /// Finds out what the input is: its compression and its byte order.
+    /// Detects the input's compression and byte order.
     pub(super) fn start(&mut self) -> Result<(), Error> {
-        // Should anything be wrong here, there is nothing to go on with.
+        // Any error here is final.
         self.state = State::Ended;
         self.input.ensure(WORD_BYTES);
         let container = container_of(self.input.window());

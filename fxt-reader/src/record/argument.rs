@@ -50,7 +50,7 @@ pub enum Value<'a> {
     },
 }
 
-/// The value as it is read by people; strings are quoted and escaped.
+/// The value in readable form; strings are quoted and escaped.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// The arguments of a record, decoded as they are asked for.
+/// The arguments of a record, decoded on access.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -79,8 +79,8 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Reads over `count` arguments, so that a malformed one is an error of the
-    /// record rather than of whoever looks at it later.
+    /// Checks `count` arguments, so that a malformed one is an error of the
+    /// record, and later accesses cannot fail.
     #[inline(always)]
     pub(crate) fn parse(
         cursor: &mut Cursor<'a>,
@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Arguments that are known to be sound, of a trace whose least significant bytes come first.
+    /// Arguments that are known to be sound, of a little-endian trace.
     #[inline(always)]
     pub(crate) fn sound(bytes: &'a [u8], count: u8, tables: &'a Tables) -> Self {
         Self { bytes, count, order: ByteOrder::Little, tables }
@@ -201,7 +201,7 @@ impl<'a> Iterator for ArgsIter<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Arg<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // `Args::parse` has read these very bytes with these tables.
+        // Cannot fail: `Args::parse` has read the same bytes with the same tables.
         Arg::parse(&mut self.cursor, self.tables).ok()
     }
 
@@ -213,7 +213,7 @@ impl<'a> Iterator for ArgsIter<'a> {
 impl ExactSizeIterator for ArgsIter<'_> {}
 
 impl<'a> Arg<'a> {
-    /// Reads the argument that `cursor` stands before.
+    /// Reads the argument at `cursor`.
     #[inline(always)]
     fn parse(cursor: &mut Cursor<'a>, tables: &'a Tables) -> Result<Self, Reason> {
         let size = argument::SIZE.get(cursor.peek()?);
@@ -235,7 +235,7 @@ impl<'a> Value<'a> {
         let argument_type = argument::TYPE.get(header);
         let Some(table) = header_table(argument_type) else {
             part.oddities.note(Oddities::UNKNOWN_ARGUMENT, true);
-            // What follows the name is for whoever knows the type.
+            // The content after the name depends on the type, which is unknown.
             part.skip_rest();
             return Ok(Self::Unknown { argument_type: low_byte(argument_type) });
         };
@@ -257,7 +257,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether the header word is all of a sound argument, as of the weights in scheduling records: a 32-bit integer whose
+/// Whether the header word is a whole sound argument, such as a weight of a scheduling record: a 32-bit integer whose
 /// name is in the table. Such a word has no reserved bits.
 #[inline(always)]
 fn is_plain(header: u64, tables: &Tables) -> bool {
@@ -267,7 +267,7 @@ fn is_plain(header: u64, tables: &Tables) -> bool {
     header & MASK == PLAIN && tables.has_string(NAME.get(header))
 }
 
-/// The table of an argument's header word, for the types there are.
+/// The table of an argument's header word, if the type is known.
 #[inline(always)]
 pub(crate) fn header_table(argument_type: u64) -> Option<Word> {
     Some(match argument_type {
@@ -285,12 +285,12 @@ pub(crate) fn header_table(argument_type: u64) -> Option<Word> {
     })
 }
 
-/// A field of 32 bits as such.
+/// A field of 32 bits as a `u32`.
 fn low_half(field: u64) -> u32 {
     field as u32
 }
 
-/// A field of at most 8 bits as such.
+/// A field of at most 8 bits as a `u8`.
 fn low_byte(field: u64) -> u8 {
     field as u8
 }

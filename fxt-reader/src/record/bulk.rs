@@ -39,16 +39,15 @@ impl<'a> Blob<'a> {
 pub struct LargeBlob<'a> {
     /// The category, by which viewers and sessions filter.
     pub category: &'a str,
-    /// What it is called, enough to know what the data is.
+    /// The name, which identifies the format of the data.
     pub name: &'a str,
-    /// When and where it was made, and more about it; absent in the format
-    /// without metadata.
+    /// The time, thread and arguments; absent in the format without metadata.
     pub metadata: Option<LargeBlobMetadata<'a>>,
     /// The bytes, without padding.
     pub payload: &'a [u8],
 }
 
-/// What a large blob may say about its data.
+/// The optional metadata of a large blob.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeBlobMetadata<'a> {
     /// When it was made.

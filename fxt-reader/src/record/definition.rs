@@ -41,7 +41,7 @@ impl<'a> StringRecord<'a> {
         Ok(Self { index, value: str::from_utf8(bytes).map_err(|_| Reason::NotUtf8)? })
     }
 
-    /// The index, and the string before anything is known of its encoding.
+    /// The index and the bytes of the string, which need not be UTF-8.
     pub(crate) fn parse_bytes(
         header: u64,
         cursor: &mut Cursor<'a>,

@@ -26,11 +26,11 @@ pub struct Event<'a> {
     pub args: Args<'a>,
 }
 
-/// The type of an event and what belongs to it.
+/// The type of an event with its extra fields.
 pub type EventKind = fxt_format::EventKind<Nanos>;
 
 impl Kind {
-    /// The kind of the record that such an event is.
+    /// The record kind of an event of this kind.
     #[must_use]
     pub const fn of_event(kind: &EventKind) -> Self {
         match kind {

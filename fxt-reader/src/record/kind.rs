@@ -16,7 +16,7 @@ macro_rules! kinds {
             /// All kinds, in the order of the format specification.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
-            /// The name used by filters and tables, as `context_switch`.
+            /// The name used by filters and tables, for example `context_switch`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -150,7 +150,7 @@ impl FromStr for Kind {
     }
 }
 
-/// The name of no kind of record.
+/// A name that no kind of record has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown record type \"{0}\"; see Kind::ALL")]
 pub struct UnknownKind(pub String);

@@ -52,7 +52,7 @@ pub enum Record<'a> {
     MagicNumber,
     /// Introduces a trace provider.
     ProviderInfo(ProviderInfo<'a>),
-    /// Names the provider of what follows.
+    /// Selects the provider of the records that follow.
     ProviderSection(ProviderSection),
     /// Something a provider reports.
     ProviderEvent(ProviderEvent),
@@ -70,7 +70,7 @@ pub enum Record<'a> {
     UserspaceObject(UserspaceObject<'a>),
     /// Describes what a koid refers to.
     KernelObject(KernelObject<'a>),
-    /// A CPU goes from one thread to another, as older traces put it.
+    /// A CPU goes from one thread to another, in the form of older traces.
     LegacyContextSwitch(LegacyContextSwitch),
     /// A CPU goes from one thread to another.
     ContextSwitch(ContextSwitch<'a>),
@@ -220,7 +220,7 @@ impl<'a> Record<'a> {
                 Self::ProviderSection(ProviderSection::parse(word, cursor))
             }
             metadata::PROVIDER_EVENT => Self::ProviderEvent(ProviderEvent::parse(word, cursor)),
-            // The one record that is not extensible: all of it is the magic.
+            // The one record that is not extensible: its whole word is the magic number.
             _ if word == metadata::MAGIC_WORD => Self::MagicNumber,
             _ => return Err(Reason::WrongMagic(word)),
         })
@@ -314,7 +314,7 @@ pub(crate) fn header_table(word: u64) -> Word {
     }
 }
 
-/// A field of at most four bits as such.
+/// A field of at most four bits as a `u8`.
 fn nibble(field: u64) -> u8 {
     u8::try_from(field).unwrap_or(u8::MAX)
 }

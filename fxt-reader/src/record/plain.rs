@@ -1,7 +1,7 @@
-//! Arguments of scheduling records that are sound at a glance.
+//! Fast checks of the arguments of scheduling records.
 //!
-//! A trace has millions of weights and few names for them. Whether a name is in the string table is therefore looked up
-//! only when the argument at some place of a record is not like the last one there.
+//! A trace has millions of weights and few names for them. A name is therefore looked up in the string table only when
+//! the argument at a place in a record differs from the last one there.
 
 use fxt_format::argument::{INT32, KOID, STRING, int32, koid, string};
 
@@ -19,7 +19,7 @@ pub(crate) enum ArgPlace {
 
 /// What the last sound argument at each place looked like.
 ///
-/// Good for as long as the string table it was filled from stays as it is, and no longer.
+/// Valid only while the string table that it was filled from does not change.
 #[derive(Debug)]
 pub(crate) struct PlainArgs {
     seen: [u64; 5],
@@ -35,7 +35,7 @@ impl Default for PlainArgs {
 }
 
 impl PlainArgs {
-    /// Whether `header` is all of a 32-bit integer argument with a name from the table.
+    /// Whether `header` is a whole 32-bit integer argument with a name from the table.
     #[inline(always)]
     pub(crate) fn is_int32(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
         const SHAPE: u64 = int32::TYPE.mask() | int32::SIZE.mask() | int32::NAME.mask();
@@ -54,7 +54,7 @@ impl PlainArgs {
                 && self.names(place, header, koid::NAME.get(header), tables))
     }
 
-    /// Whether `header` is all of an argument whose name and string are from the table, with no reserved bit set.
+    /// Whether `header` is a whole argument whose name and string are from the table, with no reserved bit set.
     #[inline(always)]
     pub(crate) fn is_string(&mut self, place: ArgPlace, header: u64, tables: &Tables) -> bool {
         const REFERENCES: u64 = string::NAME.mask() | string::VALUE.mask();
@@ -64,7 +64,8 @@ impl PlainArgs {
                 && self.names(place, header, string::NAME.get(header), tables))
     }
 
-    /// Whether the name is in the table; then the next argument that looks the same is taken as it is.
+    /// Whether the name is in the table; if so, remembers the shape, so that the next argument like it needs no
+    /// look-up.
     #[cold]
     fn names(&mut self, place: ArgPlace, shape: u64, name: u64, tables: &Tables) -> bool {
         let known = tables.has_string(name);

@@ -1,4 +1,4 @@
-//! Profiler records: where in which code threads were. The format specification does not describe them.
+//! Profiler records: modules, mappings and stacks. The format specification does not describe them.
 
 use std::fmt;
 use std::str;
@@ -22,7 +22,7 @@ pub struct Module<'a> {
     pub id: u16,
     /// What it is called.
     pub name: &'a str,
-    /// What its linker made of its content; empty when it has none.
+    /// The build id that the linker wrote; empty if there is none.
     pub build_id: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Where a part of a module is in a process's memory.
+/// Where part of a module is mapped in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The timestamp, in nanoseconds.
@@ -53,13 +53,13 @@ pub struct Mapping {
     pub process: Koid,
     /// The module.
     pub module: u16,
-    /// Three bits; nothing published says what they mean.
+    /// Three bits whose meaning is not published.
     pub flags: u8,
     /// The address that it begins at.
     pub start: u64,
-    /// Its length in bytes; nothing keeps it within the address space.
+    /// Its length in bytes; the reader does not check that it ends within the address space.
     pub length: u64,
-    /// The address within the module that its beginning has.
+    /// The address within the module at which the mapping begins.
     pub module_address: u64,
 }
 
@@ -95,9 +95,9 @@ pub struct Backtrace<'a> {
     pub time: Nanos,
     /// The thread.
     pub thread: Thread,
-    /// 28 bits; nothing published says what they mean.
+    /// 28 bits whose meaning is not published.
     pub flags: u32,
-    /// The program counters, the innermost first.
+    /// The program counters, innermost first.
     pub frames: Frames<'a>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Backtrace<'a> {
     }
 }
 
-/// The frames of a [`Backtrace`], the innermost first.
+/// The frames of a [`Backtrace`], innermost first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frames<'a> {
     bytes: &'a [u8],
@@ -127,7 +127,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// How many there are, at most 255.
+    /// The number of frames, at most 255.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.bytes.len() / WORD_BYTES

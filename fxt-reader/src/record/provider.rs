@@ -1,4 +1,4 @@
-//! Metadata records: who contributed the records that follow, and the magic number.
+//! Metadata records: the provider of the records that follow, and the magic number.
 
 use std::str;
 
@@ -9,11 +9,11 @@ use crate::cursor::Cursor;
 use crate::error::Reason;
 use crate::types::ProviderId;
 
-/// Introduces a trace provider; what follows is of that provider
-/// ("Provider info metadata").
+/// Introduces a trace provider; the records that follow are from it ("Provider
+/// info metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderInfo<'a> {
-    /// The number it goes by in this trace.
+    /// Its number in this trace.
     pub id: ProviderId,
     /// Its name.
     pub name: &'a str,
@@ -30,7 +30,7 @@ impl<'a> ProviderInfo<'a> {
     }
 }
 
-/// What follows is of this provider ("Provider section metadata").
+/// The records that follow are from this provider ("Provider section metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderSection {
     /// The number of a provider that has been introduced before.

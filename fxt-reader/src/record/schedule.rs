@@ -11,20 +11,20 @@ use crate::types::{Cpu, Koid, Nanos, Thread, ThreadState};
 /// The weight that marks a side of a context switch as the idle task.
 pub const IDLE_WEIGHT: i32 = i32::MIN;
 
-/// fxtrec's own event that says that usual weights are left out.
+/// fxtrec's event that says that scheduling records leave out usual weights.
 pub const WEIGHT_INFO: &str = "weight_info";
 
-/// Its argument that says which these are (`Int32`).
+/// The argument (`Int32`) of [`WEIGHT_INFO`] with the weight that is left out.
 pub const ABSENT_WEIGHT_ARG: &str = "absent";
 
-/// The process of fxtrec's pseudo-threads that have a CPU while it is not recorded who does. The thread of CPU `n` is
-/// the koid after it plus `n`.
+/// The process of fxtrec's pseudo-threads, which occupy a CPU while its running thread is not recorded. The thread of CPU
+/// `n` has this koid plus 1 plus `n`.
 pub const NOT_RECORDED_PROCESS: Koid = Koid(0xd000_0000);
 
 /// The weight of these pseudo-threads, which no thread has.
 pub const NOT_RECORDED_WEIGHT: i32 = 0;
 
-/// Whether that is the koid of a pseudo-thread that stands for what is not recorded, in a trace of fxtrec.
+/// Whether the koid is that of a pseudo-thread for time that is not recorded, in a trace of fxtrec.
 #[inline]
 pub fn is_not_recorded(thread: Koid) -> bool {
     (NOT_RECORDED_PROCESS.0 + 1..=NOT_RECORDED_PROCESS.0 + 0x1_0000).contains(&thread.0)
@@ -159,7 +159,7 @@ impl LegacyContextSwitch {
     }
 }
 
-/// The field of a scheduling record's header with the CPU's number as such.
+/// The CPU number from a scheduling record's header field.
 #[inline(always)]
 pub(crate) fn cpu(field: u64) -> Cpu {
     Cpu(u16::try_from(field).unwrap_or(u16::MAX))

@@ -219,7 +219,7 @@ pub fn inline(text: &str) -> u64 {
     string_ref::INLINE.put(1) | string_ref::VALUE.put(text.len() as u64)
 }
 
-/// Everything a reader says of a trace, as text that can be compared: records
+/// Everything a reader returns for a trace, as text that can be compared: records
 /// with their offsets, and damages. Other errors end it.
 pub fn transcript(reader: &mut Reader<'_>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -246,7 +246,7 @@ pub fn kinds(bytes: &[u8]) -> Vec<Kind> {
     kinds
 }
 
-/// Yields at most so many bytes at a time.
+/// Yields at most a fixed number of bytes at a time.
 pub struct Pieces<R> {
     pub bytes: R,
     pub length: usize,

@@ -1,5 +1,5 @@
-//! Decisions taken from a string of bytes, so that whoever can vary bytes can
-//! vary decisions.
+//! Decisions taken from a string of bytes, so that a fuzzer that varies the bytes
+//! varies the decisions.
 
 /// The bytes not used up yet; zeros follow them.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<'a> Choices<'a> {
         u32::from(self.u16()) | (u32::from(self.u16()) << 16)
     }
 
-    /// A number of any size, small ones more often than chance has it.
+    /// A number of any size, with small ones more likely.
     pub fn u64(&mut self) -> u64 {
         match self.below(4) {
             0 => self.byte().into(),

@@ -1,5 +1,5 @@
-//! A record as one line of text, made from what the reader found or (in
-//! `records`) from what was asked of the writer.
+//! A record as one line of text, made from what the reader returned or (in
+//! `records`) from what was passed to the writer.
 
 use fxt_reader::record::{BlobType, EventKind, Value};
 use fxt_reader::{Kind, ObjectType, Record, Thread, ThreadState};

@@ -1,4 +1,4 @@
-//! Writes one record after another as the choices say, and notes what each means.
+//! Writes one record after another according to the choices, and describes each.
 
 use std::collections::HashMap;
 
@@ -105,7 +105,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Writes the record if the format can express it; says whether it did.
+    /// Writes the record if the format can express it; returns whether it did.
     fn write(&mut self, record: &impl Record, meaning: impl FnOnce() -> String) -> bool {
         let before = self.bytes.len();
         if record.write(&mut self.bytes).is_err() {
