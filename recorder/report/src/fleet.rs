@@ -280,7 +280,7 @@ mod tests {
         };
         let row = |name: &str, threads| (name.to_owned(), threads);
         assert_eq!(names(GroupBy::Cgroup), [row("/svc", 2)]);
-        assert_eq!(names(GroupBy::Process), [row("worker", 2)]);
+        assert_eq!(names(GroupBy::Process), [row("p100", 2)]);
         assert_eq!(names(GroupBy::Host), [row("(host unknown)", 1), row("db-1", 1)]);
     }
 

@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn the_column_that_rows_are_sorted_by_is_marked_and_not_left_out() {
         let text = written(&wide().sorted_by("Steal"), Look { columns: Some(29), ..Look::PLAIN });
-        let expected = "  Task              Steal *\n";
+        let expected = "  Task           Max  Steal *\n";
         assert!(text.starts_with(expected), "{text}");
-        assert!(text.ends_with("2 columns hidden: widen to 39\n"), "{text}");
+        assert!(text.ends_with("1 column hidden: widen to 39\n"), "{text}");
     }
 
     #[test]
