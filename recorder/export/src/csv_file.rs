@@ -1,7 +1,7 @@
 //! Tables as comma-separated values (RFC 4180), with a header.
 //!
-//! Nothing means null, and texts are always quoted, so an empty one is not null. Numbers have no more digits than they need to
-//! be read back as they were.
+//! An empty field is null. Texts are always quoted, so an empty text is not null. Numbers have as many digits as are needed to read back
+//! the same value.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,13 +10,13 @@ use crate::file::{Output, TRACE_ID, WriteError};
 use crate::schema::{Kind, Table};
 use crate::sheet::{Cell, Group, Word};
 
-/// So many bytes are written at once.
+/// The file is written in blocks of this many bytes.
 const BLOCK: usize = 1 << 20;
 
 /// A file that is being written.
 pub(crate) struct CsvFile<W> {
     file: W,
-    /// What is not in the file yet.
+    /// Text that is not written yet.
     text: Vec<u8>,
     written: u64,
 }
@@ -25,7 +25,7 @@ impl CsvFile<File> {
     /// Begins the file of a table.
     ///
     /// # Errors
-    /// When it cannot be written to.
+    /// If the file cannot be written.
     pub(crate) fn begin(
         file: File,
         table: Table,
@@ -71,7 +71,7 @@ impl<W: Write + Send> Output for CsvFile<W> {
                 }
                 self.text.push(b',');
             }
-            // In place of the last comma.
+            // Replaces the last comma.
             self.text.pop();
             self.text.push(b'\n');
             if self.text.len() >= BLOCK {

@@ -1,4 +1,4 @@
-//! Files of tables: one for each, written by threads of their own.
+//! The files of the tables, written by their own threads.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use crate::parquet_file::ParquetFile;
 use crate::schema::{Column, Kind, Packing, Table};
 use crate::sheet::{Group, ROWS, SLIP_ROWS, Slip};
 
-/// The column of the trace's id, in files that may be of several traces.
+/// The column with the id of the trace, in files that may hold several traces.
 pub(crate) const TRACE_ID: Column =
     Column { name: "trace_id", kind: Kind::Text, nullable: false, packing: Packing::Dictionary };
 
 /// A file of a table, in its format.
 pub(crate) trait Output: Send {
-    /// Writes a row group, sorted by time if it is of a table of what happened. It need not leave the texts in it.
+    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. The group's texts may be taken out.
     fn write(&mut self, group: &mut Group) -> Result<(), WriteError>;
 
-    /// Writes what is to be at the end; how many bytes the file has.
+    /// Writes the end of the file. Returns its size in bytes.
     fn finish(&mut self) -> Result<u64, WriteError>;
 }
 
@@ -41,7 +41,7 @@ pub enum WriteError {
     Panicked,
 }
 
-/// Begins the file of a table. `about` is for its metadata, where the format has any.
+/// Begins the file of a table. `about` is its metadata, if the format has metadata.
 fn begin(
     format: Format,
     file: File,
@@ -61,19 +61,18 @@ fn begin(
     }
 }
 
-/// So many slips wait to be written by a thread at most: as many rows as a row group has, so that there is something to do while one is
+/// How many slips may wait for each writer thread: together the rows of one row group, so that the reader can go on while a group is
 /// written.
 const WAITING: usize = ROWS / SLIP_ROWS;
 
-/// So many threads write at most: there is no more to do for more of them.
+/// The maximum number of writer threads; there is no work for more.
 const MOST_LANES: usize = 4;
 
-/// The files of the tables that are wanted, and the threads that write them: one for each CPU at most, each for some of the
-/// tables.
+/// The files of the requested tables, and the threads that write them: at most one for each CPU, each for some of the tables.
 #[derive(Debug)]
 pub(crate) struct Files {
     lanes: Vec<Lane>,
-    /// Whose each table is.
+    /// The thread of each table.
     lane_of: [usize; Table::ALL.len()],
 }
 
@@ -84,10 +83,10 @@ struct Lane {
 }
 
 impl Files {
-    /// Begins all files. `about` is for their metadata.
+    /// Begins all files. `about` is their metadata.
     ///
     /// # Errors
-    /// When one cannot be begun, or there is no thread for them.
+    /// If a file cannot be created, or a thread cannot be started.
     pub(crate) fn begin(
         format: Format,
         files: Vec<(Table, File)>,
@@ -99,7 +98,7 @@ impl Files {
         let mut lanes: Vec<(u32, Vec<Writer>)> = Vec::new();
         lanes.resize_with(most, Default::default);
         let mut files = files;
-        // Those with most to do first, each to whom has least to do so far.
+        // Largest tables first; each goes to the thread with the least work so far.
         files.sort_by_key(|(table, _)| std::cmp::Reverse(table.weight()));
         let mut lane_of = [0; Table::ALL.len()];
         for (table, file) in files {
@@ -119,16 +118,16 @@ impl Files {
         Ok(Files { lanes: lanes.collect::<Result<_, WriteError>>()?, lane_of })
     }
 
-    /// Hands over rows to be written. False when nothing more is: a thread has failed.
+    /// Hands over rows to be written. False if a thread has failed, and nothing more is written.
     pub(crate) fn write(&self, slip: Slip) -> bool {
         let lane = self.lanes.get(self.lane_of[slip.table as usize]);
         lane.is_some_and(|lane| lane.slips.send(slip).is_ok())
     }
 
-    /// Waits until everything is written; how many bytes that is.
+    /// Waits until everything is written. Returns the number of bytes.
     ///
     /// # Errors
-    /// The first of the threads.
+    /// The first error of a thread.
     pub(crate) fn finish(self) -> Result<u64, WriteError> {
         let (slips, threads): (Vec<_>, Vec<_>) =
             self.lanes.into_iter().map(|lane| (lane.slips, lane.thread)).unzip();
@@ -136,7 +135,7 @@ impl Files {
         let ended = |thread: JoinHandle<Result<u64, WriteError>>| {
             thread.join().unwrap_or(Err(WriteError::Panicked))
         };
-        // All of them have ended before an error is told.
+        // Waits for all threads before it returns an error.
         let written: Vec<Result<u64, WriteError>> = threads.into_iter().map(ended).collect();
         written.into_iter().sum()
     }

@@ -1,4 +1,4 @@
-//! Which trace a file is, and of which day: where its tables go.
+//! The id and the day of a trace, which determine where its tables go.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,31 +9,31 @@ use fxtrec_convert::traces;
 
 use crate::rows::clock_offset;
 
-/// So many bytes at either end of a file tell it from others.
+/// The bytes at both ends of a file that go into its fingerprint.
 const ENDS: u64 = 64 << 10;
 
-/// What partitions of an unknown day are called, by Hive's convention; engines have it as null.
+/// The name of the partition for an unknown day, by Hive's convention; SQL engines read it as null.
 const NO_DAY: &str = "__HIVE_DEFAULT_PARTITION__";
 
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
-/// Which trace it is.
+/// The identity of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The same for the same bytes. It begins with a letter, so that no engine takes it for a number.
+    /// The same for the same bytes. It begins with a letter, so that no SQL engine reads it as a number.
     pub(crate) id: String,
-    /// In UTC, as in `2026-11-23`; by the wall clock of the machine that recorded it.
+    /// The day in UTC, such as `2026-11-23`, by the wall clock of the machine that recorded the trace.
     pub(crate) day: String,
 }
 
 impl Identity {
-    /// That of the trace in a file.
+    /// The identity of the trace in a file.
     ///
     /// # Errors
-    /// When it cannot be read, or is no trace.
+    /// If the file cannot be read, or is not a trace.
     pub(crate) fn of(path: &Path) -> Result<Identity, Error> {
         let opened = |source| Error::Open { path: path.to_owned(), source };
-        // A trace of another recorder is told from others as it was written.
+        // A trace in another tool's format is identified by its own bytes, not by those of its conversion.
         let file = if path.is_file() { File::open(path) } else { traces::open(path) };
         let id = file.and_then(fingerprint).map_err(opened)?;
         Ok(Identity { id: format!("t{id:016x}"), day: day(&mut crate::read(path)?) })
@@ -51,7 +51,7 @@ fn fingerprint(mut file: File) -> io::Result<u64> {
     Ok(bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash))
 }
 
-/// The day on which the first thing happened. What cannot be read is told when the rest is.
+/// The day of the first scheduling event. Errors are ignored here: the export itself reports them.
 fn day(reader: &mut Reader<'_>) -> String {
     let mut offset = None;
     loop {
@@ -76,7 +76,7 @@ fn day(reader: &mut Reader<'_>) -> String {
     }
 }
 
-/// The date of a time in nanoseconds since 1970; `None` of one that no clock shows.
+/// The date of a time in nanoseconds since 1970; `None` if it is out of range.
 fn date(nanos: i128) -> Option<String> {
     let (year, day) = of_year(u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?)?;
     let february = if is_leap(year) { 29 } else { 28 };
@@ -90,10 +90,10 @@ fn date(nanos: i128) -> Option<String> {
     None
 }
 
-/// Its week by ISO 8601, as in `2026-W48`: weeks begin on Mondays, and belong to the year that most of their days do.
+/// The ISO 8601 week, such as `2026-W48`: weeks begin on Mondays, and belong to the year that has most of their days.
 pub(crate) fn week(nanos: i128) -> Option<String> {
     let day = u32::try_from(nanos.div_euclid(NANOS_OF_DAY)).ok()?;
-    // 1970 began on a Thursday, and the week of a Thursday is the one that counts.
+    // 1970 began on a Thursday, and a week belongs to the year of its Thursday.
     let thursday = (day + 3) / 7 * 7;
     let (year, day) = of_year(thursday)?;
     Some(format!("{year}-W{:02}", day / 7 + 1))
@@ -103,7 +103,7 @@ fn is_leap(year: u32) -> bool {
     year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400)
 }
 
-/// The year of a day since 1970, and which day of that it is, from 0 on.
+/// The year of a day since 1970, and the day within that year, from 0.
 fn of_year(mut day: u32) -> Option<(u32, u32)> {
     for year in 1970..10_000 {
         let days = if is_leap(year) { 366 } else { 365 };
@@ -134,7 +134,7 @@ mod tests {
     fn weeks_are_those_of_iso_8601() {
         let of = |days: i128| week(days * NANOS_OF_DAY);
         assert_eq!(of(0).as_deref(), Some("1970-W01"));
-        // A Sunday and the Monday after it, at the turn of a year whose first week has three days of the old one.
+        // A Sunday and the Monday after it, where the first week of the year has three days of the old year.
         assert_eq!(of(18_259).as_deref(), Some("2019-W52"), "2019-12-29");
         assert_eq!(of(18_260).as_deref(), Some("2020-W01"));
         assert_eq!(of(18_628).as_deref(), Some("2020-W53"), "2021-01-01");

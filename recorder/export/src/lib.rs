@@ -1,4 +1,4 @@
-//! Traces as tables in Parquet or CSV files, for engines that understand SQL.
+//! Traces as tables in Parquet or CSV files, for SQL engines.
 //!
 //! ```text
 //!  fxt_reader::Reader -> fxtrec_report::Analysis -- Observer --> rows: a sheet for each table
@@ -7,8 +7,8 @@
 //!                                            thread fxtrec-tables: collects 131 072 rows, sorts, packs -> file
 //! ```
 //!
-//! One pass over the trace makes all tables, in memory that does not grow with it. Who has which CPU and what threads do is
-//! worked out by the analysis of the report, of which this is an observer: so the sums of the tables are the report's
+//! One pass over the trace makes all tables, with memory that does not grow with the trace. This crate is an observer of the report's
+//! analysis, which determines the running thread of each CPU and the state of each thread. So sums over the tables equal the report's
 //! figures. `docs/reference/export.md` describes the [tables](schema::Table).
 
 #![forbid(unsafe_code)]
@@ -42,7 +42,7 @@ use identity::Identity;
 use rows::Rows;
 pub use schema::Table;
 
-/// Traces cannot be exported.
+/// Why traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -64,7 +64,7 @@ pub enum ExportError {
     OtherFormat(PathBuf),
 }
 
-/// The feature is off.
+/// The feature `parquet` is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this fxtrec was built without Parquet: write CSV with --format csv, use a package of fxtrec, or build it with \
@@ -75,7 +75,7 @@ pub struct NoParquet;
 /// The format of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Needs the feature `parquet`.
+    /// Requires the feature `parquet`.
     Parquet,
     Csv,
 }
@@ -83,7 +83,7 @@ pub enum Format {
 impl Format {
     pub const ALL: [Format; 2] = [Format::Parquet, Format::Csv];
 
-    /// Its name, and the ending of its files.
+    /// Its name, which is also the file extension.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Parquet => "parquet",
@@ -91,14 +91,14 @@ impl Format {
         }
     }
 
-    /// That of a file, by the ending of its name.
+    /// The format of a file, by its extension.
     pub fn of_path(path: &Path) -> Option<Format> {
         let ending = path.extension()?;
         Format::ALL.into_iter().find(|format| ending == format.name())
     }
 
     /// # Errors
-    /// When this build does not have it.
+    /// If this build does not support the format.
     pub fn must_be_built(self) -> Result<Format, NoParquet> {
         match self {
             Format::Parquet if cfg!(not(feature = "parquet")) => Err(NoParquet),
@@ -123,24 +123,24 @@ impl FromStr for Format {
 impl ExportError {
     fn read(path: &Path, source: Error) -> ExportError {
         match source {
-            // This one names the file itself.
+            // This error already names the file.
             Error::Open { .. } => ExportError::Open(source),
             source => ExportError::Read { path: path.to_owned(), source },
         }
     }
 }
 
-/// What to do with traces.
+/// What to export, and how.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub format: Format,
-    /// Those that are wanted.
+    /// The tables to write.
     pub tables: Vec<Table>,
-    /// What the user says of each trace.
+    /// The user's labels for each trace.
     pub labels: Vec<(String, String)>,
 }
 
-/// What became of traces.
+/// What was exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub traces: u64,
@@ -176,11 +176,11 @@ fn create(path: PathBuf, inputs: &[&Path]) -> Result<(File, Target), ExportError
 }
 
 impl Export {
-    /// Writes the tables of traces below a folder, those of each trace in folders of their own:
-    /// `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.ENDING`. A trace that was exported before is replaced.
+    /// Writes the tables of traces below a folder, each trace in its own folders: `FOLDER/TABLE/day=DAY/trace_id=ID/TABLE.EXTENSION`. A
+    /// trace that was exported before is replaced.
     ///
     /// # Errors
-    /// [`ExportError`]. The traces before are complete then, and of this one nothing has changed.
+    /// [`ExportError`]. Earlier traces are then complete, and nothing of the failed one is changed.
     pub fn to_folder(&self, inputs: &[&Path], folder: &Path) -> Result<Exported, ExportError> {
         self.format.must_be_built()?;
         let mut all = Exported::default();
@@ -197,7 +197,7 @@ impl Export {
         all: &mut Exported,
     ) -> Result<(), ExportError> {
         let Identity { id, day } = identity(input)?;
-        // Before there is anything of it, the trace must be one.
+        // Checks that the input is a trace before anything is created.
         let reader = open(input)?;
         let owner = Owner::sudo_caller();
         let (mut files, mut targets) = (Vec::new(), Vec::new());
@@ -209,7 +209,7 @@ impl Export {
                 make_folder(&path, owner)
                     .map_err(|source| ExportError::Create { path: path.clone(), source })?;
             }
-            // Both would be read as two traces.
+            // With both files in the folder, an engine would read the trace twice.
             let others = Format::ALL.into_iter().filter(|format| *format != self.format);
             let mut others = others.map(|other| path.join(format!("{table}.{}", other.name())));
             if let Some(other) = others.find(|other| other.symlink_metadata().is_ok()) {
@@ -232,7 +232,7 @@ impl Export {
     /// Writes one table of all traces to a file, with the id of the trace in each row.
     ///
     /// # Errors
-    /// [`ExportError`]. What was there is unchanged then.
+    /// [`ExportError`]. An existing file is then unchanged.
     pub fn to_file(
         &self,
         inputs: &[&Path],
@@ -273,7 +273,7 @@ impl Export {
     }
 }
 
-/// A trace whose reading shows progress.
+/// Opens a trace; reading it shows progress.
 fn open(path: &Path) -> Result<Reader<'static>, ExportError> {
     Ok(Reader::from_file(file(path).map_err(ExportError::Open)?, progress::watch))
 }
@@ -282,7 +282,7 @@ fn file(path: &Path) -> Result<File, Error> {
     traces::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })
 }
 
-/// The trace at `path`.
+/// Opens the trace at `path`.
 fn read(path: &Path) -> Result<Reader<'static>, Error> {
     Ok(Reader::from_file(file(path)?, |file| file))
 }
@@ -293,7 +293,7 @@ fn identity(input: &Path) -> Result<Identity, ExportError> {
     Identity::of(input).map_err(|source| ExportError::read(input, source))
 }
 
-/// Gives all files their names.
+/// Renames all files to their final names.
 fn finish(targets: Vec<Target>) -> Result<(), ExportError> {
     for Target { path, pending } in targets {
         pending.commit().map_err(|source| ExportError::Finish { path, source })?;

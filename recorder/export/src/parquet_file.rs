@@ -22,10 +22,10 @@ const ZSTD_LEVEL: i32 = 1;
 pub(crate) struct ParquetFile(SerializedFileWriter<File>);
 
 impl ParquetFile {
-    /// Begins the file of a table. `about` is for its metadata.
+    /// Begins the file of a table. `about` is its metadata.
     ///
     /// # Errors
-    /// When it cannot be written to.
+    /// If the file cannot be written.
     pub(crate) fn begin(
         file: File,
         table: Table,
@@ -127,7 +127,7 @@ struct Texts {
 
 impl Texts {
     fn new(others: Vec<Box<str>>) -> Texts {
-        // Of static text no references are counted.
+        // Static text has no reference count.
         let word = |text: &'static str| ByteArray::from(Bytes::from_static(text.as_bytes()));
         let others = others.into_iter();
         let others = others.map(|text| ByteArray::from(text.into_string().into_bytes())).collect();
@@ -151,10 +151,10 @@ enum Values {
     Text(Vec<ByteArray>),
 }
 
-/// A column of a row group: the values that are there, and for each row whether one is.
+/// A column of a row group: its values, and for each row whether there is one.
 struct Part {
     values: Values,
-    /// Of a column that may have none.
+    /// For a column that may be null.
     levels: Option<Vec<i16>>,
 }
 
@@ -202,7 +202,7 @@ impl Part {
     }
 }
 
-/// The `count` that are there.
+/// The `count` values that are not null.
 #[inline(always)]
 fn present<T: Copy + Default>(cells: &[i64], count: usize, value: impl Fn(i64) -> T) -> Vec<T> {
     // Most columns have a value in each row, or in none.
@@ -214,7 +214,7 @@ fn present<T: Copy + Default>(cells: &[i64], count: usize, value: impl Fn(i64) -
     }
     let mut values = vec![T::default(); cells.len()];
     let mut end = 0;
-    // In which rows nobody can foretell: this goes without branches.
+    // Which rows have a value is unpredictable, so this has no branches.
     for &cell in cells {
         values[end] = value(cell);
         end += usize::from(cell != Cell::NULL.0);
@@ -246,7 +246,7 @@ mod tests {
         let part = Part::new(&columns[3], &cells, &texts);
         assert_eq!(part.levels, Some(vec![1, 0, 1, 0]));
         assert!(matches!(part.values, Values::Long(values) if values == [3, 0]));
-        // Where there is always one, it may be any.
+        // In a column without nulls, every number is a value.
         let part = Part::new(&columns[0], &cells, &texts);
         let expected = [3, i64::MIN, 0, i64::MIN];
         assert!(part.levels.is_none());

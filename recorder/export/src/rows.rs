@@ -1,4 +1,4 @@
-//! From what an analysis shows to rows.
+//! Makes rows from what the analysis reports.
 
 use fxt_reader::record::{Event, EventKind, Value};
 use fxt_reader::{Item, Koid, Nanos, ProviderId, Record};
@@ -15,29 +15,29 @@ use crate::sheet::{Cell, Sheet, Word};
 use crate::stacks::Stacks;
 use crate::thread_table::{Gone, IDLE, ThreadTable};
 
-/// The category of what fxtrec itself says, and that of what the scheduler does besides switches and wake-ups.
+/// The categories of fxtrec's own events, and of scheduler events other than switches and wake-ups.
 const OWN: [&str; 2] = ["fxtrec", "sched"];
 
 /// Makes rows of a trace.
 #[derive(Debug)]
 pub(crate) struct Rows<'a> {
     files: &'a Files,
-    /// By table; `None` for those that are not wanted.
+    /// By table; `None` for tables that are not requested.
     sheets: [Option<Sheet>; Table::ALL.len()],
     written: [u64; Table::ALL.len()],
     people: ThreadTable,
     spans: Spans,
-    /// Whose records are fxtrec's own.
+    /// The provider of fxtrec's own records.
     own: Option<ProviderId>,
     clock_offset: Option<i64>,
     waits: i64,
-    /// Where they are wanted.
+    /// `None` if the tables of stacks are not requested.
     stacks: Option<Stacks>,
-    /// Nothing more can be written.
+    /// Whether writing has failed.
     failed: bool,
 }
 
-/// What tables say of a state; `None` of one of which nothing is known, or of what is no more.
+/// The name of a state in tables; `None` for unknown states, and for threads that have ended.
 fn state(state: State) -> Option<Word> {
     Some(match state {
         State::Running => Word::Running,
@@ -53,7 +53,7 @@ fn state(state: State) -> Option<Word> {
     })
 }
 
-/// In which state a thread left a CPU; `None` where that is not known.
+/// The state in which a thread left a CPU; `None` if unknown.
 fn end_state(next: State) -> Option<Word> {
     match next {
         State::Zombie => Some(Word::Zombie),
@@ -63,7 +63,7 @@ fn end_state(next: State) -> Option<Word> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows for the tables that are wanted, with the id of the trace in each if there is one.
+    /// Rows for the requested tables, each with the id of the trace if there is one.
     pub(crate) fn new(files: &'a Files, tables: &[Table], trace: Option<&str>) -> Rows<'a> {
         Rows {
             files,
@@ -110,7 +110,7 @@ impl<'a> Rows<'a> {
         text.map_or(Cell::NULL, |text| self.text(table, text))
     }
 
-    /// The number of a thread; that of the idle tasks for koid 0 of a trace that has no other such thread.
+    /// The number of a thread. In fxtrec's traces, koid 0 is the idle tasks.
     pub(crate) fn utid_of(&mut self, koid: Koid) -> u32 {
         if self.people.by_fxtrec && koid.0 == 0 { IDLE } else { self.people.utid(koid) }
     }
@@ -123,7 +123,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A thread has been in a state from one time to another.
+    /// A thread was in a state from one time to another.
     fn state(
         &mut self,
         thread: Koid,
@@ -206,7 +206,7 @@ impl<'a> Rows<'a> {
         self.push(Table::Thread, &row);
     }
 
-    /// The trace is over: what is left. How many rows each table has.
+    /// Writes what is left at the end of the trace. Returns the number of rows of each table.
     pub(crate) fn finish(
         mut self,
         report: &Report,
@@ -286,7 +286,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The number that a counter has.
+/// The value of a counter.
 #[allow(clippy::cast_precision_loss, reason = "tables have them as doubles")]
 fn number(value: Value<'_>) -> Option<f64> {
     match value {
@@ -363,7 +363,7 @@ impl Observer for Rows<'_> {
             Some(said) if is_in && before.state.is_waiting() => said.held,
             _ => 0,
         };
-        // Who comes in without having waited has been woken, and nobody saw when.
+        // A thread that comes in without having waited was woken, but its wake-up was not recorded.
         let complete = change.length().is_some() && (!is_in || before.state.is_waiting());
         self.state(thread, &before, time, (complete, throttled));
         if after.is_blocked() {
@@ -464,7 +464,7 @@ impl Observer for Rows<'_> {
     }
 }
 
-/// How far the wall clock is ahead of the trace's.
+/// How far the wall clock is ahead of the trace's clock, in nanoseconds.
 pub(crate) fn clock_offset(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Int64(value) => Some(value),

@@ -1,20 +1,19 @@
-//! The tables: their columns, and how each is packed. `docs/reference/export.md` describes them.
+//! The tables: their columns, and the encoding of each. `docs/reference/export.md` describes them.
 //!
-//! Names and types are a promise. A column may be added at any time; when one changes its meaning or goes away, [`VERSION`]
-//! goes up.
+//! Names and types are stable. A column may be added at any time; [`VERSION`] is incremented when one is removed or changes its meaning.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Is in the metadata of every file, as `fxtrec.schema_version`.
+/// The version of the schema, in the metadata of every file as `fxtrec.schema_version`.
 pub const VERSION: u32 = 1;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number of 64 bits: times and lengths in nanoseconds, counts.
+    /// A 64-bit number: times and lengths in nanoseconds, counts.
     Long,
-    /// A number of 32 bits: ids that are dense, CPUs.
+    /// A 32-bit number: dense ids, CPUs.
     Int,
     Bool,
     Double,
@@ -34,10 +33,10 @@ impl Kind {
     }
 }
 
-/// How the values of a column are packed before they are compressed.
+/// How the values of a column are encoded before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// By how much each differs from the one before: times, which ascend, and counts that are seldom twice the same.
+    /// Differences between neighbours: for times, which ascend, and for counts that rarely repeat.
     Delta,
     /// By a dictionary.
     Dictionary,
@@ -80,7 +79,7 @@ const fn or_null(column: Column) -> Column {
     Column { nullable: true, ..column }
 }
 
-/// A table. The variants are in the order in which files get their names: who finds a trace in `trace` finds all of it.
+/// A table. The variants are in the order in which files get their final names: once a trace is in the table `trace`, all of it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     SchedSlice,
@@ -139,7 +138,7 @@ impl Table {
         }
     }
 
-    /// Its columns. A table of things that happened begins with `ts`, by which the rows of each row group are sorted.
+    /// Its columns. A table of events begins with `ts`, by which the rows of each row group are sorted.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Table::SchedSlice => SCHED_SLICE,
@@ -160,7 +159,7 @@ impl Table {
         }
     }
 
-    /// How much there is to write of it, compared with the others.
+    /// The work of writing it, relative to the other tables.
     pub(crate) const fn weight(self) -> u32 {
         match self {
             Table::ThreadState => 12,

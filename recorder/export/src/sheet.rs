@@ -1,7 +1,7 @@
 //! Rows of a table that are being collected, until they fill a row group.
 //!
-//! The thread that reads the trace has most to do, so for it a row is one short copy: rows lie one behind the other, every value as
-//! 64 bits. The thread that writes them takes them apart, a [slip](Slip) at a time, as long as they are in a near cache:
+//! The thread that reads the trace has the most work, so adding a row is one short copy: rows lie one behind the other, every value as 64
+//! bits. The thread that writes them splits them into columns, one [slip](Slip) at a time, while they are in a near cache:
 //!
 //! ```text
 //!  Sheet -- Slip: some rows, as they came -----------> Group: a row group, by columns
@@ -12,20 +12,20 @@ use rustc_hash::FxHashMap;
 
 use crate::schema::Table;
 
-/// So many rows are a row group: what memory holds of each table.
+/// The rows of a row group. Memory holds that many for each table.
 pub(crate) const ROWS: usize = if cfg!(test) { 1 << 14 } else { 1 << 17 };
 
-/// So many of them are handed over at once.
+/// The rows that are handed over at once.
 pub(crate) const SLIP_ROWS: usize = 1 << 12;
 
-/// So many rows are taken apart at once.
+/// The rows that are split into columns at once.
 const BLOCK: usize = 1 << 9;
 
 /// A value of a row: a number, the bits of a double, or the number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell(pub(crate) i64);
 
-/// Texts that are in very many rows, so that they need not be looked up.
+/// Texts that are in very many rows; they need no lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word {
     Running,
@@ -44,7 +44,7 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    /// Each at the place of its variant.
+    /// The text of each variant, in order.
     pub(crate) const TEXTS: [&'static str; 13] =
         ["Running", "R", "R+", "S", "D", "I", "P", "T", "t", "Z", "X", "wakeup", "preempted"];
 }
@@ -52,19 +52,19 @@ impl Word {
 impl Cell {
     pub(crate) const NULL: Cell = Cell(i64::MIN);
 
-    /// A number that is always less than 2^63, unless the trace is damaged.
+    /// A number that is below 2^63, unless the trace is damaged.
     #[inline(always)]
     pub(crate) fn of(number: u64) -> Cell {
         Cell(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// The same, if there is one.
+    /// The same, with null for `None`.
     #[inline(always)]
     pub(crate) fn some(number: Option<u64>) -> Cell {
         number.map_or(Cell::NULL, Cell::of)
     }
 
-    /// The same, if there is something to count.
+    /// The same, with null for 0.
     #[inline(always)]
     pub(crate) fn unless_zero(number: u64) -> Cell {
         if number > 0 { Cell::of(number) } else { Cell::NULL }
@@ -93,7 +93,7 @@ impl Cell {
         Cell(i64::from_ne_bytes(number.to_ne_bytes()))
     }
 
-    /// Words have the numbers below zero, other texts those from zero on.
+    /// Words have negative numbers, other texts have the numbers from 0.
     #[inline(always)]
     pub(crate) fn word(word: Word) -> Cell {
         Cell(-1 - word as i64)
@@ -104,15 +104,15 @@ impl Cell {
 #[derive(Debug)]
 pub(crate) struct Sheet {
     table: Table,
-    /// The id of the trace, where rows have it.
+    /// The id of the trace, if rows have one.
     trace: Option<Box<str>>,
-    /// As many for each row as the table has columns.
+    /// The values of the rows, one row after the other.
     cells: Vec<Cell>,
     /// The texts of the row group.
     texts: FxHashMap<Box<str>, i64>,
-    /// Those of them that are not handed over.
+    /// The texts that are not handed over yet.
     new_texts: Vec<Box<str>>,
-    /// How many the row group has so far.
+    /// The rows of the row group so far.
     rows: usize,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Slip {
     cells: Vec<Cell>,
     /// The next texts by number.
     texts: Vec<Box<str>>,
-    /// Whether the row group has no more.
+    /// Whether the row group ends with it.
     pub(crate) is_last: bool,
 }
 
@@ -140,7 +140,7 @@ impl Sheet {
         }
     }
 
-    /// Adds a row, the texts in which are of this sheet. True when it is time to hand over what there is.
+    /// Adds a row; its texts must come from this sheet. True when it is time to hand over the rows.
     #[inline(always)]
     #[must_use]
     pub(crate) fn push<const N: usize>(&mut self, row: &[Cell; N]) -> bool {
@@ -150,7 +150,7 @@ impl Sheet {
         self.rows.is_multiple_of(SLIP_ROWS)
     }
 
-    /// A text for the next row. There are no more of them than cells.
+    /// A text for the next row. There are never more texts than cells.
     pub(crate) fn text(&mut self, text: &str) -> Cell {
         if let Some(&number) = self.texts.get(text) {
             return Cell(number);
@@ -161,8 +161,8 @@ impl Sheet {
         Cell(number)
     }
 
-    /// What has not been handed over; the row group ends with it if it is full, or if nothing is to follow. `None` if there is
-    /// no row group to end.
+    /// Takes what is not handed over yet. It ends the row group if that is full, or if `nothing_follows`. `None` if there is no row group
+    /// to end.
     pub(crate) fn take(&mut self, nothing_follows: bool) -> Option<Slip> {
         if self.rows == 0 {
             return None;
@@ -187,10 +187,10 @@ impl Sheet {
 /// A row group that is being collected, by columns.
 pub(crate) struct Group {
     pub(crate) table: Table,
-    /// The id of the trace, where rows have it.
+    /// The id of the trace, if rows have one.
     pub(crate) trace: Option<Box<str>>,
     pub(crate) columns: Vec<Vec<i64>>,
-    /// By number; words are not among them.
+    /// By number, without the words.
     pub(crate) texts: Vec<Box<str>>,
 }
 
@@ -215,12 +215,12 @@ impl Group {
         self.columns[0].len()
     }
 
-    /// In which order its rows are to be written: by time, if it is of a table of what happened. `None` if they are in order.
+    /// The order in which to write the rows of a table of events: by time. `None` if they are in order already.
     pub(crate) fn order(&self) -> Option<Vec<u32>> {
         if self.table.is_by_time() { order(&self.columns[0]) } else { None }
     }
 
-    /// Begins the next one.
+    /// Begins the next row group.
     pub(crate) fn clear(&mut self) {
         for column in &mut self.columns {
             column.clear();
@@ -229,10 +229,10 @@ impl Group {
     }
 }
 
-/// So many bits of times are sorted by at once.
+/// Each round of sorting uses this many bits of the times.
 const DIGIT_BITS: u32 = 11;
 
-/// In which order the rows are by time; `None` if they are in order.
+/// The order of the rows by time; `None` if they are in order already.
 fn order(times: &[i64]) -> Option<Vec<u32>> {
     if times.is_sorted() {
         return None;
@@ -247,8 +247,8 @@ fn order(times: &[i64]) -> Option<Vec<u32>> {
         order.sort_by_key(|&at| times[at as usize]);
         return Some(order);
     }
-    // Time and number in one word. The times of a row group reach over few bits, by which the words are sorted digit by digit, the
-    // last one first: each time, what is equal keeps its order.
+    // Time and row number go into one word. The times of a row group differ in few bits. A radix sort with the least significant digit
+    // first sorts the words by these bits; each round keeps the order of equal digits.
     let numbered = times.iter().zip(0_u64..);
     let mut words: Vec<u64> =
         numbered.map(|(&time, number)| late(time) << number_bits | number).collect();

@@ -1,5 +1,5 @@
-//! Stacks that were recorded: the tables `sample` and `stack`. A sample is a row at once; a stack becomes rows when the trace is
-//! over, since functions may be named after the stacks that they are in. Each stack is kept once.
+//! Recorded stacks: the tables `sample` and `stack`. A sample becomes a row at once. A stack becomes rows at the end of the trace, since
+//! the names of its functions may come after it. Each distinct stack is kept once.
 
 use fxt_reader::{Item, Koid, ProviderId, Record};
 use fxtrec_report::stacks::{Recorded, Stack};
@@ -10,7 +10,7 @@ use crate::rows::Rows;
 use crate::schema::Table;
 use crate::sheet::Cell;
 
-/// So many different stacks are kept; samples with others say that they have none.
+/// The number of distinct stacks that are kept; samples with further ones have no stack.
 const MOST: usize = 1 << 18;
 
 type Place = (Option<ProviderId>, Koid, Option<u16>, Box<[u64]>);
@@ -34,7 +34,7 @@ pub(crate) struct Sample {
 }
 
 impl Stacks {
-    /// Whether records of this kind say anything about stacks.
+    /// Whether records of this kind matter for stacks.
     #[inline]
     pub(crate) fn is_about(record: &Record<'_>) -> bool {
         matches!(
@@ -46,7 +46,7 @@ impl Stacks {
         )
     }
 
-    /// Takes a record of such a kind; the sample, if it is one.
+    /// Takes such a record. Returns the sample, if the record is one.
     pub(crate) fn take(&mut self, item: &Item<'_>) -> Option<Sample> {
         self.recorded.take(item.provider, &item.record);
         let stack = self.recorded.all.pop()?;
@@ -62,7 +62,7 @@ impl Stacks {
             Some(&number) => Some(number),
             None if self.stacks.len() >= MOST => None,
             None => {
-                // There are fewer of them than fit.
+                // There are fewer stacks than 2^32.
                 let number = self.stacks.len() as u32;
                 self.numbers.insert(place, number);
                 self.stacks.push(stack);

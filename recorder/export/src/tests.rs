@@ -1,4 +1,4 @@
-//! Tables against the report of the same trace. They are read as Parquet, and those of CSV are held against these.
+//! Compares tables with the report of the same trace. They are read as Parquet, and CSV tables are compared with these.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ impl Told {
         tids
     }
 
-    /// By thread: how many rows there are for which `chosen` holds, and the sum of their lengths.
+    /// For each thread, the number of rows for which `chosen` holds, and the sum of their lengths.
     fn sums(&self, table: Table, chosen: impl Fn(&Row) -> bool) -> BTreeMap<u64, (u64, u64)> {
         let tids = self.tids();
         let mut sums = BTreeMap::<u64, (u64, u64)>::new();
@@ -84,7 +84,7 @@ impl Told {
         sums
     }
 
-    /// The same of a metric of the report.
+    /// The same for a metric of the report.
     fn metric(&self, metric: Metric) -> BTreeMap<u64, (u64, u64)> {
         let nanos = |length: std::time::Duration| length.as_nanos() as u64;
         let threads = self.report.threads().iter();
@@ -95,7 +95,7 @@ impl Told {
         sums.filter(|(_, sum)| sum.0 > 0).collect()
     }
 
-    /// Compares everything that the report tells too.
+    /// Compares everything that the report has, too.
     fn must_agree(&self) {
         let slices = |whole: bool| {
             self.sums(Table::SchedSlice, |row| {
@@ -155,7 +155,7 @@ impl Told {
         self.waits_must_add_up();
     }
 
-    /// What is known of who had the CPU in a wait is not more than the wait.
+    /// The known part of who had the CPU during a wait is not longer than the wait.
     fn waits_must_add_up(&self) {
         let mut by_wait = BTreeMap::<i64, Vec<(i64, i64)>>::new();
         for row in self.rows(Table::Antagonist) {
@@ -284,7 +284,7 @@ fn as_csv(row: &Row) -> String {
 #[test]
 fn csv_has_the_same_files_columns_and_rows_as_parquet() {
     let mut scene = eventful();
-    // Not in the order of time, and more than a row group.
+    // Unsorted by time, and more than a row group.
     for turn in 0..ROWS as u64 {
         let (out, inn) = if turn % 2 == 0 { (101, 102) } else { (102, 101) };
         scene.switch(200 + turn * 3, 0, out, Leaves::R, inn);
@@ -380,7 +380,7 @@ fn a_wait_tells_who_woke_whom_and_who_had_the_cpu() {
 
 #[test]
 fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
-    // More than a row group, of slices that end in another order than they begin.
+    // More than a row group of slices that end in another order than they begin.
     let mut scene = Scene::new();
     let turns = ROWS as u64;
     scene.switch(1, 1, 0, Leaves::R, 201);
@@ -465,7 +465,7 @@ fn planted_links_are_not_followed_and_inputs_not_overwritten() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("a.fxt");
     fs::write(&trace, eventful().bytes()).expect("room");
-    // As the file of a table, a link is replaced.
+    // A symbolic link in place of the table's file is replaced.
     let Identity { id, day } = Identity::of(&trace).expect("a trace");
     let inner = folder.path().join(format!("out/wait/day={day}/trace_id={id}"));
     fs::create_dir_all(&inner).expect("made");
@@ -475,7 +475,7 @@ fn planted_links_are_not_followed_and_inputs_not_overwritten() {
     export().to_folder(&[&trace], &folder.path().join("out")).expect("exported");
     assert_eq!(fs::read_to_string(&target).expect("there"), "precious");
     assert!(!fs::symlink_metadata(inner.join("wait.parquet")).expect("there").is_symlink());
-    // A file in place of a folder stays.
+    // A file in place of the folder is kept.
     let error = export().to_folder(&[&trace], &target).expect_err("it is a file");
     assert!(error.to_string().contains("target"), "{error}");
     assert_eq!(fs::read_to_string(&target).expect("there"), "precious");

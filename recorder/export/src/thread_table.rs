@@ -1,4 +1,4 @@
-//! Threads and processes by the dense numbers that tables have of them.
+//! Gives threads and processes the dense numbers that tables use.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use fxt_reader::record::KernelObject;
 use fxt_reader::{Koid, ObjectType};
 use rustc_hash::FxHashMap;
 
-/// In fxtrec's traces the bits of a koid below this are the thread id.
+/// In fxtrec's traces, the low bits of a koid are the thread id.
 const ID_BITS: u32 = 22;
 
-/// So many threads are remembered after they have ended: others may have waited for them, or be woken by them.
+/// Ended threads that are remembered: others may have waited for them, or may be woken by them.
 const EXITED_RETENTION: usize = 4096;
 
-/// That of the idle tasks of all CPUs.
+/// The number of the idle tasks of all CPUs.
 pub(crate) const IDLE: u32 = 0;
 
-/// What is known of a thread, and will be a row.
+/// What is known about a thread, to be written as a row.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     pub(crate) utid: u32,
     pub(crate) name: Option<Box<str>>,
     pub(crate) process: Option<u64>,
     pub(crate) end: Option<u64>,
-    /// Who woke it last, and whether an interrupt did, for the wait that follows.
+    /// The thread that woke it last, for the wait that follows.
     pub(crate) waker: Option<u32>,
     pub(crate) by_interrupt: bool,
     /// The system call that it is blocked in.
@@ -33,11 +33,11 @@ pub(crate) struct Person {
 pub(crate) struct Process {
     pub(crate) upid: u32,
     pub(crate) name: Option<Box<str>>,
-    /// The path of the cgroup that it was in last, where that is known.
+    /// The path of the cgroup that it was in last, if known.
     pub(crate) cgroup: Option<Box<str>>,
 }
 
-/// A thread that nothing more is to come of.
+/// A thread with no further events.
 #[derive(Debug)]
 pub(crate) struct Gone {
     pub(crate) koid: u64,
@@ -55,12 +55,12 @@ pub(crate) struct ThreadTable {
 }
 
 impl ThreadTable {
-    /// The thread, which has a number from now on.
+    /// The thread; it gets a number if it is new.
     #[inline]
     pub(crate) fn thread(&mut self, koid: u64) -> &mut Person {
         let made = &mut self.made;
         self.threads.entry(koid).or_insert_with(|| {
-            // There are fewer threads than bytes of trace; 0 is idle.
+            // There are fewer threads than bytes of trace; 0 is the idle tasks.
             *made = made.saturating_add(1);
             Person { utid: *made, ..Person::default() }
         })
@@ -94,7 +94,7 @@ impl ThreadTable {
             }
             ObjectType::Thread => {
                 let process = object.process().map(|process| process.0);
-                // fxtrec's idle tasks all have one row, which has its name already.
+                // All idle tasks of fxtrec share one row, which already has its name.
                 if self.by_fxtrec && object.koid.0 == 0 {
                     return;
                 }
@@ -106,7 +106,7 @@ impl ThreadTable {
         }
     }
 
-    /// The thread has ended. One that ended long ago may be told now, and is forgotten.
+    /// A thread has ended. Returns a thread that ended long ago, which is then forgotten.
     pub(crate) fn end(&mut self, koid: u64, time: u64) -> Option<Gone> {
         let person = self.thread(koid);
         if person.end.is_none() {
