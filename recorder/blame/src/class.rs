@@ -1,24 +1,24 @@
-//! What a thread waits for while it is blocked, by the system call that it is in, and by the kernel's functions that it is in.
+//! What a blocked thread waits for, according to its system call and to the kernel functions on its stack.
 
 use fxtrec_sched::State;
 
 /// What a blocked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// A lock, a condition, perhaps the end of a thread: all of them are futexes.
+    /// A lock, a condition variable, or perhaps the end of a thread: all of them are futexes.
     Lock,
-    /// The end of a thread, where the recording tells such futexes from others.
+    /// The end of a thread, if the recording distinguishes such futexes.
     Join,
-    /// A lock of the kernel, where the recording tells such waits from others in the same system call.
+    /// A kernel lock, if the recording distinguishes such waits from others in the same system call.
     KernelLock,
     Sleep,
-    /// Any of several files to be ready, or a time.
+    /// Readiness of one of several files, or a timeout.
     Poll,
-    /// Bytes of files are to be on their disk, or to come from it.
+    /// Data that is being written to a disk or read from it.
     Disk,
-    /// A socket of a network.
+    /// A network socket.
     Network,
-    /// A socket: of a network, or of another process on the machine.
+    /// A socket: of the network, or of another process on the machine.
     Socket,
     /// A file, which may be any of these, or a pipe or a terminal.
     Io,
@@ -28,7 +28,7 @@ pub enum Class {
     /// A message or semaphore of System V or POSIX.
     Message,
     Other,
-    /// None that is recorded: a page of memory, a kernel thread's work, or one of a 32-bit program.
+    /// No recorded system call: a page fault, a kernel thread's work, or a system call of a 32-bit program.
     NoSyscall,
     /// It was stopped, by a signal or a tracer.
     Stopped,
@@ -61,7 +61,7 @@ impl Class {
         }
     }
 
-    /// That of a system call by its name.
+    /// The class of a system call, by its name.
     pub fn of_syscall(name: &str) -> Class {
         match name {
             "futex" | "futex_wait" | "futex_waitv" | "futex_time64" => Class::Lock,
@@ -92,9 +92,9 @@ impl Class {
         }
     }
 
-    /// What the kernel's functions tell in which it waits, the innermost first. A page of a file that is waited for tells nothing by
-    /// itself: a disk, a network or a process may bring it. `None` if the first function that tells anything tells of something
-    /// else, such as a pipe.
+    /// The class according to the kernel functions in which the thread waits, the innermost first. A wait for a page of a file is not
+    /// conclusive by itself: a disk, a network or a process may provide the page. `None` if the first conclusive function belongs to
+    /// something else, such as a pipe.
     pub fn of_kernel_stack<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<Class> {
         for function in functions {
             let begins = |list: &[&str]| list.iter().any(|it| function.starts_with(it));
@@ -111,13 +111,13 @@ impl Class {
         None
     }
 
-    /// Whether a stack may tell more of it.
+    /// Whether a stack can narrow it down.
     pub fn is_vague(self) -> bool {
         matches!(self, Class::Disk | Class::Socket | Class::Io | Class::NoSyscall | Class::Unknown)
     }
 
-    /// That of a thread in this state. `syscall` is the name of the system call that it is in; the outer `None` where the
-    /// recording does not tell, the inner one where it is in none.
+    /// The class for a thread in this state. `syscall` is the name of the system call that it is in; the outer `None` means that the
+    /// recording does not say, the inner one that it is in none.
     pub fn of(state: State, syscall: Option<Option<&str>>) -> Class {
         match (state, syscall) {
             (state, _) if state.is_stopped() => Class::Stopped,
@@ -129,8 +129,8 @@ impl Class {
     }
 }
 
-/// How functions begin that wait for something on this machine that is no disk: pipes, sockets of processes, terminals, locks, and
-/// a file system that a process serves.
+/// Prefixes of functions that wait for something on this machine other than a disk: pipes, sockets of processes, terminals, locks, and file
+/// systems served by a process.
 const LOCAL: &[&str] = &[
     "pipe_",
     "anon_pipe_",
@@ -147,7 +147,7 @@ const LOCAL: &[&str] = &[
     "handle_userfault",
 ];
 
-/// How functions begin of block devices, of what keeps files on them, and of their journals.
+/// Prefixes of functions of block devices, of the file systems on them, and of their journals.
 const DISK: &[&str] = &[
     "blk_",
     "__blk_",
@@ -168,7 +168,7 @@ const DISK: &[&str] = &[
     "scsi_",
 ];
 
-/// How functions begin that wait for a network, or for a file that is behind one.
+/// Prefixes of functions that wait for a network, or for a file on the network.
 const NETWORK: &[&str] = &[
     "inet_",
     "inet6_",

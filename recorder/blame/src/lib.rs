@@ -1,14 +1,13 @@
 //! Where the time of an interval of a thread went: its parts, and the chain of threads that it waited for.
 //!
-//! The report's rows and gates of spans, and the sentences of `fxtrec why`, are all made of what this crate finds:
+//! The report's rows and gates for spans, and the sentences of `fxtrec why`, are all based on this crate:
 //!
 //! ```text
 //!   records -> track: what threads do -> log: what they did lately -> chain: steps that tile an interval -> parts: sums
 //! ```
 //!
-//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
-//! The parts of an interval sum up to it, and the steps of its chain tile it, to the nanosecond; what is not known is a part
-//! too.
+//! The states of threads come from the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
+//! The parts of an interval sum up to its length, and the steps of its chain tile it, to the nanosecond; unknown time is a part too.
 
 #![forbid(unsafe_code)]
 

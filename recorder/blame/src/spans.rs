@@ -1,4 +1,4 @@
-//! Spans: what instrumented code says of itself, on the thread that ran it; of an asynchronous one, on the thread that ended it.
+//! Spans from instrumented code. A span belongs to the thread that ran it; an asynchronous one, to the thread that ended it.
 
 use fxt_reader::record::{Event, EventKind};
 use fxt_reader::{Error, Item, ProviderId, Reader, Record, Visitor};
@@ -7,22 +7,22 @@ use rustc_hash::FxHashMap;
 use crate::pass::{Interval, Lasting};
 use crate::track::{FXTREC, SCHED};
 
-/// So many spans are kept, and so many that are open at once.
+/// The maximum number of spans that are kept, and of spans that are open at once.
 const MOST: usize = 2_000_000;
 
-/// So many names are told apart.
+/// The maximum number of distinct names.
 const MOST_NAMES: usize = 1 << 16;
 
-/// So many threads without open spans keep their place, since most will have some again.
+/// How many threads without open spans keep their place, since most will have spans again.
 const MOST_VACANT: usize = 4096;
 
-/// What a span takes, with what it takes to find medians, in bytes.
+/// The size of a span in bytes, including what finding medians needs.
 const SPAN_BYTES: usize = size_of::<Span>() + size_of::<u64>();
 
-/// What a thread or an operation with open spans takes besides these: places in a map that is half full, and a vector.
+/// The overhead of a thread or an operation with open spans, in bytes: places in a half-full map, and a vector.
 const TRACK_BYTES: usize = 2 * size_of::<((u64, u64), Vec<Span>)>() + size_of::<Span>() + 32;
 
-/// What a name takes besides its text, which is kept twice.
+/// The overhead of a name, whose text is stored twice, in bytes.
 const NAME_BYTES: usize = 2 * (size_of::<Name>() + size_of::<(Box<str>, Vec<u32>)>()) + 64;
 
 /// A span that has ended.
@@ -40,17 +40,17 @@ pub struct Span {
 pub struct Name {
     pub category: Box<str>,
     pub name: Box<str>,
-    /// Whether a program told them, and not the kernel.
+    /// Whether a program reported these spans, and not the kernel.
     pub is_provider: bool,
 }
 
-/// Whether spans of a category and name are meant by `text`: the name, or both with a colon between them.
+/// Whether `text` refers to spans of this category and name: it is the name, or `category:name`.
 pub fn is_called((category, name): (&str, &str), text: &str) -> bool {
     let rest = text.strip_prefix(category).and_then(|rest| rest.strip_prefix(':'));
     name == text || rest == Some(name)
 }
 
-/// What [`is_called`] knows a span by: category and name, or the name alone if there is no category.
+/// The text by which [`is_called`] identifies a span: `category:name`, or the name alone if there is no category.
 pub fn full_name(category: &str, name: &str) -> String {
     match category {
         "" => name.to_owned(),
@@ -70,22 +70,22 @@ impl Span {
     }
 }
 
-/// All spans of a trace, or as many as there is room for.
+/// All spans of a trace, up to the limits.
 #[derive(Debug, Default)]
 pub struct Spans {
     pub list: Vec<Span>,
-    /// By thread, those that have not ended.
+    /// By thread, the spans that have not ended.
     open: FxHashMap<u64, Vec<Span>>,
-    /// The asynchronous ones, by process and id.
+    /// Asynchronous spans that have not ended, by process and id.
     open_async: FxHashMap<(u64, u64), Vec<Span>>,
     opened: usize,
-    /// What all of this takes, in bytes, and may take where that matters.
+    /// The memory in use, in bytes, and its limit, if there is one.
     bytes: usize,
     most_bytes: Option<usize>,
     names: Vec<Name>,
-    /// By name, those of each category.
+    /// By name, the numbers of the names of all categories.
     by_name: FxHashMap<Box<str>, Vec<u32>>,
-    /// Whether there were more than are kept.
+    /// Whether there were more spans than are kept.
     pub too_many: bool,
 }
 
@@ -152,7 +152,7 @@ impl Spans {
         }
     }
 
-    /// Makes room for a span that begins, on a track that is new or not; false if there is none.
+    /// Reserves memory for a span that begins, on a track that may be new; false if the limit is reached.
     fn opens(&mut self, is_new: bool) -> bool {
         let has_room = self.opened < MOST
             && self.take_bytes(SPAN_BYTES + if is_new { TRACK_BYTES } else { 0 });
@@ -166,7 +166,7 @@ impl Spans {
         self.bytes -= SPAN_BYTES;
     }
 
-    /// Takes so much room, if that is there.
+    /// Reserves `bytes`, unless that exceeds the limit.
     fn take_bytes(&mut self, bytes: usize) -> bool {
         let has_room = self.most_bytes.is_none_or(|most| self.bytes + bytes <= most);
         self.bytes += if has_room { bytes } else { 0 };
@@ -205,7 +205,7 @@ impl Spans {
         &self.names[number as usize]
     }
 
-    /// The numbers of the names that are [meant](is_called) by `text`.
+    /// The numbers of the names to which `text` [refers](is_called).
     pub fn find(&self, text: &str) -> Vec<u32> {
         let all = self.names.iter().enumerate();
         let fits = |(number, it): (usize, &Name)| {
@@ -218,14 +218,14 @@ impl Spans {
         self.names.iter().map(|it| &*it.name)
     }
 
-    /// How many spans of these names there are, and their median length.
+    /// The number of spans with these names, and their median length.
     pub fn median(&self, names: &[u32]) -> (u64, u64) {
         let of_these = self.list.iter().filter(|span| names.contains(&span.name));
         median(of_these.map(Span::length).collect())
     }
 
-    /// The span of a program that is longest beyond the median of its name, of those that `fits`; how many of that name there
-    /// are, and the median. `None` if no span is longer than that of its name.
+    /// The program's span that exceeds the median of its name the most, among those that `fits` accepts, with the number of spans of that
+    /// name and the median. `None` if no span is longer than the median of its name.
     pub fn worst(&self, fits: impl Fn(&Span) -> bool) -> Option<(&Span, (u64, u64))> {
         let medians = self.medians();
         let beyond = |span: &&Span| {
@@ -241,7 +241,7 @@ impl Spans {
         (worst.length() > median).then_some((worst, (count, median)))
     }
 
-    /// How many spans of each name there are, and their median length.
+    /// For each name, the number of spans and their median length.
     pub fn medians(&self) -> FxHashMap<u32, (u64, u64)> {
         let mut lengths = FxHashMap::<u32, Vec<u64>>::default();
         for span in &self.list {
@@ -251,7 +251,7 @@ impl Spans {
     }
 }
 
-/// Puts a span on a track. Most have one, and a vector begins with room for four.
+/// Puts a span on a track. Most tracks have one span, while a vector would begin with room for four.
 fn put(track: &mut Vec<Span>, span: Span) {
     if track.capacity() == 0 {
         track.reserve_exact(1);
@@ -259,7 +259,7 @@ fn put(track: &mut Vec<Span>, span: Span) {
     track.push(span);
 }
 
-/// How many there are, and the lower of the two in the middle, which is a length that occurred.
+/// The number of values, and the median: the lower of the two in the middle, so that it is a length that occurred.
 fn median(mut lengths: Vec<u64>) -> (u64, u64) {
     if lengths.is_empty() {
         return (0, 0);
@@ -269,11 +269,11 @@ fn median(mut lengths: Vec<u64>) -> (u64, u64) {
     (lengths.len() as u64, median)
 }
 
-/// Takes the spans of a trace, and looks at nothing else.
+/// Collects the spans of a trace.
 #[derive(Debug, Default)]
 struct Collector {
     spans: Spans,
-    /// That of fxtrec's own records.
+    /// The provider of fxtrec's own records.
     own: Option<ProviderId>,
 }
 
@@ -300,10 +300,10 @@ pub fn collect(reader: Reader<'_>) -> Result<Spans, Error> {
     collect_within(reader, None)
 }
 
-/// The spans of a trace, as far as they take no more than `most_bytes`: what a program says of itself may be anything.
+/// The spans of a trace, within `most_bytes` of memory: programs may write any number of them.
 ///
 /// # Errors
-/// As there.
+/// The same as for [`collect`].
 pub fn collect_within(mut reader: Reader<'_>, most_bytes: Option<usize>) -> Result<Spans, Error> {
     let mut collector = Collector::default();
     collector.spans.most_bytes = most_bytes;
@@ -332,7 +332,7 @@ mod tests {
     const ASYNC_BEGIN: Kind = |id| record::EventKind::AsyncBegin { id };
     const ASYNC_END: Kind = |id| record::EventKind::AsyncEnd { id };
 
-    /// A trace of so many threads and operations, each with events of these kinds; long names differ.
+    /// A trace with `number` threads and operations, each with events of these kinds; long names differ.
     fn trace(number: u64, length: usize, kinds: &[Kind]) -> Vec<u8> {
         let mut trace = Vec::new();
         Magic.write(&mut trace).expect("memory");
@@ -360,7 +360,7 @@ mod tests {
         collect_within(Reader::from_slice(trace), most_bytes).expect("a trace")
     }
 
-    /// What is kept takes at least so much.
+    /// A lower bound of the memory for what is kept.
     fn takes(spans: &Spans) -> usize {
         let of_track = |open: &Vec<Span>| open.capacity() * size_of::<Span>() + 24;
         let open = spans.open.values().chain(spans.open_async.values()).map(of_track);

@@ -1,23 +1,23 @@
-//! The threads of a trace: a number for each, and what it is called.
+//! The threads of a trace: their numbers and names.
 
 use fxt_reader::record::KernelObject;
 use fxt_reader::{Koid, ProviderId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// In fxtrec's traces the bits of a koid below this are the thread id.
+/// In fxtrec's traces, the low bits of a koid are the thread id.
 const ID_BITS: u32 = 22;
 
-/// So many recordings that were merged are told apart; a file may say anything.
+/// The maximum number of merged recordings that are distinguished; a file may name any number.
 const MOST_RECORDERS: usize = 64;
 
 /// Threads of a trace by number, in the order in which something first happened to them.
 pub type Index = u32;
 
-/// Names that are kept of each thread beside the last one.
+/// Names that are kept for each thread in addition to the last one.
 const MOST_NAMES: usize = 8;
 
-/// The providers of a trace that record the scheduler as fxtrec does. What others say of the scheduler, and of the
-/// recording, is not so: they are programs, which speak of themselves.
+/// The providers of a trace that record the scheduler as fxtrec does. Other providers are programs that report on themselves; their events
+/// about scheduling or about the recording are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Recorders(Vec<ProviderId>);
 
@@ -28,35 +28,35 @@ impl Recorders {
         }
     }
 
-    /// Whether a record is of one of them. It may be, where there is none.
+    /// Whether a record is of one of them. If none is known, any record may be.
     pub fn have(&self, provider: Option<ProviderId>) -> bool {
         self.0.is_empty() || provider.is_some_and(|id| self.0.contains(&id))
     }
 }
 
-/// What the names that programs gave their threads and processes may take together, in bytes, with what it takes to keep each.
+/// The limit, in bytes, for names that programs gave their threads and processes, with the overhead of each.
 pub const MOST_TOLD_BYTES: usize = 32 << 20;
 
-/// What a thread or a process takes that has a name: places in a map that is half full.
+/// The overhead of a thread or process with a name, in bytes: places in a half-full map.
 const NAMED_BYTES: usize = 160;
 
-/// What a name takes besides its text.
+/// The overhead of a name, in bytes.
 const NAME_BYTES: usize = 64;
 
-/// Room for names that programs gave their threads and processes. Who records the scheduler names each once or twice; a
-/// program may name as many as it likes, as often as it likes.
+/// The memory for names that programs gave their threads and processes. A scheduler recorder names each once or twice; a program may name
+/// any number, any number of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToldRoom {
     bytes: usize,
-    /// Names for which there was no room.
+    /// The number of names that exceeded the limit.
     pub left_out: u64,
 }
 
 impl ToldRoom {
-    /// Makes room for a name, which may be new, of somebody who may not have had one. False if there is none: they keep the
-    /// name that they have.
+    /// Reserves memory for a name, which may be new, of a thread or process, which may be new too. False if the limit is reached: then the
+    /// thread or process keeps its previous name.
     pub fn has_room(&mut self, name: &str, is_new_name: bool, is_new: bool) -> bool {
-        // It may be kept as an earlier one, too.
+        // It may also be kept as an earlier name.
         let for_name = if is_new_name { NAME_BYTES + 2 * name.len() } else { 0 };
         let bytes = for_name + if is_new { NAMED_BYTES } else { 0 };
         let has_room = self.bytes + bytes <= MOST_TOLD_BYTES;
@@ -68,20 +68,20 @@ impl ToldRoom {
     }
 }
 
-/// What a thread was called before. Records of names come in front of the scheduling records of their time, so its last name is often
-/// not yet its name when it is woken for the first time.
+/// Earlier names of a thread. Records of names precede the scheduling records of the same time, so when a thread is woken for the first
+/// time, its last name is often not yet its name.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierNames(Vec<Box<str>>);
 
 impl EarlierNames {
-    /// It is not called so any more.
+    /// The thread is not called `name` any more.
     pub fn add(&mut self, name: &str) {
         if !name.is_empty() && self.0.len() < MOST_NAMES && !self.has(name) {
             self.0.push(name.into());
         }
     }
 
-    /// The first one; `None` where it has always had the name that it has.
+    /// The first name; `None` if the name has never changed.
     pub fn first(&self) -> Option<&str> {
         self.0.first().map(|name| &**name)
     }
@@ -117,7 +117,7 @@ struct Process {
 }
 
 impl Roster {
-    /// The number of a thread, which has one from now on.
+    /// The number of a thread; it gets one if it is new.
     #[inline]
     pub fn index(&mut self, koid: u64) -> Index {
         match self.indices.get(&koid) {
@@ -135,7 +135,7 @@ impl Roster {
         index
     }
 
-    /// The number of a thread, if anything happened to it.
+    /// The number of a thread, if it had events.
     pub fn find(&self, koid: u64) -> Option<Index> {
         self.indices.get(&koid).copied()
     }
@@ -144,12 +144,12 @@ impl Roster {
         self.koids.get(index as usize).copied().unwrap_or(0)
     }
 
-    /// The koids of all threads that something happened to.
+    /// The koids of all threads with events.
     pub fn koids(&self) -> impl Iterator<Item = u64> + '_ {
         self.koids.iter().copied()
     }
 
-    /// A process has a name; whether it `is_told` by a program.
+    /// Names a process; `is_told` if a program reported the name.
     pub fn name_process(&mut self, object: &KernelObject<'_>, is_told: bool) {
         let known = self.processes.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.name != *object.name);
@@ -167,7 +167,7 @@ impl Roster {
         self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup });
     }
 
-    /// A thread has a name; whether it `is_told` by a program.
+    /// Names a thread; `is_told` if a program reported the name.
     pub fn name_thread(&mut self, object: &KernelObject<'_>, is_told: bool) {
         let known = self.named.get(&object.koid.0);
         let is_new_name = known.is_none_or(|known| *known.comm != *object.name);
@@ -184,7 +184,7 @@ impl Roster {
         named.process = process.or(named.process);
     }
 
-    /// The thread's name, as it was last called.
+    /// The thread's last name.
     pub fn comm(&self, koid: u64) -> Option<&str> {
         self.named.get(&koid).map(|named| &*named.comm)
     }
@@ -199,7 +199,7 @@ impl Roster {
         self.processes.get(&koid).map(|process| &*process.name)
     }
 
-    /// The path of the process's cgroup, where that is known.
+    /// The path of the process's cgroup, if known.
     pub fn cgroup(&self, koid: u64) -> Option<&str> {
         self.processes.get(&koid)?.cgroup.as_deref()
     }
@@ -208,16 +208,16 @@ impl Roster {
         if self.by_fxtrec { koid & ((1 << ID_BITS) - 1) } else { koid }
     }
 
-    /// Takes over the names, for another pass over the same trace.
+    /// Takes over the names for another pass over the same trace.
     pub fn with_names_of(&mut self, other: Roster) {
         self.named = other.named;
         self.processes = other.processes;
     }
 }
 
-/// What threads are called, and of which processes they are.
+/// Names and processes of threads.
 pub trait Known {
-    /// The thread's name, as it was last called.
+    /// The thread's last name.
     fn comm(&self, koid: u64) -> Option<&str>;
     fn earlier_names(&self, koid: u64) -> Option<&EarlierNames>;
     /// The koid of the thread's process.
@@ -243,23 +243,23 @@ impl Known for Roster {
     }
 }
 
-/// The threads of COMMAND and of what it started.
+/// The threads of COMMAND and its descendants.
 ///
-/// Who woke a thread for the first time has made it, or it was there before. Only where the waker is known, and none of
-/// COMMAND's, it is certain that it is not COMMAND's either.
+/// The thread that wakes another for the first time has created it, unless the woken thread existed before. Only if the waker is known and
+/// certainly not COMMAND's is the woken thread certainly not COMMAND's.
 #[derive(Debug, Default)]
 pub struct CommandThreads {
     /// COMMAND's process.
     pub process: Option<u64>,
     /// The processes that made the recording: one, or one for each recording that was merged.
     pub recorders: Vec<u64>,
-    /// Threads that one of them woke for the first time, and which no earlier record has.
+    /// Threads that one of them woke for the first time, without any earlier record.
     born: FxHashSet<u64>,
-    /// The processes of COMMAND of all recordings that were merged.
+    /// COMMAND's processes in all merged recordings.
     commands: FxHashSet<u64>,
-    /// Processes that a recorder made for its own work: all that it made but COMMAND's.
+    /// Processes that a recorder created for its own work: all its children except COMMAND's process.
     made: FxHashSet<u64>,
-    /// Threads of which it is not known who made them.
+    /// Threads whose creator is unknown.
     doubtful: FxHashSet<u64>,
 }
 
@@ -272,13 +272,13 @@ impl CommandThreads {
         koid == command || process == Some(command) || born(koid) || process.is_some_and(born)
     }
 
-    /// A trace says which process is COMMAND's.
+    /// The trace names COMMAND's process.
     pub fn has_command(&mut self, process: u64) {
         self.process = Some(process);
         self.commands.insert(process);
     }
 
-    /// A trace says which process recorded it; 0 is none.
+    /// The trace names the process that recorded it; 0 means none.
     pub fn is_recorded_by(&mut self, process: u64) {
         if process != 0
             && !self.recorders.contains(&process)
@@ -295,7 +295,7 @@ impl CommandThreads {
         is_own(koid) || process.is_some_and(is_own)
     }
 
-    /// Whether it is certain that the thread is none of them. Nothing is, where COMMAND is not known.
+    /// Whether the thread is certainly none of them. Always false if COMMAND is unknown.
     pub fn is_without(&self, roster: &impl Known, koid: u64) -> bool {
         let doubtful = |koid| self.doubtful.contains(&koid);
         self.process.is_some()
@@ -304,16 +304,16 @@ impl CommandThreads {
             && !roster.process(koid).is_some_and(doubtful)
     }
 
-    /// A thread is woken of which there was no record so far. A new one has the name of the thread that made it, which
-    /// wakes it; kernel threads have names of their own. Ids are given in turn, so that one which was there before COMMAND has a
-    /// smaller one, unless they began anew in between.
+    /// A thread without earlier records is woken. A new thread has the name of the thread that created it, which is also the one that wakes
+    /// it; kernel threads have names of their own. Ids ascend, so a thread that existed before COMMAND has a smaller id, unless ids wrapped
+    /// around in between.
     pub fn first_woken(
         &mut self,
         roster: &impl Known,
         koid: u64,
         (waker, interrupt): (Option<Koid>, bool),
     ) {
-        // A new thread has the name of the one that made it.
+        // A new thread has the name of its creator.
         let inherits_from = |waker: u64| {
             let first = roster.earlier_names(koid).and_then(EarlierNames::first);
             first.or(roster.comm(koid)).is_some_and(|name| {
@@ -331,7 +331,7 @@ impl CommandThreads {
         }
         let Some(command) = self.process else { return };
         match waker {
-            // Nobody is made by an interrupt.
+            // Interrupts do not create threads.
             _ if interrupt => {}
             None | Some(Koid(0)) => {
                 self.doubtful.insert(koid);
@@ -357,7 +357,7 @@ mod tests {
 
     const COMMAND: u64 = 500;
 
-    /// Threads of fxtrec's traces, whose koids are their ids: COMMAND, one that was there before, and others by name.
+    /// Threads of fxtrec's traces, whose koids are their ids: COMMAND, a thread that existed before, and others by name.
     fn family() -> (Roster, CommandThreads) {
         let mut roster = Roster { by_fxtrec: true, ..Roster::default() };
         for (koid, comm) in
@@ -387,10 +387,10 @@ mod tests {
     fn a_process_that_the_recorder_made_for_itself_is_the_recorders_and_command_is_not() {
         let (mut roster, mut family) = family();
         family.is_recorded_by(400);
-        // COMMAND of another recording that was merged.
+        // COMMAND of another recording, after a merge.
         family.has_command(520);
         family.has_command(COMMAND);
-        // All of them begin with the name of who made them.
+        // All of them begin with the name of their creator.
         for (koid, before) in [(COMMAND, "shell"), (520, "shell"), (530, "shell"), (510, "other")] {
             roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
         }
@@ -419,10 +419,10 @@ mod tests {
     fn of_whom_it_is_not_known_who_made_them_nobody_says_anything() {
         for waker in [None, Some(Koid(0)), Some(Koid(COMMAND))] {
             let (roster, mut family) = family();
-            // Not even if COMMAND woke it: it has another name.
+            // Not even if COMMAND woke it, because its name differs.
             family.first_woken(&roster, 530, (waker, false));
             assert!(!family.has(&roster, 530) && !family.is_without(&roster, 530), "{waker:?}");
-            // Nor of those that it makes.
+            // Nor for threads that it creates.
             family.first_woken(&roster, 520, (Some(Koid(530)), false));
             assert!(!family.has(&roster, 520) && !family.is_without(&roster, 520), "{waker:?}");
         }

@@ -1,22 +1,22 @@
-//! The worst delay of a recording: the summary of a recording, the report and `fxtrec why` name the same one.
+//! The worst delay of a recording. The summary of a recording, the report and `fxtrec why` all name the same one.
 //!
 //! ```text
 //!   state    |- ran -|... blocked, until a thread woke it ...|.. waited for a CPU ..|- ran -|
 //!   delay            from                                  able                     to
 //! ```
 //!
-//! A thread that is blocked until no thread wakes it had chosen that time: its delay begins when it was woken.
+//! A wait that no thread ends, such as a sleep, ends at a time that the thread chose: the delay begins at the wake-up.
 
-/// So many of the longest delays of each thread are looked at: some may turn out to be none.
+/// How many of the longest delays of each thread are examined: some may turn out not to be delays.
 pub const KEPT: usize = 4;
 
-/// What a delay is measured against: what is shorter than half of the recording is an incident.
+/// A delay that is at most half as long as the recording is an incident.
 const SHARE: u64 = 2;
 
-/// Shorter than this, in nanoseconds, nothing is worth to be preferred to a longer delay that is no incident.
+/// If all incidents are shorter than this, in nanoseconds, a longer delay that is no incident is preferred.
 const WORTH: u64 = 1_000_000;
 
-/// A time in which a thread did not get on, and not by its own choice.
+/// A time in which a thread did not make progress, and not by its own choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     pub koid: u64,
@@ -24,7 +24,7 @@ pub struct Delay {
     /// When it was woken or preempted.
     pub able: u64,
     pub to: u64,
-    /// Who woke it, if it was blocked before.
+    /// The thread that woke it, if it was blocked before.
     pub waker: Option<u64>,
 }
 
@@ -33,9 +33,9 @@ impl Delay {
         self.to - self.from
     }
 
-    /// What is left of it where the thread waited for the end of another process's thread that woke it, whose last slice began then: a
-    /// shell that waits for its child. It is late only once it was woken. A thread of the same process may have ended by chance after
-    /// it let go of a lock, so the caller tells of others only.
+    /// The rest of the delay if the thread waited for the end of a thread of another process, such as a shell that waits for its child: it
+    /// is late only from the wake-up on. `last_slice_of_waker` is the begin of the waker's last slice, if the waker has ended. A thread of
+    /// the same process may have released a lock and then ended by chance, so callers pass it only for other processes.
     pub fn without_end(self, last_slice_of_waker: Option<u64>) -> Delay {
         match last_slice_of_waker {
             Some(begin) if begin <= self.able => Delay { from: self.able, ..self },
@@ -44,7 +44,7 @@ impl Delay {
     }
 }
 
-/// Leaves the incidents, if any is worth it: a delay that is most of the recording is how a thread lives.
+/// Keeps only the incidents, if one is long enough: a delay that takes most of the recording is normal for its thread.
 pub fn leave_incidents(found: &mut Vec<Delay>, recorded: u64) {
     let is_incident = |delay: &Delay| delay.length() <= recorded / SHARE;
     if found.iter().any(|delay| is_incident(delay) && delay.length() >= WORTH) {
@@ -52,10 +52,10 @@ pub fn leave_incidents(found: &mut Vec<Delay>, recorded: u64) {
     }
 }
 
-/// The worst of all delays of a recording that took so long: the longest incident, or that of the thread which waited for it.
+/// The worst delay in a recording of length `recorded`: the longest incident, or the delay of a thread that waited for the delayed one.
 ///
-/// If a thread was waited for by another that was nearly as late for that reason, the other one is chosen, and so on: it is the
-/// one that was to get something done.
+/// If another thread waited for the chosen one and was nearly as late for that reason, that one is chosen instead, and so on: it is the one
+/// whose work was delayed.
 pub fn worst(mut found: Vec<Delay>, recorded: u64) -> Option<Delay> {
     found.retain(|delay| delay.from < delay.to);
     leave_incidents(&mut found, recorded);
@@ -63,7 +63,7 @@ pub fn worst(mut found: Vec<Delay>, recorded: u64) -> Option<Delay> {
         of.max_by_key(|it| (it.length(), u64::MAX - it.from, it.koid)).copied()
     };
     let mut chosen = longest(&mut found.iter())?;
-    // Nobody is chosen twice.
+    // No thread is chosen twice.
     for _ in 0..found.len() {
         let waits_for_it = |it: &&Delay| {
             let both = it.to.min(chosen.to).saturating_sub(it.from.max(chosen.from));
