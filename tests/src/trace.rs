@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use fxt_reader::record::Value;
 use fxt_reader::{ObjectType, Reader, Record, ThreadState};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
@@ -62,6 +63,11 @@ pub struct Wakeup {
     pub interrupt_name: Option<String>,
     /// How long before the waker sent the packet that did it, if one did.
     pub sent: Option<u64>,
+    /// The bytes of the request to a disk whose completion did it, if one did, who made it, how long before, and when the disk got it.
+    pub request_bytes: Option<u64>,
+    pub request_by: Option<u64>,
+    pub request_ns: Option<u64>,
+    pub device_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +127,7 @@ impl Trace {
                 self.switches.push(switch);
             }
             Record::Wakeup(record) => {
+                let number = |name: &str| record.args.get(name).and_then(fxtrec::sched::unsigned);
                 let wakeup = Wakeup {
                     time: record.time.0,
                     cpu: record.cpu.0,
@@ -129,7 +136,14 @@ impl Trace {
                     interrupt: record.args.get("interrupt").is_some(),
                     interrupt_kind: record.args.str("interrupt_kind").map(str::to_owned),
                     interrupt_name: record.args.str("interrupt_name").map(str::to_owned),
-                    sent: record.args.get("sent_ns").and_then(fxtrec::sched::unsigned),
+                    sent: number("sent_ns"),
+                    request_bytes: number("request_bytes"),
+                    request_by: match record.args.get("request_by") {
+                        Some(Value::Koid(koid)) => Some(koid.0),
+                        _ => None,
+                    },
+                    request_ns: number("request_ns"),
+                    device_ns: number("device_ns"),
                 };
                 self.faults.extend(order.wakeup(&wakeup));
                 self.wakeups.push(wakeup);

@@ -17,8 +17,9 @@ use fxt_reader::Cpu;
 use fxtrec_sched::State;
 
 use crate::log::{Entry, Id, Log, Taken};
+use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{By, Lock, Reason, Tenant};
+use crate::track::{By, Lock, Reason, Request, Tenant};
 use crate::{Cause, Causes, Class};
 
 /// So many wakers are followed from one to the next.
@@ -81,6 +82,8 @@ pub enum What {
     Underway,
     /// The packet that it sent was on its way.
     Packet,
+    /// The request that it had made was in the queue of a disk, or in the disk.
+    Request(Request, Origin),
     Unknown(Reason),
 }
 
@@ -98,6 +101,8 @@ pub struct Blocked {
     pub ended: Ended,
     /// When the waker sent the packet by which it woke the thread, if it did it so.
     pub sent: Option<u64>,
+    /// The request whose completion woke the thread.
+    pub request: Option<Request>,
     /// What the waker did meanwhile, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
     /// Why it was not followed, though it was a thread.
@@ -116,6 +121,9 @@ impl Blocked {
         }
         let known = causes.has(Cause::Syscall) || self.syscall.is_some();
         let class = Class::of(self.state, known.then_some(name));
+        if self.request.is_some() && class.is_vague() {
+            return Class::Disk;
+        }
         self.by_stack.filter(|_| class.is_vague()).unwrap_or(class)
     }
 }
@@ -168,7 +176,7 @@ impl Walk<'_> {
         let mut steps: Vec<Step> = Vec::new();
         // The step that is being looked at ends here, and the entry at which the one before it ends is `next`.
         let (mut until, mut id) = (to, last);
-        let mut next: Option<Entry> = None;
+        let mut next: Option<(Id, Entry)> = None;
         let mut anchor = None;
         while until > from {
             let Some(entry) = self.log.get(id) else {
@@ -184,8 +192,8 @@ impl Walk<'_> {
                     steps.push(Step { from, to: until, what });
                     break;
                 }
-                let whole = entry.time >= from && next.is_some_and(|next| next.time == until);
-                let what = self.what((id, &entry), (begin, until), (next.as_ref(), whole), anchor);
+                let whole = entry.time >= from && next.is_some_and(|it| it.1.time == until);
+                let what = self.what((id, &entry), (begin, until), (next, whole), anchor);
                 steps.push(Step { from: begin, to: until, what });
                 until = begin;
             } else {
@@ -193,7 +201,7 @@ impl Walk<'_> {
             }
             // Who had the CPU in whose queue it was is seen from the first entry after that.
             anchor = entry.anchor().or(anchor);
-            (next, id) = (Some(entry), entry.prev);
+            (next, id) = (Some((id, entry)), entry.prev);
         }
         self.stack.pop();
         steps.reverse();
@@ -204,7 +212,7 @@ impl Walk<'_> {
         &mut self,
         (id, entry): (Id, &Entry),
         (from, to): (u64, u64),
-        (next, whole): (Option<&Entry>, bool),
+        (next, whole): (Option<(Id, Entry)>, bool),
         anchor: Option<Id>,
     ) -> What {
         match entry.state {
@@ -226,12 +234,14 @@ impl Walk<'_> {
             }
             State::Unknown | State::NotRecorded => What::Unknown(entry.reason()),
             state => {
-                let woken = next.filter(|next| next.time == to).and_then(Entry::woken);
+                let (next_id, next) = next.filter(|it| it.1.time == to).unzip();
+                let woken = next.as_ref().and_then(Entry::woken);
                 let Some((by, then)) = woken else {
-                    let ended = (Ended::NotYet, None);
+                    let ended = (Ended::NotYet, None, None);
                     return self.blocked((id, entry), (from, to), ended, (None, None));
                 };
-                let sent = next.and_then(Entry::sent);
+                let request = next_id.and_then(|id| self.log.request_of(id));
+                let sent = next.as_ref().and_then(Entry::sent);
                 let inside = match by {
                     By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {
                         match sent {
@@ -239,9 +249,17 @@ impl Walk<'_> {
                             None => self.waker((waker, then), (from, to)),
                         }
                     }
+                    By::Interrupt(origin)
+                        if state.is_blocked() && self.wakers == Wakers::Followed =>
+                    {
+                        let issuer =
+                            |(request, then)| self.issuer((request, origin), then, (from, to));
+                        (request.and_then(issuer), None)
+                    }
                     _ => (None, None),
                 };
-                self.blocked((id, entry), (from, to), (Ended::Woken(by), sent), inside)
+                let request = request.map(|(request, _)| request);
+                self.blocked((id, entry), (from, to), (Ended::Woken(by), sent, request), inside)
             }
         }
     }
@@ -250,7 +268,7 @@ impl Walk<'_> {
         &mut self,
         (id, entry): (Id, &Entry),
         within: (u64, u64),
-        (ended, sent): (Ended, Option<u64>),
+        (ended, sent, request): (Ended, Option<u64>, Option<Request>),
         (inside, stopped): (Option<Box<Frame>>, Option<Reason>),
     ) -> What {
         let lock = self.log.lock_of(id);
@@ -267,6 +285,7 @@ impl Walk<'_> {
             by_stack,
             ended,
             sent,
+            request,
             inside,
             stopped,
             holder,
@@ -323,24 +342,51 @@ impl Walk<'_> {
         sent: u64,
         (from, to): (u64, u64),
     ) -> (Option<Box<Frame>>, Option<Reason>) {
-        let mut frame = Frame { thread: sender, from, to: from, steps: Vec::new() };
-        if sent > from {
-            if self.stack.len() >= MOST_DEEP || self.stack.contains(&sender) {
+        self.until((sender, then), sent, (from, to), What::Packet)
+    }
+
+    /// What another thread did until it made a request that was waited for, and then the request. Of one that was made before, there is
+    /// nothing to follow.
+    fn issuer(
+        &mut self,
+        (request, origin): (Request, Origin),
+        then: Id,
+        (from, to): (u64, u64),
+    ) -> Option<Box<Frame>> {
+        match (request.by, request.started.filter(|started| *started > from)) {
+            (Some(by), Some(started)) => {
+                self.until((by, then), started, (from, to), What::Request(request, origin)).0
+            }
+            _ => None,
+        }
+    }
+
+    /// What a thread did until it began something that was waited for, and that from then on.
+    fn until(
+        &mut self,
+        (thread, then): (Index, Id),
+        began: u64,
+        (from, to): (u64, u64),
+        what: What,
+    ) -> (Option<Box<Frame>>, Option<Reason>) {
+        let mut frame = Frame { thread, from, to: from, steps: Vec::new() };
+        if began > from {
+            if self.stack.len() >= MOST_DEEP || self.stack.contains(&thread) {
                 return (None, Some(Reason::NotFollowed));
             }
             let mut id = then;
             loop {
                 match self.log.get(id) {
-                    Some(entry) if entry.time > sent => id = entry.prev,
+                    Some(entry) if entry.time > began => id = entry.prev,
                     Some(entry) if entry.state == State::Running => break,
                     _ => return (None, Some(Reason::WakerUnseen)),
                 }
                 self.looks += 1;
             }
-            frame = self.frame(sender, (from, sent.min(to)), id);
+            frame = self.frame(thread, (from, began.min(to)), id);
         }
         if frame.to < to {
-            frame.steps.push(Step { from: frame.to, to, what: What::Packet });
+            frame.steps.push(Step { from: frame.to, to, what });
             frame.to = to;
         }
         (Some(Box::new(frame)), None)

@@ -29,11 +29,13 @@ pub enum Cause {
     InterruptKind,
     /// Who sent the packet that woke a thread.
     Packets,
+    /// Which request to a disk it was whose completion woke a thread.
+    Requests,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::Steal,
         Cause::Irq,
         Cause::Throttled,
@@ -46,6 +48,7 @@ impl Cause {
         Cause::KernelLock,
         Cause::InterruptKind,
         Cause::Packets,
+        Cause::Requests,
     ];
 
     /// The name in `trace_info`.
@@ -63,6 +66,7 @@ impl Cause {
             Cause::KernelLock => "kernel_lock",
             Cause::InterruptKind => "interrupt_kind",
             Cause::Packets => "packets",
+            Cause::Requests => "requests",
         }
     }
 

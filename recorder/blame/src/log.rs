@@ -31,7 +31,7 @@ use rustc_hash::FxHashMap;
 
 use crate::origins::Origin;
 use crate::threads::Index;
-use crate::track::{About, Begin, By, Lock, Reason, Tenant};
+use crate::track::{About, Begin, By, Lock, Reason, Request, Tenant};
 
 /// So many places of 32 bytes are kept. A wake-up takes one, a switch most often too, and up to three.
 pub const MOST: usize = 6_000_000;
@@ -206,6 +206,8 @@ pub struct Log {
     quotas: FxHashMap<u32, u32>,
     /// Which lock it was, of stretches in which the thread was blocked on one.
     locks: FxHashMap<u32, Lock>,
+    /// Whose completion it was, of stretches that begin with a wake-up by one, and what the thread did then that had made it.
+    requests: FxHashMap<u32, (Request, Id)>,
     /// While nothing is kept: the last one of each thread, and since when it waits for that.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
@@ -246,6 +248,7 @@ impl Log {
             large: FxHashMap::default(),
             quotas: FxHashMap::default(),
             locks: FxHashMap::default(),
+            requests: FxHashMap::default(),
             locks_before: FxHashMap::default(),
         }
     }
@@ -313,6 +316,7 @@ impl Log {
             self.large.remove(&id);
             self.quotas.remove(&id);
             self.locks.remove(&id);
+            self.requests.remove(&id);
         }
         self.oldest = next_of(self.oldest);
     }
@@ -392,7 +396,9 @@ impl Log {
         let quotas = quotas.map(|(id, quota)| (*id, *quota)).collect();
         let locks = self.locks.iter().filter(|(id, _)| is_kept(**id));
         let locks = locks.map(|(id, lock)| (*id, *lock)).collect();
-        (self.large, self.quotas, self.locks) = (large, quotas, locks);
+        let requests = self.requests.iter().filter(|(id, _)| is_kept(**id));
+        let requests = requests.map(|(id, request)| (*id, *request)).collect();
+        (self.large, self.quotas, self.locks, self.requests) = (large, quotas, locks, requests);
         self.entries.drain(..count);
         self.held = held;
         self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
@@ -493,6 +499,19 @@ impl Log {
             entry.kind = Kind::WokenByPacket;
             entry.detail |= u64::from(ago) << 32;
         }
+    }
+
+    /// The completion of this request has woken the thread just now.
+    pub fn request(&mut self, thread: Index, request: Request) {
+        if let Some(id) = self.last(thread).filter(|_| self.on) {
+            let issuer = request.by.and_then(|by| self.last(by)).unwrap_or(Id::NONE);
+            self.requests.insert(id.0, (request, issuer));
+        }
+    }
+
+    /// The request whose completion began this stretch, and what the thread did then that had made it.
+    pub fn request_of(&self, id: Id) -> Option<(Request, Id)> {
+        self.requests.get(&id.0).copied()
     }
 
     /// A CPU goes to another than a thread.

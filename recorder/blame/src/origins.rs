@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use fxtrec_units::escape::line;
+use fxtrec_units::text;
 
 /// So many are told apart: the addresses of packets are as many as there are peers.
 const MOST: usize = 1 << 16;
 
 const PACKET: &str = "packet";
+const REQUEST: &str = "request";
 
 /// One of those of a recording; the default is one that is not told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +71,27 @@ impl Origins {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }
 
+    /// A request to a disk of so many bytes, in words, if it is the origin: `4.0 KiB write to vda`. No bytes are not told.
+    pub fn request(&self, origin: Origin, bytes: u64) -> String {
+        let (operation, disk) = self.operation(origin).unwrap_or(("request", "a disk"));
+        let size = if bytes > 0 { format!("{} ", text::bytes(bytes)) } else { String::new() };
+        let disk = line(disk);
+        match operation {
+            "read" => format!("{size}read from {disk}"),
+            "write" => format!("{size}write to {disk}"),
+            "flush" => format!("cache flush of {disk}"),
+            "flush+write" => format!("{size}write with a cache flush to {disk}"),
+            "other" => format!("{size}request to {disk}"),
+            other => format!("{size}{} to {disk}", line(&other.replace('_', " "))),
+        }
+    }
+
+    /// What a disk did, and which one, if a request to it is the origin.
+    pub fn operation(&self, origin: Origin) -> Option<(&str, &str)> {
+        let (kind, name) = self.get(origin)?;
+        name.split_once(' ').filter(|_| kind == REQUEST)
+    }
+
     /// Who or what woke a thread, in words, to be followed by `woke it`.
     pub fn text(&self, origin: Origin) -> String {
         let name = self.name(origin).map(|name| line(name).into_owned());
@@ -90,7 +113,10 @@ impl Origins {
             (Some(PACKET), None) | (Some("softirq"), Some("NET_RX")) => {
                 "a packet from the network".to_owned()
             }
-            (Some("softirq"), Some("BLOCK")) => "the end of a request to a disk".to_owned(),
+            (Some(REQUEST), Some(_)) => format!("the end of a {}", self.request(origin, 0)),
+            (Some(REQUEST), None) | (Some("softirq"), Some("BLOCK")) => {
+                "the end of a request to a disk".to_owned()
+            }
             (Some("softirq"), _) => with("a soft interrupt"),
             (Some("vector"), _) => with("an interrupt between CPUs or of a clock"),
             _ => "an interrupt or a timer".to_owned(),
@@ -116,10 +142,32 @@ mod tests {
         assert_eq!(text(Some("timer"), None), "a timer");
         assert_eq!(text(Some("device"), Some("eth0")), "the interrupt of eth0");
         assert_eq!(text(Some("softirq"), Some("RCU")), "a soft interrupt (RCU)");
+        assert_eq!(text(Some("request"), Some("read vda")), "the end of a read from vda");
+        assert_eq!(
+            text(Some("request"), Some("write_zeroes vda")),
+            "the end of a write zeroes to vda"
+        );
+        assert_eq!(text(Some("request"), None), "the end of a request to a disk");
         let ends = "tcp 10.0.0.5:5432 10.0.0.2:40000";
         assert_eq!(text(Some("packet"), Some(ends)), "a packet of 10.0.0.5:5432 (tcp)");
         // With pseudonyms in their places.
         assert_eq!(text(Some("packet"), Some("arg-1")), "a packet (arg-1)");
+    }
+
+    #[test]
+    fn a_request_says_how_much_it_reads_or_writes_where() {
+        let mut origins = Origins::default();
+        let mut words = |name, bytes| {
+            let origin = origins.of(Some("request"), name);
+            origins.request(origin, bytes)
+        };
+        assert_eq!(words(Some("write vda"), 4096), "4.0 KiB write to vda");
+        assert_eq!(words(Some("flush vda"), 0), "cache flush of vda");
+        assert_eq!(words(Some("flush+write dm-0"), 512), "512 B write with a cache flush to dm-0");
+        assert_eq!(words(Some("other sda"), 0), "request to sda");
+        // With a pseudonym in its place.
+        assert_eq!(words(Some("arg-1"), 512), "512 B request to a disk");
+        assert_eq!(words(None, 0), "request to a disk");
     }
 
     #[test]

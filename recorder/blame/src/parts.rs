@@ -23,6 +23,7 @@ pub enum Key {
     Blocked { class: Class, syscall: Option<u64>, ended: Option<EndedBy>, uninterruptible: bool },
     Underway,
     Packet,
+    Request,
     Unknown(Reason),
 }
 
@@ -100,6 +101,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
             }
             What::Underway => add(Key::Underway, length),
             What::Packet => add(Key::Packet, length),
+            What::Request(..) => add(Key::Request, length),
             What::Unknown(reason) => add(Key::Unknown(*reason), length),
         }
     }

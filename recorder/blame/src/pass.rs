@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::chain::{self, Frame, Wakers};
 use crate::log::{Log, Taken};
 use crate::threads::Index;
-use crate::track::{Begin, Lock, Sink, Tenant, Tracker};
+use crate::track::{Begin, Lock, Request, Sink, Tenant, Tracker};
 
 /// A pass that is under way.
 struct Pass<'a, S> {
@@ -176,6 +176,10 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
         self.log.sent(thread, ago);
     }
 
+    fn request(&mut self, thread: Index, request: Request) {
+        self.log.request(thread, request);
+    }
+
     #[inline]
     fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
         self.log.tenant(cpu, time, tenant);
@@ -281,6 +285,12 @@ impl Sink for Keeper {
     fn sent(&mut self, thread: Index, ago: u64) {
         if !self.is_over {
             self.log.sent(thread, ago);
+        }
+    }
+
+    fn request(&mut self, thread: Index, request: Request) {
+        if !self.is_over {
+            self.log.request(thread, request);
         }
     }
 

@@ -6,7 +6,7 @@
 
 mod sink;
 
-pub use sink::{About, Begin, By, Lock, Reason, Sink, Tenant};
+pub use sink::{About, Begin, By, Lock, Reason, Request, Sink, Tenant};
 
 use std::collections::HashMap;
 
@@ -593,6 +593,18 @@ impl Tracker {
             sink.begin(thread, Begin { time: time.0, state, cpu, about: About::Woken(by) });
             if let Some(ago) = said.sent {
                 sink.sent(thread, ago);
+            }
+            if let Some(request) = said.request.filter(|_| said.interrupt) {
+                let ago = |ago: Option<u64>| time.0.checked_sub(ago?);
+                sink.request(
+                    thread,
+                    Request {
+                        bytes: request.bytes,
+                        by: request.by.map(|by| self.roster.index(by.0)),
+                        started: ago(request.started),
+                        issued: ago(request.issued),
+                    },
+                );
             }
         }
         true

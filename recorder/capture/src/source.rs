@@ -104,6 +104,8 @@ pub struct Causes {
     pub interrupt_kind: bool,
     /// Who sent the packet, if it is one of this host.
     pub packets: bool,
+    /// Which request to a disk, if it is the completion of one.
+    pub requests: bool,
 }
 
 impl Causes {
@@ -119,7 +121,7 @@ impl Causes {
         self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
     }
 
-    fn all(self) -> [(&'static str, bool); 10] {
+    fn all(self) -> [(&'static str, bool); 11] {
         [
             ("steal", self.steal),
             ("irq", self.irq),
@@ -130,6 +132,7 @@ impl Causes {
             ("waker", self.waker),
             ("interrupt_kind", self.interrupt_kind),
             ("packets", self.packets),
+            ("requests", self.requests),
             ("syscall", self.syscall),
         ]
     }

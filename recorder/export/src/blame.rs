@@ -83,7 +83,7 @@ fn add_span(rows: &mut Rows<'_>, spans: &Spans, span: &Span, frame: &Frame, trac
                 };
                 ("blocked", Some(class), by)
             }
-            Key::Underway | Key::Packet | Key::Unknown(_) => ("unknown", None, None),
+            Key::Underway | Key::Packet | Key::Request | Key::Unknown(_) => ("unknown", None, None),
         };
         found.push((Part { name, class, by }, sum));
     }

@@ -25,6 +25,7 @@ CHOICE(tells_syscalls, 0);
 CHOICE(tells_futexes, 0);
 CHOICE(tells_locks, 0);
 CHOICE(tells_origins, 0);
+CHOICE(tells_disks, 0);
 CHOICE(notes_waits, 0);
 CHOICE(tells_wakings, 0);
 
@@ -259,6 +260,20 @@ static inline void tell_wake(struct event *event, struct task_struct *task, enum
 	publish(event);
 }
 
+static inline void note_request(struct told_origin *place, struct completed *completed)
+{
+	u32 *rest = (void *)(place->bytes + TEXT_BYTES);
+
+	place->kind = REQUEST;
+	place->what = completed->started;
+	place->since = completed->issued;
+	place->number = completed->issuer;
+	place->pieces = 2;
+	bpf_probe_read_kernel_str(place->bytes, TEXT_BYTES, (void *)(completed->disk + offset_of(struct gendisk, disk_name)));
+	rest[0] = completed->operation;
+	rest[1] = completed->bytes;
+}
+
 /* Notes what the interrupt is about that wakes this thread. */
 static inline void note_origin(u32 tid, bool is_hard)
 {
@@ -268,6 +283,14 @@ static inline void note_origin(u32 tid, bool is_hard)
 
 	place->tid = tid;
 	place->pieces = 0;
+	if (chosen(tells_disks)) {
+		struct completed *completed = is_hard ? &own->by_hard : &own->by_soft;
+
+		if (completed->operation) {
+			note_request(place, completed);
+			return;
+		}
+	}
 	if (!is_hard && own->packet) {
 		u32 sender = own->sender;
 

@@ -35,6 +35,7 @@ static inline int begin_hard(u64 origin, u64 what)
 
 	own->hard = origin;
 	own->hard_what = what;
+	own->by_hard.operation = 0;
 	account->hard++;
 	return begin(account);
 }
@@ -61,6 +62,7 @@ SEC("tp_btf") int fxtrec_soft_in(u64 *args)
 	own->soft = ORIGIN(SOFTIRQ, args[0]);
 	own->packet = 0;
 	own->goes_on = 0;
+	own->by_soft.operation = 0;
 	account->soft++;
 	return begin(account);
 }
@@ -119,10 +121,13 @@ SEC("tp_btf") int fxtrec_hr_end(u64 *args)
 {
 	struct origins *own = origins_of(bpf_get_smp_processor_id());
 
-	if ((u8)own->hard == HRTIMER)
+	if ((u8)own->hard == HRTIMER) {
 		own->hard >>= IN_UPPER_HALF;
-	else if ((u8)own->soft == HRTIMER)
+		own->by_hard.operation = 0;
+	} else if ((u8)own->soft == HRTIMER) {
 		own->soft >>= IN_UPPER_HALF;
+		own->by_soft.operation = 0;
+	}
 	return 0;
 }
 
@@ -142,8 +147,10 @@ SEC("tp_btf") int fxtrec_tmr_end(u64 *args)
 {
 	struct origins *own = origins_of(bpf_get_smp_processor_id());
 
-	if ((u8)own->soft == TIMER)
+	if ((u8)own->soft == TIMER) {
 		own->soft >>= IN_UPPER_HALF;
+		own->by_soft.operation = 0;
+	}
 	return 0;
 }
 

@@ -18,11 +18,25 @@ enum origin_kind {
 	VECTOR,
 	SENT,
 	PACKET,
+	REQUEST,
 };
 
 /* The number of the interrupt, softirq or vector is above its kind. What that was interrupted by is in the upper half. */
 #define ORIGIN(kind, number) ((kind) | (u64)(u32)(number) << 8)
 #define IN_UPPER_HALF 32
+
+/* The request to a disk that was completed last in an interrupt. */
+struct completed {
+	u64 started;
+	u64 issued;
+	/* Where the kernel describes the disk. */
+	u64 disk;
+	u32 issuer;
+	u32 bytes;
+	/* 0 if there is none. */
+	u32 operation;
+	u32 unused;
+};
 
 struct origins {
 	u64 hard;
@@ -42,6 +56,9 @@ struct origins {
 	u32 header_bytes;
 	u32 protocol;
 	u32 header[12];
+	struct completed by_hard;
+	struct completed by_soft;
+	u64 unused[6];
 };
 
 MEMORY(origins, struct origins);

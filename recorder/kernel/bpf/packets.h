@@ -4,6 +4,7 @@
 
 #include "fxtrec.h"
 #include "hash.h"
+#include "whose.h"
 
 #define SENT_BITS 10
 #define TCP_CLOSE 7
@@ -23,39 +24,12 @@ struct sent {
 MEMORY(packets, struct sent);
 MEMORY(sockets, struct sent);
 
-/* The address as a number: the kernel lets no program calculate with what it knows as a pointer, but for this. */
-static inline u64 number_of(const void *pointer)
-{
-	u64 number = (u64)pointer;
-
-	asm volatile("%0 = -%0\n%0 = -%0" : "+r"(number));
-	return number;
-}
-
-#define TID_BITS 22
-#define ALIGNED_BITS 6
-
 static inline struct sent *sent_of(void *map, u64 address)
 {
 	struct sent *places = memory(map);
 	u32 place = (u32)(address >> ALIGNED_BITS) * MIX >> (32 - SENT_BITS);
 
 	return &places[place];
-}
-
-static inline u64 whose(u64 address, u32 sender)
-{
-	return address >> ALIGNED_BITS << TID_BITS | sender;
-}
-
-static inline bool is_of(u64 whose, u64 address)
-{
-	return whose && (whose ^ address >> ALIGNED_BITS << TID_BITS) >> TID_BITS == 0;
-}
-
-static inline u32 sender_of(u64 whose)
-{
-	return whose & ((1 << TID_BITS) - 1);
 }
 
 /* Who reads on another CPU meanwhile finds nobody there. */

@@ -40,6 +40,7 @@ enum {
 
 /* Threads that never entered the kernel, and have no registers there. */
 #define PF_IO_WORKER 0x00000010
+#define PF_WQ_WORKER 0x00000020
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 
@@ -158,6 +159,26 @@ struct sk_buff {
 	unsigned int truesize;
 };
 
+struct gendisk {
+	char disk_name[32];
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	u64 start_time_ns;
+};
+
+/* Before Linux 5.17. */
+struct request___5_16 {
+	struct gendisk *rq_disk;
+};
+
 struct irqaction {
 	const char *name;
 };
@@ -217,5 +238,8 @@ struct pt_regs {
 
 /* Since Linux 5.18, with the state of the thread that goes out. */
 typedef void (*btf_trace_sched_switch)(void *data, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state);
+
+/* Since Linux 5.11; before, the queue came first. */
+typedef void (*btf_trace_block_rq_issue)(void *data, struct request *rq);
 
 #endif

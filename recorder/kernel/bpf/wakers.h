@@ -64,6 +64,15 @@ static inline u32 current_or_interrupt(u32 *in_interrupt)
 	return tid;
 }
 
+/* The flags of the thread that runs, where the kernel has no call for the task itself. */
+static inline u32 current_flags(void)
+{
+	u32 flags = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), (void *)(bpf_get_current_task() + offset_of(struct task_struct, flags)));
+	return flags;
+}
+
 #define WAKERS (64 * 1024)
 
 /*

@@ -191,7 +191,7 @@ impl SpanTime {
                     add(&mut time.wakers, (class, ended), nanos);
                     SpanPart::Blocked
                 }
-                Key::Underway | Key::Packet | Key::Unknown(_) => {
+                Key::Underway | Key::Packet | Key::Request | Key::Unknown(_) => {
                     time.unknown += nanos;
                     continue;
                 }

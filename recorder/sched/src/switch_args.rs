@@ -107,8 +107,21 @@ pub struct WakeupSaid<'a> {
     /// What that is about, and which one of these.
     pub interrupt_kind: Option<&'a str>,
     pub interrupt_name: Option<&'a str>,
+    /// The request to a disk whose completion did it.
+    pub request: Option<RequestSaid>,
     /// Whether a quota holds back who is woken.
     pub throttled: bool,
+}
+
+/// What a wake-up says of a request to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestSaid {
+    pub bytes: u64,
+    /// The thread that made it.
+    pub by: Option<Koid>,
+    /// How long before the wake-up that was, and when the disk got it.
+    pub started: Option<u64>,
+    pub issued: Option<u64>,
 }
 
 impl<'a> WakeupSaid<'a> {
@@ -123,6 +136,18 @@ impl<'a> WakeupSaid<'a> {
                 ("interrupt_kind", Value::Str(kind)) => said.interrupt_kind = Some(kind),
                 ("interrupt_name" | "packet", Value::Str(name)) => said.interrupt_name = Some(name),
                 ("sent_ns", value) => said.sent = unsigned(value),
+                ("request_bytes", value) => {
+                    said.request.get_or_insert_default().bytes = unsigned(value).unwrap_or(0);
+                }
+                ("request_by", Value::Koid(koid)) => {
+                    said.request.get_or_insert_default().by = Some(koid);
+                }
+                ("request_ns", value) => {
+                    said.request.get_or_insert_default().started = unsigned(value);
+                }
+                ("device_ns", value) => {
+                    said.request.get_or_insert_default().issued = unsigned(value);
+                }
                 ("throttled", Value::Bool(is)) => said.throttled = is,
                 _ => {}
             }

@@ -97,7 +97,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                     (None, _) => add(Matter::Blocked { thread, class }, length),
                 }
             }
-            What::Underway | What::Packet => {}
+            What::Underway | What::Packet | What::Request(..) => {}
             What::Unknown(reason) => add(Matter::Unknown(*reason), length),
         }
     }
@@ -272,7 +272,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
                 }
             }
             What::Unknown(reason) => seen.lost |= *reason == Reason::Lost,
-            What::Throttled { .. } | What::Underway | What::Packet => {}
+            What::Throttled { .. } | What::Underway | What::Packet | What::Request(..) => {}
         }
     }
 }

@@ -150,6 +150,8 @@ pub struct Link {
     /// Who woke it, of `blocked`, and by what, if not itself.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
+    /// The request to a disk, if its completion ended it, or of `request`.
+    pub request: Option<Request>,
     pub steal_ns: Option<u64>,
     pub irq_ns: Option<u64>,
     pub reason: Option<&'static str>,
@@ -164,6 +166,25 @@ pub struct Interrupt {
     /// The same in words.
     #[serde(skip)]
     pub text: String,
+}
+
+/// A request to a disk. What is not known is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Request {
+    pub operation: Option<String>,
+    pub disk: Option<String>,
+    pub bytes: u64,
+    /// Who made it.
+    pub thread: Option<Who>,
+    /// How long it was from when it was made until the disk got it, and until it was done after that; or until it was done.
+    pub queued_ns: Option<u64>,
+    pub device_ns: Option<u64>,
+    pub length_ns: Option<u64>,
+    /// The same in words.
+    #[serde(skip)]
+    pub text: String,
+    #[serde(skip)]
+    pub times: String,
 }
 
 /// A time in which a thread of the path was blocked, and where in its code.
@@ -187,6 +208,8 @@ pub struct Wait {
     /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,
+    /// As of [`Link`].
+    pub request: Option<Request>,
     /// As of [`Link`].
     pub interrupt: Option<Interrupt>,
     pub waker: Option<Who>,

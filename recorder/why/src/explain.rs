@@ -10,18 +10,19 @@ use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::{self, EndedBy, Key, divide, ended_by};
 use fxtrec_blame::pass::{self, Follower, Interval, Keeper};
 use fxtrec_blame::threads::{Index, Roster};
-use fxtrec_blame::track::{Begin, By, Lock, Sink, Tenant, Tracker};
+use fxtrec_blame::track::{Begin, By, Lock, Request, Sink, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
-use crate::advice;
 use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Trace, VERSION, Who};
 use crate::choose::{Choice, Finder, behind, choose, first_of_others};
 use crate::places::Places;
 use crate::sentence;
+use crate::sentence::nanos;
 use crate::{Compared, Query, Subject, WhyError, units, waits};
+use crate::{advice, answer};
 
 /// What a trace is explained with: who is called how.
 pub(crate) struct Names<'a> {
@@ -63,6 +64,36 @@ impl Names<'_> {
             kind: origins.kind(origin).map(str::to_owned),
             name: origins.name(origin).map(str::to_owned),
             text: origins.text(origin),
+        }
+    }
+
+    /// The request whose completion this interrupt was about, and how long it took until then.
+    pub(crate) fn request(&self, request: Request, origin: Origin, done: u64) -> answer::Request {
+        let origins = &self.tracker.origins;
+        let operation = origins.operation(origin);
+        let Request { bytes, by, started, issued } = request;
+        let length = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
+        let queued_ns = length(started, issued);
+        let device_ns = length(issued, Some(done));
+        let length_ns = length(started, Some(done));
+        let times = match (queued_ns, device_ns, length_ns) {
+            (Some(queued), Some(device), _) => {
+                format!("{} queued, {} in the device", nanos(queued), nanos(device))
+            }
+            (None, Some(device), _) => format!("{} in the device", nanos(device)),
+            (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
+            (_, None, None) => String::new(),
+        };
+        answer::Request {
+            operation: operation.map(|it| it.0.to_owned()),
+            disk: operation.map(|it| it.1.to_owned()),
+            bytes,
+            thread: by.map(|by| self.who(by)),
+            queued_ns,
+            device_ns,
+            length_ns,
+            text: origins.request(origin, bytes),
+            times,
         }
     }
 
@@ -497,6 +528,7 @@ fn part(key: &Key, (ns, times): (u64, u64), names: &Names<'_>) -> Part {
         }
         Key::Underway => part.part = "underway",
         Key::Packet => part.part = "packet",
+        Key::Request => part.part = "request",
         Key::Unknown(reason) => {
             part.part = "unknown";
             part.reason = Some(reason.name());
@@ -538,6 +570,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         end_of: None,
         waker: None,
         via: None,
+        request: None,
         steal_ns: None,
         irq_ns: None,
         reason: None,
@@ -588,12 +621,18 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             }
             if let Ended::Woken(By::Interrupt(origin)) = blocked.ended {
                 link.interrupt = Some(names.interrupt(origin));
+                let request = blocked.request;
+                link.request = request.map(|it| names.request(it, origin, step.to));
             }
             link.via = blocked.sent.map(|_| "packet");
             link.reason = blocked.stopped.map(crate::Reason::name);
         }
         What::Underway => link.state = "underway",
         What::Packet => link.state = "packet",
+        What::Request(request, origin) => {
+            link.state = "request";
+            link.request = Some(names.request(*request, *origin, step.to));
+        }
         What::Unknown(reason) => {
             link.state = "unknown";
             link.reason = Some(reason.name());

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use crate::answer::Who;
 use crate::choose::Choice;
 use crate::explain::{Meanwhile, Names};
+use crate::text::until_done;
 use crate::{Compared, Metric, Subject};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
@@ -100,6 +101,7 @@ struct Sums<'a> {
     tenants: FxHashMap<Tenant, u64>,
     throttled: u64,
     packet: u64,
+    request: u64,
     quotas: FxHashMap<Option<u32>, u64>,
     blocked: FxHashMap<Why, Group<'a>>,
     unknown: FxHashMap<Reason, u64>,
@@ -157,6 +159,7 @@ impl<'a> Sums<'a> {
                 // The wake-up is a part of what it ends.
                 What::Underway => {}
                 What::Packet => sums.packet += length,
+                What::Request(..) => sums.request += length,
                 What::Unknown(reason) => *sums.unknown.entry(*reason).or_default() += length,
             }
         }
@@ -178,6 +181,10 @@ impl<'a> Sums<'a> {
         if self.packet > 0 {
             let text = format!("sent a packet that was on its way for {}", nanos(self.packet));
             told.push((self.packet, Clause { passive: false, text }));
+        }
+        if self.request > 0 {
+            let text = format!("began a request to a disk that took {}", nanos(self.request));
+            told.push((self.request, Clause { passive: false, text }));
         }
         let mut unknown: Vec<(Reason, u64)> = self.unknown.iter().map(|(a, b)| (*a, *b)).collect();
         unknown.sort_unstable();
@@ -352,7 +359,17 @@ fn blocked_clause(
         None => text += ", and still so at the end",
         Some(Waker::Interrupt(origin)) => {
             let each = if is_counted { " each" } else { "" };
-            text += &format!("{each} until {} woke it", names.tracker.origins.text(origin));
+            text += &match the_request(group, origin, names).filter(|_| group.count == 1) {
+                Some(done) => format!(" until {done}"),
+                None => format!("{each} until {} woke it", names.tracker.origins.text(origin)),
+            };
+            let told = match follow {
+                Some(depth) => phrase(&group.frames, names, depth + 1),
+                None => String::new(),
+            };
+            if let (false, Some(frame)) = (told.is_empty(), group.frames.first()) {
+                text += &format!("; until then {} {told}", party(&names.who(frame.thread)));
+            }
         }
         Some(Waker::Unknown) => text += "; who woke it is unknown",
         Some(Waker::Thread(waker)) => {
@@ -382,6 +399,13 @@ fn blocked_clause(
         }
     }
     Clause { passive, text }
+}
+
+/// The request whose completion ended the longest of them.
+fn the_request(group: &Group<'_>, origin: Origin, names: &Names<'_>) -> Option<String> {
+    let (thread, step) = group.longest?;
+    let What::Blocked(Blocked { request: Some(request), .. }) = step.what else { return None };
+    Some(until_done(&names.request(request, origin, step.to), &names.who(thread)))
 }
 
 /// The function of the program in which a thread waited, other than those of the C library.
@@ -565,6 +589,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
             },
             What::Underway => "waking threads",
             What::Packet => "packets on their way",
+            What::Request(..) => "waiting for a disk",
             What::Unknown(_) => "unknown",
         };
         *rest.entry(what).or_default() += length;

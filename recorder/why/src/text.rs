@@ -7,7 +7,7 @@ use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
 use fxtrec_units::text::{counted, percent};
 
-use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Wait};
+use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Wait, Who};
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
@@ -192,6 +192,7 @@ fn describe(part: &Part) -> String {
         "blocked" => blocked(part.class, part.syscall.as_deref(), part.uninterruptible, part),
         "underway" => "woken, and not able to run yet".to_owned(),
         "packet" => "a packet on its way".to_owned(),
+        "request" => "a request in the queue of a disk, or in the disk".to_owned(),
         _ => format!("unknown: {}", reason(part.reason)),
     };
     format!("{text}{}", times(part.times))
@@ -221,6 +222,20 @@ fn blocked(
 /// What woke a thread.
 fn cause(interrupt: Option<&Interrupt>) -> &str {
     interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
+}
+
+/// That a request was done for which this thread waited, and how long it took.
+pub(crate) fn until_done(request: &Request, waiter: &Who) -> String {
+    let Request { text, thread, .. } = request;
+    let whose = match thread {
+        Some(who) if who.koid == waiter.koid => format!("its {text}"),
+        Some(who) => format!("a {text} by {}", party(who)),
+        None => format!("a {text}"),
+    };
+    match request.times.as_str() {
+        "" => format!("{whose} was done"),
+        times => format!("{whose} was done ({times})"),
+    }
 }
 
 /// That a thread was blocked, and what in.
@@ -388,7 +403,10 @@ pub fn describe_link(link: &Link) -> String {
                     text += &format!(" until {}{by} woke it", party(who));
                 }
                 (Some("interrupt"), _) => {
-                    text += &format!(" until {} woke it", cause(link.interrupt.as_ref()));
+                    text += &match &link.request {
+                        Some(request) => format!(" until {}", until_done(request, &link.thread)),
+                        None => format!(" until {} woke it", cause(link.interrupt.as_ref())),
+                    };
                 }
                 (Some("not_yet"), _) => text += ", beyond the end",
                 _ => text += "; who woke it is unknown",
@@ -400,6 +418,11 @@ pub fn describe_link(link: &Link) -> String {
         }
         "underway" => "began a wake-up, which took so long".to_owned(),
         "packet" => "had sent a packet, which was on its way".to_owned(),
+        "request" => {
+            let made = link.request.as_ref().map(|it| (it.text.as_str(), it.times.as_str()));
+            let (request, times) = made.unwrap_or_default();
+            format!("had begun a {request}: {times}")
+        }
         _ => format!("unknown: {}", reason(link.reason)),
     }
 }

@@ -72,6 +72,12 @@ fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Nam
             _ => None,
         },
         waker: waker.map(|waker| names.who(waker)),
+        request: match blocked.ended {
+            Ended::Woken(By::Interrupt(origin)) => {
+                blocked.request.map(|request| names.request(request, origin, step.to))
+            }
+            _ => None,
+        },
         via: blocked.sent.map(|_| "packet"),
         waker_ended: waker.is_some_and(|waker| names.ended_then(waker, step.to)),
         stack: found.map(|(recorded, (stack, _))| functions(recorded, stack)),

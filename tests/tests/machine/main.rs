@@ -27,6 +27,7 @@ mod packets;
 mod perfetto;
 mod quotas;
 mod report;
+mod requests;
 mod short_lives;
 mod slices;
 mod sources;

@@ -120,11 +120,12 @@ impl Rest<'_> {
 fn types(name: &str) -> &'static [u64] {
     match name {
         "incoming_weight" | "outgoing_weight" | "weight" => &[INT32],
-        "waker" | "futex_owner" | "futex_end_of" => &[KOID],
+        "waker" | "request_by" | "futex_owner" | "futex_end_of" => &[KOID],
         "inferred" | "interrupt" | "throttled" => &[BOOL],
         "prev_state" | "throttled_by" | "kernel_lock_kind" | "kernel_lock_name"
         | "interrupt_kind" | "interrupt_name" | "packet" | "via" => &[STRING_ARG],
-        "sent_ns" => &[UINT64],
+        "sent_ns" | "request_ns" | "device_ns" => &[UINT64],
+        "request_bytes" => &[UINT32],
         "futex" | "kernel_lock" => &[POINTER],
         "steal_ns" | "irq_ns" | "irqs" | "need_resched_ns" | "throttled_ns" | "syscall" => {
             &[UINT32, UINT64]

@@ -73,6 +73,17 @@ pub enum By {
     Thread(Index),
 }
 
+/// A request to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    pub bytes: u64,
+    /// Who made it, if that is known.
+    pub by: Option<Index>,
+    /// When that was, and when the disk got it.
+    pub started: Option<u64>,
+    pub issued: Option<u64>,
+}
+
 /// What is to be known about the beginning of a stretch besides its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
@@ -151,6 +162,8 @@ pub trait Sink {
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
     /// How long before it woke the thread, which was just now, its waker sent the packet that did.
     fn sent(&mut self, _: Index, _ago: u64) {}
+    /// The request whose completion woke the thread, which was just now.
+    fn request(&mut self, _: Index, _: Request) {}
     /// A CPU goes to another than a thread.
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
     /// A duration of a thread, as somebody else than the kernel tells it.
@@ -187,6 +200,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn sent(&mut self, thread: Index, ago: u64) {
         self.0.sent(thread, ago);
         self.1.sent(thread, ago);
+    }
+
+    fn request(&mut self, thread: Index, request: Request) {
+        self.0.request(thread, request);
+        self.1.request(thread, request);
     }
 
     #[inline(always)]

@@ -239,6 +239,7 @@ impl Source for BpfSource {
             waker: tells.wakers,
             interrupt_kind: tells.origins,
             packets: tells.packets,
+            requests: tells.disk_requests,
             futex: tells.futexes,
             kernel_lock: tells.kernel_locks,
             quotas: false,

@@ -85,6 +85,11 @@ strings! {
     PACKET = 60, "packet";
     VIA = 61, "via";
     SENT_NS = 62, "sent_ns";
+    REQUEST = 63, "request";
+    REQUEST_BYTES = 64, "request_bytes";
+    REQUEST_BY = 65, "request_by";
+    REQUEST_NS = 66, "request_ns";
+    DEVICE_NS = 67, "device_ns";
 }
 
 /// How many there are in all; they have the indices from 1 on.

@@ -16,6 +16,7 @@ use super::packets;
 use super::programs::{
     self, Accounts, Loaded, Objects, Origins, Program, Scope, Setting, Way, knows_registers,
 };
+use super::requests;
 use super::scope::{ScopeBy, ScopeMap};
 use super::stacks::WaitNotes;
 use super::sys::{BpfSys, MapSpec};
@@ -159,6 +160,8 @@ pub struct Tells {
     pub origins: bool,
     /// Which thread of this host sent the packet, if it is one.
     pub packets: bool,
+    /// Which request to a disk is done, if that is it.
+    pub disk_requests: bool,
 }
 
 impl Way {
@@ -279,11 +282,14 @@ impl BpfEvents {
         let object_of_packets = (wanted.packets && !irqs.is_empty())
             .then(|| Object::new(&object::PACKETS, &types))
             .transpose()?;
+        let of_requests = create("requests to disks", requests::TABLE_BYTES)?;
+        let object_of_requests =
+            (!irqs.is_empty()).then(|| Object::new(&object::REQUESTS, &types)).transpose()?;
         let calls = wanted.calls.filter(|_| knows_registers());
         let calls = calls.filter(|_| types.tracepoint("sys_enter").is_ok());
         let object_of_calls = calls.map(|_| Object::new(&object::CALLS, &types)).transpose()?;
         let load_with = |way, notes| {
-            let setting = Setting {
+            let mut setting = Setting {
                 accounts,
                 types: &types,
                 way,
@@ -301,9 +307,18 @@ impl BpfEvents {
                 wakers: wakers.as_fd(),
                 origins: (!irqs.is_empty())
                     .then_some(Origins { of_cpus: origins.as_fd(), told: told_origins.as_fd() }),
+                requests: false,
                 contentions: places.as_ref().filter(|_| !contentions.is_empty()).map(AsFd::as_fd),
                 notes,
             };
+            let requests = match &object_of_requests {
+                Some(object) if way.interrupts != InterruptCount::Unknown => {
+                    let table = Given::Memory(of_requests.as_fd());
+                    load_if_possible(&*sys, &requests::programs(object, &setting, table)?)?
+                }
+                _ => Vec::new(),
+            };
+            setting.requests = !requests.is_empty();
             let programs = load_all(&*sys, &objects, &setting, wanted.waking)?;
             let of_calls = match calls.zip(object_of_calls.as_ref()) {
                 Some((numbers, object)) => OfCalls::open(&*sys, object, wanted, numbers, &setting)?,
@@ -319,14 +334,14 @@ impl BpfEvents {
                 }
                 _ => Vec::new(),
             };
-            Ok((way, (programs, of_calls, of_packets)))
+            Ok((way, (programs, of_calls, of_packets, requests)))
         };
         let ways = Way::all(&types, files, wanted);
         let noting = wanted
             .notes
             .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
-        let (way, (programs, calls, packets)) = match noting {
+        let (way, (programs, calls, packets, requests)) = match noting {
             // Without, stacks have a program of their own.
             None | Some(Err(BpfError::Load { .. })) => {
                 first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
@@ -353,9 +368,10 @@ impl BpfEvents {
                 kernel_locks: !contentions.is_empty(),
                 wakers: way.interrupts != InterruptCount::Unknown,
                 packets: !packets.is_empty(),
+                disk_requests: !requests.is_empty(),
                 origins: !irqs.is_empty() && way.interrupts != InterruptCount::Unknown,
             },
-            adding: irqs.into_iter().chain(asking).chain(contentions).chain(packets).collect(),
+            adding: [irqs, asking, contentions, packets, requests].into_iter().flatten().collect(),
             notes,
         };
         let maps: Vec<_> = lanes.iter().map(|(cpu, lane)| (cpu.0, lane.map())).collect();

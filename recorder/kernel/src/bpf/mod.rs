@@ -34,6 +34,7 @@ pub mod origins;
 pub mod packets;
 pub mod probes;
 pub mod programs;
+pub mod requests;
 mod ring_buffer;
 pub mod scope;
 pub mod stacks;

@@ -86,6 +86,8 @@ pub static STACKS: Compiled = compiled!("stacks");
 pub static CONTENTION: Compiled = compiled!("contention");
 /// The programs that follow packets.
 pub static PACKETS: Compiled = compiled!("packets");
+/// The programs that follow requests to disks.
+pub static REQUESTS: Compiled = compiled!("requests");
 /// The program that probes run.
 pub static PROBES: Compiled = compiled!("probes");
 /// The programs on interrupts, and on requests for a switch.
@@ -325,7 +327,9 @@ mod tests {
     use super::*;
     use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
     use crate::bpf::types::BTF_PATH;
-    use crate::bpf::{account, contentions, counts, groups, lane, origins, packets, probes};
+    use crate::bpf::{
+        account, contentions, counts, groups, lane, origins, packets, probes, requests,
+    };
 
     fn read(compiled: &Compiled) -> aya_obj::Object {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
@@ -377,6 +381,7 @@ mod tests {
         assert_places(&INTERRUPTS, "account", account::LINE_BYTES, &[]);
         assert_places(&INTERRUPTS, "origins", origins::LINE_BYTES, &[]);
         assert_places(&PACKETS, "sent", packets::TABLE_BYTES / 1024, &[]);
+        assert_places(&REQUESTS, "request_note", requests::TABLE_BYTES / 1024, &[]);
         assert_places(&EVENTS, "told_origin", origins::TOLD_BYTES / 1024, &[]);
         use lane::at as of_lane;
         let parts = [

@@ -16,7 +16,7 @@ use super::account::HANDLERS;
 use crate::units::{Nanos, Tid};
 
 /// Bytes of what is noted of a CPU.
-pub const LINE_BYTES: usize = 128;
+pub const LINE_BYTES: usize = 256;
 
 /// Bytes of what is noted of those that are being woken.
 pub const TOLD_BYTES: usize = 1024 * 128;
@@ -39,6 +39,8 @@ pub enum Origin {
     Sent { sender: Tid, at: Nanos },
     /// A packet of which it is not known that a thread of this host sent it.
     Packet(Option<Ends>),
+    /// A request to a disk that is done.
+    Request(Request),
     /// An interrupt that is no device's: which of those that have a tracepoint of their own.
     Vector(u32),
 }
@@ -84,6 +86,65 @@ impl<const MOST: usize> Bytes<MOST> {
     }
 }
 
+/// A request to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub disk: Bytes<MOST_NAME_BYTES>,
+    /// What the disk does, as the kernel numbers it.
+    operation: u32,
+    pub bytes: u32,
+    // 0 where that is not known: an event is small.
+    issuer: u32,
+    started: u64,
+    issued: u64,
+}
+
+impl Request {
+    /// Reads what comes along with a record: the name of the disk, the operation, bytes.
+    fn parse(raw: RawOrigin, bytes: &[u8]) -> Option<Request> {
+        let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let mut disk = Bytes::default();
+        disk.add(bytes.get(..MOST_NAME_BYTES)?);
+        let operation = word(MOST_NAME_BYTES)?.checked_sub(1)?;
+        let bytes = word(MOST_NAME_BYTES + 4)?;
+        let (issuer, started, issued) = (raw.number, raw.what, raw.since);
+        Some(Request { disk, operation, bytes, issuer, started, issued })
+    }
+
+    /// Who made it, where that is known.
+    pub fn issuer(&self) -> Option<Tid> {
+        Some(Tid(self.issuer)).filter(|issuer| *issuer != Tid::IDLE)
+    }
+
+    /// When that was.
+    pub fn started(&self) -> Option<Nanos> {
+        Some(Nanos(self.started)).filter(|time| time.0 > 0)
+    }
+
+    /// When the disk got it.
+    pub fn issued(&self) -> Option<Nanos> {
+        Some(Nanos(self.issued)).filter(|time| time.0 > 0)
+    }
+
+    /// What the disk does.
+    pub fn operation(&self) -> &'static str {
+        match self.operation {
+            0 => "read",
+            1 => "write",
+            2 => "flush",
+            3 => "discard",
+            5 => "secure_erase",
+            7 => "zone_append",
+            9 => "write_zeroes",
+            FLUSH_AND_WRITE => "flush+write",
+            _ => "other",
+        }
+    }
+}
+
+/// In place of an operation, as in `requests.bpf.c`.
+const FLUSH_AND_WRITE: u32 = 0x100;
+
 /// The numbers of `enum origin_kind`.
 mod kind {
     pub(super) const HRTIMER: u8 = 1;
@@ -93,6 +154,7 @@ mod kind {
     pub(super) const VECTOR: u8 = 5;
     pub(super) const SENT: u8 = 6;
     pub(super) const PACKET: u8 = 7;
+    pub(super) const REQUEST: u8 = 8;
 }
 
 /// What a program told.
@@ -118,6 +180,7 @@ impl RawOrigin {
             kind::SOFTIRQ => Origin::Softirq(self.number),
             kind::VECTOR => Origin::Vector(self.number),
             kind::SENT => Origin::Sent { sender: Tid(self.number), at: Nanos(self.since) },
+            kind::REQUEST => Origin::Request(Request::parse(self, bytes.get())?),
             kind::PACKET => Origin::Packet(Ends::parse(self.number, self.since, bytes.get())),
             _ => return None,
         })
@@ -211,6 +274,28 @@ mod tests {
         assert_eq!((of(0), of(99)), (None, None));
         assert_eq!((softirq(3), softirq(99)), (Some("NET_RX"), None));
         assert_eq!((vector(2), vector(99)), (Some("local_timer"), None));
+    }
+
+    #[test]
+    fn a_request_has_a_disk_an_operation_and_what_is_known_of_it() {
+        let of = |what, since, number, rest: &[u32]| {
+            let mut bytes = Bytes::<MOST_BYTES>::default();
+            bytes.add(b"vda\0and-what-was-her");
+            rest.iter().for_each(|word| bytes.add(&word.to_ne_bytes()));
+            let raw = RawOrigin { what, since, number, kind: kind::REQUEST };
+            match raw.understand(bytes) {
+                Some(Origin::Request(request)) => Some(request),
+                _ => None,
+            }
+        };
+        let request = of(100, 130, 7, &[2, 4096, 0]).expect("it is whole");
+        assert_eq!((request.disk.text(), request.operation()), (&b"vda"[..], "write"));
+        assert_eq!((request.bytes, request.issuer()), (4096, Some(Tid(7))));
+        assert_eq!((request.started(), request.issued()), (Some(Nanos(100)), Some(Nanos(130))));
+        let unknown = of(0, 0, 0, &[0x101, 512]).expect("it is whole");
+        assert_eq!((unknown.operation(), unknown.issuer()), ("flush+write", None));
+        assert_eq!((unknown.started(), unknown.issued()), (None, None));
+        assert_eq!((of(1, 1, 1, &[0, 0]), of(1, 1, 1, &[1]), of(1, 1, 1, &[])), (None, None, None));
     }
 
     fn ends(protocol: u16, bytes: &[u8]) -> Option<String> {

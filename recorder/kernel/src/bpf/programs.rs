@@ -50,6 +50,8 @@ pub struct Setting<'a> {
     pub accounts: Accounts<'a>,
     /// What interrupts are about, on each CPU and for each thread that is being woken, if that is told: see [`super::origins`].
     pub origins: Option<Origins<'a>>,
+    /// Whether programs tell which request to a disk is completed: see [`super::requests`].
+    pub requests: bool,
     /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
     /// Who waits, if that is noted: see [`super::stacks`].
@@ -270,6 +272,7 @@ pub fn all(
         ("tells_futexes", (way.syscalls && way.futexes).into()),
         ("tells_locks", setting.contentions.is_some().into()),
         ("tells_origins", setting.origins.is_some().into()),
+        ("tells_disks", setting.requests.into()),
         ("tells_throttles", way.throttles.into()),
         ("tells_wakings", waking.into()),
         ("notes_waits", setting.notes.is_some().into()),

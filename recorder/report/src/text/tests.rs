@@ -217,7 +217,8 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
     let mut scene = Scene::with_causes(
-        "steal,irq,throttled,migrate,need_resched,waker,syscall,quotas,interrupt_kind,packets",
+        "steal,irq,throttled,migrate,need_resched,waker,syscall,quotas,interrupt_kind,packets,\
+         requests",
     );
     scene.wake_with(10, 0, 101, &[("interrupt", Value::Bool(true))]);
     scene.switch(15, 0, 0, Leaves::R, 101);
@@ -266,7 +267,7 @@ fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
     let some = Scene::with_causes("irq").switch(10, 0, 0, Leaves::R, 101).report();
     let table = text(|out| write_causes(&some, None, Look::PLAIN, out));
     let lacks = "not recorded: steal, throttled, migrate, need_resched, waker, syscall, quotas, \
-                 interrupt_kind, packets\n";
+                 interrupt_kind, packets, requests\n";
     assert!(table.contains(lacks) && !table.contains("Steal"), "{table}");
     let none = text(|out| write_causes(&report(), None, Look::PLAIN, out));
     assert!(none.contains("unknown") && !none.contains("TOTAL"), "{none}");

@@ -159,6 +159,68 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     assert_eq!(chain(&why), links(&expected));
 }
 
+/// A wake-up by the completion of a request that `by` has made so many microseconds before, and the disk got later.
+fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] {
+    let text = |text| Value::Str(Text::Inline(text));
+    [
+        ("interrupt", Value::Bool(true)),
+        ("interrupt_kind", text("request")),
+        ("interrupt_name", text("write vda")),
+        ("request_bytes", Value::Uint32(4096)),
+        ("request_by", Value::Koid(Koid(by))),
+        ("request_ns", Value::Uint64(made * 1_000)),
+        ("device_ns", Value::Uint64(issued * 1_000)),
+    ]
+}
+
+#[test]
+fn who_waits_for_its_own_request_to_a_disk() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "writer");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::D, 0, &call(FSYNC));
+    scene.wake_with(19_000, 0, 100, &done(100, 17_100, 16_800));
+    scene.switch(19_010, 0, 0, Leaves::R, 100);
+    scene.switch(20_000, 0, 100, Leaves::S, 0);
+    scene.end(100_000);
+    let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    assert_eq!(
+        why.sentence,
+        "writer[100] did not get further for 17.0 ms: blocked 17.0 ms uninterruptibly in fsync until its 4.0 KiB write to \
+         vda was done (300 us queued, 16.8 ms in the device)."
+    );
+    let request = why.chain[0].request.as_ref().expect("it is told");
+    assert_eq!((request.queued_ns, request.device_ns), (Some(300_000), Some(16_800_000)));
+    assert_eq!(
+        (request.operation.as_deref(), request.disk.as_deref()),
+        (Some("write"), Some("vda"))
+    );
+    assert_eq!(request.thread.as_ref().map(|who| who.koid), Some(100));
+}
+
+/// A reader waits for a page that a worker writes, which computes before that.
+#[test]
+fn who_waits_for_a_request_of_another_waits_for_what_that_does_before_it() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "reader").name(201, "worker");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch(1_500, 1, 0, Leaves::R, 201);
+    scene.switch_with((2_000, 0), 100, Leaves::D, 0, &call(READ));
+    scene.switch(45_000, 1, 201, Leaves::S, 0);
+    scene.wake_with(52_000, 0, 100, &done(201, 10_000, 8_000));
+    scene.switch(52_010, 0, 0, Leaves::R, 100);
+    scene.switch(54_000, 0, 100, Leaves::S, 0);
+    scene.end(500_000);
+    let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
+    assert_eq!(
+        why.sentence,
+        "reader[100] did not get further for 50.0 ms: blocked 50.0 ms uninterruptibly in read until a 4.0 KiB write to \
+         vda by worker[201] was done (2.00 ms queued, 8.00 ms in the device); until then worker[201] ran for 40.0 ms."
+    );
+    let expected = [(1, "worker on_cpu", 40_000), (1, "worker request", 10_000)];
+    assert_eq!(chain(&why), links(&expected));
+}
+
 #[test]
 fn a_thread_that_waits_for_a_time() {
     let mut scene = Scene::of_command(ALL, 100);

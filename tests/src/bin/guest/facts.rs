@@ -21,7 +21,7 @@ use crate::recordings::{program, record_or_refused, workload};
 
 /// All facts, in the order of reports, each with a column that `--show causes` has for it alone, and an argument of
 /// switches or wake-ups that only recordings with it have.
-const FACTS: [(&str, Option<&str>, Option<&str>); 10] = [
+const FACTS: [(&str, Option<&str>, Option<&str>); 11] = [
     ("steal", Some("Steal ms"), Some("steal_ns")),
     ("irq", Some("IRQ ms"), Some("irq_ns")),
     ("throttled", Some("Throttled ms"), Some("throttled_ns")),
@@ -32,6 +32,7 @@ const FACTS: [(&str, Option<&str>, Option<&str>); 10] = [
     ("quotas", None, None),
     ("interrupt_kind", None, None),
     ("packets", None, None),
+    ("requests", None, None),
 ];
 
 /// The facts that the recording says it has.
@@ -71,7 +72,7 @@ fn expected(source: &str) -> BTreeSet<&'static str> {
     if source != "bpf" {
         return facts;
     }
-    facts.extend(["interrupt_kind", "irq", "packets", "waker"]);
+    facts.extend(["interrupt_kind", "irq", "packets", "requests", "waker"]);
     let since = [("syscall", (5, 15)), ("need_resched", (6, 17)), ("throttled", (6, 6))];
     facts.extend(since.into_iter().filter(|(_, since)| release() >= *since).map(|(fact, _)| fact));
     if is_realtime() || release() >= (7, 0) {

@@ -208,6 +208,28 @@ fn writes() {
     });
 }
 
+/// Four threads, `writer-N`, write to files of their own, around caches: nobody waits for a request that another one made.
+fn direct_writes() {
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            scope.spawn(move || {
+                be(&format!("writer-{writer}"), 0);
+                let mut options = File::options();
+                options.write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT);
+                let file = options.open(format!("written-{writer}")).expect("a file");
+                // The kernel wants the memory to begin where a block may.
+                let memory = vec![1; 8192];
+                let begin = memory.as_ptr().align_offset(4096);
+                for number in 0..250 {
+                    let block = &memory[begin..begin + 4096];
+                    file.write_all_at(block, number * 4096).expect("written");
+                }
+            });
+        }
+    });
+    std::thread::sleep(REST);
+}
+
 /// `sink` reads from `filter`, and that from `source`, which computes.
 fn pipeline() {
     let (mut first, mut into_first) = pipe().expect("a pipe");
@@ -526,6 +548,7 @@ fn main() {
         }),
         "local-socket" => socket(|| UnixStream::pair().expect("sockets")),
         "writes" => writes(),
+        "direct-writes" => direct_writes(),
         "steal" => steal(),
         "page-faults" => page_faults(),
         "kernel-lock" => kernel_lock(),

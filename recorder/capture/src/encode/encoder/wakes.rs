@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind, Wakeup};
-use fxt_writer::{Arg, Text, ThreadName, Value};
+use fxt_writer::{Arg, Koid, Text, ThreadName, Value};
 
 use super::{Encoder, cpu_number, ticks, told};
 use crate::encode::Closed;
@@ -12,9 +12,9 @@ use crate::encode::strings;
 use crate::encode::threads::weight::weight;
 use crate::encode::threads::{Announced, Run, Slot};
 use crate::event::{Comm, Wake, WakeKind, Waker};
-use fxtrec_kernel::bpf::origins::{self, Origin};
+use fxtrec_kernel::bpf::origins::{self, Origin, Request};
 use fxtrec_kernel::timers::TimerFunctions;
-use fxtrec_units::{Cpu, Nanos};
+use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// What an interrupt is about, in a word.
 fn kind_of(origin: &Origin) -> Text<'static> {
@@ -24,6 +24,7 @@ fn kind_of(origin: &Origin) -> Text<'static> {
         Origin::Device { .. } => strings::DEVICE,
         Origin::Softirq(_) => strings::SOFTIRQ,
         Origin::Vector(_) => strings::VECTOR,
+        Origin::Request(_) => strings::REQUEST,
         Origin::Packet(_) | Origin::Sent { .. } => strings::PACKET,
     }
 }
@@ -46,6 +47,10 @@ fn name_of<'a>(origin: &'a Origin, timers: &'a TimerFunctions) -> Option<Cow<'a,
             [] => format!("irq {irq}").into(),
             text => String::from_utf8_lossy(text),
         }),
+        Origin::Request(request) => {
+            let disk = String::from_utf8_lossy(request.disk.text());
+            Some(format!("{} {disk}", request.operation()).into())
+        }
         Origin::Softirq(number) => origins::softirq(*number).map(Cow::Borrowed),
         Origin::Vector(number) => origins::vector(*number).map(Cow::Borrowed),
         Origin::Packet(ends) => ends.map(|ends| ends.to_string().into()),
@@ -162,12 +167,16 @@ impl<L: Lanes> Encoder<L> {
         let weight = weight(wake.tid, wake.prio);
         let weight = self.tells_weight(weight).then_some(Value::Int32(weight));
         let weight = weight.map(|weight| Arg::new(strings::WEIGHT, weight));
-        let mut args = [Arg::new(Text::EMPTY, Value::Null); 5];
+        let mut args = [Arg::new(Text::EMPTY, Value::Null); 9];
         let mut count = 0;
         let held = queued.filter(|throttle| throttle.now);
         let held = held.map(|_| Arg::new(strings::THROTTLED, Value::Bool(true)));
         // A thread that did it has begun it before, on another CPU.
         let origin = origin.filter(|_| waker == Announced::Interrupt && sent.is_none());
+        let request = match origin {
+            Some(Origin::Request(request)) => self.request_args(time, &request)?,
+            _ => [None; 4],
+        };
         let sent = sent.filter(|_| matches!(waker, Announced::Task(_)));
         let via = sent.map(|_| Arg::new(strings::VIA, Value::Str(strings::PACKET)));
         let sent = sent.map(|ago| Arg::new(strings::SENT_NS, Value::Uint64(ago)));
@@ -176,7 +185,8 @@ impl<L: Lanes> Encoder<L> {
         let name = origin.as_ref().and_then(|origin| name_of(origin, &self.timers));
         let name =
             name.as_deref().map(|it| Arg::new(name_arg(origin), Value::Str(Text::Inline(it))));
-        for arg in [weight, by, held, kind, name, via, sent].into_iter().flatten() {
+        let args_of_wake = [weight, by, held, kind, name, via, sent];
+        for arg in args_of_wake.into_iter().chain(request).flatten() {
             args[count] = arg;
             count += 1;
         }
@@ -188,6 +198,42 @@ impl<L: Lanes> Encoder<L> {
             args: &args[..count],
         })?;
         self.watch_wake(time, wake.target, slot)
+    }
+
+    /// What is said of the request whose completion does a wake-up at this time: its size, who made it, how long before, and for how long the
+    /// disk had it.
+    fn request_args(
+        &mut self,
+        time: Nanos,
+        request: &Request,
+    ) -> Result<[Option<Arg<'static>>; 4], Closed> {
+        let issuer = match request.issuer() {
+            Some(tid) => self.koid_of(tid)?,
+            None => None,
+        };
+        let ago = |then: Option<Nanos>| Some(Value::Uint64(time.0.checked_sub(then?.0)?));
+        let arg = |name, value: Option<Value<'static>>| Some(Arg::new(name, value?));
+        Ok([
+            arg(strings::REQUEST_BYTES, Some(Value::Uint32(request.bytes))),
+            arg(strings::REQUEST_BY, issuer.map(Value::Koid)),
+            arg(strings::REQUEST_NS, ago(request.started())),
+            arg(strings::DEVICE_NS, ago(request.issued())),
+        ])
+    }
+
+    /// The koid of a thread that did something lately, named if it is there still; none where it is out of scope.
+    fn koid_of(&mut self, tid: Tid) -> Result<Option<Koid>, Closed> {
+        if self.threads.has_ended(tid) {
+            return Ok((!self.narrow).then(|| self.threads.last_owner(tid)));
+        }
+        let slot = self.threads.get(tid, None);
+        let thread = self.threads.thread(slot);
+        if self.narrow && !thread.in_scope {
+            return Ok(None);
+        }
+        let koid = thread.koid;
+        self.name(slot)?;
+        Ok(Some(koid))
     }
 
     /// Who does a wake-up, named if it is a thread. `current` runs where it was seen.

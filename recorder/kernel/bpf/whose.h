@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/*
+ * Whose something of the kernel is, by its address: the address without what all have alike, 42 bits of it, and the id of the thread, which
+ * has 22, are stored at once.
+ */
+#ifndef FXTREC_WHOSE_H
+#define FXTREC_WHOSE_H
+
+#include "fxtrec.h"
+
+/* The address as a number: the kernel lets no program calculate with what it knows as a pointer, but for this. */
+static inline u64 number_of(const void *pointer)
+{
+	u64 number = (u64)pointer;
+
+	asm volatile("%0 = -%0\n%0 = -%0" : "+r"(number));
+	return number;
+}
+
+#define TID_BITS 22
+#define ALIGNED_BITS 6
+
+static inline u64 whose(u64 address, u32 sender)
+{
+	return address >> ALIGNED_BITS << TID_BITS | sender;
+}
+
+static inline bool is_of(u64 whose, u64 address)
+{
+	return whose && (whose ^ address >> ALIGNED_BITS << TID_BITS) >> TID_BITS == 0;
+}
+
+static inline u32 sender_of(u64 whose)
+{
+	return whose & ((1 << TID_BITS) - 1);
+}
+
+#endif

@@ -1,0 +1,74 @@
+//! Which requests to a disk woke threads that had made them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::recording::record;
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+
+const PLANTED: &str = env!("CARGO_BIN_EXE_planted");
+
+/// What the kernel counts of the disk below a folder: how many writes it has done, and the sum of their times in milliseconds.
+fn writes_below(folder: &Path) -> Option<(u64, u64)> {
+    let device = fs::metadata(folder).expect("it is there").dev();
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let numbers: Vec<u64> = stat.split_whitespace().map(|it| it.parse().unwrap_or(0)).collect();
+    Some((*numbers.get(4)?, *numbers.get(7)?))
+}
+
+#[test]
+fn whom_the_end_of_a_request_wakes_is_who_made_it() {
+    if !may_record() {
+        return;
+    }
+    let folder = Folder::new();
+    let place = folder.path(".");
+    let Some(before) = writes_below(&place) else {
+        return skip("the folder for temporary files is on no disk");
+    };
+    let options = ["-a", "--source", "bpf", "--stacks=none"];
+    let run = format!("cd {} && exec {PLANTED} direct-writes", place.display());
+    let recording = record(&options, &["sh", "-c", &run]);
+    let causes = recording.trace.info().args.get("causes").cloned().unwrap_or_default();
+    if !causes.split(',').any(|cause| cause == "requests") {
+        return skip("the kernel does not tell of requests");
+    }
+    let after = writes_below(&place).expect("as before");
+    let (mut right, mut queued, mut in_disk) = (0, 0, 0);
+    let mut others = BTreeMap::<String, usize>::new();
+    let name = |koid: u64| recording.trace.threads.get(&koid).map_or("", |it| it.0.as_str());
+    for wakeup in &recording.trace.wakeups {
+        if !name(wakeup.thread).starts_with("writer-") || !wakeup.interrupt {
+            continue;
+        }
+        let kind = wakeup.interrupt_kind.as_deref().unwrap_or("unknown");
+        let what = wakeup.interrupt_name.as_deref().unwrap_or("");
+        let by = wakeup.request_by.map(|by| if by == wakeup.thread { "own" } else { name(by) });
+        if kind == "request" && what.starts_with("write ") && by == Some("own") {
+            assert_eq!(wakeup.request_bytes, Some(4096), "{wakeup:?}");
+            let (whole, device) = (wakeup.request_ns, wakeup.device_ns);
+            let (whole, device) = whole.zip(device).expect("both are known of one's own");
+            assert!(device > 0 && device <= whole, "{wakeup:?}");
+            queued += whole - device;
+            in_disk += device;
+            right += 1;
+        } else {
+            *others.entry(format!("{kind} {what} by {by:?}")).or_default() += 1;
+        }
+    }
+    println!("{right} right, {queued} ns queued, {in_disk} ns in the disk, others: {others:?}");
+    // A write that is done before its thread sleeps wakes nobody.
+    assert!(right >= 800, "{right} of 1000, others: {others:?}");
+    assert!(others.values().sum::<usize>() * 50 <= right, "{others:?}");
+    assert!(!others.keys().any(|it| it.contains("writer-")), "another's: {others:?}");
+    let (count, millis) = (after.0 - before.0, after.1 - before.1);
+    assert!(right as u64 <= count, "the disk did {count} writes");
+    // The kernel counts each in whole milliseconds, from when it began until it was done; a wake-up comes after that.
+    let sum = (queued + in_disk) / 1_000_000;
+    assert!(sum <= millis + count, "{sum} ms of {millis} ms in {count} writes");
+}
