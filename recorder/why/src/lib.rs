@@ -1,16 +1,15 @@
-//! Why a thread was late: the parts of an interval of its time, and the chain of threads that it waited for.
+//! Explains why a thread was late: the parts of an interval of its time, and the chain of threads that it waited for.
 //!
 //! ```text
 //!   first pass   records -> what threads do -> the longest spans and stretches   which interval to explain
 //!   second pass  records -> what threads do -> the log of that interval          its steps, followed backwards
 //! ```
 //!
-//! Where the query says which interval it is (a thread's life, or from when to when), the log is kept in the first pass, and there
-//! is no second one unless it had no room for all of it.
+//! If the query fixes the interval (a thread's life, or a time range), the log is kept in the first pass. A second pass is only needed if
+//! the log had no room for the whole interval.
 //!
-//! What threads do is worked out by the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
-//! The parts of an interval sum up to it, and the links of its chain tile it, to the nanosecond; what is not known is a part
-//! too.
+//! The states of threads come from the [scheduling machine](fxtrec_sched), as in the report. `docs/reference/why.md` defines every part.
+//! The parts of an interval sum up to its length, and the links of its chain tile it, to the nanosecond; unknown time is a part too.
 //!
 //! ```
 //! use fxt_reader::Reader;
@@ -58,33 +57,33 @@ pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};
 pub use text::{describe_link, write_json, write_text};
 
-/// So many intervals are explained at once.
+/// The maximum number of intervals that are explained at once.
 pub const MOST_EXPLAINED: usize = 20;
 
-/// What is to be explained.
+/// What to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// The name or the id of a thread; without, COMMAND's threads.
+    /// The name or the id of a thread; `None` for COMMAND's threads.
     pub thread: Option<String>,
     /// The name of the spans.
     pub span: Option<String>,
-    /// Which of the thread's stretches.
+    /// The kind of intervals of the thread.
     pub metric: Option<Metric>,
     /// The whole life of the thread.
     pub life: bool,
     pub pick: Pick,
-    /// Nothing that begins before.
+    /// Ignores intervals that begin earlier.
     pub from: Option<u64>,
-    /// Nothing that ends after.
+    /// Ignores intervals that end later.
     pub to: Option<u64>,
-    /// Whether the threads that made the recording count as well, where all threads do.
+    /// Whether to include the threads that made the recording, if all threads are considered.
     pub recorder: bool,
     /// The critical path of COMMAND, from its start to its end.
     pub critical_path: bool,
 }
 
 impl Query {
-    /// Within which times the interval is, if the query says which one that is: all of them, or the thread's life in them.
+    /// The time range of the interval, if the query fixes it: the whole range, or the thread's life within it.
     pub(crate) fn interval(&self) -> Option<(u64, u64)> {
         let within = self.from.is_some() || self.to.is_some();
         let is_given = self.span.is_none() && (self.life || self.metric.is_none() && within);
@@ -93,7 +92,7 @@ impl Query {
 }
 
 impl Query {
-    /// Whether the query leaves it open what is explained, so that it may be a unit of work.
+    /// Whether the query does not say what to explain, so that it may be a unit of work.
     pub(crate) fn may_be_unit(&self) -> bool {
         self.span.is_none()
             && self.metric.is_none()
@@ -103,14 +102,14 @@ impl Query {
     }
 }
 
-/// Which of those that fit.
+/// Which of the matching intervals to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
-    /// So many of the longest.
+    /// This many of the longest.
     Worst(usize),
-    /// All that are longer than so many nanoseconds.
+    /// All that are longer than this many nanoseconds.
     Over(u64),
-    /// All in which this time is.
+    /// All that contain this time.
     At(u64),
 }
 
@@ -120,10 +119,10 @@ impl Default for Pick {
     }
 }
 
-/// A kind of stretches of a thread's time.
+/// A kind of interval of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// From when it left the CPU, or from when it was woken by no thread, until it has a CPU again.
+    /// From when it left the CPU, or from when it was woken by something other than a thread, until it has a CPU again.
     Late,
     /// From a wake-up or a preemption until it has a CPU.
     RunQueue,
@@ -148,7 +147,7 @@ impl Metric {
 /// Why an interval was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// It is a span, of which there are so many with that median length.
+    /// It is a span; `count` spans have this name, and `median` is their median length.
     Span {
         name: String,
         count: u64,
@@ -157,60 +156,60 @@ pub enum Subject {
         begun_on: Option<u64>,
     },
     Metric(Metric),
-    /// It is a piece of work, from one idle wait of the thread to the next, or a single wait.
+    /// It is a unit of work, from one idle wait of the thread to the next, or a single wait.
     Unit(Compared),
     /// It is COMMAND from its start to its end.
     Batch,
-    /// A flight recording wrote the file for it.
+    /// A flight recording wrote the file because of it.
     Trigger {
         expression: String,
-        /// Which kind of stretch it is; `None` for a slice.
+        /// The kind of interval; `None` for a slice.
         metric: Option<Metric>,
     },
     /// It is the whole life of the thread.
     Life,
-    /// It was asked for.
+    /// The user gave its time range.
     Range,
 }
 
 /// How a unit of work, or a single wait, compares with the others of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compared {
-    /// Whether it is a wait.
+    /// Whether it is a single wait.
     pub is_wait: bool,
     pub count: u64,
-    /// The median length of them.
+    /// Their median length.
     pub median: u64,
-    /// When one of that length began and ended.
+    /// The begin and end of one that has the median length.
     pub usual: (u64, u64),
     /// The system call of the idle waits between units, or of this wait.
     pub call: Option<u64>,
     pub is_unusual: bool,
-    /// How many others are unusual.
+    /// How many others are unusually long.
     pub others: u64,
 }
 
-/// Why there is no answer.
+/// Why nothing can be explained.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WhyError {
     /// The trace cannot be read.
     Read(fxt_reader::Error),
-    /// No switch and no wake-up.
+    /// The trace has no switches and no wake-ups.
     Empty,
-    /// Nothing that fits.
+    /// Nothing matches the query.
     Nothing,
-    /// No thread is called so. Names that are like it.
+    /// No thread has this name; `near` are similar names.
     NoThread { name: String, near: Vec<String> },
-    /// Several threads are called so.
+    /// Several threads have this name.
     Several { name: String, tids: Vec<u64> },
-    /// An interval without a thread.
+    /// A time range without a thread.
     NeedsThread,
-    /// A critical path without a COMMAND.
+    /// A critical path without COMMAND.
     NoCommand,
-    /// No span is called so. Names that are like it.
+    /// No span has this name; `near` are similar names.
     NoSpan { name: String, near: Vec<String> },
-    /// The interval is empty, or not within the recording.
+    /// The range is empty, or outside the recording.
     Range,
 }
 
@@ -271,7 +270,7 @@ impl From<fxt_reader::Error> for WhyError {
     }
 }
 
-/// A time as it is printed: seconds.
+/// A time in seconds, for messages.
 fn seconds(nanos: u64) -> String {
     Nanos(nanos).to_string()
 }

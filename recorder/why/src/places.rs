@@ -1,4 +1,4 @@
-//! What threads waited for by where they were: a disk or a network, where the stack of a wait tells.
+//! Whether a thread waited for a disk or a network, according to the stack of the wait.
 
 use fxt_reader::Koid;
 use fxtrec_blame::Class;
@@ -8,7 +8,7 @@ use fxtrec_report::stacks::{LATE, Recorded};
 use fxtrec_sched::backtrace::Kind;
 use rustc_hash::FxHashMap;
 
-/// By thread, in order of time: when a wait of that stack was seen to begin, and what the stack tells.
+/// By thread, in order of time: when a wait with a stack was seen to begin, and its class according to the stack.
 #[derive(Debug, Default)]
 pub(crate) struct Places(FxHashMap<u64, Vec<(u64, Option<Class>)>>);
 
@@ -26,7 +26,7 @@ impl Places {
         places
     }
 
-    /// The last stack of a wait that began at `since` and was over at `until`.
+    /// The class according to the last stack of a wait that began at `since` and ended at `until`.
     fn find(&self, thread: Koid, (since, until): (u64, u64)) -> Option<Class> {
         let list = self.0.get(&thread.0)?;
         let before = list.partition_point(|place| place.0 < until).checked_sub(1)?;
@@ -34,7 +34,7 @@ impl Places {
         class.filter(|_| time.saturating_add(LATE) >= since)
     }
 
-    /// Tells all waits of a frame and of those inside.
+    /// Sets `by_stack` for all waits of a frame and of the frames inside.
     pub(crate) fn tell(&self, frame: &mut Frame, koid: &impl Fn(Index) -> u64) {
         let thread = Koid(koid(frame.thread));
         for step in &mut frame.steps {

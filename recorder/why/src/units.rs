@@ -1,8 +1,8 @@
-//! Which piece of work took unusually long: what is explained where the query names neither a span nor a stretch.
+//! Finds the unit of work that took unusually long, for queries that name neither a span nor a kind of interval.
 //!
-//! Most long waits are how a program lives: a server waits for requests, a client sleeps between them. Such waits are idle. A unit
-//! of work is what a thread does from the end of one idle wait to the beginning of the next. A unit that is much longer than the
-//! median of its thread's units is an incident.
+//! Most long waits are normal: a server waits for requests, a client sleeps between them. Such waits are idle. A unit of work is what a
+//! thread does from the end of one idle wait to the beginning of the next. A unit that is much longer than the median of its thread's units
+//! is an incident.
 //!
 //! ```text
 //!   client   sleeps | send, recv | sleeps | send, recv ............ | sleeps        idle: the sleeps
@@ -10,12 +10,12 @@
 //!   server   epoll  |- work -| epoll ...  |- work ------------| epoll               idle: epoll, since the client slept meanwhile
 //! ```
 //!
-//! Waits at one place are alike: the same system call, the same kind of waker, and for sleeps and locks the same stack. A place is idle
-//! if it is frequent all over the thread's life, and nothing that the recording knows was done for its waits: the wakers, and their
-//! wakers, slept most of the time.
+//! Waits at one place are alike: they have the same system call, the same kind of waker, and for sleeps and locks the same stack. A place
+//! is idle if the thread waits there in many parts of its life, and if nothing was done for these waits, as far as the recording shows: the
+//! wakers, and the wakers' wakers, slept most of the time.
 //!
-//! A thread without idle waits, such as a client that sends one request after the other, is judged by its single waits: each against the
-//! median of those at its place.
+//! For a thread without idle waits, such as a client that sends one request after the other, single waits are examined: each is compared
+//! with the median of those at its place.
 
 use fxt_reader::Koid;
 use fxtrec_blame::Class;
@@ -28,44 +28,44 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
 
-/// Waits that are kept, of 24 bytes each. A recording with more has no incidents that are recognised by units.
+/// The maximum number of waits that are kept, of 24 bytes each. In a recording with more, no incidents are found by units.
 const MOST_WAITS: usize = 2_000_000;
 
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
-/// A place with fewer waits is judged by others of the same system call.
+/// A place with fewer waits is not judged by itself, but like others with the same system call.
 const LEAST_WAITS: usize = 5;
 
-/// In so many tenths of the thread's life an idle place has waits, at least.
+/// An idle place has waits in at least this many tenths of the thread's life.
 const LEAST_TENTHS: u32 = 4;
 
-/// So many waits of a place are looked at to tell whether somebody worked for them.
+/// How many waits of a place are examined to decide whether another thread worked for them.
 const SAMPLES: usize = 15;
 
-/// So many wakers are followed from one to the next, and so many waits of each.
+/// How many wakers are followed, from one to the next, and how many waits of each are examined.
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
-/// The most incidents that are followed. One of them is explained.
+/// The maximum number of incidents that are considered. One of them is explained.
 const MOST_INCIDENTS: usize = 5;
 
-/// A thread without idle waits is judged by places with so many waits.
+/// For a thread without idle waits, only system calls with at least this many waits are examined.
 const LEAST_SINGLE: usize = 20;
 
-/// At most the time of a unit, divided by this, may be unknown.
+/// The unknown part of a unit is at most its length divided by this.
 const MOST_UNKNOWN: u64 = 10;
 
-/// An incident takes longer than the median by so many nanoseconds, and by so many medians.
+/// An incident is longer than the median by at least this many nanoseconds, and by at least this many medians.
 const LEAST_EXCESS: u64 = 1_000_000;
 const LEAST_RATIO: u64 = 5;
 
-/// In place of a waker.
+/// Stands in for a waker.
 const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
-/// It is no wait: what the thread did is not known.
+/// Marks an entry that is no wait, but time in which the thread's state is unknown.
 const GAP: Index = Index::MAX - 2;
-/// In place of a system call.
+/// Stands in for a system call.
 const NO_CALL: u32 = u32::MAX;
 
 /// A time in which a thread was blocked.
@@ -78,7 +78,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Whether it stands for time of which nothing is known.
+    /// Whether it stands for unknown time.
     fn is_gap(&self) -> bool {
         self.by == GAP
     }
@@ -96,9 +96,9 @@ impl Wait {
 struct Thread {
     first: u64,
     last: u64,
-    /// Since when it is blocked, and in which system call.
+    /// Since when the thread is blocked, and in which system call.
     blocked: Option<(u64, u32)>,
-    /// Since when it is not known what it does.
+    /// Since when the thread's state is unknown.
     unknown: Option<u64>,
     waits: Vec<Wait>,
 }
@@ -110,7 +110,7 @@ pub(crate) struct Waits {
     count: usize,
 }
 
-/// A unit of work, or a single wait, next to the others of its thread.
+/// A unit of work, or a single wait, in comparison with the others of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// Whether it is a single wait of a thread without idle waits.
@@ -118,12 +118,12 @@ pub(crate) struct Unit {
     pub(crate) koid: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The thread's units, or waits at this place, and their median length.
+    /// The number of the thread's units, or of its waits at this place.
     pub(crate) count: u64,
     pub(crate) median: u64,
-    /// One that is as long as the median.
+    /// One that has the median length.
     pub(crate) usual: (u64, u64),
-    /// The system call of its idle waits, or of these waits.
+    /// The system call of the idle waits, or of these waits.
     pub(crate) call: Option<u64>,
 }
 
@@ -138,16 +138,16 @@ impl Unit {
     }
 }
 
-/// What the units of threads tell.
+/// The result of judging the units of all threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judged {
-    /// One for each thread at most, those with the largest excess first.
+    /// At most one for each thread, those with the largest excess first.
     pub(crate) incidents: Vec<Unit>,
-    /// Of the units that are not unusual, the one with the largest excess.
+    /// The unit with the largest excess among those that are not unusual.
     pub(crate) usual: Option<Unit>,
 }
 
-/// What makes waits alike: system call, how they end, stack.
+/// What alike waits have in common: system call, how they end, stack.
 type Place = (u32, Ender, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ enum Ender {
     Unknown,
 }
 
-/// What is known of threads and system calls besides their waits.
+/// What is known about threads and system calls, apart from waits.
 pub(crate) struct Known<'a> {
     pub(crate) koid: &'a dyn Fn(Index) -> u64,
     pub(crate) comm: &'a dyn Fn(u64) -> Option<&'a str>,
@@ -192,7 +192,7 @@ impl Waits {
             return;
         }
         if begin.state == State::Unknown {
-            // It was blocked until shortly before it has a CPU again: only what woke it is not in the file.
+            // The thread was blocked until shortly before it has a CPU again; only the wake-up is missing from the file.
             let reason = About::Unknown(Reason::NoWakeup);
             if thread.blocked.is_some() && begin.about == reason {
                 return;
@@ -205,7 +205,7 @@ impl Waits {
             (State::Woken | State::WokenThrottled, About::Woken(By::Thread(waker))) => waker,
             (State::Woken | State::WokenThrottled, About::Woken(By::Interrupt(_))) => INTERRUPT,
             (State::Woken | State::WokenThrottled | State::Running, _) => UNKNOWN,
-            // It ended, or nothing is known of it.
+            // The thread ended, or its state is unknown.
             _ => return,
         };
         if from < begin.time {
@@ -221,18 +221,18 @@ impl Waits {
         }
     }
 
-    /// Whether there were more waits than are kept.
+    /// Whether there were more waits than can be kept.
     pub(crate) fn is_cut(&self) -> bool {
         self.count > MOST_WAITS
     }
 
-    /// How long a thread waited in some system calls.
+    /// How long a thread waited in the system calls that `is_one` accepts.
     pub(crate) fn in_calls(&self, thread: Index, is_one: impl Fn(Option<u64>) -> bool) -> u64 {
         let waits = self.threads.get(thread as usize).map_or(&[][..], |thread| &thread.waits);
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` lets pass.
+    /// Judges the threads that `wanted` accepts.
     pub(crate) fn judge(&self, known: &Known<'_>, wanted: impl Fn(u64) -> bool) -> Judged {
         if self.is_cut() {
             return Judged::default();
@@ -252,7 +252,7 @@ impl Waits {
                 }
             }
         }
-        // Single waits say less: how a thread usually waits is known of its place only.
+        // Units take precedence over single waits, whose usual length is known only for their place.
         if found.iter().any(|(_, unit)| !unit.is_wait) {
             found.retain(|(_, unit)| !unit.is_wait);
         }
@@ -260,7 +260,7 @@ impl Waits {
         let mut units = Vec::new();
         while units.len() < MOST_INCIDENTS && !found.is_empty() {
             let (mut chosen, mut unit) = found.remove(0);
-            // Who waited for it meanwhile is the one that was late. No thread is chosen twice.
+            // A thread that meanwhile waited for the chosen one is the one that was late. No thread is chosen twice.
             while let Some(at) =
                 found.iter().position(|(at, it)| self.waits_for(*at, it, chosen, &unit))
             {
@@ -271,7 +271,7 @@ impl Waits {
         Judged { incidents: units, usual }
     }
 
-    /// Whether the thread waited in its unit for most of another's.
+    /// Whether the thread waited, during its unit, for most of the other's unit.
     fn waits_for(&self, at: usize, unit: &Unit, other_at: usize, other: &Unit) -> bool {
         let waits = &self.threads[at].waits;
         let first = waits.partition_point(|wait| wait.to <= unit.from);
@@ -283,7 +283,7 @@ impl Waits {
                 .any(|wait| wait.to.min(other.to).saturating_sub(wait.from.max(other.from)) >= most)
     }
 
-    /// The longest unit of a thread, and the longest of those that are not unusual. Single waits of a thread without idle ones.
+    /// The longest unit of a thread, and the longest that is not unusual; the same of single waits if the thread has no idle waits.
     fn of_thread(
         &self,
         thread: &Thread,
@@ -297,7 +297,7 @@ impl Waits {
         let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
             return self.single_waits(thread, koid, &places, known);
         };
-        // What comes before is its start-up.
+        // Earlier waits belong to the thread's start-up.
         let begin = places.iter().position(|place| *place == main).unwrap_or(0);
         let mut units = Vec::new();
         let mut since = None;
@@ -307,7 +307,7 @@ impl Waits {
                 unknown += wait.length();
                 continue;
             }
-            // The waker exists only since then: who waited for it before had nothing to do.
+            // The waker exists only since then: a thread that waited for it earlier had nothing to do.
             let waker = self.threads.get(wait.by as usize);
             let is_idle = idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from);
             if !is_idle {
@@ -315,7 +315,7 @@ impl Waits {
             }
             if let Some(since) = since {
                 let length = wait.from.saturating_sub(since);
-                // An idle wait may be in what is not known.
+                // The unknown time may contain an idle wait.
                 if unknown <= length / MOST_UNKNOWN {
                     units.push((length, since, wait.from));
                 }
@@ -328,7 +328,7 @@ impl Waits {
         compare(false, koid, main.0, units)
     }
 
-    /// The longest wait, next to those at the same place, of a thread that asks for what it waits for.
+    /// The longest single waits, compared with those in the same system call, of a thread without idle waits.
     fn single_waits(
         &self,
         thread: &Thread,
@@ -338,7 +338,7 @@ impl Waits {
     ) -> Vec<Unit> {
         let mut lists: FxHashMap<u32, Vec<(u64, u64, u64)>> = FxHashMap::default();
         for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
-            // Who waits for the end of another process waits for as long as that one has to do.
+            // A wait for the end of another process takes as long as that process's work.
             let class = (known.class)(wait.call());
             if !matches!(class, Class::Child | Class::Sleep | Class::Signal) {
                 lists.entry(place.0).or_default().push((wait.length(), wait.from, wait.to));
@@ -351,7 +351,7 @@ impl Waits {
         for call in calls {
             let list = lists.remove(&call).unwrap_or_default();
             let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
-            // It has to be what the thread does most of the time.
+            // From the first to the last, the waits must span more than half of the thread's life.
             if list.len() >= LEAST_SINGLE && last.2 - first.1 > life / 2 {
                 found.extend(compare(true, koid, call, list));
             }
@@ -365,13 +365,13 @@ impl Waits {
             UNKNOWN => Ender::Unknown,
             by => Ender::Thread(hash((known.comm)((known.koid)(by)).unwrap_or_default())),
         };
-        // Only waits of some length have stacks, so for others than these a stack would part the long from the short ones.
+        // Only longer waits have stacks. For other classes than these, a stack would separate long waits from short ones.
         let has_place = matches!((known.class)(wait.call()), Class::Sleep | Class::Lock);
         let stack = if has_place { stacks.find(koid, wait) } else { 0 };
         (wait.call, ender, stack)
     }
 
-    /// The places at which the thread waits because it has nothing to do, with how often it does.
+    /// The places at which the thread waits because it has nothing to do, with the number of waits at each.
     fn idle_places(
         &self,
         thread: &Thread,
@@ -390,8 +390,8 @@ impl Waits {
             waits.iter().fold(0_u16, |all, wait| all | 1 << tenth(wait)).count_ones()
         };
         let mut idle = FxHashMap::default();
-        // They count if there are no others: those of a part of its life, as when most of that is one long delay, and those of which it
-        // is not known whether somebody works for them.
+        // These count only if there are no others. `seldom`: idle places in only a part of the thread's life, for instance because one long
+        // delay takes most of it. `perhaps`: places where it is unknown whether another thread works for the waits.
         let (mut seldom, mut perhaps) = (FxHashMap::default(), FxHashMap::default());
         for (place, list) in waits.iter().filter(|(_, list)| list.len() >= LEAST_WAITS) {
             let is_frequent = tenths(list) >= LEAST_TENTHS;
@@ -403,13 +403,14 @@ impl Waits {
             }
         }
         if idle.is_empty() {
-            // The busiest of them: others may be in what takes so long.
+            // Only the busiest of them: the others may belong to the long delay.
             idle.extend(seldom.into_iter().max_by_key(|(place, count)| (*count, *place)));
         }
         if idle.is_empty() {
             idle = perhaps;
         }
-        // A waker that is rare ends what others end: a new client, or who sends the signal to stop. So does one that was not seen.
+        // A rare waker ends waits that others usually end, such as a new client, or a process that sends the stop signal. An unseen waker
+        // does so too.
         let alike = |place: &Place| {
             idle.keys().any(|it| {
                 (it.0, it.2) == (place.0, place.2)
@@ -426,7 +427,7 @@ impl Waits {
         idle
     }
 
-    /// Whether nothing was done for the waits of a place; `None` where that is not known.
+    /// Whether nothing was done for the waits at a place; `None` if that is unknown.
     fn is_idle(&self, place: &Place, waits: &[&Wait], known: &Known<'_>) -> Option<bool> {
         let class = (known.class)((place.0 != NO_CALL).then(|| u64::from(place.0)));
         match (class, place.1) {
@@ -450,7 +451,7 @@ impl Waits {
         }
     }
 
-    /// How long in this wait the waker did something, or somebody that it waited for.
+    /// How long, during this wait, the waker or a thread that it waited for did something.
     fn worked(&self, wait: &Wait, known: &Known<'_>, deep: usize) -> u64 {
         let class = (known.class)(wait.call());
         if matches!(wait.by, INTERRUPT | UNKNOWN) {
@@ -472,7 +473,7 @@ impl Waits {
             let clipped = Wait { from, to, ..*inside };
             let of_others = match deep {
                 0 => 0,
-                // A sleep is over at a time that the thread has chosen.
+                // A sleep ends at a time that the thread itself chose.
                 _ if matches!((known.class)(inside.call()), Class::Sleep) => 0,
                 _ if from < to => self.worked(&clipped, known, deep - 1),
                 _ => 0,
@@ -483,7 +484,7 @@ impl Waits {
     }
 }
 
-/// The longest of some units, of which each has a length, a beginning and an end; and the longest that is not unusual, if the first is.
+/// Of units given as (length, begin, end): the longest if it is unusual, and the longest that is not unusual.
 fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>) -> Vec<Unit> {
     let count = units.len() as u64;
     let middle = units.len() / 2;
@@ -512,7 +513,7 @@ fn hash(what: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// By thread, in order of time: when a wait with this stack was seen to begin.
+/// By thread, in order of time: when a wait with a stack was seen to begin, and a hash of the stack.
 #[derive(Default)]
 struct StackIds(FxHashMap<u64, Vec<(u64, u64)>>);
 
@@ -528,7 +529,7 @@ impl StackIds {
         ids
     }
 
-    /// That of a wait; 0 if it has none.
+    /// The stack of a wait; 0 if it has none.
     fn find(&self, koid: u64, wait: &Wait) -> u64 {
         let found = self.0.get(&Koid(koid).0).and_then(|list| {
             let before = list.partition_point(|it| it.0 < wait.to).checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! Handmade scenes whose cause is known.
+//! Handmade scenes with a known cause.
 
 mod parts;
 mod perfetto;
@@ -12,10 +12,10 @@ use fxtrec_report::scene::Scene;
 use crate::explain::{Keep, explain_keeping};
 use crate::{Answer, Explanation, Query, WhyError, explain};
 
-/// Every fact.
+/// All facts.
 pub(super) const ALL: &str = "steal,irq,throttled,migrate,need_resched,waker,syscall";
 
-/// The numbers of system calls of the scenes.
+/// The system call numbers in the scenes.
 pub(super) const READ: u32 = 0;
 pub(super) const RECVFROM: u32 = 45;
 pub(super) const FSYNC: u32 = 74;
@@ -38,7 +38,7 @@ pub(super) fn try_ask(scene: &Scene, query: &Query) -> Result<Answer, WhyError> 
     explain(query, || Ok(Reader::from_slice(scene.bytes())), syscall)
 }
 
-/// The first explanation, checked for what holds of all.
+/// The first explanation, after checks that hold for all explanations.
 pub(super) fn ask(scene: &Scene, query: &Query) -> Explanation {
     let answer = try_ask(scene, query).expect("there is something to explain");
     for why in &answer.explanations {
@@ -47,7 +47,7 @@ pub(super) fn ask(scene: &Scene, query: &Query) -> Explanation {
     answer.explanations.into_iter().next().expect("one")
 }
 
-/// Parts sum up to the interval, and links tile it.
+/// Parts sum up to the interval's length, and links tile it.
 pub(super) fn check(why: &Explanation) {
     assert_eq!(why.length_ns, why.to_ns - why.from_ns);
     assert_eq!(why.blame.iter().map(|part| part.ns).sum::<u64>(), why.length_ns, "{why:#?}");
@@ -65,7 +65,7 @@ pub(super) fn check(why: &Explanation) {
     assert_eq!(at, why.to_ns, "{why:#?}");
 }
 
-/// The same answer by one pass and by two, with so many entries kept. Of parts of one length, either may come first.
+/// One pass and two passes give the same answer, with a log of at most `most` entries. Parts of equal length may be in either order.
 pub(super) fn by_one_pass_as_by_two(scene: &Scene, query: &Query, most: usize) {
     let ask = |at_once| {
         let open = || Ok(Reader::from_slice(scene.bytes()));
@@ -88,7 +88,7 @@ pub(super) fn of(thread: &str) -> Query {
     Query { thread: Some(thread.to_owned()), ..Query::default() }
 }
 
-/// An interval of microseconds.
+/// An interval in microseconds.
 pub(super) fn within(thread: &str, from: u64, to: u64) -> Query {
     Query { from: Some(from * 1000), to: Some(to * 1000), ..of(thread) }
 }

@@ -1,4 +1,4 @@
-//! The chain beside the critical path that Perfetto publishes (its module `sched.thread_executing_span`), as written down there:
+//! Compares the chain with the critical path that Perfetto publishes (its module `sched.thread_executing_span`), as documented there:
 //!
 //! ```text
 //!   executing span   of a thread, from when it is woken out of sleep until it sleeps again
@@ -7,7 +7,7 @@
 //!   no waker         (none is known, or an interrupt): the thread's own span before stands in
 //! ```
 //!
-//! Threads of that path are followed here microsecond by microsecond, and held against the links of `fxtrec why`.
+//! Threads on that path are followed here microsecond by microsecond, and compared with the links of `fxtrec why`.
 
 use fxtrec_report::scene::{Leaves, Scene};
 use proptest::prelude::*;
@@ -16,12 +16,12 @@ use super::random::{Does, THREADS, Truth, WokenBy, explained, koid, steps};
 use super::{ALL, ask, within};
 use crate::Explanation;
 
-/// Who is on the path in each microsecond of a sleep that ends at `to`, from its end backwards.
+/// The thread on the path in each microsecond of a sleep that ends at `to`, from its end backwards.
 fn path(truth: &Truth, waker: usize, (from, to): (usize, usize), out: &mut Vec<u64>) {
     let (mut thread, mut at) = (waker, to);
     while at > from {
         match truth.does[thread][at - 1] {
-            // Its executing span, or nothing is known of it: then it stands there itself.
+            // It is in its executing span, or nothing is known about it: then the thread itself is on the path.
             Does::Runs | Does::Waits(_) | Does::Unseen => {
                 out.push(koid(thread));
                 at -= 1;
@@ -43,7 +43,7 @@ fn ended(truth: &Truth, thread: usize, at: usize) -> Option<WokenBy> {
     ended.map(|woken| woken.1)
 }
 
-/// The same of an interval of a thread: itself, and the path of each of its sleeps.
+/// The same for an interval of a thread: the thread itself, and the path of each of its sleeps.
 fn perfetto(truth: &Truth, thread: usize, (from, to): (usize, usize)) -> Vec<u64> {
     let (mut out, mut at) = (Vec::new(), to);
     while at > from {
@@ -67,7 +67,7 @@ fn perfetto(truth: &Truth, thread: usize, (from, to): (usize, usize)) -> Vec<u64
     out
 }
 
-/// Whose link there is in each microsecond.
+/// The thread of the link in each microsecond.
 fn links(why: &Explanation) -> Vec<u64> {
     let of = |link: &crate::Link| {
         (0..(link.to_ns - link.from_ns) / 1000).map({
@@ -78,7 +78,7 @@ fn links(why: &Explanation) -> Vec<u64> {
     why.chain.iter().flat_map(of).collect()
 }
 
-/// When threads that are followed begin to sleep: before that, `fxtrec why` goes back to them.
+/// When threads of the chain begin to sleep: before that, `fxtrec why` returns to them.
 fn returns(why: &Explanation) -> Vec<usize> {
     let deep = why.waits.iter().filter(|wait| wait.depth > 0);
     deep.map(|wait| ((wait.from_ns - why.from_ns) / 1000) as usize).collect()
@@ -99,14 +99,14 @@ proptest! {
         prop_assert_eq!(found.len(), expected.len());
         let returns = returns(why);
         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
-            // Only what was before the sleep of a thread that is followed may be told of another.
+            // The two may differ only before the sleep of a thread of the chain.
             let may_differ = returns.iter().any(|begin| at < *begin);
             prop_assert!(found == expected || may_differ, "{}: {} and {} in {:#?}", at, found, expected, why);
         }
     }
 }
 
-/// `app` sleeps from 10 to 100. `worker` works for it, with a sleep from 40 to 70 that `disk` ends, which has been at work since 5.
+/// `app` sleeps from 10 to 100. Meanwhile `worker` works, with a sleep from 40 to 70 that `disk` ends; `disk` runs since 10.
 fn scene() -> Scene {
     let mut scene = Scene::of_command(ALL, 101);
     scene.name(101, "app").name(102, "worker").name(103, "disk");

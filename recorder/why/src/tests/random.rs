@@ -1,4 +1,4 @@
-//! Random traces: parts sum up and links tile whatever happens, and both agree with a reference that counts microseconds.
+//! Random traces: parts sum up and links tile in any case, and both agree with a reference that counts microseconds.
 
 use fxt_writer::{Koid, Value};
 use fxtrec_report::scene::{Leaves, Scene};
@@ -33,19 +33,19 @@ pub(super) enum WokenBy {
     Nobody,
 }
 
-/// What really happened, microsecond by microsecond.
+/// The true states, microsecond by microsecond.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     /// By thread.
     pub(super) does: Vec<Vec<Does>>,
-    /// Who has a CPU, by CPU.
+    /// By CPU, the thread that has it.
     has: Vec<Vec<Option<usize>>>,
-    /// By thread: when it was woken out of sleep, and by whom.
+    /// By thread: the times at which it was woken, and by whom.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
 }
 
 impl Truth {
-    /// Whether anything was recorded of the thread.
+    /// Whether the thread has any events.
     pub(super) fn is_seen(&self, which: usize) -> bool {
         self.does[which].iter().any(|does| *does != Does::Unseen)
     }
@@ -53,12 +53,12 @@ impl Truth {
 
 pub(super) type Step = (u8, u8, u8, u8);
 
-/// Plays the steps: a trace, and what it tells of.
+/// Plays the steps: returns a trace, and the truth that it is about.
 pub(super) fn play(steps: &[Step]) -> (Scene, Truth) {
     play_in(Scene::with_causes(ALL), steps)
 }
 
-/// The same, at the end of a scene.
+/// The same, appended to a scene.
 fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
     let mut does = [Does::Unseen; THREADS];
     let mut has: [Option<usize>; CPUS] = [None; CPUS];
@@ -68,7 +68,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
         woken: vec![Vec::new(); THREADS],
     };
     let mut now = 0_u64;
-    // So that it is known from the beginning that the CPUs are idle.
+    // Makes it known from the beginning that the CPUs are idle.
     for cpu in 0..CPUS {
         scene.switch(0, cpu as u16, 900 + cpu as u64, Leaves::S, 0);
     }
@@ -139,7 +139,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
     (scene, truth)
 }
 
-/// What a microsecond of a thread's own time counts as.
+/// The part to which a microsecond of a thread's own time belongs.
 fn part(truth: &Truth, thread: usize, at: usize) -> String {
     match truth.does[thread][at] {
         Does::Unseen => "unknown".to_owned(),
@@ -152,7 +152,7 @@ fn part(truth: &Truth, thread: usize, at: usize) -> String {
     }
 }
 
-/// The innermost link of each microsecond, from the end backwards.
+/// The innermost link in each microsecond, from the end backwards.
 fn follow(
     truth: &Truth,
     thread: usize,
@@ -204,14 +204,14 @@ fn micros(why: &Explanation, part: &str) -> u64 {
     why.blame.iter().filter(named).map(|part| part.ns).sum::<u64>() / 1000
 }
 
-/// From where to where two random numbers point; nowhere if nothing was recorded.
+/// An interval from two random numbers.
 pub(super) fn between(truth: &Truth, cuts: (u16, u16)) -> (usize, usize) {
     let end = truth.does[0].len();
     let (a, b) = (usize::from(cuts.0) % end, usize::from(cuts.1) % end);
     (a.min(b), a.max(b).max(a.min(b) + 1).min(end))
 }
 
-/// What is answered of a thread between two random points of what was played; `None` where nothing was recorded of it.
+/// The explanation of a thread between two random points of the played steps; `None` if the thread has no events.
 pub(super) fn explained(
     steps: &[Step],
     which: usize,
@@ -358,7 +358,7 @@ proptest! {
         prop_assert_eq!(found, links);
     }
 
-    /// The summary of a recording, the report and `why` name the same.
+    /// The summary of a recording, the report and `why` name the same worst delay.
     #[test]
     fn the_worst_is_that_of_the_report(steps in steps(), of_command in any::<bool>()) {
         let scene = match of_command {
@@ -376,7 +376,7 @@ proptest! {
         prop_assert_eq!(delay, worst.map(|why| (why.thread.koid, why.from_ns, why.to_ns)));
     }
 
-    /// Also where events are lost, switches are missing, and times are all the same.
+    /// This holds even if events are lost, switches are missing, or all times are equal.
     #[test]
     fn parts_sum_up_and_links_tile_whatever_is_in_the_file(
         steps in prop::collection::vec(any::<(u8, u8, u8, u8, u8)>(), 10..150), which in 0..THREADS,

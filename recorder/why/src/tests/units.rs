@@ -1,4 +1,4 @@
-//! Units of work: which interval is unusual.
+//! Units of work: which interval counts as unusual.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};
@@ -12,17 +12,17 @@ fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
 }
 
-/// Waits for readiness of files.
+/// A system call that waits for readiness of files.
 const POLL: u32 = 232;
 
 /// The process that made the recording.
 const RECORDER: u64 = 900;
 
-/// What the client's requests take in microseconds, of which one is given.
+/// The usual time of the client's requests in microseconds; one request takes another time.
 const USUAL: u64 = 200;
 
-/// A client sleeps for 3 ms, sends a request, and waits until the server has answered it; both are made by COMMAND, which waits
-/// for the client's end. Request 20 takes `longest` microseconds.
+/// A client sleeps for 3 ms, sends a request, and waits for the server's answer. COMMAND creates both and waits for the client's end.
+/// Request 20 takes `longest` microseconds.
 fn client_and_server(longest: u64) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "sh").name(101, "sh").name(102, "sh").name(101, "client").name(102, "server");
@@ -119,7 +119,7 @@ fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
     assert_eq!(usual.iter().map(|part| part.ns).sum::<u64>(), why.median_ns.expect("it is known"));
 }
 
-/// A client that sends one request after the other never has nothing to do.
+/// A client that sends one request after the other is never without work.
 #[test]
 fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_waits() {
     let mut scene = Scene::of_command(ALL, 100);
@@ -147,7 +147,7 @@ fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_wa
     );
 }
 
-/// A shell starts compilers one after the other, of which the third works longest.
+/// A shell starts one compiler after the other; the third one works longest.
 fn build() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "make");
@@ -188,7 +188,7 @@ fn of_a_build_the_critical_path_is_told() {
     assert!(matches!(none, Err(crate::WhyError::NoCommand)), "{none:?}");
 }
 
-/// Work of a thread, in microseconds: how long it runs, and how often and how long it is blocked meanwhile until an interrupt.
+/// Work of a thread, in microseconds: how long it runs, and how often and how long it is meanwhile blocked until an interrupt.
 type Work = (u64, u8, u64);
 
 fn thread_that_works(list: &[Work]) -> Scene {
@@ -250,7 +250,7 @@ fn a_server_that_waits_for_its_clients_is_idle_and_a_client_that_waits_for_its_s
     assert!(why.length_ns > 49_000_000 && why.sentence.contains("ran for"), "{}", why.sentence);
 }
 
-/// A thread that sleeps 5 ms at a time wants a lock, which it tries to take for 5 ms again and again while another runs.
+/// A thread that sleeps for 5 ms at a time wants a lock, and retries for 5 ms at a time while another thread runs.
 #[test]
 fn a_lock_that_is_tried_again_and_again_is_one_delay_with_the_thread_that_ran_meanwhile() {
     let mut scene = Scene::of_command(ALL, 100);
@@ -285,8 +285,8 @@ fn a_lock_that_is_tried_again_and_again_is_one_delay_with_the_thread_that_ran_me
     assert!(why.sentence.ends_with("; meanwhile export[101] ran for 501 ms."), "{}", why.sentence);
 }
 
-/// A thread works for 100 us at a time and sleeps in between. Once its work takes ten tries with 10 ms between them, in each of which
-/// `during` happens.
+/// A thread works for 100 us at a time and sleeps in between. Once, its work takes ten tries, 10 ms apart; `during` happens in each of
+/// them.
 fn tried_again(during: impl Fn(&mut Scene, u64, u32)) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "py").name(101, "py").name(101, "batch").name(100, "order");
