@@ -1,4 +1,4 @@
-//! Which lock of the kernel a thread waits for: what the source `bpf` says of it, and what the tracepoints themselves write.
+//! Which kernel lock a thread waits for, from records of the source `bpf` and from the tracepoints themselves.
 
 use std::ffi::CString;
 
@@ -11,7 +11,7 @@ use fxtrec_kernel::perf::Chosen;
 use fxtrec_units::Tid;
 use fxtrec_units::lock_kind::LockKind;
 
-/// A lock of the kernel that a thread waits for.
+/// A kernel lock that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelLock {
     pub address: u64,
@@ -19,7 +19,7 @@ pub struct KernelLock {
 }
 
 impl KernelLock {
-    /// What the flags of `lock:contention_begin` say.
+    /// Decodes the flags of `lock:contention_begin`.
     pub(crate) fn new(raw: lane::Contention) -> KernelLock {
         let has = |bit: u32| raw.flags & bit != 0;
         let access = |read, write, other| match (has(flag::READ), has(flag::WRITE)) {
@@ -38,16 +38,16 @@ impl KernelLock {
     }
 }
 
-/// What the tracepoints `lock:contention_begin` and `contention_end` say, where a source hands over what they write.
+/// The tracepoints `lock:contention_begin` and `contention_end`, for sources that deliver their raw data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contention {
     /// The thread finds the lock taken, and waits.
     Begin(KernelLock),
-    /// It has the lock of this address, or waits for it no longer.
+    /// The thread has the lock at this address, or stopped waiting for it.
     End(u64),
 }
 
-/// The tracepoints' own descriptions.
+/// The format descriptions of the tracepoints.
 #[derive(Clone, Debug)]
 pub struct ContentionFormats {
     pub begin: Format,
@@ -80,7 +80,7 @@ impl Shape {
         })
     }
 
-    /// Who it is about, and the address of the lock.
+    /// The thread, and the address of the lock.
     fn decode(self, raw: &[u8]) -> Option<(Tid, u64)> {
         let raw = raw.get(..self.least)?;
         Some((tid_at(raw, self.pid)?, u64::from_ne_bytes(chunk(raw, self.lock)?)))
@@ -93,20 +93,20 @@ impl ContentionLayout {
         Ok(ContentionLayout { begin, flags: locate(&formats.begin, "flags", &[4])?, end })
     }
 
-    /// Which begins count, in the kernel's own filter language: a thread that only spins keeps its CPU.
+    /// The events that count, in the kernel's filter language: a thread that only spins keeps its CPU.
     pub(super) fn filter_of_begins() -> String {
         format!("!(flags & {})", flag::SPIN)
     }
 
     /// Which of the events are to be recorded.
     pub(super) fn chosen(&self) -> [Chosen; 2] {
-        // The text has no byte of 0.
+        // The text contains no NUL byte.
         let filter = CString::new(Self::filter_of_begins()).ok();
         let begin = Chosen { id: self.begin.id.into(), filter };
         [begin, Chosen { id: self.end.id.into(), filter: None }]
     }
 
-    /// Decodes what the tracepoint of this id wrote, common fields first; `None` when it is none of these.
+    /// Decodes what the tracepoint with this id wrote, common fields first; `None` for other tracepoints.
     pub(super) fn decode(&self, id: u16, raw: &[u8]) -> Option<Kind> {
         if id == self.begin.id {
             let (tid, address) = self.begin.decode(raw)?;

@@ -1,6 +1,6 @@
 //! Walking over the bytes of a perf record.
 
-/// What is left of a record. Every read moves on, and says `None` when the record is too short.
+/// The rest of a record. Every read advances, and returns `None` if the record is too short.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a>(&'a [u8]);
 

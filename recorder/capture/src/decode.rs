@@ -1,4 +1,4 @@
-//! From the bytes of a perf record to a typed event.
+//! Decodes the bytes of a perf record into a typed event.
 
 use perf_event_open_sys::bindings as b;
 
@@ -9,26 +9,26 @@ use fxtrec_kernel::extra::OpenExtras;
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_units::Nanos;
 
-/// What perf gives as the id of a thread that has none any more.
+/// The id that perf reports for a thread that no longer has one.
 const NO_ID: LocalId = LocalId(u32::MAX);
 
-/// What a record turned out to be.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The event. A sample's payload is still to be kept.
+    /// The event. The caller must still store a sample's payload.
     pub event: Event,
-    /// Inside a pid namespace: who the current thread is there.
+    /// Inside a pid namespace: the ids that the current thread has there.
     pub identity: Option<Event>,
     /// The bytes that a sample carries; empty for any other event.
     pub payload: &'a [u8],
 }
 
-/// What the records of a ring were asked to carry.
+/// What the records of a ring contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
-    /// Whether it is the ids of the recorder's pid namespace.
+    /// Whether records carry ids of the recorder's pid namespace.
     pub namespace_ids: bool,
-    /// The events beside the scheduler's, where there are any: then it is the id of the event that wrote a record.
+    /// The non-scheduler events, if any: if so, records carry the id of the event that wrote them.
     pub extras: Option<&'a OpenExtras>,
 }
 
@@ -39,9 +39,9 @@ impl Shape<'_> {
     }
 }
 
-/// Decodes a sample of one of the scheduler's tracepoints, where samples carry the time and what the tracepoint wrote. Nearly all
-/// records are such, so that all of this is to be in one piece with what puts the event into its queue: handed from function to
-/// function, its 80 bytes cost more than to make them. `None` as of [`decode`].
+/// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and what the tracepoint wrote. Nearly all
+/// records are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an
+/// event from function to function costs more than making it. Returns `None` as [`decode`] does.
 #[inline(always)]
 pub fn decode_plain(layout: &SchedLayout, body: &[u8]) -> Option<Event> {
     let mut cursor = Cursor::new(body);
@@ -51,7 +51,7 @@ pub fn decode_plain(layout: &SchedLayout, body: &[u8]) -> Option<Event> {
     Some(Event { time, kind })
 }
 
-/// Decodes one perf record; `None` for one of no interest, or one that is too short for what it claims to be.
+/// Decodes one perf record; `None` if it is irrelevant, or too short for its type.
 pub fn decode<'a>(
     layout: &SchedLayout,
     record: RawRecord<'a>,
@@ -100,8 +100,7 @@ pub fn decode<'a>(
     }
 }
 
-/// Reads the registers that a sample was asked to carry, of which there is one. Inside: `None` for a thread of the
-/// kernel, which has no program.
+/// Reads the registers that a sample was asked to carry; there is one. The inner `None` means a kernel thread, which has no user registers.
 fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
     let abi = cursor.read_u64()?;
     if abi == u64::from(b::PERF_SAMPLE_REGS_ABI_NONE) {
@@ -111,7 +110,7 @@ fn read_user_state(cursor: &mut Cursor<'_>) -> Option<Option<UserState>> {
     Some(Some(UserState { stack: cursor.read_u64()?, is_32_bit }))
 }
 
-/// Decodes what is not a sample. Such records end with the sample's ids, of which the time is the last.
+/// Decodes a record that is not a sample. Such records end with the sample's ids, the last of which is the time.
 pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) -> Option<Event> {
     let time = Nanos(cursor.read_back_u64()?);
     let kind = match record.kind {
@@ -138,11 +137,11 @@ pub(crate) fn decode_side_band(record: RawRecord<'_>, mut cursor: Cursor<'_>) ->
         b::PERF_RECORD_SWITCH_CPU_WIDE
             if u32::from(record.misc) & b::PERF_RECORD_MISC_SWITCH_OUT == 0 =>
         {
-            // The body names who went out; who came in is the thread of the sample's ids.
+            // The body names the outgoing thread; the sample's ids name the incoming one.
             let ids = cursor.take_back(8)?;
             let mut ids = Cursor::new(ids);
             let (pid, tid) = (LocalId(ids.read_u32()?), LocalId(ids.read_u32()?));
-            // A thread that has been reaped and still runs, to its very end, has no ids any more.
+            // A thread that was reaped and still runs to its very end has no ids any more.
             if tid == NO_ID {
                 return None;
             }

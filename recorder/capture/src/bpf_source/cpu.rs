@@ -1,7 +1,7 @@
-//! One CPU's lane: from its records to events.
+//! One CPU's lane: turns its records into events.
 //!
-//! The kernel has sorted them: a program takes the time when it has the lane. So they wait as they are until it is their turn among
-//! those of all CPUs, in a third of an event's memory, and become events one by one.
+//! The records of a lane are already sorted: a program reads the clock while it holds the lane. So records stay raw, in a third of an
+//! event's memory, until the merge with all other CPUs reaches them. Only then each becomes an event.
 
 use crate::event::{
     Call, Comm, Event, Futex, Kept, KernelLock, Kind, Loss, LostOthers, SliceFacts, Switch, Taken,
@@ -18,7 +18,7 @@ use fxtrec_kernel::prev_state::{PrevState, StateTable};
 use fxtrec_units::{Cpu, Nanos, Tid};
 use std::collections::VecDeque;
 
-/// `TASK_REPORT`: states that are reported as they are. Bits of `exit_state` are among them.
+/// `TASK_REPORT`: states that are reported without translation. This includes bits of `exit_state`.
 const REPORTED: u32 = 0x7f;
 
 /// `TASK_IDLE`: `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` together, reported as a state of its own.
@@ -35,8 +35,8 @@ const PREEMPTED: i64 = 0x100;
 /// The letters of the reported states, from the lowest bit.
 const LETTERS: [char; 8] = ['S', 'D', 'T', 't', 'X', 'Z', 'P', 'I'];
 
-/// The names that the lane has told, kept as the programs keep them: by the lower bits of the thread's id. So they
-/// need no search, and never grow.
+/// The thread names that the lane reported, stored as the programs store them: indexed by the lower bits of the thread id. So a name needs
+/// no search, and the table never grows.
 #[derive(Debug)]
 struct Told(Box<[(Tid, Comm)]>);
 
@@ -53,7 +53,7 @@ impl Told {
         self.0[Told::place(tid)] = (tid, comm);
     }
 
-    /// The thread's name; empty when it was not told, or another's since.
+    /// The thread's name; empty if it was not reported, or another thread's name has replaced it.
     #[inline]
     fn get(&self, tid: Tid) -> Comm {
         match self.0[Told::place(tid)] {
@@ -63,14 +63,12 @@ impl Told {
     }
 }
 
-/// What is reported of a task's state.
+/// Translates a task's state to the state that the tracepoint reports.
 ///
-/// The tracepoint does not store the state as it is: the kernel's
-/// `__trace_sched_switch_state` picks one bit and numbers it anew. The programs
-/// store the state itself, and this does the same to it. The state bits it
-/// looks at have their values since Linux 4.14, and those that came later
-/// were not used before; that the numbers of the reported states are the known
-/// ones is checked against the tracepoint's own table.
+/// The tracepoint does not store the raw state: the kernel's `__trace_sched_switch_state` picks one bit and renumbers it. The programs
+/// store the raw state, and this type does the same translation. The state bits that it uses have had their values since Linux 4.14, and
+/// bits that were added later were unused before. Whether the reported states have the expected numbers is checked against the tracepoint's
+/// own table.
 #[derive(Clone, Debug)]
 pub(super) struct States {
     runnable: PrevState,
@@ -80,7 +78,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Decodes by the tracepoint's table; `None` when it numbers the states in an unknown way.
+    /// Decodes by the tracepoint's table; `None` if it numbers the states in an unknown way.
     pub(super) fn new(table: &StateTable) -> Option<States> {
         let others = std::array::from_fn(|bit| table.decode(1_i64.rotate_left(bit as u32)));
         let known = LETTERS.map(|letter| PrevState { letter, preempted: false });
@@ -89,7 +87,7 @@ impl States {
         (states.others == known && preempted.preempted).then_some(states)
     }
 
-    /// In which state a thread went out; bits of `exit_state` are in `state`.
+    /// The state in which a thread was switched out; `state` includes bits of `exit_state`.
     #[inline]
     pub(super) fn decode(&self, state: u32, preempted: bool) -> PrevState {
         if preempted {
@@ -109,41 +107,41 @@ impl States {
     }
 }
 
-/// What a CPU's events are made with.
+/// One CPU's lane, and what is needed to turn its records into events.
 #[derive(Debug)]
 pub(super) struct CpuLane {
     pub(super) cpu: Cpu,
     lane: Lane,
-    /// What was in the lane.
+    /// Records taken from the lane.
     held: Held,
-    /// Whether that is all that the lane held when it was last looked at.
+    /// Whether the last look took everything that the lane held.
     drained: bool,
-    /// Whether nothing was being written then.
+    /// Whether no program was writing during that look.
     at_rest: bool,
-    /// For what no record tells.
+    /// The queue for events that no record reports.
     queue: Place,
-    /// The part of what came in the middle of another event that has been told.
+    /// Nested events, those in the middle of another event, that were already reported as lost.
     told_nested: u64,
     away: Away,
-    /// Whether it is one of system calls, beside that of switches.
+    /// Whether this is the CPU's lane of system calls, which exists in addition to that of switches.
     of_calls: bool,
 }
 
-/// The records of a lane that wait for their turn.
+/// The records of a lane that wait to be merged.
 #[derive(Debug)]
 struct Held {
     records: VecDeque<RawRecord>,
-    /// When the youngest of them happened that was ever there.
+    /// Time of the youngest record that this ever held.
     youngest: Nanos,
     states: States,
     decoder: Decoder,
-    /// Records that cannot be true.
+    /// Number of invalid records.
     unknown: u64,
-    /// The part of what was lost that records have told.
+    /// Losses that records have already reported.
     told_lost: u64,
 }
 
-/// Whether a CPU is offline, and whether that was told.
+/// Whether a CPU is offline, and whether that was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     No,
@@ -154,26 +152,26 @@ enum Away {
 #[derive(Debug)]
 struct Decoder {
     names: Told,
-    /// With a narrow scope: who has the CPU, as far as the records tell.
+    /// With a narrow scope: the thread on the CPU, as far as the records show.
     current: Option<Option<Tid>>,
-    /// Whether it is told which threads are in scope at the moment.
+    /// Whether the records say which threads are in scope at the moment.
     by_group: bool,
-    /// What the next switch is told of the slice that it ends.
+    /// Facts about the slice that the next switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
     /// For how long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
-    /// What the interrupt is about that does the next wake-up.
+    /// What the interrupt that does the next wake-up is about.
     origin: Option<(RawOrigin, Bytes)>,
-    /// When the last move was.
+    /// Time of the last move.
     moved: Nanos,
-    /// Whether the switch before the next one is known, which began that slice.
+    /// Whether the switch that began that slice is known.
     began: bool,
-    /// What beginnings and ends of system calls stand for.
+    /// The events that the beginnings and ends of system calls become.
     calls: Option<CallEvents>,
 }
 
-/// Which events beside the scheduler's the beginnings and ends of system calls are.
+/// The non-scheduler events that the beginning and the end of a system call become.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEvents {
     pub(super) enter: ExtraIndex,
@@ -200,7 +198,7 @@ impl CpuLane {
         }
     }
 
-    /// Of system calls.
+    /// A lane of system calls.
     pub(super) fn of_calls(
         (cpu, lane): (Cpu, Lane),
         merger: &mut Merger,
@@ -223,21 +221,21 @@ impl CpuLane {
         self.lane.open();
     }
 
-    /// As [`Lane::close`].
+    /// Same as [`Lane::close`].
     pub(super) fn close(&self) -> bool {
         self.lane.close()
     }
 
-    /// Takes what the lane holds, as far as there is room for it here.
+    /// Takes what the lane holds, up to the room that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // First: what is written meanwhile is younger than this look.
+        // Must come first: what is written from here on is younger than this look.
         self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }
     }
 
-    /// Notes whether the CPU is online. When it is not, its lane has to be read before [`CpuLane::tell_offline`].
+    /// Notes whether the CPU is online. If it is not, its lane must be read before [`CpuLane::tell_offline`].
     pub(super) fn follow(&mut self, is_online: bool) {
         self.away = match self.away {
             _ if is_online => Away::No,
@@ -246,32 +244,32 @@ impl CpuLane {
         };
     }
 
-    /// Adds, once, that the CPU is offline, right behind its last event: that is the switch to the thread that stops
-    /// it, since no tracepoint fires on a CPU that is not online any more.
+    /// Reports, once, that the CPU is offline, right after its last event. That event is the switch to the thread that stops the CPU,
+    /// because no tracepoint fires on an offline CPU.
     pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
         if self.away == Away::Untold && self.drained && self.has_switches() {
             self.away = Away::Told;
-            // Time must not go back behind what was handed out.
+            // The time must not be earlier than what was already handed out.
             let told = merger.queue(self.queue).youngest();
             let time = self.held.youngest.max(told).max(merger.emitted());
             merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
         }
     }
 
-    /// Adds what no program could write, since it came in the middle of another event, and `also` what none saw.
+    /// Reports events that no program could write, because they came in the middle of another event, and `also` further lost ones.
     pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
         let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));
         self.tell(merger, new.saturating_add(also));
     }
 
-    /// Adds what was lost at the very end, with no event after it. For when the programs have stopped.
+    /// Reports what was lost at the very end, with no event after it. Call this when the programs have stopped.
     pub(super) fn tell_rest(&mut self, merger: &mut Merger) {
         let told = self.held.lost();
         self.tell(merger, self.lane.counts().lost.saturating_sub(told));
     }
 
-    /// Adds that nobody knows how much was missed until then.
+    /// Reports that an unknown number of events is missing up to `time`.
     pub(super) fn tell_unknown(&self, merger: &mut Merger, time: Nanos) {
         merger.push(self.queue, Event { time, kind: Kind::Lost(Loss::unknown()) });
     }
@@ -283,7 +281,7 @@ impl CpuLane {
         }
     }
 
-    /// How many of its records cannot be true.
+    /// Number of invalid records.
     pub(super) fn unknown(&self) -> u64 {
         self.held.unknown
     }
@@ -297,7 +295,7 @@ impl CpuLane {
     }
 }
 
-/// Nothing comes into its queue by this: the records wait in the lane itself.
+/// Reading a ring adds nothing to the queue: the records wait in the lane itself.
 impl ReadRing for CpuLane {
     const WORTH_SHARING: usize = WORTH_COPYING;
 
@@ -356,7 +354,7 @@ impl Held {
         Held { records, youngest, states, decoder, unknown: 0, told_lost: 0 }
     }
 
-    /// Lets `read` add records, as many as there is room for, and returns what it returned.
+    /// Lets `read` add as many records as there is room for, and returns its result.
     fn add(&mut self, read: impl FnOnce(usize, &mut VecDeque<RawRecord>) -> bool) -> bool {
         let before = self.records.len();
         let all = read(QUEUE_EVENTS.saturating_sub(before), &mut self.records);
@@ -365,7 +363,7 @@ impl Held {
         all
     }
 
-    /// How much was lost by what the records tell, those that wait included.
+    /// Number of lost events that the records report, including records that still wait.
     fn lost(&self) -> u64 {
         let told = self.records.iter().filter_map(|record| match Record::parse(record) {
             Some(Record::Lost { count, .. }) => Some(count),
@@ -380,7 +378,7 @@ impl Held {
             if let Some(time) = self.decoder.time(record) {
                 return Some(time);
             }
-            // It is about what follows, which may still have to come.
+            // This record is about a later one, which may not have arrived yet.
             let record = Record::parse(record);
             self.records.pop_front();
             match record {
@@ -414,7 +412,7 @@ impl Held {
                 }
             }
         }
-        // With many CPUs it is one at a time, and a drain takes longer than that.
+        // With many CPUs, usually only one record is done at a time, and `drain` is slower for that.
         match done {
             1 => drop(records.pop_front()),
             _ => drop(records.drain(..done)),
@@ -440,7 +438,7 @@ impl Decoder {
         }
     }
 
-    /// What it is that the lane had no room for so much.
+    /// The event that reports `count` records for which the lane had no room.
     fn lost(&self, count: u64) -> Kind {
         match self.calls {
             None => Kind::Lost(Loss::exactly(count)),
@@ -449,10 +447,10 @@ impl Decoder {
         }
     }
 
-    /// When the events happened that the record becomes; `None` when it is of what follows.
+    /// Time of the events that the record becomes; `None` if it is about a later record.
     #[inline]
     fn time(&self, record: &RawRecord) -> Option<Nanos> {
-        // What a queue says to which a thread was moved is of that move.
+        // What the queue to which a thread was moved reports has the time of that move.
         Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
     }
 
@@ -475,7 +473,7 @@ impl Decoder {
                     push(Event { time, kind: Kind::Skipped });
                     self.began = false;
                 }
-                // What was stolen goes back to the switch before.
+                // Stolen time is counted since the previous switch, so it is valid only if that switch is known.
                 let whole = std::mem::replace(&mut self.began, true);
                 let told = |it: &SliceFacts| {
                     let locks = it.futex.is_some() || it.kernel_lock.is_some();
@@ -485,7 +483,7 @@ impl Decoder {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
                 }
-                // The request is of the slice, whenever that began.
+                // A request to switch belongs to this slice even if its beginning is not known.
                 let told = |taken: &Taken| whole || taken.asked.is_some();
                 if let Some(taken) = self.taken.take().filter(told) {
                     let (irq, irqs) = if whole { (taken.irq, taken.irqs) } else { (Nanos(0), 0) };
@@ -502,7 +500,7 @@ impl Decoder {
                     state: states.decode(state.into(), preempted),
                     syscall,
                     in_scope: self.by_group.then_some([prev_in_scope, next_in_scope]),
-                    // It was told when the thread came in, and a new name since then comes from perf's rings.
+                    // The name was recorded when the thread was switched in; a newer one comes from perf's rings.
                     prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
                 });
@@ -548,7 +546,7 @@ impl Decoder {
                         (false, _) => Waker::Task(waker),
                     },
                     same_process: (kind == RecordKind::WakeupNew).then_some(same_process),
-                    // Of others nothing is told.
+                    // No records are written about threads out of scope.
                     in_scope: self.by_group.then_some(true),
                 });
                 push(Event { time, kind });
@@ -566,7 +564,7 @@ impl Decoder {
             Record::Contention(raw) => {
                 self.slice.get_or_insert_default().kernel_lock = Some(KernelLock::new(raw));
             }
-            // It has no time of its own: it is of the record that follows, or of the move before it.
+            // This record has no time of its own: it belongs to the next record, or to the previous move.
             Record::Wait { tid, kept, cpu, own, of_queues, begins, goes_on } => {
                 let kind = Kind::Kept(Kept { tid, kept, cpu, own, of_queues, begins, goes_on });
                 match begins {
@@ -597,8 +595,8 @@ impl Decoder {
         }
     }
 
-    /// With a narrow scope: whether switches were left out since the last record, so that it is another's turn than it
-    /// seemed. `next` has the CPU from now on.
+    /// With a narrow scope: whether switches were left out since the last record, so that another thread runs than the records showed. From
+    /// now on `next` runs on the CPU.
     #[inline]
     fn lost_sight(&mut self, now: Tid, next: Tid) -> bool {
         let Some(current) = &mut self.current else { return false };

@@ -1,9 +1,8 @@
-//! Which cgroups are in scope: those whose paths match a glob, and all below them, whenever they are made.
+//! Which cgroups are in scope: those whose paths match a glob, and all below them, including those created later.
 //!
-//! The programs in the kernel know cgroups by number ([`fxtrec_kernel::bpf::groups`]). Here their paths are looked at: of all
-//! there are at the beginning, and whenever the programs tell that another was made of which they did not know. A cgroup is
-//! known to the programs before it can be seen if its parent's path says so already: where `/jobs/*` is wanted, whatever is made
-//! below `/jobs` is.
+//! The programs in the kernel know cgroups by number ([`fxtrec_kernel::bpf::groups`]). This module maps paths to numbers: for all cgroups
+//! at the beginning, and again each time the programs report that a cgroup was created that they do not know. If the parent's path already
+//! decides, the programs know a new cgroup before it can be seen: with `/jobs/*`, everything created below `/jobs` is in scope.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,18 +12,18 @@ use fxtrec_kernel::cgroups;
 use fxtrec_units::glob::{self, Pattern};
 use rustc_hash::FxHashSet;
 
-/// The part of the time that looking may take, as a divisor.
+/// The largest share of time that looking may take, as a divisor.
 const SHARE: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Groups {
     globs: Vec<Pattern>,
     root: PathBuf,
-    /// How many cgroups had been made when they were last looked at.
+    /// How many cgroups had been created at the last look.
     made: u64,
-    /// When they may be looked at again.
+    /// Earliest time of the next look.
     next: Instant,
-    /// Those of the sets that were not there when they were last looked at.
+    /// Numbers in the sets that had no cgroup at the last look.
     missing: FxHashSet<u64>,
 }
 
@@ -33,7 +32,7 @@ fn is_wanted(globs: &[Pattern], path: &str) -> bool {
     glob::chooses_cgroup(globs, path)
 }
 
-/// Whether every cgroup is that will be made below it.
+/// Whether every cgroup that will be created below this path is wanted.
 fn wants_children(globs: &[Pattern], path: &str) -> bool {
     let prefix = format!("{}/", path.trim_end_matches('/'));
     is_wanted(globs, path)
@@ -41,7 +40,7 @@ fn wants_children(globs: &[Pattern], path: &str) -> bool {
 }
 
 impl Groups {
-    /// Puts those in scope that there are. `None` where cgroups are not mounted.
+    /// Puts the existing cgroups in scope. `None` where cgroups are not mounted.
     pub(super) fn new(globs: &[Pattern], scope: &GroupScope) -> Option<Groups> {
         let (_, root) = cgroups::mounted()?;
         let (globs, made) = (globs.to_vec(), scope.made());
@@ -51,7 +50,7 @@ impl Groups {
         Some(groups)
     }
 
-    /// Looks for new ones if some were made.
+    /// Looks for new cgroups if some were created.
     pub(super) fn follow(&mut self, scope: &GroupScope) {
         let made = scope.made();
         if made != self.made && Instant::now() >= self.next {
@@ -72,7 +71,7 @@ impl Groups {
                 scope.include_children(*id);
             }
         }
-        // One that has just been made may be in the sets and cannot be seen yet.
+        // A cgroup that was just created may be in the sets and not be visible yet.
         let gone = |id: &u64| !paths.contains_key(id);
         let missing: FxHashSet<u64> = known.into_iter().filter(gone).collect();
         missing.intersection(&self.missing).for_each(|id| scope.remove(*id));

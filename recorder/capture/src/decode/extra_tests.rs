@@ -1,4 +1,4 @@
-//! Records of a ring that holds more than the scheduler's events.
+//! Records of a ring that holds more than scheduler events.
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +8,7 @@ use super::*;
 use fxtrec_kernel::extra::{Extra, ExtraIndex, What};
 use fxtrec_units::Tid;
 
-/// The ids that the kernel gave: 901 without registers, 902 with, 903 of an event that stands for several.
+/// The ids that the kernel gave: 901 without registers, 902 with registers, 903 for an event that stands for several.
 fn extras() -> OpenExtras {
     let mut extras = OpenExtras::default();
     let event = || OwnedFd::from(std::fs::File::open("/dev/null").expect("there is one"));

@@ -1,4 +1,4 @@
-//! Who has which CPU: the chain of threads, in truth and in the file.
+//! Which thread is on which CPU: the chain of threads, in truth and in the file.
 //!
 //! ```text
 //!   kernel   A -> B    B -> C    C -> idle    (idle -> D unseen)    D -> E
@@ -6,16 +6,13 @@
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
-//! Who has the CPU in truth is a [`CpuState`] of the scheduling machine, with its rules for switches and gaps. What threads do is
-//! not worked out here: the encoder knows of its threads what it needs to leave out wake-ups in vain, and a ledger has the
-//! rest when a trigger is waited for. A property test (`agreement` of `fxtrec-convert`) has the encoder write down a story,
-//! and compares the report with the machine.
+//! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. What threads do
+//! is not derived here: the encoder only knows what it needs to leave out spurious wake-ups, and a ledger has the rest if a trigger is set.
+//! A property test (`agreement` of `fxtrec-convert`) lets the encoder record a story and compares the report with the machine.
 //!
-//! With a narrow scope the file shows less than the truth: a switch is written
-//! when a thread of the scope goes out or comes in, and the outsider that
-//! follows such a thread is shown until it goes out itself. The rest of the time a
-//! pseudo-thread of the CPU has it, which stands for what is not recorded. The idle
-//! task is an outsider like others: what is shown as idle was idle.
+//! With a narrow scope the file shows less than the truth: a switch is written when a thread in scope is switched out or in, and the
+//! outsider that follows such a thread is shown until it is switched out itself. For the rest of the time, a pseudo-thread of the CPU
+//! stands for what is not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
 //!
 //! ```text
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
@@ -28,7 +25,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
-/// A thread as a CPU's chain remembers it, which may outlive what is known about the thread.
+/// A thread as a CPU's chain remembers it. This may outlive what is known about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     pub slot: Slot,
@@ -38,9 +35,9 @@ pub struct Occupant {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
-    /// Who has the CPU, in truth: by the rules of the scheduling machine.
+    /// The thread that really is on the CPU, by the rules of the scheduling machine.
     pub(super) seat: CpuState<Occupant>,
-    /// Who has it in the file; `None` before its first record.
+    /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
     /// What is known of the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
@@ -50,13 +47,13 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Who has the CPU, or had it before what was lost; `None` until an event told it. The idle task is a thread here.
+    /// The thread on the CPU, or before a loss; `None` until an event showed one. The idle task counts as a thread here.
     #[inline(always)]
     pub fn current(&self) -> Option<Occupant> {
         self.seat.presumed().and_then(Has::thread)
     }
 
-    /// Who has the CPU, if the file shows the same and nothing is to be told of the slice with the next switch.
+    /// The thread on the CPU, if the file shows the same one and the next switch needs no arguments about the slice.
     #[inline(always)]
     pub fn plain(&self) -> Option<Occupant> {
         let current = self.seat.occupant.and_then(Has::thread)?;
@@ -76,7 +73,7 @@ impl Chain {
         self.seat.enter(Has::Thread(incoming), read_time(time), inferred);
     }
 
-    /// It turns out who has the CPU, of whom that was not known.
+    /// Sets the thread on the CPU, where it was not known before.
     pub fn claim(&mut self, who: Occupant) {
         self.seat.claim(Has::Thread(who));
     }
@@ -86,7 +83,7 @@ impl Chain {
         self.seat.lose(read_time(time));
     }
 
-    /// Who has the CPU is not known any more, though nothing is missing.
+    /// The thread on the CPU is no longer known, though no event is missing.
     pub fn forget(&mut self, time: Nanos) {
         self.seat.forget(read_time(time));
     }
@@ -97,17 +94,17 @@ impl Chain {
         if self.slice.is_none() && self.taken.is_none() {
             return (None, None);
         }
-        // Of a slice whose begin no event reported, what is told is another's as well.
+        // If no event reported the beginning of a slice, these facts cover other slices as well.
         let whole = self.seat.begin == Edge::Recorded
             && self.current().is_some_and(|current| current.koid == koid);
         let since = if whole { self.seat.since.0 } else { time.0 };
         let length = Nanos(time.0.saturating_sub(since));
-        // The scheduler looks at its clocks a moment before it reports a switch. What happens in between counts as the
-        // next slice's, and may be more than that has.
+        // The scheduler reads its clocks a moment before it reports a switch. What happens in between counts for the next slice, and may
+        // exceed that slice's length.
         let slice = self.slice.take();
         let slice = slice.map(|facts| SliceFacts { steal: facts.steal.min(length), ..facts });
         let taken = self.taken.take().map(|taken| match length {
-            // Some interrupts may have been another's.
+            // Some interrupts may belong to another slice.
             Nanos(0) => Taken { irq: Nanos(0), irqs: 0, ..taken },
             _ => Taken { irq: taken.irq.min(length), ..taken },
         });
@@ -152,15 +149,15 @@ impl Chains {
 /// What the file shows of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Whether the outgoing side is the thread itself, or what is not recorded in its place.
+    /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.
     pub outgoing: bool,
     /// The same of the incoming side.
     pub incoming: bool,
 }
 
-/// How a switch is shown when only some threads are in scope; `None` when it is not.
+/// How a switch is shown if only some threads are in scope; `None` if it is not shown.
 ///
-/// `shown` says whether the outgoing thread is the one that the file shows on the CPU.
+/// `shown` is whether the file shows the outgoing thread on the CPU.
 pub fn view(outgoing_in_scope: bool, incoming_in_scope: bool, shown: bool) -> Option<View> {
     match (outgoing_in_scope, incoming_in_scope) {
         (true, _) => Some(View { outgoing: true, incoming: true }),

@@ -1,16 +1,12 @@
-//! Telling apart the threads that share a tid.
+//! Distinguishes the threads that share a tid.
 //!
-//! The kernel hands tids out again. A koid must not be: it is the tid plus the
-//! number of its earlier owners times 2^22, the largest number of tids that Linux
-//! can have, so the first owner's koid is its tid. Numbers whose koids would meet
-//! those of pseudo objects in the 32 bits that readers keep are left out.
+//! The kernel reuses tids, but koids must be unique: a koid is the tid plus the number of its earlier owners times 2^22, the largest number
+//! of tids that Linux can have, so the first owner's koid is its tid. Numbers whose koids would collide with pseudo objects in the 32 bits
+//! that readers keep are skipped.
+//! A tid whose owner has ended has no owner: the next thread seen with it is a new owner, even if its fork was not seen.
 //!
-//! A tid whose owner has ended belongs to nobody: whoever is seen with it next is
-//! a new owner, even if its fork was not seen.
-//!
-//! The counts stay exact for the whole recording. They lie in pages that come
-//! into being when one of their tids is first used: 64 KiB with a pid_max of
-//! 32768, and never more than 8 MiB.
+//! The counts stay exact for the whole recording. They lie in pages that are allocated when one of their tids is first used: 64 KiB with a
+//! pid_max of 32768, and never more than 8 MiB.
 
 use fxt_writer::Koid;
 
@@ -24,20 +20,20 @@ const PAGES: usize = (1 << TID_BITS) / PAGE_TIDS;
 
 type Page = Box<[u16; PAGE_TIDS]>;
 
-/// The generations of pseudo objects' koids, of which readers see the lower ten bits: processes of inner pid namespaces,
-/// interrupts, what is not recorded.
+/// The generations of pseudo objects' koids, of which readers see the lower ten bits: processes of inner pid namespaces, interrupts, and
+/// the pseudo-threads for what is not recorded.
 const RESERVED: [u16; 3] = [0x200, 0x300, 0x340];
 
 /// The part of a generation that readers see.
 const SEEN: u16 = 0x3ff;
 
-/// The bit of a count that says that the present owner has ended.
+/// The bit of a count that marks the current owner as ended.
 const ENDED: u16 = 0x8000;
 
-/// How often each tid was given out.
+/// How often each tid was used.
 #[derive(Debug)]
 pub struct Generations {
-    /// Owners so far, this one included, and [`ENDED`]; saturates.
+    /// Owners so far, including the current one, and [`ENDED`]; saturates.
     pages: Vec<Option<Page>>,
 }
 
@@ -54,7 +50,7 @@ impl Generations {
         &mut page[at % PAGE_TIDS]
     }
 
-    /// The koid of the tid's owner, which is a new one if the last has ended.
+    /// The koid of the tid's owner; a new one if the last owner has ended.
     pub fn current(&mut self, tid: Tid) -> Koid {
         match self.has_ended(tid) {
             true => self.next(tid),
@@ -80,12 +76,12 @@ impl Generations {
         koid(tid, *owners - 1)
     }
 
-    /// The tid's present owner has ended.
+    /// The tid's current owner has ended.
     pub fn end(&mut self, tid: Tid) {
         *self.owners(tid) |= ENDED;
     }
 
-    /// Whether the tid belongs to nobody, since its last owner has ended.
+    /// Whether the tid has no owner, because its last owner has ended.
     pub fn has_ended(&mut self, tid: Tid) -> bool {
         *self.owners(tid) & ENDED != 0
     }

@@ -1,4 +1,4 @@
-//! One thread, several ids: translating those of a pid namespace.
+//! Translates the ids of a pid namespace: one thread has several ids.
 //!
 //! Tracepoints carry the ids of the initial pid namespace; perf's records of
 //! forks, exits and names carry those of the namespace in which the recorder
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::event::{Comm, LocalId};
 use fxtrec_units::Tid;
 
-/// How ids of the recorder's pid namespace become those of the initial one.
+/// Translates ids of the recorder's pid namespace to those of the initial one.
 #[derive(Debug, Default)]
 pub enum Ids {
     /// The recorder runs in the initial namespace.
@@ -33,7 +33,7 @@ pub struct Inner {
 }
 
 impl Ids {
-    /// For a recorder in another namespace than the initial one.
+    /// For a recorder in a pid namespace other than the initial one.
     pub fn inner() -> Ids {
         Ids::Inner(Box::default())
     }
@@ -54,7 +54,7 @@ impl Ids {
         }
     }
 
-    /// Learns a pair, and returns the name that was waiting for it.
+    /// Learns a pair of ids, and returns the name that was waiting for it.
     pub fn bind(&mut self, tid: Tid, local: LocalId) -> Option<Comm> {
         let Ids::Inner(inner) = self else { return None };
         inner.tids.insert(local, tid);
@@ -69,7 +69,7 @@ impl Ids {
         }
     }
 
-    /// The tid of a forked thread, or `None` when only its first wake-up will tell.
+    /// The tid of a forked thread; `None` if only its first wake-up will reveal it.
     pub fn tid_of_fork(&mut self, child: LocalId, parent: LocalId, pid: LocalId) -> Option<Tid> {
         match self {
             Ids::Initial => Some(Tid(child.0)),
@@ -80,7 +80,7 @@ impl Ids {
         }
     }
 
-    /// The thread and process that `parent` forked, of which the tid is still to be learned.
+    /// The thread and process that `parent` forked, whose tid is not known yet.
     pub fn fork_of(&mut self, parent: Tid) -> Option<(LocalId, LocalId)> {
         let Ids::Inner(inner) = self else { return None };
         let parent = inner.locals.get(&parent)?;
@@ -92,7 +92,7 @@ impl Ids {
         let Ids::Inner(inner) = self else { return };
         if let Some(local) = inner.locals.remove(&tid) {
             inner.forks.remove(&local);
-            // The id may belong to a new thread already.
+            // The id may already belong to a new thread.
             if inner.tids.get(&local) == Some(&tid) {
                 inner.tids.remove(&local);
             }

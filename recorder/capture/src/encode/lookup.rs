@@ -1,4 +1,4 @@
-//! Asking `/proc` about a process that no snapshot and no fork has announced.
+//! Looks up, in `/proc`, a process that no snapshot and no fork has announced.
 
 use super::threads::Lookup;
 use crate::event::LocalId;
@@ -12,7 +12,7 @@ pub struct ProcLookup {
 }
 
 impl ProcLookup {
-    /// Looks into `/proc` when its numbers are those that perf's records carry.
+    /// Uses `/proc` only if its ids are those that perf's records carry.
     pub fn new(namespaces: &Namespaces) -> ProcLookup {
         let usable = match namespaces.proc_view {
             ProcView::Own => true,

@@ -1,8 +1,7 @@
-//! From typed events to FXT records: koids, names, states, weights, and each CPU's chain of threads.
+//! Encodes typed events as FXT records: koids, names, states, weights, and each CPU's chain of threads.
 //!
-//! [`encoder`] takes the events of all CPUs in order of time. What it needs to
-//! know about threads is kept by [`threads`]; which thread has which CPU by
-//! [`chain`]. Its records go into [`lanes`](fxt_writer::lanes).
+//! [`encoder`] takes the events of all CPUs in time order. [`threads`] keeps what it needs to know about threads; [`chain`] keeps which
+//! thread is on which CPU. Its records go into [`lanes`](fxt_writer::lanes).
 
 pub mod chain;
 pub mod encoder;

@@ -5,7 +5,7 @@ use super::*;
 use crate::readers::{MOST_READERS, Readers};
 use fxtrec_kernel::bpf::fake::{self, LaneEnd};
 
-/// Lanes of CPUs that are numbered from 0, each with room for so many records, and their other ends.
+/// Lanes of CPUs that are numbered from 0, all of the same size, and their other ends.
 #[derive(Debug)]
 struct Machine {
     merger: Merger,
@@ -31,7 +31,7 @@ impl Machine {
         self.ends.push(end);
     }
 
-    /// Writes wake-ups at these times into every lane, of each CPU a little later than of the one before.
+    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than that of the CPU before.
     fn write(&self, times: std::ops::Range<u64>) {
         for (at, end) in (0u64..).zip(&self.ends) {
             let records =
@@ -65,7 +65,7 @@ fn any_number_of_readers_brings_the_same_events_in_the_same_order() {
         let mut readers = Readers::sharing(share, 0);
         assert_eq!(crate::readers::readers_for(CPUS as usize, share), threads);
         let mut looked = Vec::new();
-        // The second time what is left wraps around the end of the lanes.
+        // In the second pass, what is left wraps around the end of the lanes.
         for times in [0..300, 30_000..30_300] {
             machine.write(times);
             let look = readers.read(&mut machine.lanes, &mut machine.merger);
@@ -93,7 +93,7 @@ fn what_may_still_come_is_known_of_lanes_that_a_helper_looked_at() {
         machine.lanes.iter().map(of).collect::<Vec<_>>()
     };
     machine.ends[2].write([raw(RecordKind::Wakeup, 0, 995)]);
-    // It may be about to write what happened before it was looked at.
+    // A busy program may be about to write an event from before the look.
     machine.ends[3].set_busy(true);
     assert_eq!(found(&mut machine), [(0, true), (0, true), (995, true), (0, false)]);
     machine.ends[3].write([raw(RecordKind::Wakeup, 0, 994)]);
@@ -159,7 +159,7 @@ fn a_lane_is_read_between_looks_from_a_quarter_on() {
     assert_eq!([add(127), add(1), add(127), add(0), add(385)], [0, 128, 128, 128, 640]);
 }
 
-/// A lane whose reader panics, if it is told to.
+/// A lane whose reader panics on request.
 #[derive(Debug)]
 struct Trapped(CpuLane, bool);
 

@@ -1,4 +1,4 @@
-//! What becomes of the records of a lane.
+//! What the records of a lane become.
 
 use super::*;
 use fxtrec_kernel::bpf::lane;
@@ -85,7 +85,7 @@ fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder
     assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
 }
 
-/// A record of this kind and time, which is of thread 7 where it is of any.
+/// A record of this kind and time; if it is about a thread, that is thread 7.
 pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     let mut raw = RawRecord::default();
     raw[..8].copy_from_slice(&time.to_ne_bytes());
@@ -145,7 +145,7 @@ fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
     assert_eq!((held.lost(), held.unknown), (7, 1));
     assert_eq!(hand_out(&mut held, u64::MAX), of(&[(50, "Wake")]));
     assert_eq!((held.first(), held.records.len()), (None, 0));
-    // What that last record told is of a switch that came later.
+    // The last record reported a later switch.
     held.add(|room, to| {
         assert_eq!(room, QUEUE_EVENTS);
         to.push_back(raw(Switch, 0, 60));
@@ -180,7 +180,7 @@ fn slice(stolen: u64) -> Record {
     Record::Slice { stolen: Nanos(stolen) }
 }
 
-/// The stolen time that is told with a switch.
+/// The stolen time that is reported with a switch.
 fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
     events(decoder, switch(prev, next)).into_iter().find_map(|kind| match kind {
         Kind::Slice(facts) => Some(facts.steal.0),
@@ -237,7 +237,7 @@ fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
     let expected = [Kind::Kept(said), Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
     assert_eq!(events(&mut decoder, moved), expected);
     assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
-    // What the queue says that it was moved to comes behind the move.
+    // What the queue reports to which the thread was moved comes after the move.
     let wait = Record::Wait { tid, kept, cpu, own, of_queues, begins: true, goes_on };
     let expected = [Kind::Kept(Kept { begins: true, ..said })];
     assert_eq!(events(&mut decoder, wait), expected);

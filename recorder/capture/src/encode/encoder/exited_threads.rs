@@ -1,7 +1,6 @@
-//! Names apart from the events, for a trace of which only the last part is kept.
+//! Names kept apart from the events, for a trace that keeps only its last part.
 //!
-//! Such a trace may still show threads that have ended, so their names outlive
-//! them here: until the trace has forgotten their last event.
+//! Such a trace may still show threads that have ended. Their names are kept here until the trace no longer has an event of them.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -19,7 +18,7 @@ use crate::encode::unrecorded;
 use crate::event::Comm;
 use fxtrec_units::{Nanos, Tid};
 
-/// A thread that has ended, and the process it was of.
+/// A thread that has ended, and its process.
 #[derive(Clone, Debug)]
 struct ExitedThread {
     ended: Nanos,
@@ -36,14 +35,14 @@ fn thread_is_wanted(narrow: bool, in_scope: bool) -> bool {
     !narrow || in_scope
 }
 
-/// Threads that have ended, the longest dead first.
+/// Threads that have ended; the one that ended first comes first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExitedThreads {
     kept: bool,
     threads: VecDeque<ExitedThread>,
     /// How many were forgotten.
     forgotten: u64,
-    /// Of each id, which threads had it: the numbers in `threads`, those that were forgotten counted.
+    /// For each id, the threads that had it: their numbers in `threads`, counting those that were forgotten.
     of: FxHashMap<Tid, VecDeque<u64>>,
 }
 
@@ -68,7 +67,7 @@ impl ExitedThreads {
         }
     }
 
-    /// Those that had an id, the longest dead first.
+    /// Threads that had this id, in the order in which they ended.
     fn with(&self, tid: Tid) -> impl Iterator<Item = &ExitedThread> {
         let numbers = self.of.get(&tid).into_iter().flatten();
         numbers.filter_map(|number| {
@@ -106,21 +105,21 @@ impl<L: Lanes> Encoder<L> {
         self.departed.add(obituary);
     }
 
-    /// Who had the id at `time`, if it has ended since and is not forgotten.
+    /// The thread that had the id at `time`, if it has ended since and is not forgotten.
     pub(super) fn departed_owner(&self, tid: Tid, time: Nanos) -> Option<Owner> {
         let ExitedThread { process, koid: thread, in_scope, .. } =
             *self.departed.with(tid).find(|thread| thread.ended >= time)?;
         Some(if in_scope { Owner::Recorded { process, thread } } else { Owner::Unwanted })
     }
 
-    /// The records that name every thread which is in the trace: those that live, and those that are not forgotten.
+    /// The records that name every thread in the trace: living ones, and ended ones that are not forgotten.
     pub fn names(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut named = FxHashSet::default();
-        // The living first: their process may have had another name when a thread of it ended.
+        // Living threads first: their process may have had another name when one of its threads ended.
         for slot in self.threads.slots() {
             let thread = self.threads.thread(slot);
-            // The idle task is named even so: what a trace begins with leaves it.
+            // The idle task is always named: a trace may begin with a switch from it.
             if thread.naming == Naming::Never && slot != IDLE {
                 continue;
             }
@@ -150,13 +149,13 @@ fn put(
     (koid, tid, comm): (Koid, Tid, &Comm),
     (process, process_name, cgroup): (Koid, &[u8], Option<&str>),
 ) {
-    // A main thread has the koid of its process, so the sets are of processes only.
+    // A main thread has the koid of its process, so the sets contain processes only.
     let name = if process_name.is_empty() { comm.as_bytes() } else { process_name };
     let written = match named.insert(process) {
         true => process_object(out, process, name, tid, cgroup),
         false => Ok(()),
     };
-    // Names that were cleaned fit a record, and memory has room for it.
+    // Cleaned names fit into a record, and memory always has room for it.
     let written = written.and_then(|()| thread_object(out, koid, comm, tid, process));
     debug_assert!(written.is_ok());
 }

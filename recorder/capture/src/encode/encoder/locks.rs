@@ -1,4 +1,4 @@
-//! Which lock the thread waits for that goes out.
+//! Which lock an outgoing thread waits for.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -14,13 +14,13 @@ use crate::encode::threads::{IDLE, Slot};
 use crate::event::{Contention, Futex, KernelLock, SliceFacts};
 use fxtrec_units::Tid;
 
-/// Which locks of the kernel threads wait for now, by the tracepoints' own events. A thread that waits may sleep, be preempted
-/// and move several times before it has the lock.
+/// The kernel locks that threads wait for now, according to the tracepoints' own events. A waiting thread may sleep, be preempted and move
+/// several times before it gets the lock.
 pub(super) type Contended = HashMap<Tid, KernelLock>;
 
 impl<L: Lanes> Encoder<L> {
-    /// Makes sure that the one that a program calls the owner of a futex may be that: another thread of the process of
-    /// `waiter`, which is there. A program may write anything into its memory.
+    /// Drops the futex owner unless it is possible: a known thread other than `waiter`, of the same process. A program may write anything
+    /// into its memory.
     #[cold]
     pub(super) fn with_owner(
         &mut self,
@@ -43,13 +43,13 @@ impl<L: Lanes> Encoder<L> {
         Ok(SliceFacts { futex: Some(Futex { owner, ..futex }), ..facts })
     }
 
-    /// A thread begins or ends to wait for a lock of the kernel.
+    /// A thread begins or ends waiting for a kernel lock.
     pub(super) fn contention(&mut self, tid: Tid, contention: Contention) {
         match contention {
             Contention::Begin(lock) => {
                 self.contended.insert(tid, lock);
             }
-            // A lock for which it only spun meanwhile is another one.
+            // An end with another address belongs to a lock for which the thread only spun.
             Contention::End(address) => {
                 let is_it = self.contended.get(&tid).is_some_and(|lock| lock.address == address);
                 if is_it {
@@ -66,7 +66,7 @@ impl<L: Lanes> Encoder<L> {
         self.none_is_plain = false;
     }
 
-    /// What befell the slice of a thread that goes out, and for which lock of the kernel it waits, if events told that.
+    /// Adds to the facts of an outgoing thread's slice the kernel lock that it waits for, if events reported one.
     #[inline]
     pub(super) fn with_contention(
         &self,
@@ -81,14 +81,14 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The arguments that tell of the lock for which the thread blocks: at most three. `name` is that of a lock of the kernel.
+    /// The arguments for the lock on which the thread blocks: at most three. `name` is that of a kernel lock.
     pub(super) fn lock_args<'a>(
         &self,
         facts: SliceFacts,
         words: Words,
         name: Option<&'a str>,
     ) -> [Option<Arg<'a>>; 3] {
-        // The kernel has a lock of its own behind a futex whose owner inherits priority. The futex says more.
+        // For a futex with priority inheritance, the kernel also has a lock of its own. The futex says more.
         if let Some(futex) = facts.futex.filter(|_| words.syscall.is_some()) {
             let owner = futex.owner.and_then(|owner| self.threads.find(owner));
             let owner = owner.map(|slot| Value::Koid(self.threads.thread(slot).koid));
@@ -98,7 +98,7 @@ impl<L: Lanes> Encoder<L> {
         }
         let blocks = words.state.fxt == ThreadState::Blocked;
         let Some(lock) = facts.kernel_lock.filter(|_| blocks) else { return [None; 3] };
-        // Who has the file is not to learn where the kernel lies in memory.
+        // A reader of the file must not learn kernel addresses.
         let id = self.lock_ids.hash_one(lock.address) & u64::from(u32::MAX);
         [
             Some(Arg::new(strings::KERNEL_LOCK, Value::Pointer(id))),

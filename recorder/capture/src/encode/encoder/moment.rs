@@ -15,8 +15,8 @@ use crate::encode::{unrecorded, weight};
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// What the machine is in the middle of, as far as the trace shows it. Who waits for a CPU is known to an encoder
-    /// with a [`Watch`](crate::flight::watch::Watch) only.
+    /// What the machine is in the middle of, as far as the trace shows it. Only an encoder with a [`Watch`](crate::flight::watch::Watch)
+    /// knows which threads wait for a CPU.
     pub fn present(&mut self) -> Moment {
         let mut moment = Moment::default();
         let living = self.living();
@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
                 category: Label::Known(open.category),
                 name: Label::Known(open.name),
             });
-            // Of a thread whose end was not seen the process is not known any more.
+            // If the end of a thread was not seen, its process is no longer known.
             let process = processes.get(&koid).copied().unwrap_or(koid);
             moment.spans.insert((process, koid), spans.collect());
         }
@@ -73,11 +73,11 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Ends a piece of the trace at `time`: what is open in it is closed. Returns what the next piece is to begin with:
-    /// the names of all that is in the trace, and what the machine is in the middle of.
+    /// Ends a piece of the trace at `time`, and closes what is open in it. Returns what the next piece must begin with: the names of
+    /// everything in the trace, and what the machine is in the middle of.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] if the trace takes no more records.
     pub fn rotate(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
         self.let_go_of_the_past();
         let moment = self.present();
@@ -88,7 +88,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(beginning)
     }
 
-    /// The names that were just written are those that threads and processes have now.
+    /// Marks names as current, because they were just written.
     fn names_are_known(&mut self) {
         for slot in self.threads.slots() {
             let thread = self.threads.thread_mut(slot);
@@ -101,7 +101,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The threads that live and are in the trace, the idle task among them.
+    /// The living threads that are in the trace, including the idle task.
     fn living(&self) -> FxHashSet<Koid> {
         let slots = self.threads.slots().into_iter();
         let threads = slots.map(|slot| self.threads.thread(slot));
@@ -111,7 +111,7 @@ impl<L: Lanes> Encoder<L> {
         written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
     }
 
-    /// Forgets what only an earlier piece can name: threads that have ended, on CPUs and as wakers.
+    /// Forgets threads that only an earlier piece can name: those that have ended, on CPUs and as wakers.
     fn let_go_of_the_past(&mut self) {
         let living = self.living();
         for chain in self.chains.all_mut() {

@@ -13,7 +13,7 @@ use crate::event::Comm;
 use fxtrec_units::Tid;
 
 impl<L: Lanes> Encoder<L> {
-    /// Lets the trace know the thread's present name, and its process's, before a record uses them.
+    /// Writes the current names of the thread and its process, if the trace does not have them yet, before a record uses them.
     #[inline]
     pub(super) fn name(&mut self, slot: Slot) -> Result<(), Closed> {
         if self.threads.thread(slot).naming == Naming::Done {
@@ -44,7 +44,7 @@ impl<L: Lanes> Encoder<L> {
     }
 }
 
-/// Names a process, and its cgroup where that is known. `tid` stands in where it has no name.
+/// Names a process, and its cgroup if that is known. A process without a name is named by `tid`.
 pub(super) fn process_object(
     lanes: &mut impl Lanes,
     koid: Koid,

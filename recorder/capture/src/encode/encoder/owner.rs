@@ -1,4 +1,4 @@
-//! Threads that records other than events are about.
+//! Threads that non-event records refer to.
 
 use fxt_writer::Koid;
 use fxt_writer::lanes::Lanes;
@@ -7,7 +7,7 @@ use super::Encoder;
 use crate::encode::Closed;
 use fxtrec_units::{Nanos, Tid};
 
-/// Who had an id at some time.
+/// The thread that had an id at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Unknown,
@@ -21,11 +21,11 @@ pub enum Owner {
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// Who had this id at `time`, which is not later than the last event. Of those that have ended since, only those are
-    /// known that are kept: see [`Encoder::keep_departed`].
+    /// The thread that had this id at `time`, which must not be later than the last event. Threads that have ended are found only if their
+    /// names are kept: see [`Encoder::keep_departed`].
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] if the trace takes no more records.
     pub fn owner(&mut self, tid: Tid, time: Nanos) -> Result<Owner, Closed> {
         if let Some(owner) = self.departed_owner(tid, time) {
             return Ok(owner);

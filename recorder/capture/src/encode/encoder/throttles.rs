@@ -1,4 +1,4 @@
-//! Whom quotas kept from running, in which periods, and who was moved between queues.
+//! Which threads quotas kept from running, in which periods, and which threads were moved between queues.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{Event as EventRecord, EventKind};
@@ -23,8 +23,8 @@ pub(super) fn path<'n>(
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// The process of this thread may be in another cgroup than is known. That is the one of this number, if its main thread was
-    /// moved: it may be in yet another by now. Of a process in whose cgroup's place nothing is found, it is unknown.
+    /// The process of this thread may have changed its cgroup. If its main thread was moved, it is the cgroup of this number, though the
+    /// process may have moved on by now. If no cgroup can be found, it becomes unknown.
     pub(super) fn look_for_home(&mut self, tid: Tid, number: Option<u64>) {
         let mut by_number = || path(&mut self.cgroups, &self.threads, number?).map(str::to_owned);
         let path = match self.threads.is_main(tid) {
@@ -34,7 +34,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.put_thread_in_cgroup(tid, path.as_deref());
     }
 
-    /// A thread goes out since a quota is used up, or able to run on in a queue that a quota may hold back.
+    /// A thread is switched out because a quota is used up, or while runnable in a queue that a quota may hold back.
     #[cold]
     pub(super) fn throttled(
         &mut self,
@@ -54,7 +54,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// The period that a thread goes out for, which may begin with that.
+    /// The throttled period that an outgoing thread belongs to; it may begin with this thread.
     fn period_of(
         &mut self,
         since: Nanos,
@@ -77,7 +77,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(out.id))
     }
 
-    /// A period is over, and is known to be at `time`.
+    /// A period is over; this became known at `time`.
     fn end_period(&mut self, time: Nanos, over: Over) -> Result<(), Closed> {
         let kind = EventKind::AsyncEnd { id: over.id };
         let cpu = cpu_arg(over.cpu);
@@ -103,14 +103,14 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// Events were lost: nobody knows which periods are over.
+    /// Events were lost: which periods are over is unknown.
     #[cold]
     pub(super) fn doubt_periods(&mut self, time: Nanos) -> Result<(), Closed> {
         let open = self.periods.lose();
         open.into_iter().try_for_each(|over| self.end_period(time, over))
     }
 
-    /// A thread is woken in a queue that a quota holds back, or held back before.
+    /// A thread is woken in a queue that a quota holds back, or has held back before.
     #[cold]
     pub(super) fn queued(&mut self, since: Nanos, cpu: Cpu, slot: Slot, throttle: Throttle) {
         let (length, period, before) = (None, None, Nanos(0));
@@ -118,7 +118,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.thread_mut(slot).throttled = Some(throttled);
     }
 
-    /// A thread comes in, or is moved: what a queue says.
+    /// The report of a queue, when a thread is switched in or moved.
     #[cold]
     pub(super) fn kept(&mut self, time: Nanos, said: Kept) -> Result<(), Closed> {
         let Kept { tid, kept, cpu, own, of_queues, begins, goes_on } = said;
@@ -126,7 +126,7 @@ impl<L: Lanes> Encoder<L> {
             let waits = of_queues && self.threads.run(slot) == Run::Runnable;
             let throttled = &mut self.threads.thread_mut(slot).throttled;
             if waits && throttled.is_none() {
-                // When it began to wait, its queue never had been throttled.
+                // When the thread began to wait, its queue had never been throttled.
                 let kept = if begins { kept } else { Nanos(0) };
                 let throttle = Throttle { kept, cgroup: 0, own, now: false, of_queues };
                 let (since, length, period, before) = (Nanos(0), None, None, Nanos(0));
@@ -147,7 +147,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// For how long of its wait a thread was throttled that comes in.
+    /// For how long of its wait an incoming thread was throttled.
     #[cold]
     pub(super) fn waited(&mut self, time: Nanos, slot: Slot) -> Result<Option<Waited>, Closed> {
         let Some(throttled) = self.threads.thread_mut(slot).throttled.take() else {
@@ -184,7 +184,7 @@ impl<L: Lanes> Encoder<L> {
         if let Some(throttled) = &mut self.threads.thread_mut(slot).throttled
             && throttled.throttle.of_queues
         {
-            // If the queue there ever was throttled, it says so next.
+            // If the queue there was ever throttled, the next event reports it.
             throttled.goes_over(to, Nanos(0));
         }
         if self.narrow && !self.threads.thread(slot).in_scope {

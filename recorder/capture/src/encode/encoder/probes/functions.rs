@@ -40,7 +40,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationEnd, hit)
     }
 
-    /// A thread goes out for the last time: nothing that it is inside of will end.
+    /// A thread is switched out for the last time: nothing that it is inside of will end.
     pub(in crate::encode::encoder) fn end_thread_spans(
         &mut self,
         time: Nanos,
@@ -68,7 +68,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_gone(time, slot)
     }
 
-    /// Ends what lost its program, as far as nothing is on top of it.
+    /// Ends spans whose program is gone, as far as nothing else is on top of them.
     pub(super) fn end_gone(&mut self, time: Nanos, slot: Slot) -> Result<(), Closed> {
         let (place, koid) = (self.place(time, slot)?, self.koid(slot));
         while let Some(gone) = self.probes.spans.of(koid).and_then(|stack| stack.pop_gone()) {

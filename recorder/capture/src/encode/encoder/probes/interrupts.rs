@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
         put(&mut self.lanes, place, EventKind::DurationEnd, open.category, name, &[])
     }
 
-    /// Ends the `count` innermost of what a CPU is inside of.
+    /// Ends the `count` innermost interrupts of a CPU.
     pub(super) fn end_interrupts(
         &mut self,
         time: Nanos,
@@ -60,12 +60,12 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// Events were lost, beginnings and ends of functions and system calls perhaps among them.
+    /// Events were lost, perhaps including beginnings and ends of functions and system calls.
     pub(in crate::encode::encoder) fn doubt_spans(&mut self) {
         self.probes.spans.lose();
     }
 
-    /// Events of `cpu` were lost, the ends of interrupts perhaps among them.
+    /// Events of `cpu` were lost, perhaps including ends of interrupts.
     pub(in crate::encode::encoder) fn doubt_interrupts(
         &mut self,
         time: Nanos,
@@ -74,7 +74,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_interrupts(time, cpu, usize::MAX, Unseen::Inferred)
     }
 
-    /// Names the tracks of interrupts that are in the trace.
+    /// Names the interrupt tracks that are in the trace.
     pub(in crate::encode::encoder) fn interrupt_names(&self, out: &mut Vec<u8>) {
         for cpu in self.probes.interrupts.named() {
             let written = objects(out, cpu);

@@ -1,4 +1,4 @@
-//! Samples of probes, tracepoints, system calls and interrupts, made events of the trace.
+//! Turns samples of probes, tracepoints, system calls and interrupts into events of the trace.
 
 mod functions;
 mod interrupts;
@@ -28,11 +28,11 @@ pub(super) struct Probes {
     catalog: Arc<Catalog>,
     spans: Spans,
     interrupts: Interrupts,
-    /// Room for texts, used again for each sample.
+    /// A buffer for texts, reused for each sample.
     scratch: String,
 }
 
-/// A sample, and what it is of.
+/// A sample, and the event that it belongs to.
 #[derive(Clone, Copy, Debug)]
 struct Hit<'a> {
     time: Nanos,
@@ -52,10 +52,10 @@ struct Place {
     thread: ThreadName,
 }
 
-/// Why something is ended though its end was not seen.
+/// Why something is ended although its end was not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
-    /// What was seen later shows that it had ended.
+    /// A later event shows that it had ended.
     Inferred,
     /// Its thread or the recording ended first.
     Unfinished,
@@ -84,18 +84,18 @@ impl Probes {
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// Says what may arrive beside the scheduler's events.
+    /// Sets the non-scheduler events that may arrive.
     pub fn expect(&mut self, catalog: Catalog) {
         self.probes.catalog = Arc::new(catalog);
     }
 
-    /// What may arrive beside the scheduler's events.
+    /// The non-scheduler events that may arrive.
     pub fn catalog(&self) -> &Catalog {
         &self.probes.catalog
     }
 
-    /// Writes what there is to write about a sample, which says like a wake-up who has the CPU. Only a tracepoint may
-    /// be `sched_switch` itself, whose sample can come after the switch that it is about.
+    /// Writes a sample's event, if it becomes one. Like a wake-up, a sample shows which thread is on the CPU. A tracepoint's sample does
+    /// not: it may be of `sched_switch` itself, and can come after the switch that it is about.
     pub(super) fn sample(
         &mut self,
         time: Nanos,
@@ -117,7 +117,7 @@ impl<L: Lanes> Encoder<L> {
         })
     }
 
-    /// Notes that the thread has the CPU, and says whether the event is one to be written.
+    /// Notes that the thread is on the CPU, except for tracepoints, and returns whether the event is to be written.
     fn is_wanted(&mut self, hit: &Hit<'_>, extra: ExtraIndex) -> Result<bool, Closed> {
         let Hit { time, cpu, slot, entry, .. } = *hit;
         if entry.class != Class::Tracepoint {
@@ -130,7 +130,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// `None` when the sample is too short for what decides.
+    /// `None` if the sample is too short for the fields that decide.
     fn act(&mut self, hit: &Hit<'_>) -> Option<Result<(), Closed>> {
         let raw = hit.raw;
         Some(match &hit.entry.act {
@@ -176,7 +176,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::Instant, hit)
     }
 
-    /// The thread as events name it, once it has a name itself.
+    /// The thread as events refer to it. Names it first.
     fn place(&mut self, time: Nanos, slot: Slot) -> Result<Place, Closed> {
         self.name(slot)?;
         let thread = self.threads.thread(slot);
@@ -202,7 +202,7 @@ impl<L: Lanes> Encoder<L> {
         })
     }
 
-    /// Ends the `count` innermost of what a thread is inside of.
+    /// Ends the `count` innermost spans of a thread.
     fn end_unseen(
         &mut self,
         place: Place,
@@ -233,16 +233,16 @@ impl<L: Lanes> Encoder<L> {
         put(&mut self.lanes, place, EventKind::DurationEnd, category, name, &why.mark())
     }
 
-    /// Ends everything that has begun, at the end of a recording.
+    /// Ends everything that is open, at the end of a recording.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] if the trace takes no more records.
     pub fn end_all_spans(&mut self, time: Nanos) -> Result<(), Closed> {
         for koid in self.probes.spans.threads() {
             let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);
             let thread = match known {
                 Some(slot) => self.place(time, slot)?.thread,
-                // Its end was not seen, and its tid is another's by now.
+                // The thread's end was not seen, and another thread has its tid by now.
                 None => ThreadName::Inline { process: koid, thread: koid },
             };
             self.end_unseen(Place { time, thread }, koid, usize::MAX, Unseen::Unfinished)?;
