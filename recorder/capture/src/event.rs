@@ -39,7 +39,7 @@ impl std::fmt::Debug for Comm {
 pub enum WakeKind {
     /// `sched_wakeup`: a thread became runnable.
     Wakeup,
-    /// `sched_wakeup_new`: the same for the first time in its life.
+    /// `sched_wakeup_new`: a new thread became runnable for the first time.
     New,
     /// `sched_waking`: a thread is about to be made runnable, seen where the waker runs.
     Waking,
@@ -50,62 +50,62 @@ pub enum WakeKind {
 pub struct Switch {
     pub prev: Tid,
     pub next: Tid,
-    /// The kernel's priority of who goes out: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
+    /// The outgoing thread's kernel priority: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
-    /// The same of who comes in.
+    /// Same for the incoming thread.
     pub next_prio: i32,
-    /// The state in which the thread goes out.
+    /// The state in which the thread is switched out.
     pub state: PrevState,
-    /// The number of the system call in which it blocks, where the source tells it.
+    /// The number of the system call in which it blocks, if the source reports it.
     pub syscall: Option<u16>,
-    /// Whether the processes of who goes out and who comes in are in scope now, where the kernel chooses.
+    /// Whether the processes of the outgoing and the incoming thread are in scope now, if the kernel chooses.
     pub in_scope: Option<[bool; 2]>,
-    /// The name of who goes out; empty where the source does not tell it.
+    /// The outgoing thread's name; empty if the source does not report it.
     pub prev_comm: Comm,
-    /// The name of who comes in; empty where the source does not tell it.
+    /// The incoming thread's name; empty if the source does not report it.
     pub next_comm: Comm,
 }
 
-/// What befell the slice of a thread that goes out.
+/// Facts about the slice of an outgoing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SliceFacts {
-    /// For how long the host had taken the CPU.
+    /// For how long the hypervisor had taken the CPU (steal time).
     pub steal: Nanos,
-    /// What is known of the quota if its thread is able to run on, and may not or did not for some time.
+    /// What is known of the quota, if the thread is runnable and may not run, or could not for some time.
     pub throttled: Option<Throttle>,
-    /// The futex that it blocks on, if it does and somebody asked.
+    /// The futex that it blocks on, if it does and this was requested.
     pub futex: Option<Futex>,
-    /// The lock of the kernel that it waits for, even if it is preempted and not blocked, if somebody asked.
+    /// The kernel lock that it waits for, even if it is preempted and not blocked, if this was requested.
     pub kernel_lock: Option<KernelLock>,
 }
 
-/// What interrupts took of the slice of a thread that goes out, and since when it was to go.
+/// What interrupts took of the slice of an outgoing thread, and when its switch was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The time in interrupts, and how many there were.
     pub irq: Nanos,
     pub irqs: u32,
-    /// How long before its end a switch was first asked for, if one was.
+    /// How long before the end of the slice a switch was first requested, if one was.
     pub asked: Option<Nanos>,
 }
 
-/// What is known of a thread that begins to wait in a queue that a quota holds back, or held back before.
+/// What is known of a thread that begins to wait in a queue that a quota holds back, or has held back before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// For how long its queue was throttled so far, by the queue's own count.
     pub kept: Nanos,
-    /// The number of the cgroup whose quota is used up; 0 where none is, and where that is not known.
+    /// The number of the cgroup whose quota is used up; 0 if none is, or if it is not known.
     pub cgroup: u64,
-    /// By which its own cgroup can be told from others.
+    /// Distinguishes its own cgroup from others.
     pub own: u32,
     /// Whether the quota is used up now.
     pub now: bool,
-    /// Whether the queue counts for all threads that wait in it, since the kernel throttles queues and not tasks: every wait of
-    /// which this is not told began in a queue that never was throttled.
+    /// Whether the queue counts for all threads that wait in it, because the kernel throttles queues and not tasks. Then every wait without
+    /// such a report began in a queue that had never been throttled.
     pub of_queues: bool,
 }
 
-/// What the queue of a thread that waits says at its end, or at a move.
+/// What the queue of a waiting thread reports when the wait ends or the thread is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub tid: Tid,
@@ -113,47 +113,47 @@ pub struct Kept {
     pub kept: Nanos,
     /// The CPU of the queue.
     pub cpu: Cpu,
-    /// As of [`Throttle`].
+    /// As in [`Throttle`].
     pub own: u32,
-    /// As of [`Throttle`].
+    /// As in [`Throttle`].
     pub of_queues: bool,
-    /// Whether the thread was moved to it just now, and does not leave it.
+    /// Whether the thread was just moved to this queue; otherwise it leaves the queue.
     pub begins: bool,
-    /// Whether it is throttled still.
+    /// Whether the queue is still throttled.
     pub goes_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Which of the tracepoints it was.
+    /// Which tracepoint reported it.
     pub kind: WakeKind,
     pub tid: Tid,
     /// Its priority, as in [`Switch`].
     pub prio: i32,
-    /// The CPU on whose run queue it goes.
+    /// The CPU whose run queue the thread is put on.
     pub target: Cpu,
-    /// Its name; empty where the source does not tell it.
+    /// Its name; empty if the source does not report it.
     pub comm: Comm,
     /// The thread that runs on the CPU where this was seen.
     pub current: Tid,
     pub by: Waker,
-    /// Of a first wake-up: whether the new thread belongs to the process of `current`, where the source tells it.
+    /// For a first wake-up: whether the new thread belongs to the process of `current`, if the source reports that.
     pub same_process: Option<bool>,
-    /// Whether its process is in scope now, where the kernel chooses.
+    /// Whether its process is in scope now, if the kernel chooses.
     pub in_scope: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// Nobody can tell: an interrupt may have completed what another CPU began.
+    /// Not known: an interrupt may have completed a wake-up that another CPU began.
     Unknown,
     Task(Tid),
-    /// A hard or soft interrupt does.
+    /// A hard or soft interrupt.
     Interrupt,
 }
 
 impl Waker {
-    /// Who does what happened while `current` ran, as far as the place where it happened tells.
+    /// The waker, as far as the place shows it where this was seen, while `current` ran.
     pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
         match (kind, in_interrupt) {
             (WakeKind::Waking, true) => Waker::Interrupt,
@@ -163,20 +163,20 @@ impl Waker {
     }
 }
 
-/// Where an event's bytes are in the queue of its CPU.
+/// The position of an event's bytes in the queue of its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Payload {
     pub(crate) at: u64,
     pub(crate) len: u32,
 }
 
-/// A sample of an event that is recorded beside the scheduler's. What it says lies in its payload.
+/// A sample of a non-scheduler event. Its contents are in its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub extra: ExtraIndex,
     /// The thread that had the CPU.
     pub current: Tid,
-    /// What that thread's program had for registers, where that was asked for.
+    /// The user registers of that thread, if they were requested.
     pub user: Option<UserState>,
     /// The raw bytes, as the tracepoint's format describes them.
     pub payload: Payload,
@@ -185,14 +185,14 @@ pub struct Sample {
 /// The beginning or end of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which of the events beside the scheduler's it stands for.
+    /// The non-scheduler event that it stands for.
     pub extra: ExtraIndex,
     pub tid: Tid,
-    /// -1 for an end that is of no call.
+    /// -1 for an end that belongs to no call.
     pub number: i16,
-    /// What it returns, if it ends.
+    /// The result, if the call ends.
     pub result: Option<i64>,
-    /// Whether it is of a 32-bit program on a 64-bit machine.
+    /// Whether it is a call of a 32-bit program on a 64-bit machine.
     pub is_32_bit: bool,
 }
 
@@ -204,8 +204,8 @@ pub struct UserState {
     pub is_32_bit: bool,
 }
 
-/// What tracepoints tell about the life of a thread. They name threads as the initial pid namespace does, and do not
-/// say which process a thread belongs to.
+/// What tracepoints report about the life of a thread. They use the ids of the initial pid namespace, and do not say which process a thread
+/// belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// A thread came into being.
@@ -214,27 +214,27 @@ pub enum Life {
         parent: Tid,
         /// Whether it is a thread of the same process, and not the first one of a new process.
         same_process: bool,
-        /// Whether its process may be in another cgroup than its parent's.
+        /// Whether its process may be in another cgroup than its parent.
         elsewhere: bool,
     },
-    /// A thread has a new name, by its own wish or by execve(2).
+    /// A thread has a new name, set by itself or by execve(2).
     Rename { tid: Tid, comm: Comm },
-    /// A thread begins to exit; it will be switched out once more, for ever.
+    /// A thread begins to exit; it will be switched out once more, for the last time.
     End { tid: Tid },
-    /// The process of this thread may be in another cgroup than before: that of this number, where it is told.
+    /// The process of this thread may have changed its cgroup: to the one of this number, if reported.
     Home { tid: Tid, cgroup: Option<u64> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One thread made room for another.
+    /// One thread was switched out and another one in.
     Switch(Switch),
-    /// What befell the slice that the next switch of this CPU ends.
+    /// Facts about the slice that the next switch of this CPU ends.
     Slice(SliceFacts),
-    /// The same of what interrupts took.
+    /// What interrupts took of that slice.
     Taken(Taken),
     Wake(Wake),
-    /// The kernel says by other means than `sched_switch` that this thread has come in.
+    /// The kernel reports, by other means than `sched_switch`, that this thread was switched in.
     Running {
         pid: LocalId,
         tid: LocalId,
@@ -247,7 +247,7 @@ pub enum Kind {
         parent_pid: LocalId,
         parent_tid: LocalId,
     },
-    /// A thread begins to exit; it will be switched out once more, for ever.
+    /// A thread begins to exit; it will be switched out once more, for the last time.
     Exit {
         pid: LocalId,
         tid: LocalId,
@@ -260,9 +260,9 @@ pub enum Kind {
         exec: bool,
         comm: Comm,
     },
-    /// A thread came, went or was renamed, as tracepoints tell it and not perf's own records.
+    /// A thread came, went or was renamed, as reported by tracepoints and not by perf's own records.
     Life(Life),
-    /// Inside a pid namespace: the ids there of a thread, learned from a sample it left.
+    /// Inside a pid namespace: the ids that a thread has there, learned from one of its samples.
     Identity {
         /// The thread as tracepoints name it.
         tid: Tid,
@@ -271,11 +271,11 @@ pub enum Kind {
         /// Its id in the recorder's namespace.
         local_tid: LocalId,
     },
-    /// A probe or tracepoint beside the scheduler's was hit.
+    /// A probe or a non-scheduler tracepoint was hit.
     Sample(Sample),
-    /// A system call begins or ends, as programs tell it and not samples.
+    /// A system call begins or ends, as reported by programs and not by samples.
     Call(Call),
-    /// A thread comes in or is moved: what the queue that it was on says, or the one that it goes to.
+    /// A thread is switched in or moved: the report of the queue that it leaves, or of the one that it goes to.
     Kept(Kept),
     /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.
     Queued(Throttle),
@@ -287,24 +287,24 @@ pub enum Kind {
         from: Cpu,
         to: Cpu,
     },
-    /// A thread begins or ends to wait for a lock of the kernel. What befell a slice has it where the source tells it so.
+    /// A thread begins or ends waiting for a kernel lock. Sources that report this with the slice use [`SliceFacts`] instead.
     Contention {
         tid: Tid,
         contention: Contention,
     },
-    /// Events of threads out of scope were left out: who has this CPU now is not who the last event said.
+    /// Events of threads out of scope were left out: the thread on this CPU is no longer the one of the last event.
     Skipped,
     /// Events are missing since the last one of this CPU.
     Lost(Loss),
-    /// Events beside the scheduler's are missing since the last one of them of this CPU, and no switch or wake-up is.
+    /// Non-scheduler events are missing since the last one on this CPU, but no switch or wake-up.
     LostOthers(LostOthers),
-    /// Forks, exits and changes of names are missing on this CPU; how many, where somebody counted.
+    /// Forks, exits and changes of names are missing on this CPU; how many, if they were counted.
     LostLives {
         count: Option<u64>,
     },
     /// The CPU went offline at this time, or soon after.
     Offline {
-        /// Whether nothing else says that the idle task came in then.
+        /// Whether nothing else reports that the idle task was switched in then.
         goes_idle: bool,
     },
     /// The CPU is online again, or for the first time.
@@ -313,11 +313,11 @@ pub enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// How many events of the scheduler and of probes; `None` when nobody counted.
+    /// Number of events of the scheduler and of probes; `None` if they were not counted.
     pub events: Option<u64>,
-    /// Whether they may be fewer: they were counted together with records that tell nothing new.
+    /// Whether the number may be lower: the events were counted together with redundant records.
     pub at_most: bool,
-    /// Records beside them that say who came in where no tracepoint does.
+    /// In addition, missing records of the kind that reports an incoming thread where no tracepoint does.
     pub switch_records: u64,
 }
 
@@ -326,22 +326,22 @@ impl Loss {
         Loss { events: Some(count), at_most: false, switch_records: 0 }
     }
 
-    /// So many events, or fewer.
+    /// This number of events, or fewer.
     pub const fn at_most(count: u64) -> Loss {
         Loss { events: Some(count), at_most: true, switch_records: 0 }
     }
 
-    /// Nobody knows how many.
+    /// An unknown number of events.
     pub const fn unknown() -> Loss {
         Loss { events: None, at_most: false, switch_records: 0 }
     }
 }
 
-/// Events beside the scheduler's that are missing.
+/// Missing non-scheduler events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostOthers {
     pub count: u64,
-    /// Whether they may be fewer: they were counted together with records of other kinds.
+    /// Whether the number may be lower: the events were counted together with records of other kinds.
     pub at_most: bool,
     /// Whether all of them are beginnings and ends of system calls.
     pub calls: bool,

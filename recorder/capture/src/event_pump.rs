@@ -1,4 +1,4 @@
-//! What passes with each event: from a source through the encoder into the engine.
+//! Passes each event from a source through the encoder into the engine.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::event::{Event, Kind, Loss, LostOthers};
 use crate::losses::LossWatch;
 use crate::source::Source;
 
-/// The engine's two lanes, as the encoder knows them: writes into an engine, and waits where the engine's policy is to wait.
+/// The engine's two lanes, as the encoder sees them: writes into an engine, and waits where the engine's policy is to wait.
 ///
-/// Records go into the rolling buffers in batches, which cost a fraction of lone ones. [`BatchedLanes::commit`] ends a
-/// batch: before anything waits for the engine, or for events.
+/// Records go into the rolling buffers in batches, which cost a fraction of single ones. [`BatchedLanes::commit`] ends a batch: call it
+/// before anything waits for the engine, or for events.
 #[derive(Debug)]
 pub struct BatchedLanes {
     batch: Batch<Arc<Engine>>,
-    /// Whether names go into the engine; in circular mode they are kept elsewhere, since they would be overwritten.
+    /// Whether names go into the engine. In circular mode they are kept elsewhere, because they would be overwritten there.
     takes_names: bool,
 }
 
@@ -29,7 +29,7 @@ impl BatchedLanes {
         BatchedLanes { batch: Batch::shared(engine), takes_names }
     }
 
-    /// Makes all records so far part of the buffer.
+    /// Makes all records so far visible in the buffer.
     pub fn commit(&mut self) {
         self.batch.close();
     }
@@ -43,19 +43,19 @@ impl Lanes for BatchedLanes {
         if !self.takes_names {
             return Ok(());
         }
-        // Where there is no room the engine waits for a rolling buffer to be saved, which must not wait for the batch.
+        // If there is no room, the engine waits until a rolling buffer is saved, and that must not wait for the batch.
         self.commit();
         record.write(&mut self.batch.engine().durable())
     }
 
-    // So that the compiler sees of which sort the record's arguments are: a call has them in memory.
+    // Inlined so that the compiler knows the kinds of the record's arguments; a call would pass them in memory.
     #[inline(always)]
     fn rolling(&mut self, record: &impl Record) -> Result<(), WriteError<Full>> {
         record.write(&mut self.batch)
     }
 }
 
-/// Takes events off a source and into the encoder.
+/// Passes events from a source to the encoder.
 #[derive(Debug)]
 pub struct EventPump {
     /// When the last event happened.
@@ -63,7 +63,7 @@ pub struct EventPump {
     /// Whether the engine takes records.
     pub open: bool,
     pub losses: LossWatch,
-    /// The last event of each CPU, behind which a loss lies.
+    /// Time of the last event of each CPU: a loss is after that.
     seen: Vec<Nanos>,
 }
 
@@ -72,13 +72,13 @@ impl EventPump {
         EventPump { ended: begin, open: true, losses, seen: Vec::new() }
     }
 
-    /// What the rings hold by now, as far as it is in order.
+    /// Passes on what the rings hold by now, as far as its order is final.
     pub fn round(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.round(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
         encoder.lanes().commit();
     }
 
-    /// Stops the events, and takes all that are left.
+    /// Stops the events, and passes on all that are left.
     pub fn rest(&mut self, source: &mut dyn Source, encoder: &mut Encoder<BatchedLanes>) {
         source.finish(&mut |time, cpu, event, bytes| self.take(encoder, time, cpu, event, bytes));
     }
@@ -98,10 +98,10 @@ impl EventPump {
         self.open
     }
 
-    /// Notes an event, and a loss, to find the cause of the latter.
+    /// Notes the time of an event, and passes a loss on to find its cause.
     #[inline]
     fn see(&mut self, time: Nanos, cpu: Cpu, event: &Event) {
-        // A loss of unknown size has its cause in its name: the CPU was not there to be recorded.
+        // A loss of unknown size needs no search for its cause: the CPU was not there to be recorded.
         if let Kind::Lost(Loss { events: Some(count @ 1..), .. })
         | Kind::LostOthers(LostOthers { count: count @ 1.., .. }) = event.kind
         {

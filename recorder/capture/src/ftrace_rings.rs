@@ -1,8 +1,7 @@
-//! The rings of a tracing instance: opening them, reading them into a [`Merger`], following CPUs that come.
+//! The rings of a tracing instance: opens them, reads them into a [`Merger`], and follows CPUs that come online.
 //!
-//! One instance has a ring on each CPU, which all enabled tracepoints share. It
-//! keeps the youngest events: what was not read in time is overwritten, and the
-//! next page says how much that was.
+//! One instance has a ring on each CPU, which all enabled tracepoints share. It keeps the newest events: what was not read in time is
+//! overwritten, and the next page says how many events that was.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,19 +25,19 @@ use fxtrec_kernel::sys::Sys;
 use fxtrec_kernel::{clock, cpus, idle_probe};
 use fxtrec_units::{Cpu, Nanos};
 
-/// The clock that is the trace's: `CLOCK_MONOTONIC`.
+/// The clock of the trace: `CLOCK_MONOTONIC`.
 const CLOCK: &str = "mono";
 
-/// What tells of threads coming, going and being renamed.
+/// Tracepoints that report threads coming, going and being renamed.
 const LIFE_EVENTS: [&str; 3] =
     ["task/task_newtask", "task/task_rename", "sched/sched_process_exit"];
 
-/// What is recorded, and with how much memory.
+/// What is recorded, and how much memory is used.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of each CPU's ring.
     pub ring_bytes: usize,
-    /// Halves of it are tried down to this when there is no memory.
+    /// If there is not enough memory, the size is halved down to this.
     pub min_ring_bytes: usize,
     /// The reader is woken when this many bytes of a ring are filled.
     pub wake_bytes: usize,
@@ -46,7 +45,7 @@ pub struct Options {
     pub waking: bool,
 }
 
-/// What every ring is read with.
+/// What all rings share.
 #[derive(Debug)]
 struct Shared {
     instance: Instance,
@@ -58,7 +57,7 @@ struct Shared {
 #[derive(Debug)]
 struct CpuRing {
     cpu: Cpu,
-    /// Before the instance, which cannot be removed while it is open: fields are dropped in order.
+    /// Declared before the instance, which cannot be removed while this is open: fields are dropped in order.
     pipe: RawPipe,
     shared: Arc<Shared>,
     lane: Lane,
@@ -67,13 +66,13 @@ struct CpuRing {
     told_lost: u64,
     undecoded: u64,
     garbled: u64,
-    /// Why it cannot be read any more.
+    /// Why the ring can no longer be read.
     failed: Option<io::Error>,
-    /// When the youngest event that was read happened.
+    /// Time of the youngest event that was read.
     last: Nanos,
     /// Whether its CPU is offline.
     is_offline: bool,
-    /// While it is being found out whether every task is reported.
+    /// Set while the source checks whether every task is reported.
     watch: Option<ChainWatch>,
 }
 
@@ -87,7 +86,7 @@ impl ReadRing for CpuRing {
     fn read(&mut self, queue: &mut Queue) -> Look {
         let before = queue.held();
         let drained = loop {
-            // Looked at once for each page, so a queue may get as many events too many as a page holds.
+            // Checked once per page, so a queue may exceed its limit by the events of one page.
             if queue.is_full() {
                 break false;
             }
@@ -122,7 +121,7 @@ impl CpuRing {
         if let Some(stored) = page.missed {
             let count = missed(instance, self.cpu, self.told_lost, stored);
             self.told_lost += count;
-            // Tracepoints of forks, exits and names are counted with the scheduler's.
+            // Tracepoints of forks, exits and names are counted together with the scheduler's.
             push(Event { time: page.time(), kind: Kind::Lost(Loss::at_most(count)) });
         }
         while let Some((time, raw)) = page.next_event() {
@@ -147,11 +146,10 @@ pub struct FtraceRings {
 }
 
 impl FtraceRings {
-    /// Makes an instance with all events off, and opens the ring of every online CPU, each with a lane of its own in
-    /// `merger`.
+    /// Makes an instance with all events off, and opens the ring of every online CPU, each with its own lane in `merger`.
     ///
     /// # Errors
-    /// [`SourceError`], at the first thing that the kernel refuses; nothing is left behind then.
+    /// [`SourceError`] at the first refusal by the kernel; nothing is left behind then.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         instance: Instance,
@@ -163,10 +161,10 @@ impl FtraceRings {
         instance.write("trace_clock", CLOCK)?;
         let options = take_memory(&instance, options)?;
         let percent = (options.wake_bytes * 100 / options.ring_bytes).clamp(1, 100);
-        // Kernels before 5.0 have no such file; the reader then looks by its own clock.
+        // Kernels before 5.0 have no such file; the reader then polls by its own clock.
         let _ = instance.write("buffer_percent", &percent.to_string());
         let layout = page_layout(&instance)?;
-        // Before the first ring is opened: no CPU may come or go unheard.
+        // Before the first ring is opened, so that no CPU comes or goes unnoticed.
         let hotplug = Hotplug::watch(&*sys);
         let mut rings = FtraceRings {
             rings: Vec::new(),
@@ -187,7 +185,7 @@ impl FtraceRings {
         let online = self.add_online(merger, tell)?;
         let went = |ring: &CpuRing| !ring.is_offline && !online.contains(&ring.cpu);
         if self.rings.iter().any(went) {
-            // All that the CPU did is in its ring by now.
+            // Everything that the CPU did is in its ring by now.
             self.read(merger);
         }
         for ring in &mut self.rings {
@@ -202,7 +200,7 @@ impl FtraceRings {
         Ok(())
     }
 
-    /// Opens the rings of CPUs that are online and have none open, and tells of each. Returns all that are online.
+    /// Opens the rings of online CPUs that have none open, and reports each. Returns all online CPUs.
     fn add_online(
         &mut self,
         merger: &mut Merger,
@@ -269,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // An instance that cannot be stopped is removed soon after; there is nothing better to do about it.
+        // If an instance cannot be stopped, it is removed soon after; nothing better can be done.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 
@@ -277,7 +275,7 @@ impl Rings for FtraceRings {
         self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// ftrace has no way to ask for more about a CPU with a silent task: it is only named.
+    /// ftrace cannot be asked for more about a CPU with a silent task, so the CPU is only named.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         for ring in &mut self.rings {
             ring.watch = Some(ChainWatch::default());
@@ -309,8 +307,8 @@ impl Rings for FtraceRings {
         }
     }
 
-    /// The kernel fills the ring of a CPU that comes online from its first event on, whether it is open or not, and the
-    /// ring of one that went stays, so nothing is missed.
+    /// The kernel fills the ring of a CPU that comes online from its first event on, even if it is not open, and keeps the ring of a CPU
+    /// that went offline, so nothing is missed.
     fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError> {
         if self.hotplug.look().is_none() {
             return Ok(false);
@@ -330,7 +328,7 @@ impl Rings for FtraceRings {
     }
 }
 
-/// Sets the size of the rings, smaller ones when there is no memory for those that are wanted.
+/// Sets the size of the rings, with smaller ones if there is not enough memory.
 fn take_memory(instance: &Instance, mut options: Options) -> Result<Options, FtraceError> {
     loop {
         let kib = (options.ring_bytes / 1024).max(1);
@@ -351,10 +349,10 @@ fn page_layout(instance: &Instance) -> Result<PageLayout, FtraceError> {
     Ok(PageLayout::parse(&page, &event)?)
 }
 
-/// How many events a page says are missing before it, of those that the kernel counted and that were not told yet. At
-/// least one: the page says so.
+/// How many events a page reports as missing before it, out of those that the kernel counted and that were not reported yet. At least one,
+/// because the page says that some are missing.
 fn missed(instance: &Instance, cpu: Cpu, told: u64, stored: Option<u64>) -> u64 {
     let counted = instance.stats(cpu).ok().map(|stats| stats.lost().saturating_sub(told));
-    // Where the page had no room for the number, all that is not told yet is the best there is.
+    // If the page had no room for the number, the best estimate is everything not reported yet.
     stored.into_iter().chain(counted).min().unwrap_or(1).max(1)
 }

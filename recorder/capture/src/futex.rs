@@ -1,7 +1,7 @@
-//! Whose lock a futex is: what the memory of a program says of that.
+//! Which thread owns a futex, as far as the memory of a program shows.
 //!
-//! The kernel knows who has a futex only if the lock inherits priority or is robust: then the lock word has the id of the
-//! owner. A mutex of the GNU C library has the owner's id beside the word, and writes it after the lock was taken:
+//! The kernel knows the owner of a futex only if the lock inherits priority or is robust: then the lock word has the owner's id. A mutex of
+//! the GNU C library has the owner's id next to the word, written after the lock was taken:
 //!
 //! ```text
 //!   byte   0        4        8        12       16
@@ -9,12 +9,11 @@
 //!          ^ the futex
 //! ```
 //!
-//! A thread that waits for the end of another waits for the word in which the library keeps that one's id, which the kernel sets to
-//! 0 when it ends: `pthread_join` does, and what is made of it, such as Rust's `JoinHandle::join`.
+//! A thread that waits for the end of another one waits on the word in which the library keeps that thread's id; the kernel sets it to 0
+//! when the thread ends. `pthread_join` does this, and so does everything built on it, such as Rust's `JoinHandle::join`.
 //!
-//! No call says that a futex is such a mutex, so all that is known of it has to fit: the value that the library waits with, the
-//! kind. What is found is a claim of the program. Whoever uses it has to look whether there is such a thread, in the same
-//! process.
+//! No system call says that a futex is such a mutex, so everything that is known of it must match: the value that the library waits with,
+//! and the kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.
 
 use fxtrec_kernel::bpf::lane;
 use fxtrec_units::Tid;
@@ -23,9 +22,9 @@ use fxtrec_units::Tid;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Futex {
     pub address: u64,
-    /// Who has the lock, if the memory says so; or the thread that it is the end of.
+    /// The lock's owner, if the memory shows it; or the thread whose end is waited for.
     pub owner: Option<Tid>,
-    /// Whether it is no lock: the thread waits for the end of another.
+    /// Whether this is not a lock: the thread waits for the end of another one.
     pub is_end: bool,
 }
 
@@ -38,25 +37,25 @@ const LOCK_PI: u8 = 6;
 const WAIT_BITSET: u8 = 9;
 const LOCK_PI2: u8 = 13;
 
-/// `FUTEX_WAITERS`: somebody waits. The kernel and libraries set it in words that have an owner, and the library waits with it.
+/// `FUTEX_WAITERS`: there are waiters. The kernel and libraries set it in words that have an owner, and the library waits with it.
 const WAITERS: u32 = 1 << 31;
 
 /// `FUTEX_TID_MASK`
 const OWNER: u32 = (1 << 30) - 1;
 
-/// The first id that a thread of a program may have. Words of locks are 0, 1 and 2, and so are the ids of the idle task, init and
+/// The lowest id that a thread of a program may have. The words of locks are 0, 1 and 2; these are also the ids of the idle task, init and
 /// kthreadd.
 const FIRST: u32 = 3;
 
-/// What the word of a plain mutex is while somebody waits.
+/// The word of a plain mutex that has waiters.
 const CONTENDED: u32 = 2;
 
-/// Bits of `__kind` that a plain mutex may have: its type (normal, recursive, checking, adaptive), whether processes share it, and
-/// whether it may be elided. Others say that it is robust, inherits priority or has a ceiling.
+/// Bits of `__kind` that a plain mutex may have: its type (normal, recursive, checking, adaptive), whether processes share it, and whether
+/// it may be elided. Other bits mean that it is robust, inherits priority or has a ceiling.
 const PLAIN: u16 = 0x3 | 0x80 | 0x300;
 
 impl Futex {
-    /// What there is to know of a futex, by what the memory of the program is.
+    /// What the memory of the program says about a futex.
     pub(crate) fn new(raw: lane::Futex) -> Futex {
         let thread = ending(&raw);
         let owner = thread.or_else(|| owner(&raw)).filter(|owner| *owner != Tid::IDLE);
@@ -64,7 +63,7 @@ impl Futex {
     }
 }
 
-/// The thread whose end is waited for. Such a wait is never private, since it is the kernel that ends it, and its value is an id.
+/// The thread whose end is waited for. Such a wait is never private, because the kernel ends it, and its value is a thread id.
 fn ending(raw: &lane::Futex) -> Option<Tid> {
     let waits = matches!(raw.operation, WAIT | WAIT_BITSET);
     (waits && raw.value == raw.word && (FIRST..=OWNER).contains(&raw.value))
@@ -75,9 +74,9 @@ fn owner(raw: &lane::Futex) -> Option<Tid> {
     let command = raw.operation & COMMAND;
     match command {
         LOCK_PI | LOCK_PI2 => Some(Tid(raw.word & OWNER)),
-        // A robust mutex; others have no such value.
+        // A robust mutex; no other lock has such a value.
         WAIT | WAIT_BITSET if raw.value & WAITERS != 0 => Some(Tid(raw.word & OWNER)),
-        // A plain mutex. With a time limit the library uses the other command, as others do for locks without an owner.
+        // A plain mutex. With a time limit the library uses the other command, which is also used for locks without an owner.
         WAIT if raw.value == CONTENDED && raw.word == CONTENDED && raw.after_16 & !PLAIN == 0 => {
             Some(Tid(raw.after_8))
         }
@@ -117,7 +116,7 @@ mod tests {
     #[test]
     fn the_word_of_a_robust_mutex_has_the_owner() {
         let value = 77 | WAITERS;
-        // The owner may be another by the time that the thread goes out.
+        // The owner may have changed by the time the thread is switched out.
         let robust = lane::Futex { value, word: 78 | WAITERS, ..raw(WAIT_BITSET) };
         assert_eq!(owner_of(robust), Some(78));
     }

@@ -1,7 +1,7 @@
-//! The tracepoints after which a process may be in another cgroup than its parent was when it was made.
+//! The tracepoints after which a process may be in another cgroup than its parent was at its creation.
 //!
-//! Which cgroup it is, `/proc` is asked; if the process is gone, the tree of cgroups, if the tracepoint has the number. The kernel
-//! filters these events, so there is none for most processes.
+//! `/proc` says which cgroup it is. If the process is gone, the tree of cgroups does, if the tracepoint has the number. The kernel filters
+//! these events, so most processes cause none.
 
 use std::ffi::CString;
 
@@ -13,14 +13,14 @@ use fxtrec_kernel::perf::Chosen;
 /// `CLONE_INTO_CGROUP` of clone3(2).
 pub(super) const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-/// The tracepoints' own descriptions.
+/// The format descriptions of the tracepoints.
 #[derive(Clone, Debug)]
 pub struct HomeFormats {
     /// `cgroup_attach_task`.
     pub attach: Format,
-    /// `task_newtask`, where it is recorded for this alone.
+    /// `task_newtask`, if it is recorded only for this.
     pub newtask: Option<Format>,
-    /// The number of the hierarchy of which the cgroups tell processes apart.
+    /// The number of the hierarchy whose cgroups identify processes.
     pub hierarchy: u32,
 }
 
@@ -56,14 +56,14 @@ impl HomeLayout {
         Ok(HomeLayout { attach: Shape::new(&formats.attach)?, newtask, hierarchy })
     }
 
-    /// Which moves count, in the kernel's own filter language.
+    /// The moves that count, in the kernel's filter language.
     pub(super) fn filter_of_moves(&self) -> String {
         format!("dst_root=={}", self.hierarchy)
     }
 
     /// Which of the events are to be recorded.
     pub(super) fn chosen(&self) -> Vec<Chosen> {
-        // Neither text has a byte of 0.
+        // Neither text contains a NUL byte.
         let chosen = |shape: Shape, filter: String| Chosen {
             id: shape.id.into(),
             filter: CString::new(filter).ok(),
@@ -74,7 +74,7 @@ impl HomeLayout {
         std::iter::once(moves).chain(newtask).collect()
     }
 
-    /// Decodes what the tracepoint of this id wrote, common fields first; `None` when it is none of these.
+    /// Decodes what the tracepoint with this id wrote, common fields first; `None` for other tracepoints.
     pub(super) fn decode(&self, id: u16, raw: &[u8]) -> Option<Kind> {
         let mut shapes = std::iter::once(self.attach).chain(self.newtask);
         let shape = shapes.find(|shape| shape.id == id && raw.len() >= shape.least)?;

@@ -1,9 +1,8 @@
 //! From kernel samples to typed events in time order, with every loss accounted for.
 //!
-//! A [`source`] reads bytes that the kernel left ([`bpf_source`], [`ring_source`]); [`decode`] (perf's
-//! records), [`sched`] and [`life`] (tracepoints, placed by [`tracepoint`]) make them [`event`]s, and [`order`] puts those
-//! of all CPUs into one sequence. [`encode`] makes FXT records of that, [`flight`] is what a recording watches out for
-//! meanwhile, and [`stacks`] tells where threads blocked.
+//! A [`source`] reads the bytes that the kernel wrote ([`bpf_source`], [`ring_source`]). [`decode`] (perf's records), [`sched`] and
+//! [`life`] (tracepoints, whose fields [`tracepoint`] locates) turn them into [`event`]s, and [`order`] merges those of all CPUs into one
+//! sequence. [`encode`] turns it into FXT records. [`flight`] watches for triggers meanwhile, and [`stacks`] records where threads blocked.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! The tracepoints that tell of threads coming, going and being renamed.
+//! The tracepoints that report threads coming, going and being renamed.
 //!
-//! perf writes records of its own about these; with ftrace the tracepoints must do.
+//! perf has records of its own for this; with ftrace, these tracepoints replace them.
 
 use super::event::{Comm, Kind, Life};
 use super::homes::CLONE_INTO_CGROUP;
@@ -10,7 +10,7 @@ use fxtrec_kernel::format::Format;
 /// The bit of clone(2)'s flags that makes a thread of the same process.
 const CLONE_THREAD: u32 = libc::CLONE_THREAD as u32;
 
-/// The tracepoints' own descriptions.
+/// The format descriptions of the tracepoints.
 #[derive(Clone, Debug)]
 pub struct LifeFormats {
     pub newtask: Format,
@@ -43,11 +43,11 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 pub struct LifeLayout {
     newtask: Shape,
-    /// Where the lower half of the flags is.
+    /// The lower half of the flags.
     clone_flags: At,
-    /// Where the upper half is, if there is one.
+    /// The upper half, if there is one.
     upper_flags: Option<At>,
-    /// The common field that says who runs.
+    /// The common field that has the current thread.
     current: At,
     rename: Shape,
     newcomm: At,
@@ -55,17 +55,17 @@ pub struct LifeLayout {
 }
 
 impl LifeLayout {
-    /// Finds every field that is used.
+    /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] when this kernel's tracepoints are of no known shape.
+    /// [`LayoutError`] if this kernel's tracepoints have an unknown shape.
     pub fn new(formats: &LifeFormats) -> Result<LifeLayout, LayoutError> {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;
         let lower = if wide && cfg!(target_endian = "big") { 4 } else { 0 };
         let upper = if cfg!(target_endian = "big") { 0 } else { 4 };
-        // Linux 6.16 to 6.18 do not tell who is renamed. It is the current thread, unless another one writes the name to
-        // /proc/PID/comm; the next switch of either thread tells its name again.
+        // Linux 6.16 to 6.18 do not report which thread is renamed. It is the current thread, unless another one writes the name to
+        // /proc/PID/comm; in that case the next switch of either thread has the right name again.
         let says_who = formats.rename.find("pid").is_some();
         Ok(LifeLayout {
             newtask: Shape::new(&formats.newtask)?,
@@ -78,7 +78,7 @@ impl LifeLayout {
         })
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
+    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         let life = if self.newtask.is_of(id, raw) {

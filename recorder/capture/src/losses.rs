@@ -1,9 +1,9 @@
-//! Why events were lost.
+//! Finds out why events were lost.
 //!
-//! A ring fills while the capture thread does not empty it, and what kept the thread from doing so is known: the kernel
-//! counts how long it waited for a CPU, the engine how long it waited for the output. So its life is kept as a row of
-//! stretches, one from each look at the rings to the next, with what the time of each went into. A loss lies between
-//! two events of its CPU, and the stretches of that time tell its cause:
+//! A ring fills up if the capture thread does not empty it, and it is known what kept the thread from doing so: the kernel counts how long
+//! it waited for a CPU, and the engine how long it waited for the output. So the life of the thread is kept as a series of stretches, each
+//! from one look at the rings to the next, with where its time went. A loss lies between two events of its CPU, and the stretches of that
+//! time show its cause:
 //!
 //! ```text
 //!   stretches   | sleep, look | sleep |       waits for a CPU        | look | sleep |
@@ -11,9 +11,8 @@
 //!                                         from                          to
 //! ```
 //!
-//! The stretch before these counts too: the ring may have been full before the last event that another ring of the
-//! CPU has. What explains too little of the time is no cause; then the loss has an unknown one, and the summary says
-//! what was measured.
+//! The stretch before these counts too: the ring may have been full before the CPU's last event in another ring. A delay that explains too
+//! little of the time is not a cause; then the cause is unknown, and the summary reports what was measured.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Display, Formatter};
@@ -27,38 +26,38 @@ use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::text::{count, counted};
 use fxtrec_units::{Cpu, Nanos};
 
-/// So many stretches are kept, calm ones joined.
+/// How many stretches are kept; calm ones are joined.
 const STRETCHES: usize = 512;
 
-/// A shorter delay explains no loss, in nanoseconds.
+/// Shorter delays do not explain a loss, in nanoseconds.
 const NOTABLE: u64 = 1_000_000;
 
 /// A cause must account for this part of the time in which the thread did not sleep by its own choice.
 const LEAST_PART: f64 = 0.2;
 
-/// Where none does, and the thread was on a CPU for this part of a stretch, events came faster than it could read.
+/// If none does, and the thread was on a CPU for this part of a stretch, events came faster than it could read.
 const BUSY_PART: f64 = 0.5;
 
 /// What kept the capture thread from emptying the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// It could run, and had no CPU.
+    /// It was runnable, but waited for a CPU.
     CaptureWaited,
-    /// It waited for the drain thread, which could run and had no CPU.
+    /// It waited for the drain thread, which was runnable but waited for a CPU.
     DrainWaited,
     /// It waited for the drain thread, which waited for the output.
     OutputBlocked,
-    /// It waited for the drain thread, which was on a CPU: it compressed.
+    /// It waited for the drain thread, which was on a CPU, compressing.
     OutputBusy,
-    /// It waited for memory that had to be read from a disk.
+    /// It waited for memory pages that were read from a disk.
     PageFaults,
-    /// It neither ran nor could run, nor slept by its own choice.
+    /// It was neither running nor runnable, and did not sleep by its own choice.
     Stopped,
-    /// It had not begun: the events ran, and fxtrec was starting.
+    /// It had not started yet: events were already enabled while fxtrec was starting.
     Starting,
-    /// Nothing: it was on a CPU, and events came faster.
+    /// Nothing: it was on a CPU, but events came faster.
     TooFast,
-    /// None of these explains it.
+    /// None of these.
     Unknown,
 }
 
@@ -92,12 +91,12 @@ impl Cause {
     }
 }
 
-/// Everything that is measured, counted from the beginning of the recording.
+/// All measurements, counted from the beginning of the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     pub now: Nanos,
     pub capture: ThreadTimes,
-    /// Of the drain thread, up to the last buffer that it gave back.
+    /// Times of the drain thread, up to the last buffer that it gave back.
     pub drain: ThreadTimes,
     /// Nanoseconds that the drain thread spent in the output, on a CPU or not.
     pub saving: u64,
@@ -106,7 +105,7 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// What the time of a stretch went into, in nanoseconds.
+/// Where the time of a stretch went, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     begin: u64,
@@ -116,7 +115,7 @@ struct Stretch {
     slept: u64,
     events: u64,
     faults: u64,
-    /// The causes for which it has been counted, a bit for each.
+    /// The causes to which it was already added, one bit for each.
     counted: u16,
 }
 
@@ -129,7 +128,7 @@ impl Stretch {
         self.running >= NOTABLE && self.running as f64 >= BUSY_PART * self.wall() as f64
     }
 
-    /// Whether it slept by its own choice, but for what explains no loss.
+    /// Whether the thread slept by its own choice, apart from delays that explain no loss.
     fn is_calm(&self) -> bool {
         let held_up = self.wall().saturating_sub(self.slept).saturating_sub(self.running);
         !self.is_busy() && self.counted == 0 && held_up < NOTABLE
@@ -155,7 +154,7 @@ impl Stretch {
         let slept = waited.min(granted);
         let mut delays = [0; CAUSES];
         delays[Cause::CaptureWaited as usize] = queued;
-        // Being woken takes a CPU, too: what is counted as waiting for a CPU is not counted twice.
+        // Being woken also needs a CPU: do not count twice what is counted as waiting for a CPU.
         let known = slept.saturating_add(running).saturating_add(queued).saturating_add(no_room);
         let rest = wall.saturating_sub(known);
         delays[if faults > 0 { Cause::PageFaults } else { Cause::Stopped } as usize] = rest;
@@ -170,7 +169,7 @@ impl Stretch {
         ];
         let whole: u64 = shares.iter().map(|(_, share)| share).sum();
         for (cause, share) in shares {
-            // Wide, since nanoseconds are multiplied.
+            // 128 bits, because nanoseconds are multiplied.
             let part = u128::from(no_room) * u128::from(share) / u128::from(whole.max(1));
             delays[cause as usize] = u64::try_from(part).unwrap_or(u64::MAX);
         }
@@ -193,21 +192,21 @@ pub struct LossCause {
     pub cause: Cause,
     pub events: u64,
     pub gaps: u64,
-    /// The CPUs whose events they were.
+    /// The CPUs that lost events.
     pub cpus: BTreeSet<Cpu>,
-    /// How long the capture thread was held up while they were lost; of causes that do not hold it up, how long the
-    /// time was in which they were lost.
+    /// How long the capture thread was held up while they were lost. For causes that do not hold it up, the length of the time in which
+    /// they were lost.
     pub held_up: Duration,
     pub longest: Duration,
-    /// Within that time: major page faults, the greatest number of events a second, time on a CPU, and time asleep.
+    /// Major page faults within that time.
     pub faults: u64,
-    /// Events that came in a second, at most.
+    /// The highest number of events per second.
     pub rate: u64,
     /// How long the capture thread was on a CPU.
     pub running: Duration,
     /// How long it slept by its own choice.
     pub slept: Duration,
-    /// What the kernel did not grant that could have prevented some of them.
+    /// What the kernel did not grant; it could have prevented some of the losses.
     pub denied: Denied,
 }
 
@@ -291,13 +290,13 @@ struct Pending {
 pub struct LossWatch {
     last: Sample,
     stretches: VecDeque<Stretch>,
-    /// Told since the last sample, whose stretch may not be over.
+    /// Losses reported since the last sample; their stretch may not be over.
     pending: Vec<Pending>,
     causes: Vec<LossCause>,
 }
 
 impl LossWatch {
-    /// A watch for events that run since `enabled`, by a thread that begins with this sample.
+    /// Starts to watch events that were enabled at `enabled`; `first` is the first sample of the capture thread.
     pub fn new(enabled: Nanos, first: Sample) -> LossWatch {
         let (begin, end) = (enabled.0.min(first.now.0), first.now.0);
         let mut start = Stretch { begin, end, ..Stretch::default() };
@@ -311,8 +310,8 @@ impl LossWatch {
         self.pending.push(Pending { cpu, from, to, count });
     }
 
-    /// Takes what was measured since the last sample. In between the thread waited for events for `waited`, of which
-    /// it wanted to sleep `granted`. Then finds the cause of what was lost.
+    /// Takes the next sample. Since the last one, the thread waited for events for `waited`, of which it wanted to sleep `granted`. Then
+    /// finds the cause of each loss.
     pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let last = std::mem::replace(&mut self.last, sample);
@@ -322,7 +321,7 @@ impl LossWatch {
         }
     }
 
-    /// What was lost so far, by cause; the greatest loss first. The kernel did not grant what is `denied`.
+    /// Losses so far, by cause; the greatest loss first. `denied` is what the kernel did not grant.
     pub fn causes(&self, denied: Denied) -> Vec<LossCause> {
         let mut causes = self.causes.clone();
         causes.iter_mut().for_each(|cause| cause.denied = denied);
@@ -337,7 +336,7 @@ impl LossWatch {
         {
             let mut joined = *before;
             joined.join(&stretch);
-            // Delays too short to matter are a matter when there are many of them.
+            // Delays that are too short to matter do matter if there are many of them.
             if joined.is_calm() {
                 *before = joined;
                 return;
@@ -473,7 +472,7 @@ mod tests {
                 .collect()
         }
 
-        /// Loses 5 events of CPU 1 after a time, tells it in the look after, and says why.
+        /// Loses 5 events of CPU 1 after a time, reports that in the next look, and returns the cause.
         fn lose_after(
             wall: u64,
             slept: u64,

@@ -1,13 +1,10 @@
-//! Putting the events of all CPUs into one order of time.
+//! Merges the events of all CPUs in order of time.
 //!
-//! Every CPU has a queue, sorted by time. A ring is nearly sorted already: only
-//! an interrupt that fires between the stamping and the storing of a sample
-//! puts its own, younger samples first. So a new event is inserted from the
-//! back and almost never moves.
+//! Every CPU has a queue, sorted by time. A ring is nearly sorted already: only an interrupt that fires between the stamping and the
+//! storing of a sample puts its own, younger samples first. So a new event is inserted from the back and almost never moves.
 //!
-//! Between CPUs the kernel promises less: a sample can be stamped and become
-//! visible later than a younger one of another CPU. So events are held back
-//! until nothing older can arrive, which is the *watermark*:
+//! Across CPUs the kernel promises less: a sample can become visible later than a younger one of another CPU. So events are held back until
+//! nothing older can arrive. The time up to which that is so is the *watermark*:
 //!
 //! ```text
 //!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
@@ -17,21 +14,18 @@
 //!                 watermark = the minimum of these; what is left of it goes out, merged
 //! ```
 //!
-//! A CPU that is busy proves by its own younger events that the older ones have
-//! arrived, however long the machine was held up in between. A CPU that is quiet
-//! gets [`WINDOW`], and so does one whose ring was read to its end; if its ring
-//! tells that nothing is being written, it needs no more than [`SLACK`]. Memory is
-//! bounded: a queue that is full takes no more, its ring keeps the rest, and the
-//! quiet CPUs get only [`SLACK`] until there is room again. Long before that, when all
-//! CPUs together hold more than a cache does, or one has filled half of its queue, they get [`CROWDED_WINDOW`]. What arrives
-//! behind the watermark all the same goes out at once and is counted as late.
+//! A busy CPU proves by its own younger events that the older ones have arrived, however long the machine was held up in between. A quiet
+//! CPU gets [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more
+//! than [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until
+//! there is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
+//! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark goes out at once and is counted as late.
 //!
-//! What has come together may take longer to hand out than a ring takes to fill. So backlogs whose rings are filling are
-//! read after every [`BETWEEN_LOOKS`] events. What goes out stays the same: the watermark is that of before, and by its proof
-//! what such a look adds is younger.
+//! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
+//! [`BETWEEN_LOOKS`] events. This does not change what goes out: the watermark stays the same, and everything that such a look adds is
+//! younger, for the reasons above.
 //!
-//! While a CPU has the oldest events, they go out one after the other up to the first of the next CPU. Events that need
-//! no sorting may wait for that outside of the queues, as a [`Backlog`], in a form that takes less memory.
+//! While one CPU has the oldest events, they go out one after the other, up to the first event of the next CPU. Events that need no sorting
+//! may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
 
 mod payloads;
 
@@ -46,30 +40,31 @@ use payloads::Payloads;
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
-/// The same while the queues of all CPUs are crowded.
+/// Same while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
-/// They are from so many events on, which is some MiB: what has left the caches before its turn costs half as much again.
+/// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much
+/// again.
 const CROWDED: usize = 128 * 1024;
 
-/// So they are when one CPU alone has so many: half of what is held of it. Were the window longer than it takes to make the other half, a
-/// hot CPU's queue would be full again and again, what comes meanwhile would stay in its ring, and all that is held
-/// would go out in one long piece while the ring fills.
+/// Queues are also crowded when one CPU alone has this many events, half of what its queue holds. If the window were longer than the other
+/// half takes to arrive, a hot CPU's queue would fill up again and again, new events would stay in its ring, and everything held would go
+/// out in one long piece while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
 
-/// They are no more when there is less than this part of either.
+/// Queues are no longer crowded below this part of either number.
 const SPARSE_PART: usize = 8;
 
-/// How much older than a CPU's youngest event one may be that is still to be stored: the length of an interrupt.
+/// How much older than a CPU's youngest event a sample may be that is not stored yet: the length of an interrupt.
 pub const SLACK: Nanos = Nanos(1_000_000);
 
-/// How many events of one CPU are held at most.
+/// The most events of one CPU that are held.
 pub const QUEUE_EVENTS: usize = 32 * 1024;
 
-/// After so many events that went out, backlogs whose rings are filling are read: that is a few milliseconds.
+/// Backlogs whose rings are filling are read each time this many events went out, which takes a few milliseconds.
 pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
-/// How many bytes that its events carry are held at most, give or take one event's.
+/// The most bytes of event payloads that a queue holds, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
 /// The events of one CPU, sorted by time.
@@ -79,7 +74,7 @@ pub struct Queue {
     events: VecDeque<Event>,
     payloads: Payloads,
     youngest: Nanos,
-    /// Whether everything that the CPU had to say when it was last asked is in the queue.
+    /// Whether the queue has everything that the CPU had reported by the last read.
     drained: bool,
 }
 
@@ -89,18 +84,18 @@ impl Queue {
         Queue { cpu, events, payloads, youngest: Nanos(0), drained: true }
     }
 
-    /// Whether it takes no more before [`Merger::emit`] has made room.
+    /// Whether it takes no more until [`Merger::emit`] makes room.
     pub fn is_full(&self) -> bool {
         self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
     }
 
-    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same queue.
+    /// Stores the bytes that an event will carry, which must then be pushed to the same queue.
     pub fn keep(&mut self, content: &[u8]) -> Payload {
         self.payloads.push(content)
     }
 
     /// Adds an event of the CPU.
-    // Into its place and not by way of others': see [`decode_plain`](super::decode::decode_plain).
+    // Inlined so that the event is built in its place: see [`decode_plain`](super::decode::decode_plain).
     #[inline(always)]
     pub fn push(&mut self, event: Event) {
         if event.time < self.youngest {
@@ -120,8 +115,7 @@ impl Queue {
         self.events.insert(at, event);
     }
 
-    /// Hands out its events up to the last that is not younger than `until`, as long as `take` returns true; returns what that
-    /// returned last.
+    /// Hands out its events up to and including time `until`, as long as `take` returns true; returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(Cpu, &Event, &[u8]) -> bool) -> bool {
         while let Some(event) = self.events.front().filter(|event| event.time <= until) {
             let go_on = match event.kind {
@@ -141,12 +135,12 @@ impl Queue {
         true
     }
 
-    /// Says whether it has everything that the CPU had to say by now.
+    /// Sets whether it has everything that the CPU has reported by now.
     pub fn set_drained(&mut self, drained: bool) {
         self.drained = drained;
     }
 
-    /// When the youngest event happened that was ever in it.
+    /// Time of the youngest event that was ever in it.
     pub fn youngest(&self) -> Nanos {
         self.youngest
     }
@@ -161,35 +155,33 @@ impl Queue {
     }
 }
 
-/// Events of one CPU that lie sorted by time outside of the queues, and are decoded when it is their turn.
+/// Events of one CPU that wait outside of the queues, sorted by time, and are decoded when they are merged.
 pub trait Backlog {
     fn cpu(&self) -> Cpu;
 
-    /// A queue of the same CPU. What happened at the same time as something in the backlog goes out before it if it is in an
-    /// earlier queue, and after it if it is in this one.
+    /// A queue of the same CPU. If events have the same time as one in the backlog, those in earlier queues go out before it, and those in
+    /// this queue after it.
     fn queue(&self) -> Lane;
 
-    /// When the first of the events happened that are left.
+    /// Time of the first event that is left.
     fn first(&mut self) -> Option<Nanos>;
 
-    /// When the youngest event happened that was ever in it.
+    /// Time of the youngest event that was ever in it.
     fn youngest(&self) -> Nanos;
 
-    /// Whether everything that the CPU had to say when it was last asked is in it.
+    /// Whether it has everything that the CPU had reported by the last read.
     fn is_drained(&self) -> bool;
 
-    /// Whether nothing else happened on the CPU before it was asked, give or take [`SLACK`]: then it holds up no others.
+    /// Whether nothing else happened on the CPU before the read, give or take [`SLACK`]: then it does not hold up others.
     fn is_complete(&self) -> bool;
 
-    /// Reads the ring that it comes from, if that has not much room left; true if something is still in the ring since there is
-    /// no room here.
+    /// Reads its ring if that has little room left; true if something stays in the ring because there is no room here.
     fn read_if_filling(&mut self) -> bool;
 
-    /// How many events are in it. At [`QUEUE_EVENTS`] it takes no more before [`Backlog::hand_out`] has made room.
+    /// Number of events in it. At [`QUEUE_EVENTS`] it takes no more until [`Backlog::hand_out`] makes room.
     fn held(&self) -> usize;
 
-    /// Hands out its events in order, up to the last that is not younger than `until`, as long as `take` returns true. Returns
-    /// what that returned last.
+    /// Hands out its events in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
     fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Event) -> bool) -> bool;
 }
 
@@ -239,24 +231,24 @@ impl Backlog for NoBacklog {
 #[derive(Debug, Default)]
 pub struct Merger {
     queues: Vec<Queue>,
-    /// Of each queue and backlog that is not empty. Kept to spare allocations.
+    /// One entry for each queue and backlog that is not empty. Kept to avoid allocations.
     heads: BinaryHeap<Reverse<Head>>,
     crowded: bool,
     handed: Handed,
 }
 
-/// When the first event of a queue or backlog happened, and which it is. What happened at once goes out in this order.
+/// Time of the first event of a queue or backlog, and which one it is. This is the order of events with the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     time: Nanos,
-    /// The number of the queue, or of that of the backlog.
+    /// The number of the queue, or of the queue that the backlog names.
     queue: usize,
     part: Part,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// The backlog of this number.
+    /// The backlog with this index.
     Backlog(usize),
     Queue,
 }
@@ -266,9 +258,9 @@ enum Part {
 enum Emitted {
     /// Nothing is left up to the watermark.
     All,
-    /// It was as much as was wanted.
+    /// As many as requested went out.
     Enough,
-    /// No more is taken.
+    /// `take` takes no more.
     Refused,
 }
 
@@ -281,7 +273,7 @@ struct Handed {
 }
 
 impl Handed {
-    /// The time to hand out an event of `time` with.
+    /// The time with which an event of `time` is handed out.
     #[inline]
     fn at(&mut self, time: Nanos) -> Nanos {
         if time < self.emitted {
@@ -294,13 +286,13 @@ impl Handed {
     }
 }
 
-/// Up to when it is the turn of `first`, which is the first of `heads`: then that of the second begins.
+/// The time up to which `first`, the first of `heads`, goes out before the turn of the second.
 fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
-    // Those below the first of a heap are the second and another.
+    // The two children of a heap's root include the second.
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
     second.map_or(Nanos(u64::MAX), |second| match first.time == second.time {
         true => second.time,
-        // At the second's time, who goes first is decided when it has come.
+        // At exactly the second's time, the order is decided when that time has come.
         false => Nanos(second.time.0 - 1),
     })
 }
@@ -322,13 +314,13 @@ impl Merger {
         Merger::default()
     }
 
-    /// The queue of `cpu`, made when there is none yet.
+    /// The queue of `cpu`, which is made if there is none.
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
         known.map_or_else(|| self.another_lane(cpu), Lane)
     }
 
-    /// One more queue of `cpu`, for events that come another way and are in an order of their own.
+    /// Makes another queue of `cpu`, for events that come another way and in an order of their own.
     pub fn another_lane(&mut self, cpu: Cpu) -> Lane {
         let (events, payloads) = (VecDeque::new(), Payloads::default());
         let youngest = Nanos(0);
@@ -336,12 +328,12 @@ impl Merger {
         Lane(self.queues.len() - 1)
     }
 
-    /// Whether the lane takes no more before [`Merger::emit`] has made room.
+    /// Whether the lane takes no more until [`Merger::emit`] makes room.
     pub fn is_full(&self, lane: Lane) -> bool {
         self.queues[lane.0].is_full()
     }
 
-    /// Keeps the bytes that an event is going to carry, which must then be pushed to the same lane.
+    /// Stores the bytes that an event will carry, which must then be pushed to the same lane.
     pub fn keep(&mut self, lane: Lane, content: &[u8]) -> Payload {
         self.queues[lane.0].keep(content)
     }
@@ -351,29 +343,29 @@ impl Merger {
         self.queues[lane.0].push(event);
     }
 
-    /// The lane's queue, to be filled in place.
+    /// The lane's queue, to fill it in place.
     pub fn queue(&mut self, lane: Lane) -> &mut Queue {
         &mut self.queues[lane.0]
     }
 
-    /// Gives the lane's queue away, to be filled by another thread. Until it is back the lane is empty.
+    /// Lends the lane's queue, so that another thread can fill it. Until it is back, the lane is empty.
     pub fn lend(&mut self, lane: Lane) -> Queue {
         let queue = &mut self.queues[lane.0];
         let empty = Queue::new(queue.cpu);
         std::mem::replace(queue, empty)
     }
 
-    /// Puts a queue that was lent back into its lane.
+    /// Puts a lent queue back into its lane.
     pub fn take_back(&mut self, lane: Lane, queue: Queue) {
         self.queues[lane.0] = queue;
     }
 
-    /// Says whether the lane has everything that its CPU had to say by now.
+    /// Sets whether the lane has everything that its CPU has reported by now.
     pub fn set_drained(&mut self, lane: Lane, drained: bool) {
         self.queues[lane.0].drained = drained;
     }
 
-    /// Up to when nothing can be missing any more at time `now`, which must have been read before the rings were.
+    /// The time up to which nothing can be missing any more at `now`, which must be read before the rings are.
     pub fn watermark<B: Backlog>(&self, now: Nanos, backlogs: &[B]) -> Nanos {
         let full = self.queues.iter().any(Queue::is_full)
             || backlogs.iter().any(|backlog| backlog.held() >= QUEUE_EVENTS);
@@ -395,7 +387,7 @@ impl Merger {
         queues.chain(backlogs).min().unwrap_or(before(now, window))
     }
 
-    /// As [`Merger::emit_with`], without backlogs.
+    /// Same as [`Merger::emit_with`], without backlogs.
     pub fn emit(
         &mut self,
         watermark: Nanos,
@@ -404,11 +396,10 @@ impl Merger {
         self.emit_with::<NoBacklog>(watermark, &mut [], take)
     }
 
-    /// Hands out, in order of time, every event not younger than `watermark`, as long as `take` returns true; returns what
-    /// that returned last.
+    /// Hands out, in order of time, every event up to `watermark`, as long as `take` returns true; returns the last result of `take`.
     ///
-    /// The time that is handed out with an event never goes back. It is the event's own except for a late one. With
-    /// the event come the bytes that it carries, if any.
+    /// The time that is passed with an event never decreases. It is the event's own time unless the event is late. The bytes that the event
+    /// carries, if any, are passed too.
     pub fn emit_with<B: Backlog>(
         &mut self,
         watermark: Nanos,
@@ -418,7 +409,7 @@ impl Merger {
         self.emit_some(watermark, backlogs, usize::MAX, take) != Emitted::Refused
     }
 
-    /// As [`Merger::emit_with`], but ends when `most` events went out, or a few more if they are one CPU's.
+    /// Same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are of one CPU.
     fn emit_some<B: Backlog>(
         &mut self,
         watermark: Nanos,
@@ -480,7 +471,7 @@ impl Merger {
         Emitted::All
     }
 
-    /// As [`Merger::round_with`], without backlogs.
+    /// Same as [`Merger::round_with`], without backlogs.
     pub fn round(
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,
@@ -490,9 +481,9 @@ impl Merger {
         self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, take)
     }
 
-    /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out what nothing older can precede any
-    /// more, until the rings are empty or `take` takes no more. `read` says whether a ring is not empty since its lane is
-    /// full. Returns whether everything was taken.
+    /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out events that no older event can precede any more,
+    /// until the rings are empty or `take` takes no more. `read` returns whether something stays in a ring because its lane is full.
+    /// Returns whether everything was taken.
     pub fn round_with<B: Backlog>(
         &mut self,
         backlogs: &mut Vec<B>,
@@ -501,7 +492,7 @@ impl Merger {
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
         loop {
-            // Before the rings are read: what happens from here on may not be in them yet.
+            // Must be read before the rings: what happens from here on may not be in them yet.
             let now = clock();
             let mut full = read(self, backlogs);
             self.note_crowd(backlogs);
@@ -523,7 +514,7 @@ impl Merger {
         }
     }
 
-    /// Whether CPUs that are quiet may hold up the others for less time from now on.
+    /// Updates whether quiet CPUs may hold up the others only for a shorter time.
     fn note_crowd<B: Backlog>(&mut self, backlogs: &[B]) {
         let queues = self.queues.iter().map(Queue::held);
         let all = queues.chain(backlogs.iter().map(B::held));
@@ -538,7 +529,7 @@ impl Merger {
         self.handed.emitted
     }
 
-    /// How many events arrived behind the watermark, and by how much the worst of them.
+    /// How many events arrived behind the watermark, and the greatest delay of one.
     pub fn late(&self) -> (u64, Nanos) {
         (self.handed.late, self.handed.most_late)
     }

@@ -1,13 +1,12 @@
-//! What the machine is in the middle of at one moment, written so that a trace can begin there.
+//! What the machine is in the middle of at some moment, written so that a trace can begin there.
 //!
 //! ```text
 //! recording  ===a====|======b=====|==a==     a has the CPU, c waits for it, b is inside of f
 //! piece              |=a|===b=====|==a==     |: a switch to a, a wake-up of c, the beginning of f
 //! ```
 //!
-//! The switches and wake-ups that are made up for this carry the argument `inferred`, the beginnings of durations
-//! `cut`, as those of `fxtrec cut` do. A thread that has no CPU and is on no queue waits for something else, or nothing
-//! is known of it.
+//! Switches and wake-ups that are made up for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
+//! `fxtrec cut`. A thread that neither has a CPU nor is on a queue is either waiting for something else or not known.
 
 mod filter_relevant;
 pub mod rewind;
@@ -25,7 +24,7 @@ use super::{strings, weight};
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::CUT;
 
-/// A thread that has a CPU, or waits for it.
+/// A thread that is on a CPU or waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender {
     /// Its id in the trace.
@@ -63,19 +62,19 @@ pub type Track = (Koid, Koid);
 /// What the machine is in the middle of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Who has each CPU, as the trace shows it. Idle ones may be missing.
+    /// The thread on each CPU, as the trace shows it. Idle CPUs may be missing.
     pub cpus: BTreeMap<u16, Contender>,
-    /// Who waits, and on which queue.
+    /// The threads that wait for a CPU: queue and weight of each.
     pub waiting: BTreeMap<Koid, (u16, i32)>,
     /// What threads are inside of, the outermost first.
     pub spans: BTreeMap<Track, Vec<Span>>,
 }
 
 impl Moment {
-    /// Writes what a trace must begin with that begins at `time`, in this moment. All names are to be in it already.
+    /// Writes the records with which a trace must begin that begins at `time`, in this moment. All names must already be in it.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] if the trace takes no more records.
     pub fn begin(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         let time = Ticks(time.0);
         for (cpu, contender) in self.cpus.iter().filter(|(_, contender)| contender.koid != Koid(0))
@@ -115,7 +114,7 @@ impl Moment {
     /// Ends all durations, in a trace that ends at `time` while the recording goes on.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] if the trace takes no more records.
     pub fn end(&self, time: Nanos, out: &mut impl Lanes) -> Result<(), Closed> {
         for (track, spans) in &self.spans {
             for span in spans.iter().rev() {

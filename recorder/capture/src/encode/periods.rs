@@ -1,7 +1,7 @@
-//! When cgroups were throttled on which CPUs: from the first thread that goes out for it to the release.
+//! When cgroups were throttled on which CPUs: from the first thread that is switched out for it to the release.
 //!
-//! No tracepoint tells either. The first is a switch; of the second the queue's own count tells afterwards how long before it
-//! was, when the next thread of the queue comes in or is moved.
+//! No tracepoint reports either end. The beginning is a switch. The end is computed later, when the next thread of the queue is switched in
+//! or moved: from the queue's own count of throttled time.
 //!
 //! ```text
 //!   A goes out throttled       released                A comes in: its queue was throttled
@@ -12,10 +12,10 @@
 use fxtrec_units::{Cpu, Nanos};
 use rustc_hash::FxHashMap;
 
-/// By so much two clocks may differ over a period.
+/// How much two clocks may differ over a period.
 const TOLERANCE: u64 = 50_000;
 
-/// Of so many pairs of a CPU and a cgroup it is remembered whose quota it was.
+/// The most pairs of a CPU and a cgroup for which the quota's cgroup is remembered.
 const MOST_QUOTAS: usize = 1 << 16;
 
 /// A cgroup that is throttled on a CPU.
@@ -24,13 +24,13 @@ struct Period {
     id: u64,
     cgroup: u64,
     cpu: Cpu,
-    /// The cgroup of the thread that went out first, for how long its queue had been throttled then, and when that was.
+    /// The cgroup of the thread that was switched out first; how long its queue had been throttled by then; and the time of that switch.
     own: u32,
     kept: Nanos,
     since: Nanos,
-    /// How many threads are out because of it.
+    /// Number of threads that are off the CPU because of it.
     out: usize,
-    /// Whether threads of several cgroups are: their queues count apart.
+    /// Whether these threads are of several cgroups, whose queues count separately.
     mixed: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Over {
     pub id: u64,
     pub cgroup: u64,
     pub cpu: Cpu,
-    /// When it ended; `None` if that was some time before it is known to be over.
+    /// When it ended; `None` if it ended at an unknown time before this was noticed.
     pub end: Option<Nanos>,
 }
 
@@ -50,28 +50,28 @@ impl Period {
     }
 }
 
-/// The periods that are not over, as far as anybody knows.
+/// The periods that are not known to be over.
 #[derive(Debug, Default)]
 pub struct OpenPeriods {
     open: Vec<Period>,
     begun: u64,
-    /// Whose quota the last one was of a CPU and a thread's own cgroup.
+    /// By CPU and the thread's own cgroup: the cgroup whose quota was used up last.
     quotas: FxHashMap<(Cpu, u32), u64>,
 }
 
-/// What the next thread that goes out throttled says of the periods.
+/// What a thread that is switched out by throttling says about the periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out {
     /// The period that the thread is out for.
     pub id: u64,
-    /// Whether it begins with this.
+    /// Whether the period begins with this thread.
     pub begins: bool,
-    /// An earlier one of the same place, of which nobody saw the end.
+    /// An earlier period of the same cgroup and CPU, whose end was not seen.
     pub over: Option<Over>,
 }
 
 impl OpenPeriods {
-    /// A thread goes out throttled on a CPU. `kept` is for how long the queue of its cgroup `own` was, up to now.
+    /// A thread is switched out by throttling on a CPU. `kept` is how long the queue of its cgroup `own` was throttled up to now.
     pub fn goes_out(&mut self, now: Nanos, cpu: Cpu, cgroup: u64, own: u32, kept: Nanos) -> Out {
         self.note(cpu, own, cgroup);
         let found = self.open.iter().position(|at| at.cgroup == cgroup && at.cpu == cpu);
@@ -79,7 +79,7 @@ impl OpenPeriods {
         if let Some(at) = found {
             let period = &mut self.open[at];
             let expected = period.kept.0.saturating_add(now.0.saturating_sub(period.since.0));
-            // A queue that was not throttled all along has counted less.
+            // The count of a queue that was not throttled all the time is lower.
             if period.own == own && kept.0.saturating_add(TOLERANCE) < expected {
                 over = Some(self.open.swap_remove(at).over(None));
             } else {
@@ -101,12 +101,12 @@ impl OpenPeriods {
         self.quotas.insert((cpu, own), cgroup);
     }
 
-    /// Whose quota held back threads of the cgroup `own` on a CPU most lately.
+    /// The cgroup whose quota last held back threads of the cgroup `own` on a CPU.
     pub fn quota(&self, cpu: Cpu, own: u32) -> Option<u64> {
         self.quotas.get(&(cpu, own)).copied()
     }
 
-    /// A queue was throttled for `kept` so far, not counting a period that is not over. Returns one that is.
+    /// A queue was throttled for `kept` so far, not counting a current period. Returns a period that is over.
     pub fn learn(&mut self, now: Nanos, cpu: Cpu, own: u32, kept: Nanos) -> Option<Over> {
         let is_it = |at: &Period| at.cpu == cpu && at.own == own && kept >= at.kept;
         let at = self.open.iter().position(is_it)?;
@@ -124,7 +124,7 @@ impl OpenPeriods {
         (period.out == 0).then(|| self.open.swap_remove(at).over(None))
     }
 
-    /// Events were lost: any of them may be over.
+    /// Events were lost: any period may be over.
     pub fn lose(&mut self) -> Vec<Over> {
         self.open.drain(..).map(|period| period.over(None)).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(out(&mut periods, 100 * MS, 8, 5 * MS), first);
         let second = Out { id: 1, begins: false, over: None };
         assert_eq!(out(&mut periods, 101 * MS, 8, 6 * MS), second);
-        // One that still works for the kernel comes in while the queue is throttled.
+        // A thread that still works for the kernel is switched in while the queue is throttled.
         assert_eq!(periods.learn(Nanos(102 * MS), Cpu(1), 8, Nanos(5 * MS - 300)), None);
         assert_eq!(periods.learn(Nanos(190 * MS), Cpu(0), 8, Nanos(85 * MS)), None, "another CPU");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! From the snapshot of `/proc` to known threads, whichever pid namespace `/proc` shows.
+//! Loads the threads of a snapshot of `/proc`, whichever pid namespace `/proc` shows.
 
 use super::threads::Threads;
 use crate::event::{Comm, LocalId};
@@ -6,7 +6,7 @@ use fxtrec_kernel::namespaces::{Namespaces, ProcView};
 use fxtrec_kernel::procfs::Snapshot;
 use fxtrec_units::{Nanos, Tid};
 
-/// Takes over every process and thread of a snapshot that was complete at `end`.
+/// Adds every process and thread of a snapshot that was complete at `end`.
 pub fn load(threads: &mut Threads, snapshot: &Snapshot, namespaces: &Namespaces, end: Nanos) {
     threads.begin_snapshot(end);
     for process in &snapshot.processes {
@@ -31,7 +31,7 @@ pub fn load(threads: &mut Threads, snapshot: &Snapshot, namespaces: &Namespaces,
     }
 }
 
-/// The id in the recorder's own pid namespace of a thread that `/proc` shows as `shown`.
+/// The id, in the recorder's own pid namespace, of a thread that `/proc` shows as `shown`.
 fn local_id(namespaces: &Namespaces, ids: &[u32], shown: u32) -> Option<LocalId> {
     match namespaces.proc_view {
         ProcView::Initial if namespaces.initial_pid => Some(LocalId(shown)),

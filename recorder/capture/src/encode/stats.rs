@@ -1,4 +1,4 @@
-//! What was recorded, counted.
+//! Counts of what was recorded.
 
 use super::probes::Counts;
 use crate::event::{Loss, LostOthers};
@@ -7,36 +7,36 @@ use crate::event::{Loss, LostOthers};
 pub struct Stats {
     /// Switches that the kernel reported.
     pub switches: u64,
-    /// Of these, the ones that are in the trace.
+    /// Those that are in the trace.
     pub switches_written: u64,
-    /// Wake-ups that the kernel reported, those of new threads included.
+    /// Wake-ups that the kernel reported, including those of new threads.
     pub wakeups: u64,
-    /// Of these, the ones that are in the trace.
+    /// Those that are in the trace.
     pub wakeups_written: u64,
-    /// Wake-ups of threads that were awake, which are not in the trace.
+    /// Wake-ups of threads that were already awake; they are not in the trace.
     pub spurious_wakeups: u64,
     pub wakings: u64,
     /// Moves between queues that the kernel reported.
     pub moves: u64,
-    /// Switches that the kernel did not report, and that are in the trace as inferred.
+    /// Switches that the kernel did not report; the trace has them as inferred.
     pub inferred_switches: u64,
-    /// Events of the scheduler and of probes that are missing, as far as they were counted.
+    /// Missing events of the scheduler and of probes, as far as they were counted.
     pub lost: u64,
-    /// Whether they may be fewer: some were counted together with records that tell nothing new.
+    /// Whether the number may be lower: some events were counted together with redundant records.
     pub lost_at_most: bool,
-    /// Times that such a loss was reported.
+    /// How often such a loss was reported.
     pub losses: u64,
-    /// How many of these were of a size that nobody knows, which is not in [`Stats::lost`].
+    /// How many of these losses have an unknown size, which is not included in [`Stats::lost`].
     pub unknown_losses: u64,
-    /// Records that are missing of those that say who came in where no tracepoint does.
+    /// Missing records of the kind that reports an incoming thread where no tracepoint does.
     pub lost_switch_records: u64,
-    /// Events beside the scheduler's that are missing where no switch or wake-up is; they are not in [`Stats::lost`].
+    /// Non-scheduler events that are missing where no switch or wake-up is; not included in [`Stats::lost`].
     pub lost_others: u64,
-    /// Whether they may be fewer.
+    /// Whether the number may be lower.
     pub lost_others_at_most: bool,
-    /// Forks, exits and names that are missing, as far as they were counted.
+    /// Missing forks, exits and names, as far as they were counted.
     pub lost_lives: u64,
-    /// Times that nobody knows how many of these are.
+    /// How often an unknown number of them is missing.
     pub unseen_lives: u64,
     /// Threads that are in the trace.
     pub threads: u64,
@@ -46,7 +46,7 @@ pub struct Stats {
     pub exits: u64,
     /// Names that were changed, by execve(2) or otherwise.
     pub renames: u64,
-    /// What was recorded beside the scheduler's events.
+    /// Counts of non-scheduler events.
     pub probes: Counts,
 }
 
@@ -64,7 +64,7 @@ impl Stats {
         self.lost_others_at_most |= lost.at_most;
     }
 
-    /// Whether every event is there, as far as anybody can know.
+    /// Whether every event is there, as far as that can be known.
     pub fn is_whole(&self) -> bool {
         self.losses == 0 && self.lost_others == 0 && self.lost_lives == 0 && self.unseen_lives == 0
     }

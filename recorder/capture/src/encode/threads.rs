@@ -1,14 +1,11 @@
 //! Every thread and process of the recording: who it is, what it is called, what it does.
 //!
-//! A thread becomes known by the snapshot taken at the start, by its fork, or by
-//! the first event that names it. It is forgotten when it has gone out for the
-//! last time, so memory follows the number of living threads.
+//! A thread becomes known by the snapshot taken at the start, by its fork, or by the first event that names it. It is forgotten after it is
+//! switched out for the last time, so memory use depends on the number of living threads.
 //!
-//! A thread goes out in a state, and with a priority, of Linux; which of the
-//! format's states and weights these are is told here too.
+//! This module also translates Linux's state and priority of an outgoing thread to the states and weights of the format.
 //!
-//! Threads are found by the tid that tracepoints use. Forks, exits and names
-//! come with the ids of the recorder's pid namespace, which [`super::ids`]
+//! Threads are found by the tid that tracepoints use. Forks, exits and names have ids of the recorder's pid namespace, which [`super::ids`]
 //! translates.
 
 mod births;
@@ -32,7 +29,7 @@ use fxtrec_units::{Nanos, Tid};
 use processes::Processes;
 pub use processes::{Process, ProcessSlot};
 
-/// Where a thread is kept.
+/// Index of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -43,7 +40,7 @@ impl Slot {
         Slot(number)
     }
 
-    /// Its number among the places, which are given out one after the other and used again.
+    /// The index. Indices are assigned in ascending order and reused.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -52,13 +49,13 @@ impl Slot {
 /// The idle task, which is always known.
 pub const IDLE: Slot = Slot(0);
 
-/// How many threads are found without a search; a power of two.
+/// Size of the cache that finds threads without a search; a power of two.
 const NEAR: usize = 4096;
 
-/// The place of nobody: the idle task is only looked for in the first, where this is true.
+/// Marks an unused entry. The idle task is only looked up at index 0, where this entry is correct.
 const NOBODY: (Tid, Slot) = (Tid::IDLE, IDLE);
 
-/// Where a thread is found without a search.
+/// The cache index of a thread.
 #[inline(always)]
 fn near(tid: Tid) -> usize {
     tid.0 as usize % NEAR
@@ -67,7 +64,7 @@ fn near(tid: Tid) -> usize {
 /// What a thread is known to be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Nothing is known, or what was known is from before a loss.
+    /// Not known, or known only from before a loss.
     Unknown,
     Blocked,
     /// It waits for a CPU.
@@ -79,9 +76,9 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     Never,
-    /// It has a name that is no longer right.
+    /// The trace has a name that is no longer right.
     Outdated,
-    /// It has the present name.
+    /// The trace has the current name.
     Done,
 }
 
@@ -93,7 +90,7 @@ impl Naming {
     }
 }
 
-/// Who begins a wake-up, as it is written.
+/// The waker of a thread, as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
     Unknown,
@@ -116,38 +113,38 @@ pub struct Thread {
     pub weight: i32,
     /// Whether its switches are wanted.
     pub in_scope: bool,
-    /// Who was seen to begin waking it, until it is awake.
+    /// The thread that began to wake it, until it is awake.
     pub waker: Option<Announced>,
-    /// Since when it may not run because of a quota, until it comes in again.
+    /// Since when a quota keeps it from running, until it is switched in again.
     pub throttled: Option<Throttled>,
     pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
-    /// The same of `comm`.
+    /// Same for `comm`.
     comm_confirmed: u32,
     origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the snapshot or a name that waited, and no event has named it yet.
+    /// From the snapshot, or from a name that waited for the thread's tid; no event has named it yet.
     Snapshot,
-    /// Its fork was seen, its first wake-up not yet.
+    /// Its fork was seen, but not its first wake-up.
     Fork,
     Seen,
 }
 
-/// Looks a process up in the running system; a test gives its own.
+/// Looks up processes in the running system; tests provide their own.
 pub trait Lookup: std::fmt::Debug {
-    /// The process that the thread belongs to, when it still lives.
+    /// The process that the thread belongs to, if it still lives.
     fn process_of(&self, tid: LocalId) -> Option<LocalId>;
-    /// What to call the process, when it still lives.
+    /// The name of the process, if it still lives.
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>>;
-    /// The path of the cgroup of the process, when it still lives.
+    /// The path of the cgroup of the process, if it still lives.
     fn cgroup_of(&self, _pid: LocalId) -> Option<String> {
         None
     }
-    /// The path of the cgroup of this number, while there is one.
+    /// The path of the cgroup of this number, if it exists.
     fn cgroup_path(&self, _number: u64) -> Option<String> {
         None
     }
@@ -158,26 +155,26 @@ pub struct Threads {
     slots: Vec<Thread>,
     free: Vec<Slot>,
     by_tid: FxHashMap<Tid, Slot>,
-    /// What was found there lately, by the lower bits of the id: a look here costs a fraction.
+    /// Cache of recently found threads, by the lower bits of the id: much faster than a look into `by_tid`.
     near: Box<[(Tid, Slot)]>,
     processes: Processes,
     generations: Generations,
     ids: Ids,
     lookup: Box<dyn Lookup + Send>,
-    /// Until when a fork may be that of a thread which the snapshot has already.
+    /// Forks up to this time may be of threads that are already in the snapshot.
     snapshot_end: Nanos,
-    /// The cgroups whose processes are in scope, if these are the scope and the source leaves it to this to choose.
+    /// The cgroups whose processes are in scope, if the scope consists of cgroups and the source leaves the choice to this.
     globs: Option<Vec<Pattern>>,
-    /// The globs of the scope by which no process was chosen so far.
+    /// The globs of the scope that have not matched any process so far.
     unseen_globs: Vec<Pattern>,
-    /// The processes that were put in scope by their ids.
+    /// The processes that were put in scope by id.
     included: Vec<LocalId>,
-    /// Threads that have executed a program and go by their main thread's id since, which nobody has seen on a CPU yet.
+    /// Threads that executed a program and now have their main thread's id, and that were not seen on a CPU since.
     takeovers: Vec<Takeover>,
     losses: u32,
 }
 
-/// A main thread that another thread of its process became in execve(2). Both are known by their ids in the trace.
+/// A main thread that another thread of its process became in execve(2). Both are given by their ids in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Takeover {
     main: Koid,
@@ -186,7 +183,7 @@ struct Takeover {
 }
 
 impl Threads {
-    /// No thread but the idle task.
+    /// Contains only the idle task.
     pub fn new(ids: Ids, lookup: Box<dyn Lookup + Send>) -> Threads {
         let idle = Process::outer(Some(Koid(0)), b"swapper".to_vec());
         let swapper = Thread {
@@ -227,7 +224,7 @@ impl Threads {
         &self.slots[slot.0 as usize]
     }
 
-    /// The thread kept there, to be changed.
+    /// The thread at this index, mutable.
     #[inline]
     pub fn thread_mut(&mut self, slot: Slot) -> &mut Thread {
         &mut self.slots[slot.0 as usize]
@@ -237,68 +234,67 @@ impl Threads {
         self.processes.get(slot)
     }
 
-    /// The process kept there, to be changed.
+    /// The process at this index, mutable.
     pub fn process_mut(&mut self, slot: ProcessSlot) -> &mut Process {
         self.processes.get_mut(slot)
     }
 
-    /// Where all known threads are kept, the idle task included, in no order.
+    /// The indices of all known threads, including the idle task, in no order.
     pub fn slots(&self) -> Vec<Slot> {
         self.by_tid.values().copied().collect()
     }
 
-    /// How many threads are known now, the idle task included.
+    /// Number of known threads, including the idle task.
     pub fn living(&self) -> usize {
         self.by_tid.len()
     }
 
-    /// How many threads and how many processes there was ever room needed for at once.
+    /// The greatest numbers of threads and of processes that were ever kept at once.
     #[cfg(test)]
     pub fn places(&self) -> (usize, usize) {
         (self.slots.len(), self.processes.places())
     }
 
-    /// Puts every thread of the process in scope, and all that they will start.
+    /// Puts every thread of the process in scope, and everything that they will start.
     ///
-    /// The process is the one that has the id at the end of the snapshot. The events are those since before it was
-    /// forked, if it is COMMAND's, so that they may still tell of the end of an earlier owner of the id.
+    /// `pid` is the process that has this id at the end of the snapshot. If it is COMMAND, the events begin before its fork, so they may
+    /// still report the end of an earlier owner of the id.
     pub fn include(&mut self, pid: LocalId) {
         self.included.push(pid);
         self.put_in_scope(pid);
     }
 
-    /// Puts the processes in scope that are in a cgroup whose path matches one of the globs, as long as they are. To be called
-    /// before any process is known.
+    /// Puts processes in scope while they are in a cgroup whose path matches one of the globs. Must be called before any process is known.
     pub fn include_cgroups(&mut self, globs: Vec<Pattern>) {
         self.globs = Some(globs);
     }
 
-    /// Looks whether there are processes in cgroups that these globs choose. To be called before any process is known.
+    /// Checks whether processes are in cgroups that match these globs. Must be called before any process is known.
     pub fn look_for_cgroups(&mut self, globs: &[Pattern]) {
         self.unseen_globs = globs.to_vec();
     }
 
-    /// The globs among them by which no process was chosen so far.
+    /// The globs among them that have not matched any process so far.
     pub fn unseen_globs(&self) -> &[Pattern] {
         &self.unseen_globs
     }
 
-    /// There is a process in this cgroup.
+    /// Notes that a process is in this cgroup.
     fn see_cgroup(&mut self, path: Option<&str>) {
         if let Some(path) = path.filter(|_| !self.unseen_globs.is_empty()) {
             self.unseen_globs.retain(|glob| !glob::chooses_cgroup([glob], path));
         }
     }
 
-    /// Whether a process in this cgroup is in scope, if cgroups are what tells.
+    /// Whether a process in this cgroup is in scope; `None` if cgroups do not decide that.
     fn wants_cgroup(&self, path: Option<&str>) -> Option<bool> {
         let globs = self.globs.as_ref()?;
         Some(path.is_some_and(|path| glob::chooses_cgroup(globs, path)))
     }
 
-    /// The kernel says whether the thread is in scope from now on.
+    /// Sets whether the thread is in scope from now on, by the kernel's word.
     pub fn choose(&mut self, tid: Tid, wanted: bool) {
-        // Of one that has gone out for ever, a late event may tell.
+        // A late event may be about a thread that has already ended.
         if tid != Tid::IDLE && !self.has_ended(tid) {
             let slot = self.get(tid, None);
             self.thread_mut(slot).in_scope = wanted;
@@ -358,7 +354,7 @@ impl Threads {
         }
     }
 
-    /// The same, which remembers it.
+    /// Same as [`Threads::find`], and remembers the thread in the cache.
     #[inline(always)]
     pub(super) fn recall(&mut self, tid: Tid) -> Option<Slot> {
         match self.near[near(tid)] {
@@ -374,8 +370,8 @@ impl Threads {
         Some(slot)
     }
 
-    /// Whether an event that names this thread, and calls it `comm` if it does, is one more of those that changed nothing: the
-    /// thread is named in the trace, and neither its name nor what it does is in doubt.
+    /// Whether an event that names this thread, and calls it `comm` if it has a name, changes nothing: the trace has the thread's name, and
+    /// neither its name nor what it does is in doubt.
     #[inline(always)]
     pub(super) fn is_settled(&self, slot: Slot, comm: &Comm) -> bool {
         let thread = self.thread(slot);
@@ -387,7 +383,7 @@ impl Threads {
         thread.run_confirmed == self.losses && thread.naming == Naming::Done && named
     }
 
-    /// The thread, known from now on. `comm` is its name where the event tells it.
+    /// The thread, which is added if it is not known. `comm` is its name, if the event has it.
     pub fn get(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
         let slot = match self.recall(tid) {
             Some(slot) => slot,
@@ -427,17 +423,17 @@ impl Threads {
         let is_main = self.process(home).local.is_some_and(|id| self.ids.tid(id) == Some(tid));
         let process = self.process_mut(home);
         if lost && is_main {
-            // Its execve(2) is among what was lost. A process is called like its main thread.
+            // Its execve(2) was lost. A process has the name of its main thread.
             process.name = comm.as_bytes().to_vec();
             process.naming.outdate();
         }
         if process.name.is_empty() {
-            // It was written under its id.
+            // Until now it was named by its id.
             process.naming.outdate();
         }
     }
 
-    /// A thread that no snapshot and no fork has announced.
+    /// Adds a thread that no snapshot and no fork has announced.
     #[cold]
     fn discover(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
         let comm = comm.copied().unwrap_or_default();
@@ -448,8 +444,8 @@ impl Threads {
         slot
     }
 
-    /// The id of a main thread that has ended is alive again, in the same process: another thread took it over in
-    /// execve(2), which no other outlived. Where the ends of others were not seen, it is the one that can have run.
+    /// The id of a main thread that has ended is alive again, in the same process: another thread took the id over in execve(2), which no
+    /// other thread survives. If the ends of several were not seen, it is the one that can have run.
     fn note_takeover(&mut self, main: Slot) {
         let Thread { koid, tid, process, .. } = *self.thread(main);
         let home = self.process(process);
@@ -468,13 +464,13 @@ impl Threads {
         }
     }
 
-    /// Whether [`Threads::take_former_self`] has something to tell.
+    /// Whether [`Threads::take_former_self`] has a thread to return.
     pub fn has_former_self(&self, main: Slot) -> bool {
         let koid = self.thread(main).koid;
         self.takeovers.iter().any(|takeover| takeover.main == koid)
     }
 
-    /// The thread that this main thread was before its execve(2), if nobody has seen that on a CPU; told only once.
+    /// The thread that this main thread was before its execve(2), if it was not seen on a CPU since; returned only once.
     pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
         let koid = self.thread(main).koid;
         let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
@@ -484,15 +480,15 @@ impl Threads {
 
     fn home_of(&mut self, tid: Tid, comm: &Comm) -> ProcessSlot {
         let Some(local) = self.ids.local(tid) else {
-            // Outside of the recorder's pid namespace: nobody says which process it belongs to.
+            // Outside of the recorder's pid namespace: its process is not known.
             return self.add_outer_process(tid, comm.as_bytes());
         };
         let pid = match self.processes.find(local) {
             Some(slot) => {
                 let ended = self.process(slot).main_ended;
                 if ended.is_some_and(|losses| losses != self.losses) {
-                    // The id of a main thread that has ended is another process's by now, as far as anybody can
-                    // tell. Where nothing was lost since, another thread took it over in an execve(2).
+                    // The id of a main thread that has ended belongs to another process by now, as far as can be known. If nothing was lost
+                    // since, another thread took it over in an execve(2).
                     self.processes.replace(local);
                 }
                 local
@@ -534,28 +530,28 @@ impl Threads {
         self.processes.leave(process);
     }
 
-    /// The path of the cgroup of this number, while there is one.
+    /// The path of the cgroup of this number, if it exists.
     pub fn cgroup_path(&self, number: u64) -> Option<String> {
         self.lookup.cgroup_path(number)
     }
 
-    /// The koid of the last owner of the id, who may have ended.
+    /// The koid of the last owner of the id, which may have ended.
     pub fn last_owner(&mut self, tid: Tid) -> Koid {
         self.generations.latest(tid)
     }
 
-    /// Whether the id is known to be nobody's: its last owner has gone out for ever.
+    /// Whether the id is known to have no owner: its last owner was switched out for the last time.
     pub fn has_ended(&mut self, tid: Tid) -> bool {
         self.find(tid).is_none() && self.generations.has_ended(tid)
     }
 
-    /// What the thread is doing, as far as that is known in spite of losses.
+    /// What the thread is doing, as far as losses leave that known.
     pub fn run(&self, slot: Slot) -> Run {
         let thread = self.thread(slot);
         if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
     }
 
-    /// Says what the thread is doing now.
+    /// Sets what the thread is doing now.
     pub fn set_run(&mut self, slot: Slot, run: Run) {
         let losses = self.losses;
         let thread = self.thread_mut(slot);
@@ -567,12 +563,12 @@ impl Threads {
         thread.run = run;
     }
 
-    /// Events were lost: what was known about what threads do, and how they are called, is doubtful.
+    /// Events were lost: what threads do and how they are called is doubtful.
     pub fn invalidate(&mut self) {
         self.losses += 1;
     }
 
-    /// Forks and names were lost, but no switch: only how threads are called is doubtful.
+    /// Forks and names were lost, but no switch: only the names of threads are doubtful.
     pub fn doubt_names(&mut self) {
         for slot in self.slots() {
             self.thread_mut(slot).comm_confirmed = self.losses.wrapping_sub(1);
@@ -592,11 +588,11 @@ impl Threads {
     }
 }
 
-/// How a thread that goes out is written down.
+/// How the state of an outgoing thread is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingState {
     pub fxt: ThreadState,
-    /// The kernel's own letters, where the format's state does not imply them.
+    /// The kernel's own state, where the format's state does not imply it.
     pub detail: Option<Detail>,
 }
 
@@ -647,10 +643,10 @@ pub mod weight {
     /// The weight that marks the idle task.
     pub const IDLE: i32 = i32::MIN;
 
-    /// The weight of threads that always go before others: real-time and deadline.
+    /// The weight of threads that always take precedence: real-time and deadline.
     pub const REAL_TIME: i32 = i32::MAX;
 
-    /// The weight of a thread that nobody has made nicer or less nice.
+    /// The weight of a thread with nice 0.
     pub const NICE_0: i32 = 1024;
 
     /// Kernel priority of nice -20; everything below is real-time or deadline.
@@ -677,8 +673,8 @@ pub mod weight {
         NICE_WEIGHTS[step.min(NICE_WEIGHTS.len() - 1)]
     }
 
-    /// The kernel priority that has this weight: for weights between two nice levels that of the
-    /// lower one, for real-time threads the highest of theirs, for the idle task that of nice 0.
+    /// The kernel priority that has this weight. For weights between two nice levels, that of the lower one; for real-time threads, the
+    /// highest of theirs; for the idle task, that of nice 0.
     pub fn priority(weight: i32) -> i32 {
         match weight {
             IDLE => FIRST_NICE_PRIO + 20,

@@ -1,7 +1,7 @@
-//! Who may not run since a quota is used up, and what the cgroups are called whose quota it is.
+//! Which threads may not run because a quota is used up, and the names of the cgroups with these quotas.
 //!
-//! Before Linux 6.18 the kernel throttles queues, with all threads on them. Then this is about every thread that waits in a queue
-//! which ever was throttled, and the growth of the queue's count is how long the thread was:
+//! Before Linux 6.18 the kernel throttles queues, with all threads on them. On these kernels, this covers every thread that waits in a
+//! queue that was ever throttled; the growth of the queue's count says how long the thread was throttled:
 //!
 //! ```text
 //!   count of the queue   7 ms                     9 ms                 9 ms
@@ -19,42 +19,42 @@ use fxtrec_units::{Cpu, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     pub since: Nanos,
-    /// The CPU of the queue that it was taken off.
+    /// The CPU whose queue it was taken off.
     pub cpu: Cpu,
     pub throttle: Throttle,
-    /// For how long, once that is known.
+    /// How long it was throttled, once that is known.
     pub length: Option<Nanos>,
-    /// The period of its cgroup on that CPU, where that is told.
+    /// The period of its cgroup on that CPU, if known.
     pub period: Option<u64>,
-    /// For how long it was in other queues before, in the same wait.
+    /// For how long it was throttled in other queues before, during the same wait.
     pub before: Nanos,
 }
 
 impl Throttled {
-    /// A queue was throttled for `kept` so far. When it is the thread's, that says how long the thread was; the first
-    /// word counts, since the queue may be throttled again when the thread has left it.
+    /// A queue was throttled for `kept` so far. If it is the thread's queue, this says how long the thread was throttled. Only the first
+    /// report counts, because the queue may be throttled again after the thread has left it.
     pub fn learn(&mut self, cpu: Cpu, own: u32, kept: Nanos) {
         if cpu == self.cpu && own == self.throttle.own && self.length.is_none() {
-            // A queue counts what is over. It counts less than before when the thread leaves it throttled.
+            // A queue counts only completed periods. Its count is lower than before if the thread leaves it throttled.
             self.length = kept.0.checked_sub(self.throttle.kept.0).map(Nanos);
         }
     }
 
-    /// It goes on to wait in the queue of another CPU, which was throttled for `kept` so far. What the queue that it leaves
-    /// says was learned before.
+    /// The thread continues to wait in the queue of another CPU, which was throttled for `kept` so far. The report of the queue that it
+    /// leaves comes before.
     pub fn goes_over(&mut self, cpu: Cpu, kept: Nanos) {
         self.before.0 += self.length.take().map_or(0, |length| length.0);
         self.cpu = cpu;
         self.throttle.kept = kept;
     }
 
-    /// For how long a thread was throttled that comes in at `time`. One that left its queue throttled was so all along, as
-    /// far as anybody knows.
+    /// How long a thread that is switched in at `time` was throttled. If it left a throttled queue, it counts as throttled for the whole
+    /// wait, as far as can be known.
     pub fn until(&self, time: Nanos) -> Nanos {
         let wait = Nanos(time.0.saturating_sub(self.since.0));
         let here = match self.length {
             Some(length) => length,
-            // What no queue says was in none that ever was throttled.
+            // A queue without a report was never throttled.
             None if self.throttle.of_queues => Nanos(0),
             None => wait,
         };
@@ -65,19 +65,19 @@ impl Throttled {
 /// The path of a cgroup is cut to this many bytes.
 const PATH_BYTES: usize = 1024;
 
-/// The path of a cgroup as traces have it.
+/// The path of a cgroup as it is written to traces.
 pub fn path_text(path: &str) -> String {
     let path = text::clean(path.as_bytes());
     let end = (0..=PATH_BYTES.min(path.len())).rev().find(|end| path.is_char_boundary(*end));
     path[..end.unwrap_or(0)].to_owned()
 }
 
-/// What cgroups are called, by their numbers.
+/// The names of cgroups, by their numbers.
 #[derive(Debug, Default)]
 pub struct CgroupNames(FxHashMap<u64, Option<Box<str>>>);
 
 impl CgroupNames {
-    /// The name of a cgroup, which `look` finds out once; `None` where it cannot be found.
+    /// The name of a cgroup, which `look` finds on the first call; `None` if it cannot be found.
     pub fn get(&mut self, cgroup: u64, look: impl FnOnce() -> Option<String>) -> Option<&str> {
         self.0.entry(cgroup).or_insert_with(|| look().map(String::into_boxed_str)).as_deref()
     }

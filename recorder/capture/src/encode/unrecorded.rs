@@ -1,8 +1,8 @@
-//! What a trace of narrow scope does not record: the pseudo-threads that stand for it.
+//! The pseudo-threads that stand for what a trace with a narrow scope does not record.
 //!
-//! Who has a CPU is recorded only where a thread of the scope goes out or comes in. The rest of the time is unknown, and
-//! the idle task would be a false claim. So each CPU gets a thread of its own in the trace, of a process called
-//! `not recorded`, which has the CPU whenever the trace does not say who does.
+//! The thread on a CPU is recorded only where a thread in scope is switched out or in. The rest of the time is unknown, and showing the
+//! idle task would be wrong. So each CPU gets a pseudo-thread in the trace, in a process called `not recorded`, which is shown whenever the
+//! thread on the CPU is not recorded.
 
 use fxt_reader::record::{NOT_RECORDED_PROCESS, NOT_RECORDED_WEIGHT};
 use fxt_writer::lanes::Lanes;
@@ -16,10 +16,10 @@ use fxtrec_units::Cpu;
 /// The name of the process, and of each of its threads.
 pub const NAME: &str = "not recorded";
 
-/// The process of the pseudo-threads. As those of interrupts, it is beyond every tid and its first generations.
+/// The process of the pseudo-threads. Like that of interrupts, its koid is beyond every tid and its first generations.
 pub const PROCESS: Koid = Koid(NOT_RECORDED_PROCESS.0);
 
-/// The weight of the pseudo-threads, which no thread has.
+/// The weight of the pseudo-threads; no real thread has it.
 pub const WEIGHT: i32 = NOT_RECORDED_WEIGHT;
 
 /// The pseudo-thread of a CPU.
@@ -30,7 +30,7 @@ pub fn thread_of(cpu: Cpu) -> Koid {
 /// Names the pseudo-thread of a CPU, and the process of all of them.
 ///
 /// # Errors
-/// [`Closed`] when the trace takes no more records.
+/// [`Closed`] if the trace takes no more records.
 pub fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
     let name = Text::Inline(NAME);
     lanes.durable(&KernelObject {

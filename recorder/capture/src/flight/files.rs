@@ -1,7 +1,7 @@
-//! The files of a series, kept within a number and a budget of bytes: those that this run has written, and those that earlier
-//! runs have left under the same name.
+//! Keeps the files of a series within a number and a budget of bytes: files that this run has written, and files that earlier runs left
+//! under the same name.
 //!
-//! The oldest are removed first, and never the youngest of this run. A name under which another file is by then stays.
+//! The oldest are removed first, but never the newest of this run. A file that has replaced one of them under its name stays.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use fxtrec_kernel::directory::{Directory, Facts, FileId, Trusted, WalkError};
 use fxtrec_kernel::user::Owner;
 
-/// How much of a series may stay.
+/// How much of a series may be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub files: Option<usize>,
-    /// So many bytes in all of them.
+    /// The most bytes of all files together.
     pub bytes: Option<u64>,
 }
 
@@ -57,12 +57,12 @@ pub struct NotRemoved {
 }
 
 impl Files {
-    /// No file yet.
+    /// Starts with no files.
     pub fn new(bounds: Bounds) -> Files {
         Files { bounds, ..Files::default() }
     }
 
-    /// No file of this run yet. Those of earlier runs count, the oldest first: path, file and bytes of each.
+    /// Starts with the files of earlier runs, the oldest first: path, file and bytes of each.
     pub fn after(
         bounds: Bounds,
         earlier: impl IntoIterator<Item = (PathBuf, FileId, u64)>,
@@ -74,11 +74,10 @@ impl Files {
         Files { bounds, there, bytes, ..Files::default() }
     }
 
-    /// A file was written. Removes older ones so that all are within bounds, and with `room` for so many bytes more
-    /// within their budget.
+    /// Adds a file that was written. Removes older ones so that all are within bounds, with `room` more bytes left within their budget.
     ///
     /// # Errors
-    /// [`NotRemoved`] for the first that could not be removed; the others were.
+    /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
     pub fn add(
         &mut self,
         path: &Path,
@@ -92,10 +91,10 @@ impl Files {
         self.trim(room)
     }
 
-    /// Removes the oldest until the rest is within bounds, with `room` for so many bytes more.
+    /// Removes the oldest files until the rest is within bounds, with `room` more bytes left.
     ///
     /// # Errors
-    /// [`NotRemoved`] for the first that could not be removed; the others were.
+    /// [`NotRemoved`] for the first file that could not be removed; the others were removed.
     pub fn trim(&mut self, room: u64) -> Result<(), NotRemoved> {
         let mut result = Ok(());
         while self.is_over(room)
@@ -106,13 +105,13 @@ impl Files {
         result
     }
 
-    /// Removes the oldest file to make room on a full disk, where the user has bounded the series and so agreed to lose its oldest
-    /// files. False when there is none that could go.
+    /// Removes the oldest file to make room on a full disk, if the user has bounded the series and so agreed to lose its oldest files.
+    /// False if no file could be removed.
     pub fn free_oldest(&mut self) -> bool {
         if self.bounds == Bounds::default() {
             return false;
         }
-        // One that is gone or cannot go makes no room.
+        // A file that is already gone or cannot be removed makes no room.
         while let Some(removed) = self.remove_oldest() {
             if matches!(removed, Ok(true)) {
                 return true;
@@ -121,8 +120,7 @@ impl Files {
         false
     }
 
-    /// Removes the oldest and forgets it; `None` when only the youngest of this run is left. False when somebody else had
-    /// removed it.
+    /// Removes the oldest file and forgets it; `None` if only the newest of this run is left. False if another process had removed it.
     fn remove_oldest(&mut self) -> Option<Result<bool, NotRemoved>> {
         if self.there.len() == 1 && self.there[0].is_ours {
             return None;
@@ -154,17 +152,17 @@ impl Files {
     }
 }
 
-/// Which file is at `path` now, which is not a link.
+/// The file that is at `path` now; not a link.
 ///
 /// # Errors
-/// When nothing is there, or its directory cannot be trusted.
+/// If nothing is there, or its directory cannot be trusted.
 pub fn file_at(path: &Path) -> io::Result<FileId> {
     let (directory, name) = walk(path)?;
     let there: Option<Facts> = directory.look(name)?;
     Ok(there.ok_or(io::ErrorKind::NotFound)?.id)
 }
 
-/// Removes this very file: others may have put another one under its name.
+/// Removes this very file, and not another one that has replaced it under its name.
 fn remove(path: &Path, id: FileId) -> io::Result<()> {
     let (directory, name) = walk(path)?;
     match directory.remove_file(name, id) {
@@ -239,7 +237,7 @@ mod tests {
         let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
         let id = file_at(folder.path()).expect("a folder");
         files.add(&folder.path().join("never"), id, 1, 0).expect("nothing to remove");
-        // A folder is no file.
+        // A folder is not a file.
         files.add(folder.path(), id, 1, 0).expect("the first is gone");
         let error = files.add(&folder.path().join("last"), id, 1, 0).expect_err("not a file");
         assert_eq!(error.path, folder.path());

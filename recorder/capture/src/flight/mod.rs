@@ -1,7 +1,7 @@
-//! What a recording watches out for while it runs, and the bounds of what it keeps.
+//! What a running recording watches for, and how much it keeps.
 //!
-//! [`ledger`] remembers what each thread is in the middle of, and since when. [`watch`] holds every wait, slice and loss
-//! against triggers as it ends, and limits how often they fire. [`files`] keeps the files of one run within bounds.
+//! [`ledger`] remembers what each thread is in the middle of, and since when. [`watch`] compares every wait, slice and loss with the
+//! triggers as it ends, and limits how often they fire. [`files`] keeps the files of one run within bounds.
 //!
 //! ```text
 //!   events in order --encode--> ledger: a wait of 7 ms has ended --watch--> fired --> a window of the trace, its file

@@ -4,17 +4,16 @@ use crate::event::Payload;
 
 /// The bytes that the events of one queue carry.
 ///
-/// Events are small and of one size; what a probe or a tracepoint delivers is
-/// neither. Its bytes go into a ring of their own, and the event keeps where:
+/// Events are small and all of one size, but the data of probes and tracepoints is not. It goes into a separate ring, and the event keeps
+/// its position:
 ///
 /// ```text
 ///   ring   ....[len|bytes][len|bytes, done][len|bytes]..........
 ///              ^tail                                  ^head
 /// ```
 ///
-/// An event may leave the queue before an older neighbour in the ring does, so
-/// room is marked as done first and given back from the tail on. Positions only
-/// grow; the ring is a power of two long, and doubles when it is full.
+/// An event may leave the queue before an older neighbour in the ring does, so its room is first marked as done, and then freed from the
+/// tail on. Positions only grow; the ring's size is a power of two, and doubles when it is full.
 #[derive(Debug, Default)]
 pub(super) struct Payloads {
     bytes: Vec<u8>,
@@ -25,7 +24,7 @@ pub(super) struct Payloads {
 /// Length in the lower half, [`DONE`] in the upper.
 const HEADER: usize = 8;
 
-/// Marks room that nobody needs any more.
+/// Marks room that is no longer needed.
 const DONE: u64 = 1 << 32;
 
 const LEAST: usize = 4096;
@@ -42,7 +41,7 @@ impl Payloads {
     }
 
     fn index(&self, at: u64) -> usize {
-        // The length is a power of two; `at` is only used while there is one.
+        // The length is a power of two; this is only called while the ring has memory.
         at as usize & (self.bytes.len() - 1)
     }
 
@@ -86,7 +85,7 @@ impl Payloads {
         payload
     }
 
-    /// The bytes of a payload that was not given back.
+    /// The bytes of a payload that was not released.
     pub(super) fn get(&self, payload: Payload) -> &[u8] {
         if payload.len == 0 {
             return &[];
@@ -95,7 +94,7 @@ impl Payloads {
         &self.bytes[start..start + payload.len as usize]
     }
 
-    /// Gives the room of a payload back.
+    /// Releases the room of a payload.
     pub(super) fn release(&mut self, payload: Payload) {
         if payload.len == 0 {
             return;

@@ -133,7 +133,7 @@ fn any_mix_of_cpus_comes_out_sorted_and_whole() {
     assert_eq!(merger.late().0, 0);
 }
 
-/// A backlog of what a test puts in.
+/// A backlog that the test fills.
 #[derive(Debug)]
 struct Sorted {
     cpu: Cpu,
@@ -141,7 +141,7 @@ struct Sorted {
     events: VecDeque<Event>,
     youngest: Nanos,
     complete: bool,
-    /// What comes when it is looked at between two parts, and how often it was.
+    /// Events that a look between two parts adds, and the number of looks.
     ring: VecDeque<Event>,
     looks: usize,
 }
@@ -230,7 +230,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
         // Some of what follows is late.
         let watermark = times.iter().min().map_or(0, |time| time + roll(20));
         let watermark = if round == 199 { u64::MAX } else { watermark };
-        // Taking stops somewhere now and then.
+        // Now and then, `take` stops at some event.
         let last = roll(100) as usize;
         expected.clear();
         plain.emit(Nanos(watermark), |time, cpu, event, _| {
@@ -318,7 +318,7 @@ fn a_backlog_counts_for_the_watermark_as_a_queue_does() {
         looks: 0,
     };
     assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(490 * MS)]), Nanos(489 * MS));
-    // One that cannot lack anything does not hold up the queue.
+    // A backlog that is complete does not hold up the queue.
     let complete = Sorted { complete: true, ..backlog(490 * MS) };
     assert_eq!(merger.watermark(Nanos(510 * MS), &[complete]), Nanos(499 * MS));
     assert_eq!(merger.watermark(Nanos(510 * MS), &[backlog(505 * MS)]), Nanos(499 * MS));

@@ -1,14 +1,14 @@
-//! What of a trace tells what the machine was in the middle of at its beginning.
+//! Selects the records from which the machine's state at the beginning of a trace can be derived.
 //!
-//! Of most records that is nothing: a CPU's second switch, a wake-up of a thread that does not wait at the end, a duration
-//! that begins and ends. They are told apart by their first words, without reading them, and left out.
+//! Most records are irrelevant for this: a CPU's second switch, a wake-up of a thread that does not wait at the end, a duration that begins
+//! and ends. These are recognized by their first words, without being parsed, and left out.
 //!
 //! ```text
 //!   trace     switch of 0 | switch of 0 | wake-up of c | begin f, end f | end g | lost | switch of 1
 //!   essence   switch of 0 |             |              |                | end g | lost | switch of 1
 //! ```
 //!
-//! The first record with a time is always there, because it is the beginning.
+//! The first record with a time is always kept, because it marks the beginning.
 
 use fxt_writer::layout::scheduling::{self, context_switch, thread_wakeup};
 use fxt_writer::layout::{event, header, record_type, string_ref, thread_ref, walk};
@@ -20,11 +20,11 @@ use crate::encode::strings;
 
 const WORD: usize = size_of::<u64>();
 
-/// The category of fxtrec's own events where it is not among the strings of the head.
+/// The category of fxtrec's own events, where the head does not register it as a string.
 const OWN: &[u8] = b"fxtrec";
 
-/// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` when that cannot
-/// be told: a record is cut by the end of a piece, or none can be one, or a duration is on a thread of the thread table.
+/// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be decided: a
+/// record is cut by the end of a piece, a record is malformed, or a duration is on a thread of the thread table.
 pub(super) fn filter_relevant(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>> {
     let mut filter = Filter::new(now);
     for piece in pieces {
@@ -40,7 +40,7 @@ pub(super) fn filter_relevant(pieces: &[&[u8]], now: &Moment) -> Option<Vec<u8>>
     Some(filter.finish())
 }
 
-/// The word of this number, if the record has as many.
+/// The word at this index, if the record has that many.
 #[inline(always)]
 fn word(record: &[u8], number: usize) -> Option<u64> {
     let bytes = record.get(number * WORD..)?.first_chunk()?;
@@ -54,9 +54,9 @@ struct Filter<'a> {
     begun: bool,
     /// A bit for each CPU that has switched.
     switched: Vec<u64>,
-    /// The threads that wait at the end, and have no record yet.
+    /// The threads that wait at the end and have had no record so far.
     unseen: FxHashSet<Koid>,
-    /// For each of them a bit at the place of the lowest bits of its id, so that most others need no search.
+    /// A bit for each of them, chosen by the lowest bits of its id, so that most other threads need no search.
     perhaps: u64,
     /// What began and has not ended, the outermost first.
     open: FxHashMap<Track, Vec<&'a [u8]>>,
@@ -80,7 +80,7 @@ impl<'a> Filter<'a> {
         self.perhaps = self.unseen.iter().fold(0, |bits, koid| bits | bit(koid.0));
     }
 
-    /// `None` where the record has fewer words than it must, or is one of those that are not understood here.
+    /// `None` if the record has too few words, or is of a kind that this filter does not understand.
     #[inline(always)]
     fn take(&mut self, record: &'a [u8]) -> Option<()> {
         let first = word(record, 0)?;
@@ -102,7 +102,7 @@ impl<'a> Filter<'a> {
                 _ => self.keep(record),
             },
             record_type::EVENT => self.event(first, record)?,
-            // What is needed to understand others.
+            // Needed to understand other records.
             record_type::METADATA
             | record_type::INITIALIZATION
             | record_type::STRING
@@ -112,7 +112,7 @@ impl<'a> Filter<'a> {
         Some(())
     }
 
-    /// Whether there was no switch of the CPU yet.
+    /// Whether the CPU has not switched yet.
     #[inline(always)]
     fn is_first_of(&self, cpu: u64) -> bool {
         let word = self.switched.get((cpu / 64) as usize);
@@ -129,7 +129,7 @@ impl<'a> Filter<'a> {
     fn switch(&mut self, record: &[u8], cpu: u64, koids: [u64; 2]) {
         let first = self.is_first_of(cpu);
         if first {
-            // A CPU has 16 bits.
+            // CPU numbers have 16 bits.
             let at = (cpu / 64) as usize;
             if at >= self.switched.len() {
                 self.switched.resize(at + 1, 0);
@@ -149,7 +149,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// A thread has a record; whether it is one that waits at the end, and this the first.
+    /// Notes a record of the thread; returns whether this is the first record of a thread that waits at the end.
     fn see(&mut self, koid: u64) -> bool {
         let seen = self.unseen.remove(&Koid(koid));
         if seen {
@@ -158,7 +158,7 @@ impl<'a> Filter<'a> {
         seen
     }
 
-    /// A record with a time, which is to be kept.
+    /// Keeps a record that has a time.
     fn keep(&mut self, record: &[u8]) {
         let first = word(record, 0).unwrap_or_default();
         self.begun |=
@@ -171,7 +171,7 @@ impl<'a> Filter<'a> {
         let inline = event::THREAD.get(first) == thread_ref::INLINE;
         let names = if inline { 4 } else { 2 };
         if is(event::CATEGORY.get(first), strings::FXTREC, OWN, record.get(names * WORD..)?) {
-            // It tells nothing but of losses, and does not begin a trace.
+            // Such an event only reports losses, and does not begin a trace.
             self.kept.extend_from_slice(record);
             return Some(());
         }
@@ -182,7 +182,7 @@ impl<'a> Filter<'a> {
             }
             return Some(());
         }
-        // A track by its number in the table may be one that has a name here as well.
+        // A track given by its index in the thread table may also appear inline.
         if !inline {
             return None;
         }
@@ -195,7 +195,7 @@ impl<'a> Filter<'a> {
         Some(())
     }
 
-    /// What is open at the end is behind all that has ended on its track.
+    /// What is open at the end comes after everything that has ended on its track.
     fn finish(mut self) -> Vec<u8> {
         for record in self.open.into_values().flatten() {
             self.kept.extend_from_slice(record);
@@ -209,7 +209,7 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Whether a string ref is that of a known string. An inline one begins `rest`.
+/// Whether a string ref is the known string. An inline one begins `rest`.
 fn is(reference: u64, known: Text<'_>, text: &[u8], rest: &[u8]) -> bool {
     match known {
         Text::Indexed(index) if string_ref::INLINE.get(reference) == 0 => {
@@ -258,7 +258,7 @@ mod tests {
         Span { category: own("code"), name: own(name) }
     }
 
-    /// The beginning that the essence tells, which is that of the whole.
+    /// The beginning that the selected records give, which must be that of the whole trace.
     fn begun(records: &[u8], now: &Moment) -> Moment {
         let essential = filter_relevant(&[records], now).expect("sound records");
         assert!(essential.len() <= records.len());
@@ -318,7 +318,7 @@ mod tests {
                 now.spans.insert((Koid(7), Koid(thread)), vec![span("f"); depth]);
             }
             let spans = begun(&records, &now).spans;
-            // Nothing but what was open at the beginning is open.
+            // Only what was open at the beginning is open.
             assert!(spans.values().all(|open| open.len() == 3), "{spans:?}");
             assert_eq!(spans.len(), TRACKS as usize);
         }
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(pieces, rewind(&head(), &[&records], &now).expect("sound"));
         assert_eq!(filter_relevant(&[&records[..16]], &now), None, "cut short");
         assert_eq!(filter_relevant(&[&[0; 16]], &now), None, "no record");
-        // As long as its header says, but too short for what it is.
+        // As long as its header says, but too short for its type.
         let header = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(2);
         let header = header | scheduling::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH);
         let short = [header, 5].map(u64::to_le_bytes).concat();

@@ -1,7 +1,7 @@
-//! From the end of a trace back to its beginning.
+//! Derives the machine's state at the beginning of a trace from its end.
 //!
-//! Of a trace whose first part was overwritten, the encoder knows what the machine is in the middle of at its end. What it
-//! was in the middle of at the beginning follows from that and from the records in between:
+//! If the first part of a trace was overwritten, the encoder only knows what the machine is in the middle of at its end. The state at the
+//! beginning follows from that and from the records in between:
 //!
 //! ```text
 //!                 beginning                              end
@@ -11,8 +11,8 @@
 //!   d is inside   f > g      <-- the end of g            f
 //! ```
 //!
-//! What cannot be known is left out: who waited, where the first record of a thread is that it came in (its wake-up may
-//! be one that the kernel does not report), and who had the CPU, where events were lost before its first switch.
+//! What cannot be known is left out: whether a thread waited, if its first record says that it was switched in (the kernel may not have
+//! reported its wake-up), and which thread was on a CPU, if events were lost before that CPU's first switch.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -28,17 +28,17 @@ use super::{Contender, Label, Moment, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
-/// When the trace of `pieces` begins, and what the machine was in the middle of then. `now` is that of its end, and `head` has
-/// the strings that the records of the pieces refer to.
+/// When the trace of `pieces` begins, and what the machine was in the middle of then. `now` is the state at its end, and `head` has the
+/// strings that the records of the pieces refer to.
 ///
 /// # Errors
-/// When the trace cannot be read.
+/// If the trace cannot be read.
 pub fn rewind(
     head: &[u8],
     pieces: &[&[u8]],
     now: &Moment,
 ) -> Result<Option<(Nanos, Moment)>, Error> {
-    // Of a million records a few matter.
+    // Only a few of a million records matter.
     if let Some(records) = filter_relevant(pieces, now) {
         return rewind_trace(&mut Reader::new(head.chain(records.as_slice())), now);
     }
@@ -47,10 +47,10 @@ pub fn rewind(
     rewind_trace(&mut Reader::new(all), now)
 }
 
-/// The same of a trace that is read record by record.
+/// Same as [`rewind`], for a trace that is read record by record.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn rewind_trace(
     trace: &mut Reader<'_>,
     now: &Moment,
@@ -65,16 +65,16 @@ pub fn rewind_trace(
 #[derive(Debug, Default)]
 struct Past {
     begin: Option<ReadNanos>,
-    /// Whether events were lost by now.
+    /// Whether events were lost so far.
     doubtful: bool,
     machine: Machine<Koid>,
-    /// The threads of which there is a record.
+    /// The threads that had a record.
     seen: FxHashMap<Koid, Thread>,
-    /// Who went out first; none where that is not known.
+    /// The first thread to be switched out of each CPU; `None` where that is not known.
     cpus: BTreeMap<u16, Option<Contender>>,
-    /// How many of what each track is inside of began within the trace.
+    /// How many of each track's open spans began within the trace.
     begun: BTreeMap<Track, usize>,
-    /// What ended within the trace without having begun there, the innermost first.
+    /// Spans that ended within the trace and did not begin there, the innermost first.
     ended: BTreeMap<Track, Vec<Span>>,
 }
 
@@ -102,7 +102,7 @@ impl Past {
 
     fn switch(&mut self, switch: &ContextSwitch<'_>) {
         let inferred = switch.args.get("inferred").is_some();
-        // Whoever goes out first had the CPU, the idle task like others.
+        // The first thread to be switched out was on the CPU before, even if it is the idle task.
         let switched = self.machine.switch(
             &mut self.seen,
             Switch {
@@ -143,7 +143,7 @@ impl Past {
         let cpus = first.chain(unchanged.map(|(cpu, contender)| (*cpu, *contender))).collect();
         let waiting = now.waiting.iter().filter(|(koid, _)| !self.seen.contains_key(koid));
         let waiting = waiting.map(|(koid, queue)| (*koid, *queue)).collect();
-        // What is open now and did not begin within the trace, then what ended within it.
+        // Spans that are open now and did not begin within the trace, then those that ended within it.
         let mut spans: BTreeMap<Track, Vec<Span>> = BTreeMap::new();
         for (track, open) in &now.spans {
             let begun = self.begun.get(track).copied().unwrap_or(0);

@@ -1,8 +1,7 @@
-//! What the samples of each event become, known before recording begins.
+//! What the samples of each event become; known before the recording begins.
 //!
-//! Every name in it is registered as a string at the head of the trace, behind
-//! those that all traces have, so a hit names its probe, category and arguments
-//! in two bytes each.
+//! Every name in the catalog is registered as a string at the head of the trace, after those that all traces have, so a hit refers to its
+//! probe, category and arguments with two bytes each.
 
 use fxt_writer::record::{Record, StringRecord};
 use fxt_writer::{StringRef, Text};
@@ -34,7 +33,7 @@ pub enum Act {
     VectorExit(u16),
 }
 
-/// By which of the counts a sample is counted.
+/// The count that a sample increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Probe,
@@ -47,14 +46,14 @@ pub enum Class {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub act: Act,
-    /// By what they are counted.
+    /// The count that they increment.
     pub class: Class,
     /// The category of their events.
     pub category: Text<'static>,
     /// The name of their events, where it is always the same.
     pub name: Text<'static>,
     pub args: Vec<FieldArg>,
-    /// Whether only those of threads in scope count.
+    /// Whether only samples of threads in scope count.
     pub in_scope_only: bool,
 }
 
@@ -76,17 +75,17 @@ const MAX_NAMES: usize = 32_000;
 const _: () =
     assert!(MAX_NAMES + strings::COUNT_OF_ALL as usize <= 0x7fff, "the format's last index");
 
-/// What may arrive beside the scheduler's events.
+/// The non-scheduler events that may arrive.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     entries: Vec<Entry>,
     names: Vec<String>,
     by_name: FxHashMap<String, Text<'static>>,
-    /// By number, those that are wanted.
+    /// The wanted system calls, by number.
     syscalls: Vec<Option<Text<'static>>>,
-    /// The same of 32-bit programs, whose calls have other numbers.
+    /// Same for 32-bit programs, whose system calls have other numbers.
     syscalls_32: Vec<Option<Text<'static>>>,
-    /// Whether a system call without a name is wanted as well.
+    /// Whether system calls without a name are wanted too.
     unnamed_syscalls: bool,
     softirqs: Vec<Text<'static>>,
 }
@@ -115,7 +114,7 @@ impl Catalog {
         self.entries.push(entry);
     }
 
-    /// What the samples of a tracepoint become: moments, with its own fields as arguments, the first 15 of them.
+    /// What the samples of a tracepoint become: instants, with the first 15 of its own fields as arguments.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -134,7 +133,7 @@ impl Catalog {
         Ok(Entry { act: Act::Instant, class, category, name, args, in_scope_only })
     }
 
-    /// Says that a system call is wanted, and what it is called.
+    /// Marks a system call as wanted, and names it.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -144,7 +143,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The same of 32-bit programs.
+    /// Same for 32-bit programs.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -154,7 +153,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Says that system calls without a name are wanted as well.
+    /// Marks system calls without a name as wanted too.
     pub fn want_unnamed_syscalls(&mut self) {
         self.unnamed_syscalls = true;
     }
@@ -182,8 +181,8 @@ impl Catalog {
         self.entries.get(usize::from(index.0))
     }
 
-    /// The events that are hits of the user probe of this name. Returns of functions whose calls are recorded too are
-    /// not: they end what began with the call.
+    /// The events that are hits of the user probe of this name. Returns are left out if calls of the function are recorded too: they end
+    /// the span that the call began.
     pub fn probes_called(&self, name: &str) -> impl Iterator<Item = ExtraIndex> {
         let name = self.by_name.get(name).copied();
         let entries = (0..).map(ExtraIndex).zip(&self.entries);
@@ -203,7 +202,7 @@ impl Catalog {
         self.entries.iter().any(|entry| entry.class == class)
     }
 
-    /// The name of a system call; `None` when it is not wanted. `Some(None)` when it is and has no name.
+    /// The name of a system call. `None` if it is not wanted; `Some(None)` if it is wanted but has no name.
     pub fn syscall(&self, number: i64, is_32_bit: bool) -> Option<Option<Text<'static>>> {
         let calls = if is_32_bit { &self.syscalls_32 } else { &self.syscalls };
         let known = usize::try_from(number).ok().and_then(|number| calls.get(number));
@@ -234,7 +233,7 @@ impl Catalog {
         out
     }
 
-    /// The records that register the names from that one on.
+    /// The records that register the names from the one at index `first` on.
     pub fn names_from(&self, first: usize) -> impl Iterator<Item = StringRecord<'_>> {
         self.names.iter().enumerate().skip(first).filter_map(|(at, content)| {
             let index = StringRef::indexed(index_of(at)).ok()?;
@@ -250,13 +249,13 @@ fn set(calls: &mut Vec<Option<Text<'static>>>, number: usize, name: Text<'static
     calls[number] = Some(name);
 }
 
-/// The fields of a tracepoint that are its own: neither those that all have, nor what perf adds to those of its probes.
+/// The fields that belong to the tracepoint itself: neither the common ones nor those that perf adds to its probes.
 pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
     let foreign = ["common_", "__probe_"];
     format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))
 }
 
-/// The index of the name at this place, behind the strings of every trace.
+/// The string index of the name at this place; the strings of every trace come first.
 fn index_of(at: usize) -> u16 {
     // There are at most MAX_NAMES, and some twenty before them.
     strings::COUNT_OF_ALL + 1 + at as u16

@@ -1,4 +1,4 @@
-//! The fields of a sample, made arguments of an event.
+//! Turns the fields of a sample into arguments of an event.
 
 use std::ops::Range;
 
@@ -39,13 +39,13 @@ pub struct FieldArg {
 }
 
 impl FieldArg {
-    /// The argument for a field of a tracepoint's format, shown as `show` says or else as its type suggests.
+    /// The argument for a field of a tracepoint's format, shown as `show` says, or as its type suggests.
     pub fn new(name: Text<'static>, field: &Field, show: Option<Show>) -> FieldArg {
         let show = show.unwrap_or_else(|| suggested(field));
         FieldArg { name, at: field.offset, size: field.size, place: field.place, show }
     }
 
-    /// The bytes of the field's content; `None` when the sample is too short for it.
+    /// The bytes of the field's content; `None` if the sample is too short.
     fn content<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
         let end = self.at.checked_add(self.size)?;
         let own = raw.get(self.at..end)?;
@@ -169,9 +169,9 @@ fn list(content: &[u8], width: usize, signed: bool, scratch: &mut String) {
     }
 }
 
-/// Hands the arguments of a sample to `then`. `scratch` is room for texts, to be used again and again.
+/// Passes the arguments of a sample to `then`. `scratch` is a buffer for texts that is reused.
 ///
-/// `None`, and `then` is not called, when the sample is too short for a field.
+/// `None`, without a call of `then`, if the sample is too short for a field.
 pub fn with_args<R>(
     fields: &[FieldArg],
     raw: &[u8],
@@ -204,7 +204,7 @@ mod tests {
         Format::parse(&text).expect("a good line").fields.remove(0)
     }
 
-    /// What the field becomes, as text.
+    /// The field's value, as text.
     fn shown(line: &str, raw: &[u8]) -> String {
         let field = FieldArg::new(Text::EMPTY, &field(line), None);
         let mut scratch = String::new();

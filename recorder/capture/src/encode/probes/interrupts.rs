@@ -1,14 +1,14 @@
-//! The interrupts that a CPU is inside of, and the pseudo-threads that they are shown on.
+//! The interrupts that each CPU is inside of, and the pseudo-threads on which they are shown.
 //!
-//! An interrupt belongs to no thread: whichever had the CPU was held up by it. So each CPU gets a thread of its own in
-//! the trace, of a process called `interrupts`.
+//! An interrupt belongs to no thread: it delays whichever thread is on the CPU. So each CPU gets a pseudo-thread in the trace, in a process
+//! called `interrupts`.
 
 use fxt_writer::{Koid, Text};
 
 use fxtrec_units::Cpu;
 
-/// The process of the pseudo-threads. Beyond every tid and its first generations, and beyond the ids that processes of
-/// inner pid namespaces get, within the 32 bits that readers keep.
+/// The process of the pseudo-threads. Its koid is beyond every tid and its first generations, and beyond the ids of processes of inner pid
+/// namespaces, but within the 32 bits that readers keep.
 pub const PROCESS: Koid = Koid(0xc000_0000);
 
 /// The pseudo-thread of a CPU.
@@ -22,11 +22,11 @@ pub enum Line {
     Hard(i64),
     /// A soft one, by its vector.
     Soft(i64),
-    /// One between or for CPUs, by its place in the catalog.
+    /// Between or for CPUs, by its index in the catalog.
     Vector(u16),
 }
 
-/// The name of an interrupt's handler. The kernel gives it at the begin only.
+/// The name of an interrupt's handler. The kernel reports it only at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     Known(Text<'static>),
@@ -46,7 +46,7 @@ impl Name {
         Name::Copied(bytes, end as u8)
     }
 
-    /// The name as a text of its own; empty for a registered one.
+    /// The text of a copied name; empty for a registered one.
     pub fn own_text(&self) -> String {
         match self.text() {
             Text::Inline(text) => text.to_owned(),
@@ -54,7 +54,7 @@ impl Name {
         }
     }
 
-    /// The name, as records take it.
+    /// The name in the form that records take.
     pub fn text(&self) -> Text<'_> {
         match self {
             Name::Known(text) => *text,
@@ -80,14 +80,14 @@ pub struct Open {
 pub struct CpuInterrupts {
     /// Whether the trace has the pseudo-thread's name.
     pub named: bool,
-    /// What it is inside of, the outermost first.
+    /// The interrupts that the CPU is inside of, the outermost first.
     pub open: Vec<Open>,
 }
 
 impl CpuInterrupts {
-    /// How many, from the innermost on, an interrupt that begins now shows to be over.
+    /// How many open interrupts, counted from the innermost, must be over when this one begins.
     ///
-    /// Hard ones interrupt soft ones. Within its own kind none interrupts another, and a soft one waits for the hard.
+    /// Hard interrupts interrupt soft ones. No interrupt interrupts another of its own kind, and a soft one waits for hard ones.
     pub fn ended_by(&self, line: Line) -> usize {
         let lasts = |open: &&Open| {
             matches!(open.line, Line::Soft(_)) && !matches!(line, Line::Soft(_))
@@ -96,7 +96,7 @@ impl CpuInterrupts {
         self.open.iter().rev().take_while(|open| !lasts(open)).count()
     }
 
-    /// How many are inside of the one that ends now; `None` when its begin was not seen.
+    /// How many open interrupts are inside of the one that ends now; `None` if its beginning was not seen.
     pub fn inside_of(&self, line: Line) -> Option<usize> {
         self.open.iter().rev().position(|open| open.line == line)
     }
@@ -114,7 +114,7 @@ impl Interrupts {
         &mut self.0[at]
     }
 
-    /// The CPUs that the trace has a pseudo-thread of.
+    /// The CPUs whose pseudo-threads are in the trace.
     pub fn named(&self) -> impl Iterator<Item = Cpu> {
         let cpus = (0..).map(Cpu).zip(&self.0);
         cpus.filter(|(_, interrupts)| interrupts.named).map(|(cpu, _)| cpu)
@@ -125,7 +125,7 @@ impl Interrupts {
         self.all().map(|(cpu, _)| cpu).collect()
     }
 
-    /// What CPUs are inside of, the outermost first, for those that are inside of something.
+    /// For each CPU that is inside of an interrupt: its open interrupts, the outermost first.
     pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
         let cpus = (0..).map(Cpu).zip(&self.0);
         let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));

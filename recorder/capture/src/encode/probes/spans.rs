@@ -1,9 +1,8 @@
 //! What a thread is inside of: functions and system calls that have begun and not ended.
 //!
-//! A duration in the trace ends whatever its thread began last, so begins and
-//! ends must be paired, though some ends are never seen: a function is left by
-//! longjmp(3), the kernel watches no more than 64 returns of a thread at once, a
-//! sample is lost. The stack pointer tells. It is lower the deeper a thread is:
+//! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never seen:
+//! longjmp(3) leaves a function, the kernel watches at most 64 returns of a thread at once, a sample is lost. The stack pointer shows this,
+//! because it is lower the deeper the calls are nested:
 //!
 //! ```text
 //!   call of f     stack 0x1000    f
@@ -13,23 +12,22 @@
 //!   call of g     stack 0x1100    whatever is below 0x1100 is no more
 //! ```
 //!
-//! At its return a function's stack pointer is just above, or at, where it was at
-//! its call. A call from the place of the last call, by the same probe, comes
-//! where the earlier one has gone. By another probe it may be a tail call.
+//! When a function returns, its stack pointer is at, or just above, its value at the call. If the same probe is called again at the same
+//! place, the earlier call has ended. For another probe, it may be a tail call.
 
 use fxt_writer::{Koid, Text};
 use rustc_hash::FxHashMap;
 
-/// Which of the recorded functions.
+/// One of the recorded functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanId(pub u16);
 
-/// The stack pointer of a return is this many bytes above that of the call: the return address, where the machine
-/// keeps it on the stack.
+/// By how many bytes the stack pointer at a return is above that at the call: the size of the return address, on machines that keep it on
+/// the stack.
 const RETURN_ADDRESS: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
 
-/// The return address of a 32-bit program.
+/// Same for a 32-bit program.
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
@@ -49,9 +47,9 @@ pub struct Open {
     pub category: Text<'static>,
     /// The name of its begin.
     pub name: Text<'static>,
-    /// Whether it cannot end any more: its program is gone, though a system call on top of it is not.
+    /// Whether it cannot end any more: its program is gone, but a system call on top of it is still open.
     pub gone: bool,
-    /// How often events had been lost when it began.
+    /// How many losses there had been when it began.
     pub losses: u32,
 }
 
@@ -62,19 +60,19 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// How many, from the innermost on, a function that is called now shows to be no more.
+    /// How many open spans, counted from the innermost, must be over when this function is called.
     pub fn ended_by_call(&self, id: SpanId, stack: Option<u64>) -> usize {
         let innermost = self.open.iter().rev();
         innermost.take_while(|open| has_ended(open.frame, id, stack)).count()
     }
 
-    /// How many, from the innermost on, a system call that begins now shows to be no more.
+    /// How many open spans, counted from the innermost, must be over when a system call begins.
     pub fn ended_by_syscall(&self) -> usize {
         let innermost = self.open.iter().rev();
         innermost.take_while(|open| matches!(open.frame, Frame::Syscall(_))).count()
     }
 
-    /// How many are inside of what returns now; `None` when its begin was not seen.
+    /// How many open spans are inside of the function that returns now; `None` if its call was not seen.
     pub fn inside_of_return(
         &self,
         id: SpanId,
@@ -92,7 +90,7 @@ impl Stack {
         })
     }
 
-    /// How many are inside of the system call that ends now; `None` when its begin was not seen.
+    /// How many open spans are inside of the system call that ends now; `None` if its beginning was not seen.
     pub fn inside_of_syscall(&self, number: i64) -> Option<usize> {
         self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
     }
@@ -105,7 +103,7 @@ impl Stack {
         self.open.pop()
     }
 
-    /// Ends the innermost if it cannot end by itself.
+    /// Removes the innermost span if it cannot end by itself.
     pub fn pop_gone(&mut self) -> Option<Open> {
         self.open.pop_if(|open| open.gone)
     }
@@ -117,7 +115,7 @@ impl Stack {
         }
     }
 
-    /// All of them, the outermost first.
+    /// All open spans, the outermost first.
     pub fn open(&self) -> &[Open] {
         &self.open
     }
@@ -127,10 +125,10 @@ impl Stack {
     }
 }
 
-/// Whether `frame` is no more when the function `id` is called at `stack`.
+/// Whether `frame` must be over when the function `id` is called at `stack`.
 fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     match (frame, stack) {
-        // A program calls nothing while the kernel works for it.
+        // A program calls no function while the kernel works for it.
         (Frame::Syscall(_), _) => true,
         (Frame::Function(opened, Some(opened_at)), Some(stack)) => {
             opened_at < stack || opened_at == stack && opened == id
@@ -143,9 +141,9 @@ fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
 #[derive(Debug, Default)]
 pub struct Spans {
     threads: FxHashMap<Koid, Stack>,
-    /// Emptied ones, kept to spare allocations.
+    /// Empty stacks, kept to avoid allocations.
     spare: Vec<Stack>,
-    /// How often events were lost.
+    /// How many losses there were.
     losses: u32,
 }
 
@@ -153,28 +151,28 @@ pub struct Spans {
 const MAX_SPARE: usize = 64;
 
 impl Spans {
-    /// Ends and beginnings may be missing from now on: what ends later may be another than what has begun.
+    /// Ends and beginnings may be missing from now on: an end may belong to another span than the open one.
     pub fn lose(&mut self) {
         self.losses = self.losses.wrapping_add(1);
     }
 
-    /// How often events were lost by now.
+    /// How many losses there were so far.
     pub fn losses(&self) -> u32 {
         self.losses
     }
 
-    /// The stack of a thread that is to go deeper.
+    /// The stack of a thread, made if there is none, to push a span.
     pub fn deepen(&mut self, thread: Koid) -> &mut Stack {
         let spare = &mut self.spare;
         self.threads.entry(thread).or_insert_with(|| spare.pop().unwrap_or_default())
     }
 
-    /// The stack of a thread that is inside of something.
+    /// The stack of a thread, if it is inside of something.
     pub fn of(&mut self, thread: Koid) -> Option<&mut Stack> {
         self.threads.get_mut(&thread)
     }
 
-    /// Lets go of a thread's stack if nothing is on it.
+    /// Removes a thread's stack if it is empty.
     pub fn tidy(&mut self, thread: Koid) {
         if self.threads.get(&thread).is_some_and(Stack::is_empty)
             && let Some(stack) = self.threads.remove(&thread)

@@ -187,7 +187,7 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
     assert_eq!(scene.encoder.take_silent(), []);
 }
 
-/// Thread 6 of process 5 can run, its main thread has ended, and CPU 0 is idle. Nobody will see 6 come in.
+/// Thread 6 of process 5 is runnable, its main thread has ended, and CPU 0 is idle. The switch to 6 will not be seen.
 fn six_waits_and_its_main_thread_has_ended() -> Scene {
     let mut scene = Scene::new();
     scene.at(10, 0, switch(0, "R", 5));
@@ -198,7 +198,7 @@ fn six_waits_and_its_main_thread_has_ended() -> Scene {
     scene
 }
 
-/// What is written when it has become the main thread, which goes out at `time` at the latest.
+/// What is written after it has become the main thread, which is switched out at `time` at the latest.
 fn came_in_and_took_over(time: u64) -> [String; 2] {
     let main = 5 + SECOND;
     [
@@ -296,7 +296,7 @@ fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
     assert_eq!(scene.encoder.threads().living(), 3);
 }
 
-/// What was lost may have been the end of a thread, and its id another's by now.
+/// The loss may include the end of a thread, and its id may belong to another one by now.
 #[test]
 fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
     let mut scene = Scene::new();
@@ -326,7 +326,7 @@ fn a_thread_that_ended_unseen_and_was_never_shown_is_not_shown_afterwards() {
     assert_eq!(scene.encoder.stats().inferred_switches, 0);
 }
 
-/// Its next event would be a wake-up, or a slice: neither says that it waited for a CPU.
+/// Its next event would be a wake-up, or a slice: neither shows that it waited for a CPU.
 #[test]
 fn a_thread_that_nobody_saw_go_out_is_taken_to_have_blocked_and_its_wake_up_is_kept() {
     let mut scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Forks, ends, and ids that are used again.
+//! Forks, ends, and reused ids.
 
 use super::{LOST, Proc, SECOND, Scene, comm_of, fork, renamed, switch, wakeup, wakeup_new};
 use crate::encode::ids::Ids;
@@ -29,8 +29,8 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.at(103, 0, first_wakeup(7, 5));
     scene.told();
     let mut time = 200;
-    // Thread 7 is of another process, nobody knows 8, and 0 is the idle task's.
-    // A lock's owner, or the thread whose end is waited for: its id is the program's word in either case.
+    // Thread 7 is of another process, 8 is unknown, and 0 is the idle task. The id of a lock's owner, or of the thread whose end is waited
+    // for, is a claim of the program in either case.
     let cases = [
         (false, 6, " futex_owner=koid:6"),
         (false, 5, ""),
@@ -53,7 +53,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
         scene.told();
         time += 10;
     }
-    // Of a thread that does not block nothing is told.
+    // Nothing is reported for a thread that does not block.
     let futex = Some(Futex { address: 0x1000, owner: Some(Tid(6)), is_end: false });
     scene.at(time, 0, Kind::Slice(SliceFacts { futex, ..SliceFacts::default() }));
     scene.at(time, 0, switch(5, "R+", 6));
@@ -119,7 +119,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     assert!(!sleeps(&mut scene, 100, 0));
     scene.at(110, 0, contention(Contention::Begin(lock)));
     assert!(sleeps(&mut scene, 120, 0));
-    // Another goes out meanwhile, and waits for nothing.
+    // Another thread is switched out meanwhile, and waits for nothing.
     scene.at(130, 1, switch(9, "S", 0));
     let other = scene.scheduled().pop().expect("a switch");
     assert!(!other.contains("kernel_lock"), "{other}");
@@ -433,7 +433,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
     scene.at(10, 0, switch(0, "R", 5));
     scene.at(20, 0, fork((5, 6), (5, 5)));
     scene.at(30, 0, switch(5, "Z", 6));
-    // The end of 6 is among what is lost.
+    // The end of 6 is part of the loss.
     scene.at(40, 0, LOST);
     scene.told();
     scene.at(50, 1, switch(0, "R", 5));
@@ -446,7 +446,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
     assert_eq!(scene.scheduled(), [format!("60 cpu 1: {koid} (1024) blocked -> 0 (idle)")]);
 }
 
-/// One that became visible so late that the thread has ended since.
+/// The wake-up becomes visible so late that the thread has ended since.
 #[test]
 fn a_late_wake_up_of_a_dead_thread_wakes_nobody() {
     let mut scene = six_has_ended(Proc::default());

@@ -1,7 +1,7 @@
 //! The encoder through its public face: events in, records out, read back by the reader.
 //!
-//! A [`Scene`] holds an encoder whose records go into memory. What it has written is told in lines of text, one for
-//! each record, and each time the whole trace is held against the format and against fxtrec's promises.
+//! A [`Scene`] holds an encoder whose records go into memory. It returns what was written as lines of text, one for each record, and each
+//! time checks the whole trace against the format and against fxtrec's promises.
 
 mod chain;
 mod lives;
@@ -45,7 +45,7 @@ fn comm_of(tid: u32) -> Comm {
     if tid == 0 { comm("swapper/0") } else { comm(&format!("t{tid}")) }
 }
 
-/// `prev` goes out in `state`, as the kernel writes states, and `next` comes in; both of nice 0.
+/// `prev` is switched out in `state`, as the kernel writes states, and `next` in; both have nice 0.
 fn switch(prev: u32, state: &str, next: u32) -> Switch {
     Switch {
         prev: Tid(prev),
@@ -92,7 +92,7 @@ fn waking(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Waking, tid, current)
 }
 
-/// It is seen in an interrupt, while `current` has the CPU.
+/// The same wake-up, seen in an interrupt while `current` is on the CPU.
 fn interrupt(wake: Wake) -> Wake {
     Wake { by: Waker::here(wake.kind, wake.current, true), ..wake }
 }
@@ -128,7 +128,7 @@ const LOST: Kind = Kind::Lost(Loss::exactly(3));
 /// The first generation of koids after the one that is equal to the tids.
 const SECOND: u64 = 0x40_0000;
 
-/// A `/proc` with what a test puts in.
+/// A `/proc` that the test fills.
 #[derive(Debug, Default)]
 struct Proc {
     /// Pairs of thread and process.

@@ -108,7 +108,7 @@ fn a_program_whose_name_was_cut_gives_its_process_the_whole_name() {
     );
 }
 
-/// `/proc` is read a little later than the exec, and may show the next program already.
+/// `/proc` is read a little after the exec, and may already show the next program.
 #[test]
 fn a_long_name_that_does_not_continue_the_cut_one_is_not_taken() {
     let names = vec![(5, "another-program-by-now")];
@@ -193,7 +193,7 @@ fn a_name_that_changed_in_a_gap_is_learned_from_the_next_switch() {
     assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }
 
-/// An inferred switch tells that a thread has the CPU, not what it is called.
+/// An inferred switch shows that a thread is on the CPU, but not its name.
 #[test]
 fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_without_it() {
     let mut scene = five_runs(Proc::default());
@@ -205,7 +205,7 @@ fn a_name_that_changed_in_a_gap_is_learned_even_when_the_thread_is_first_seen_wi
     assert_eq!(scene.named(), ["process 5 = changed", "thread 5 = changed of 5"]);
 }
 
-/// A process is made in the cgroup of its parent. When the kernel says that it may be in another, `/proc` says in which.
+/// A process starts in the cgroup of its parent. When the kernel says that it may be in another, `/proc` says in which.
 #[test]
 fn a_process_is_named_with_its_cgroup_and_anew_when_that_is_another() {
     let home = |tid, cgroup| Kind::Life(Life::Home { tid: Tid(tid), cgroup });
@@ -221,7 +221,7 @@ fn a_process_is_named_with_its_cgroup_and_anew_when_that_is_another() {
     scene.at(41, 0, home(6, None));
     scene.at(50, 0, switch(6, "S", 5));
     assert_eq!(scene.named(), ["process 6 = t5 in /six", "thread 6 = t5 of 6"]);
-    // Of one that is gone by then it is known by its number, or not at all.
+    // If a process is gone by then, its cgroup is found by number, or not at all.
     scene.at(60, 0, home(7, Some(7)));
     scene.at(70, 0, switch(5, "S", 7));
     assert_eq!(scene.named(), ["process 7 = t5 in /seven", "thread 7 = t5 of 7"]);

@@ -1,4 +1,4 @@
-//! Inside a pid namespace: tracepoints count in one way, forks and names in another.
+//! Inside a pid namespace: tracepoints use other ids than forks and names.
 
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, identity, interrupt, renamed, switch, wakeup,
@@ -9,7 +9,7 @@ use crate::encode::threads::Threads;
 use crate::event::{LocalId, Wake};
 use fxtrec_units::{Nanos, Tid};
 
-/// The koid of a process of whose main thread only the inner id is known.
+/// The koid of a process if only the inner id of its main thread is known.
 const INNER: u64 = 0x8000_0000;
 
 fn inner(proc: Proc) -> Threads {

@@ -42,7 +42,7 @@ fn field(offset: usize, size: usize) -> Field {
     }
 }
 
-/// A scene in which everything may arrive that these tests use.
+/// A scene in which every event may arrive that these tests use.
 fn scene(narrow: bool, in_scope_only: bool) -> Scene {
     let mut threads = Threads::new(Ids::Initial, Box::new(super::Proc::default()));
     let mut catalog = Catalog::default();
@@ -379,7 +379,7 @@ fn a_hit_of_a_probe_fires_its_trigger_and_its_return_does_not() {
 
 #[test]
 fn calls_without_samples_become_what_samples_of_them_become() {
-    // 35 begins and ends, 1 is not wanted, 59 never ends, and an end is of no call.
+    // 35 begins and ends, 1 is not wanted, 59 never ends, and one end belongs to no call.
     let calls = [(35, None), (35, Some(-4)), (1, None), (1, Some(0)), (59, None), (-1, Some(0))];
     let mut scenes = [true, false].map(|narrow| [(); 2].map(|()| scene(narrow, true)));
     for [samples, calls_only] in &mut scenes {

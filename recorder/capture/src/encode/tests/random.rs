@@ -1,7 +1,7 @@
-//! Whatever happens, and whatever of it is lost: the trace keeps its promises.
+//! Random events and random losses: the trace keeps fxtrec's promises.
 //!
-//! A small machine runs by chance. Some of its events never reach the encoder, with or without a word about it. Each
-//! trace is then held against the format and against fxtrec's promises: names before use, order, weights, chains.
+//! A small machine runs at random. Some of its events never reach the encoder, with or without a loss being reported. Each trace is then
+//! checked against the format and against fxtrec's promises: names before use, order, weights, chains.
 
 use super::moment::both_ways;
 use super::scene::Way;
@@ -21,14 +21,14 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 const CPUS: u32 = 3;
 const EVENTS: u64 = 4000;
 
-/// Numbers by chance, the same each time (a linear congruential generator).
+/// Pseudo-random numbers, the same each time (a linear congruential generator).
 struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u32) -> u32 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The upper half is the one without a pattern.
+        // The upper half has no pattern.
         let [.., a, b, c, d] = self.0.to_le_bytes();
         u32::from_le_bytes([a, b, c, d]) % sides
     }
@@ -46,7 +46,7 @@ impl Dice {
 /// The ids of the inner namespace are the tids plus this.
 const INNER: u32 = 1000;
 
-/// Asserts that whoever went out dying or dead goes out, comes in or is woken no more.
+/// Asserts that a thread that was switched out dying or dead is never switched out, switched in or woken again.
 fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
     let mut dead: Vec<&str> = Vec::new();
     for line in told {
@@ -60,7 +60,7 @@ fn assert_that_the_dead_stay_dead(told: &[String], seed: u64) {
             [out, _, _, "->", inn, ..] => (out, inn),
             _ => panic!("{line}"),
         };
-        // It may have to leave another CPU yet, which nobody saw it leave while it lived.
+        // It may still have to leave another CPU, if it was not seen leaving that while it lived.
         let leaves = out == inn || !line.ends_with("inferred=true");
         assert!(!(leaves && dead.contains(&out)), "seed {seed}: the dead leave in {line}");
         assert!(!dead.contains(&inn), "seed {seed}: the dead come in {line}");
@@ -76,7 +76,7 @@ struct Machine {
     dice: Dice,
     scene: Scene,
     inner: bool,
-    /// Of each CPU; 0 is the idle task.
+    /// For each CPU; 0 is the idle task.
     current: [u32; CPUS as usize],
     runnable: Vec<u32>,
     asleep: Vec<u32>,
@@ -85,7 +85,7 @@ struct Machine {
     next_tid: u32,
     now: u64,
     switches_delivered: u64,
-    /// Whether events differ in what they tell, as those of several sources do.
+    /// Whether events differ in what they report, as those of several sources do.
     varied: bool,
 }
 
@@ -217,7 +217,7 @@ impl Machine {
         let Some(tid) = self.dice.pick(&all) else { return };
         let wake = |kind| if self.now.is_multiple_of(3) { interrupt(kind) } else { kind };
         let (begin, end) = (wake(waking(tid, current)), wake(wakeup(tid, current)));
-        // Not every source tells where a wake-up begins.
+        // Not every source reports where a wake-up begins.
         if !self.varied || self.dice.one_in(2) {
             self.happens(cpu, begin);
         }
@@ -280,7 +280,7 @@ fn what_is_written_of_plain_events_is_what_would_be_written_of_any() {
         let Way::Counting(count) = plain.way else { panic!("{:?}", plain.way) };
         let expected = if narrow { 1..EVENTS } else { EVENTS / 8..EVENTS };
         assert!(expected.contains(&count), "seed {seed}: {count} were plain");
-        // This holds the trace against the promises.
+        // Checks the trace against the promises.
         let told = plain.told();
         assert!(told.len() > 100, "seed {seed}");
         let fired = told.iter().filter(|line| line.contains("fxtrec:trigger")).count();
@@ -320,7 +320,7 @@ fn wherever_a_trace_is_cut_the_records_that_matter_tell_its_beginning_as_all_of_
 fn a_machine_of_chance_is_recorded_with_an_unbroken_chain() {
     for seed in 1..=8 {
         let mut machine = run(seed, false, false);
-        // This holds the trace against the promises.
+        // Checks the trace against the promises.
         let told = machine.scene.told();
         let switches = told.iter().filter(|line| line.contains(" -> "));
         let inferred = told.iter().filter(|line| line.contains("inferred=true")).count() as u64;

@@ -27,19 +27,19 @@ const RECORDER: Koid = Koid(999);
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) encoder: Encoder<Vec<u8>>,
-    /// How many records were told already.
+    /// How many records were already returned.
     told: usize,
     pub(super) way: Way,
 }
 
-/// How events are put in.
+/// How events are passed to the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// As whoever uses the encoder does.
+    /// Through the public methods.
     Public,
-    /// The same, which counts those that were plain.
+    /// The same, counting plain events.
     Counting(u64),
-    /// None of them as a plain one.
+    /// Never as plain events.
     Thorough,
 }
 
@@ -75,7 +75,7 @@ impl Scene {
         Scene { encoder, told: 0, way: Way::Public }
     }
 
-    /// Leaves usual weights out from now on, and says so.
+    /// Leaves usual weights out from now on, and records that.
     pub(super) fn leave_out_usual_weights(&mut self) {
         self.encoder.leave_out_usual_weights();
         let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(weight::NICE_0))];
@@ -84,7 +84,7 @@ impl Scene {
         self.told();
     }
 
-    /// Forgets the trace so far, and goes on in one that begins with this behind its head.
+    /// Drops the trace so far, and starts a new one that begins with this after its head.
     pub(super) fn begin_anew(&mut self, beginning: &[u8]) {
         *self.encoder.lanes() = head().expect("a head");
         self.encoder.lanes().extend(beginning);
@@ -109,7 +109,7 @@ impl Scene {
         taken.expect("memory takes every record");
     }
 
-    /// The records that were written since this was last asked, one line each.
+    /// The records that were written since the last call, one line each.
     pub(super) fn told(&mut self) -> Vec<String> {
         let bytes = self.encoder.lanes().clone();
         let report = check(&mut Reader::from_slice(&bytes), Promises::Fxtrec).expect("memory");
@@ -130,14 +130,14 @@ impl Scene {
         self.told().into_iter().filter(|line| !is_name(line)).collect()
     }
 
-    /// The names that were written since this was last asked, and nothing else.
+    /// The names that were written since the last call, and nothing else.
     pub(super) fn named(&mut self) -> Vec<String> {
         let is_name = |line: &String| line.starts_with("process ") || line.starts_with("thread ");
         self.told().into_iter().filter(is_name).collect()
     }
 }
 
-/// What a record says; nothing for those of the head.
+/// A record as text; `None` for records of the head.
 fn line(record: &Record<'_>) -> Option<String> {
     match record {
         Record::KernelObject(object) => Some(object_line(object)),
@@ -168,7 +168,7 @@ fn object_line(object: &KernelObject<'_>) -> String {
 }
 
 fn weight_text(weight: Option<i32>) -> String {
-    // The checker has looked whether it may be absent.
+    // The checker has already checked whether the weight may be absent.
     match weight {
         None => "usual".to_owned(),
         Some(weight::IDLE) => "idle".to_owned(),

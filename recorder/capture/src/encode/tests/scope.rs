@@ -9,7 +9,7 @@ use crate::event::{Kind, Life, LocalId, Switch};
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Nanos, Tid};
 
-/// Only process 5 is wanted, with whatever it starts.
+/// Only process 5 is wanted, and everything that it starts.
 fn five_in_scope(proc: Proc) -> Threads {
     let mut threads = Threads::new(Ids::Initial, Box::new(proc));
     threads.begin_snapshot(Nanos(5));
@@ -129,7 +129,7 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(120, 0, wakeup_new(6, 5));
     assert_eq!(scene.scheduled(), [format!("120 cpu 0: wakes 6 (1024) waker=koid:{heir}")]);
-    // Whoever gets the id after the snapshot is another.
+    // A thread that gets the id after the snapshot is another one.
     scene.at(130, 0, switch(5, "Z", 0));
     scene.at(140, 1, fork((5, 5), (10, 10)));
     scene.at(150, 1, wakeup_new(5, 10));
@@ -145,7 +145,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(111, 0, wakeup_new(6, 5));
     scene.at(120, 1, switch(0, "R", 6));
-    // It has given its id away, and not gone out yet.
+    // It has given its id away, but was not switched out yet.
     scene.at(130, 0, fork((6, 6), (5, 5)));
     scene.at(131, 0, wakeup_new(6, 5));
     scene.told();
@@ -156,7 +156,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     assert_eq!(
         scene.scheduled(),
         [
-            // Whether it was in scope is known no more, so who follows it is not shown.
+            // Whether it was in scope is no longer known, so the next thread is not shown.
             "140 cpu 1: 6 (1024) dead -> 3489660930 (0)".to_owned(),
             format!("150 cpu 0: 5 (1024) blocked -> {heir} (1024)"),
             format!("160 cpu 0: {heir} (1024) blocked -> 5 (1024)"),
@@ -180,7 +180,7 @@ fn a_child_of_the_scope_whose_fork_was_lost_is_in_scope() {
     );
 }
 
-/// Events run before the snapshot is taken, so a fork may be in both.
+/// Events are recorded before the snapshot is taken, so a fork may be in both.
 #[test]
 fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
     let mut threads = five_in_scope(Proc::default());
@@ -295,7 +295,7 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
 }
 
-/// The source tells with each event of whom it is whether that is in scope.
+/// The source says with each event whether the thread is in scope.
 #[test]
 fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));
@@ -329,7 +329,7 @@ fn a_glob_by_which_no_process_is_chosen_is_known_in_the_end() {
     assert_eq!(threads.unseen_globs(), &globs[2..]);
 }
 
-/// Where the source reports all threads, their processes' cgroups say who is in scope.
+/// If the source reports all threads, the cgroups of their processes decide whether they are in scope.
 #[test]
 fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     let proc = Proc { cgroups: vec![(6, "/jobs/six")], ..Proc::default() };
@@ -345,7 +345,7 @@ fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     assert!(scene.scheduled().is_empty());
     scene.at(110, 0, switch(6, "S", 5));
     assert_eq!(scene.scheduled(), ["110 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // What it starts is where it is; then that is moved elsewhere, and another in.
+    // A process that it starts is in the same cgroup; then that one is moved out, and another one in.
     scene.at(120, 0, fork((7, 7), (5, 5)));
     scene.at(130, 0, switch(5, "S", 7));
     scene.at(140, 0, Kind::Life(Life::Home { tid: Tid(7), cgroup: None }));

@@ -1,4 +1,4 @@
-//! From `/proc`, whichever pid namespace it shows, to known threads.
+//! Loads known threads from `/proc`, whichever pid namespace it shows.
 
 use super::{Proc, Scene, comm, identity, renamed, switch, wakeup};
 use crate::encode::ids::Ids;
@@ -17,7 +17,7 @@ fn process(name: &str, threads: Vec<Thread>) -> Process {
     Process { pid: threads[0].tid, parent: 1, name: name.into(), cgroup: None, threads }
 }
 
-/// What becomes of `processes` in the eyes of a recorder with these ids, from `/proc`'s namespace to its own.
+/// Loads `processes` as a recorder with these ids, from `/proc`'s namespace to its own.
 fn loaded(proc_view: ProcView, own_ids: &[u32], processes: Vec<Process>) -> Scene {
     let initial_pid = proc_view == ProcView::Initial && own_ids.len() == 1;
     let namespaces =
@@ -28,7 +28,7 @@ fn loaded(proc_view: ProcView, own_ids: &[u32], processes: Vec<Process>) -> Scen
     Scene::of(threads)
 }
 
-/// How `tids` are named as wakers, which is without an event that tells their names.
+/// How `tids` are named as wakers, without an event that has their names.
 fn names_of_wakers(scene: &mut Scene, tids: &[u32]) -> Vec<String> {
     for (cpu, &tid) in (0_u32..).zip(tids) {
         scene.at(100, cpu, wakeup(900 + cpu, tid));
@@ -101,7 +101,7 @@ fn a_proc_in_between_gives_what_is_within_and_leaves_out_the_rest() {
             "process 600 = within",
             "thread 600 = main of 600",
             "thread 601 = worker of 600",
-            // Its number in between is nobody's in the tracepoints.
+            // 30 is its id in the namespace in between, which tracepoints do not use.
             "process 30 = [30]",
             "thread 30 = [30] of 30",
         ]

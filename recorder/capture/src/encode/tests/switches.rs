@@ -1,4 +1,4 @@
-//! Context switches: who, in which state, of which weight.
+//! Context switches: threads, states and weights.
 
 use super::scene::Way;
 use super::{Scene, comm, switch, wakeup};
@@ -232,7 +232,7 @@ fn the_slice_that_a_reported_switch_begins_is_told_of_whoever_was_thought_to_hav
     let taken = |irq| Kind::Taken(Taken { irq: Nanos(irq), irqs: 1, asked: None });
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 6));
-    // Thread 7 came in unseen, and goes out: that is reported, and with it the begin of the slice of thread 5.
+    // Thread 7 was switched in unseen, and is switched out: that is reported, and with it the beginning of thread 5's slice.
     scene.at(200, 0, taken(20));
     scene.at(200, 0, switch(7, "S", 5));
     scene.at(300, 0, stolen(30));
@@ -269,7 +269,7 @@ fn what_interrupts_took_and_when_a_switch_was_asked_for_is_on_the_switch_that_en
     scene.at(200, 0, switch(6, "R+", 5));
     scene.at(300, 0, taken(40, 1, None));
     scene.at(300, 0, switch(5, "S", 6));
-    // Nobody saw thread 7 come in.
+    // Thread 7 was switched in unseen.
     scene.at(400, 0, taken(50, 3, Some(9)));
     scene.at(400, 0, switch(7, "R", 5));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Quotas that are used up: whose thread goes out because of it, and for how long; and moves between queues.
+//! Quotas that are used up: which threads are switched out because of them, and for how long; and moves between queues.
 
 use super::{LOST, Scene, switch, wakeup};
 use crate::event::{Kept, Kind, SliceFacts, Throttle};
@@ -14,13 +14,13 @@ fn kept(tid: u32, cpu: u32, kept: u64) -> Kind {
     Kind::Kept(Kept { of_queues: false, ..queue(tid, cpu, kept) })
 }
 
-/// What a queue says before Linux 6.18.
+/// The report of a queue before Linux 6.18.
 fn queue(tid: u32, cpu: u32, kept: u64) -> Kept {
     let (tid, kept, cpu) = (Tid(tid), Nanos(kept), Cpu(cpu));
     Kept { tid, kept, cpu, own: 8, of_queues: true, begins: false, goes_on: false }
 }
 
-/// The queue of who begins to wait was throttled for so long, and is now or is not.
+/// The queue of a thread that begins to wait was throttled for `kept`, and is throttled now or is not.
 fn queued(kept: u64, now: bool) -> Throttle {
     let cgroup = if now { 7 } else { 0 };
     Throttle { kept: Nanos(kept), cgroup, own: 8, now, of_queues: true }
@@ -30,7 +30,7 @@ fn goes_out(throttle: Throttle) -> Kind {
     Kind::Slice(SliceFacts { throttled: Some(throttle), ..SliceFacts::default() })
 }
 
-/// Thread 5 goes out on CPU 0 at 100.
+/// Thread 5 is switched out on CPU 0 at 100.
 fn five_is_throttled() -> Scene {
     let mut scene = Scene::new();
     scene.at(50, 0, switch(0, "R", 5));
@@ -109,7 +109,7 @@ fn one_that_came_in_unseen_is_not_told_to_have_been_throttled_then_or_later() {
 fn a_period_whose_last_thread_was_taken_away_ends_at_an_unknown_time() {
     let mut scene = five_is_throttled();
     scene.told();
-    // It leaves a queue that is throttled still, for one of another cgroup.
+    // It leaves a queue that is still throttled, for one of another cgroup.
     scene.at(160, 0, kept(5, 0, 990));
     scene.at(160, 0, switch(6, "S", 5));
     assert_eq!(
@@ -163,13 +163,13 @@ fn where_queues_are_throttled_each_thread_that_waits_in_one_is_told_for_how_long
 #[test]
 fn a_wait_that_begins_in_a_queue_that_never_was_throttled_has_all_of_what_that_says_later() {
     let mut scene = Scene::new();
-    // 5 waits already when nothing is known of it, and so nothing of its queue.
+    // 5 already waits when nothing is known of it, and so nothing of its queue.
     scene.at(40, 0, Kind::Kept(queue(5, 0, 900)));
     scene.at(40, 0, switch(0, "R", 5));
     scene.at(100, 0, switch(5, "R", 6));
     scene.at(170, 0, Kind::Kept(queue(5, 0, 30)));
     scene.at(170, 0, switch(6, "S", 5));
-    // Who sleeps waits for nothing.
+    // A sleeping thread does not wait for a CPU.
     scene.at(180, 0, switch(5, "S", 0));
     scene.at(190, 0, Kind::Kept(queue(5, 0, 30)));
     scene.at(190, 0, switch(0, "R", 5));
@@ -193,7 +193,7 @@ fn one_that_is_moved_between_queues_was_throttled_for_what_each_of_them_says() {
     scene.at(100, 0, switch(5, "R", 6));
     scene.told();
     let moved = |from, to| Kind::Moved { tid: Tid(5), from: Cpu(from), to: Cpu(to) };
-    // Its queue is throttled still, and so is the one of CPU 1.
+    // Its queue is still throttled, and so is that of CPU 1.
     scene.at(130, 0, Kind::Kept(Kept { goes_on: true, ..queue(5, 0, 1_030) }));
     scene.at(130, 0, moved(0, 1));
     scene.at(130, 0, Kind::Kept(Kept { begins: true, ..queue(5, 1, 500) }));

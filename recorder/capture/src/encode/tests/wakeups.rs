@@ -1,4 +1,4 @@
-//! Wake-ups: whose, by whom, and which are none.
+//! Wake-ups: of which thread, by which waker, and which are spurious.
 
 use super::{LOST, Scene, interrupt, running, switch, wakeup, wakeup_new, waking};
 use crate::event::{Wake, Waker};
@@ -162,7 +162,7 @@ fn a_waker_that_was_announced_before_a_loss_is_not_believed_after_it() {
     assert_eq!(scene.told(), ["120 cpu 0: wakes 7 (1024)"]);
 }
 
-/// The thread is awake when it is woken in between: what was announced then must not wait for a later wake-up.
+/// The thread is already awake when it is woken in between: the announced waker must not wait for a later wake-up.
 #[test]
 fn a_waker_that_woke_nobody_is_not_the_waker_of_the_next_wake_up() {
     let mut scene = five_runs_and_seven_sleeps();
@@ -184,7 +184,7 @@ fn an_interrupt_that_begins_a_wake_up_takes_the_place_of_an_earlier_waker() {
     assert_eq!(scene.told(), ["110 cpu 0: wakes 7 (1024) interrupt=true"]);
 }
 
-/// The target CPU may complete a wake-up while some thread of its own has it.
+/// The target CPU may complete a wake-up while one of its own threads runs.
 #[test]
 fn the_waker_that_was_announced_goes_before_the_thread_that_completes_the_wake_up() {
     let mut scene = five_runs_and_seven_sleeps();
@@ -195,7 +195,7 @@ fn the_waker_that_was_announced_goes_before_the_thread_that_completes_the_wake_u
     assert_eq!(scene.told(), ["110 cpu 1: wakes 7 (1024) waker=koid:5"]);
 }
 
-/// An inferred switch says that the one who was there is out, and nothing about who is about to wake it.
+/// An inferred switch shows that the previous thread is off the CPU, but not which thread is about to wake it.
 #[test]
 fn a_waker_from_before_a_loss_is_not_believed_after_an_inferred_switch_either() {
     let mut scene = five_runs_and_seven_sleeps();

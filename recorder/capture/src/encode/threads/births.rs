@@ -1,7 +1,7 @@
 //! How threads become known before they run: the snapshot, their fork, their first wake-up.
 //!
-//! Forks carry the ids of the recorder's pid namespace. Elsewhere than in the initial one, a fork's thread gets its tid
-//! from its first wake-up, which its parent does.
+//! Forks have the ids of the recorder's pid namespace. If that is not the initial one, the new thread's tid is learned from its first
+//! wake-up, which its parent does.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::event::{Comm, LocalId, Wake};
 use fxtrec_units::{Nanos, Tid};
 
 impl Threads {
-    /// What comes next is from a snapshot that was complete at `end`.
+    /// Begins a snapshot that was complete at `end`.
     pub fn begin_snapshot(&mut self, end: Nanos) {
         self.snapshot_end = end;
     }
@@ -24,7 +24,7 @@ impl Threads {
         slot
     }
 
-    /// The snapshot says in which cgroup the process is.
+    /// Sets the cgroup that the snapshot has for the process.
     pub fn put_in_cgroup(&mut self, process: ProcessSlot, path: &str) {
         let wanted = self.wants_cgroup(Some(path));
         self.see_cgroup(Some(path));
@@ -33,7 +33,7 @@ impl Threads {
         process.in_scope = wanted.unwrap_or(process.in_scope);
     }
 
-    /// The process of that id, known from now on.
+    /// The process of that id, which is added if it is not known.
     pub fn process_of(&mut self, pid: LocalId) -> ProcessSlot {
         self.processes.by_id(pid)
     }
@@ -44,13 +44,13 @@ impl Threads {
         self.processes.insert(Process::outer(koid, name.to_vec()))
     }
 
-    /// The cgroup in which the process of this thread is now; `None` if that is gone, or outside of the recorder's pid namespace.
+    /// The current cgroup of this thread's process; `None` if the process is gone or outside of the recorder's pid namespace.
     pub fn cgroup_now(&self, tid: Tid) -> Option<String> {
         let home = self.thread(self.find(tid)?).process;
         self.lookup.cgroup_of(self.process(home).local?)
     }
 
-    /// The process of this thread is in this cgroup from now on; `None` where that is not known.
+    /// Sets the cgroup of this thread's process; `None` if it is not known.
     pub fn put_thread_in_cgroup(&mut self, tid: Tid, path: Option<&str>) {
         let Some(slot) = self.find(tid) else { return };
         let home = self.thread(slot).process;
@@ -74,14 +74,14 @@ impl Threads {
         }
     }
 
-    /// Whether the thread is its process's main thread, which says in which cgroup the process is.
+    /// Whether the thread is its process's main thread, whose cgroup is that of the process.
     pub fn is_main(&self, tid: Tid) -> bool {
         let home = self.find(tid).map(|slot| self.thread(slot).process);
         let local = home.and_then(|home| self.process(home).local);
         local.is_some() && local == self.ids.local(tid)
     }
 
-    /// Adds a thread of the snapshot by those of its ids that are known.
+    /// Adds a thread of the snapshot, by those of its ids that are known.
     pub fn add_thread(
         &mut self,
         process: ProcessSlot,
@@ -126,7 +126,7 @@ impl Threads {
         }
     }
 
-    /// A thread came into being, as tracepoints tell it: they name both threads, and no process.
+    /// A thread came into being, as tracepoints report it: they name both threads, but no process.
     pub fn begun(&mut self, time: Nanos, tid: Tid, parent: Tid, same_process: bool) {
         let maker = self.get(parent, None);
         let home = self.process(self.thread(maker).process).local;
@@ -139,7 +139,7 @@ impl Threads {
         }
     }
 
-    /// The same inside a pid namespace, where only the ids of the initial one are known.
+    /// Same inside a pid namespace, where only the ids of the initial one are known.
     fn begun_outside(&mut self, tid: Tid, maker: Slot, same_process: bool) {
         if let Some(slot) = self.find(tid) {
             // An earlier owner of the tid, whose end was not seen.
@@ -175,10 +175,10 @@ impl Threads {
         self.process_mut(slot).in_scope |= included;
     }
 
-    /// The snapshot, which has the process already, does not say that it was started by one in scope.
+    /// The process is already in the snapshot, which does not say that a process in scope started it.
     fn inherit_scope(&mut self, pid: LocalId, parent_pid: LocalId) {
         if self.globs.is_some() {
-            // The snapshot does say in which cgroup it is.
+            // The snapshot does have its cgroup.
             return;
         }
         let parent = self.processes.find(parent_pid);
@@ -199,7 +199,7 @@ impl Threads {
         if let Some(slot) = self.find(tid) {
             let known = self.thread_mut(slot);
             if known.origin == Origin::Snapshot && time <= self.snapshot_end {
-                // The snapshot was taken after the fork, and has it already.
+                // The snapshot was taken after the fork, and already has the thread.
                 self.thread_mut(slot).origin = Origin::Fork;
                 if let Some(parent_pid) = as_process {
                     self.inherit_scope(pid, parent_pid);

@@ -11,7 +11,7 @@ use fxtrec_units::convention::inner_process_koid;
 const COMM_CUT: usize = 15;
 
 impl Threads {
-    /// The koid of a process, given now if it has none.
+    /// The koid of a process, which is assigned if it has none yet.
     pub fn process_koid(&mut self, slot: ProcessSlot) -> Koid {
         if let Some(koid) = self.process(slot).koid {
             return koid;
@@ -40,7 +40,7 @@ impl Threads {
         if pid != tid || pid == LocalId(0) {
             return;
         }
-        // A name as long as the kernel keeps may be the beginning of a longer one.
+        // A name of the greatest length that the kernel keeps may be the beginning of a longer one.
         let long = (exec && comm.as_bytes().len() == COMM_CUT)
             .then(|| self.lookup.process_name(pid))
             .flatten()
@@ -59,12 +59,12 @@ impl Threads {
         }
     }
 
-    /// A thread has a new name, as tracepoints tell it: they do not say which process it belongs to.
+    /// A thread has a new name, as tracepoints report it: they do not say which process it belongs to.
     pub fn named(&mut self, tid: Tid, comm: Comm) {
         let slot = self.get(tid, None);
         let home = self.process(self.thread(slot).process).local;
         match (home, self.ids.local(tid)) {
-            // Whether execve(2) gave the name is not told; a name that was cut is made whole in either case.
+            // The event does not say whether execve(2) set the name; a name that was cut is completed in either case.
             (Some(pid), Some(local)) => self.renamed(pid, local, comm, true),
             _ if slot != IDLE => {
                 let thread = self.thread_mut(slot);
@@ -72,7 +72,7 @@ impl Threads {
                 thread.naming.outdate();
                 let (koid, home) = (thread.koid, thread.process);
                 let process = self.process_mut(home);
-                // Of a process outside, the koid is all that tells its main thread.
+                // For a process outside, only the koid shows which thread is the main thread.
                 if process.koid == Some(koid) {
                     process.name = comm.as_bytes().to_vec();
                     process.naming.outdate();
@@ -82,7 +82,7 @@ impl Threads {
         }
     }
 
-    /// Inside a pid namespace: the ids there of a thread.
+    /// Inside a pid namespace: sets the ids that a thread has there.
     pub fn identify(&mut self, tid: Tid, local_pid: LocalId, local_tid: LocalId) {
         if local_tid == LocalId(0) || tid == Tid::IDLE || self.ids.local(tid) == Some(local_tid) {
             return;
@@ -94,7 +94,7 @@ impl Threads {
                 let comm = waiting.unwrap_or_default();
                 let koid = self.generations.current(tid);
                 let slot = self.insert(tid, koid, process, comm);
-                // Like a name of the snapshot, one that has waited may be out of date.
+                // Like a name of the snapshot, a name that waited may be out of date.
                 self.thread_mut(slot).origin = Origin::Snapshot;
             }
             Some(slot) if self.thread(slot).process != process => {

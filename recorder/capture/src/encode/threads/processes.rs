@@ -1,7 +1,7 @@
 //! The processes that known threads belong to.
 //!
-//! A process is kept as long as one of its threads is, and found by its id in the recorder's pid namespace. Forks and
-//! names announce a process before its first thread is known; it is then kept until that thread has come and gone.
+//! A process is kept while one of its threads is, and found by its id in the recorder's pid namespace. Forks and names announce a process
+//! before its first thread is known; it is then kept until that thread has come and gone.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use rustc_hash::FxHashMap;
 use super::Naming;
 use crate::event::LocalId;
 
-/// Where a process is kept.
+/// Index of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessSlot(u32);
 
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its id in the trace; given when it is first written.
+    /// Its id in the trace; assigned when it is first written.
     pub koid: Option<Koid>,
     pub name: Vec<u8>,
-    /// The path of its cgroup, where that is known.
+    /// The path of its cgroup, if known.
     pub cgroup: Option<Arc<str>>,
-    /// Whether the trace has its present name and cgroup.
+    /// Whether the trace has its current name and cgroup.
     pub naming: Naming,
-    /// Its id in the recorder's pid namespace, if it is in it.
+    /// Its id in the recorder's pid namespace, if it is in that namespace.
     pub(super) local: Option<LocalId>,
     pub(super) in_scope: bool,
-    /// How many losses there had been when its main thread ended, once it has.
+    /// How many losses there had been when its main thread ended; `None` while that lives.
     pub(super) main_ended: Option<u32>,
     /// How many of its threads are known.
     threads: u32,
 }
 
 impl Process {
-    /// A process of the recorder's pid namespace, of which no more is known yet.
+    /// A process of the recorder's pid namespace about which only the id is known.
     fn new(pid: LocalId) -> Process {
         Process { local: Some(pid), ..Process::outer(None, Vec::new()) }
     }
@@ -62,10 +62,10 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Where the process of the idle task is kept.
+    /// Index of the idle task's process.
     pub(super) const IDLE: ProcessSlot = ProcessSlot(0);
 
-    /// No process but that of the idle task.
+    /// Contains only the idle task's process.
     pub(super) fn new(idle: Process) -> Processes {
         let idle = Process { threads: 1, ..idle };
         Processes { slots: vec![idle], free: Vec::new(), by_pid: FxHashMap::default() }
@@ -79,7 +79,7 @@ impl Processes {
         &mut self.slots[slot.0 as usize]
     }
 
-    /// How many processes there was ever room needed for at once.
+    /// The greatest number of processes that were ever kept at once.
     #[cfg(test)]
     pub(super) fn places(&self) -> usize {
         self.slots.len()
@@ -90,7 +90,7 @@ impl Processes {
         self.by_pid.get(&pid).copied()
     }
 
-    /// The process with this id, known from now on.
+    /// The process with this id, which is added if it is not known.
     pub(super) fn by_id(&mut self, pid: LocalId) -> ProcessSlot {
         match self.find(pid) {
             Some(slot) => slot,
@@ -98,12 +98,12 @@ impl Processes {
         }
     }
 
-    /// A new process with this id, which from now on no earlier one is found by.
+    /// A new process with this id; an earlier one is no longer found by it.
     pub(super) fn replace(&mut self, pid: LocalId) -> ProcessSlot {
         if let Some(old) = self.by_pid.remove(&pid)
             && self.get(old).threads == 0
         {
-            // Announced, and its first thread was never seen.
+            // It was announced, but its first thread was never seen.
             self.free.push(old);
         }
         let slot = self.insert(Process::new(pid));
@@ -125,12 +125,12 @@ impl Processes {
         }
     }
 
-    /// One more of its threads is known.
+    /// One more of its threads becomes known.
     pub(super) fn join(&mut self, slot: ProcessSlot) {
         self.get_mut(slot).threads += 1;
     }
 
-    /// One of its threads is known no more. The process is forgotten with the last.
+    /// One of its threads is forgotten. The process is forgotten with the last one.
     pub(super) fn leave(&mut self, slot: ProcessSlot) {
         let process = self.get_mut(slot);
         process.threads = process.threads.saturating_sub(1);
