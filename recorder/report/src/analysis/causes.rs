@@ -1,4 +1,4 @@
-//! Facts: what a recording tells of switches and wake-ups besides who and when, and what becomes of it.
+//! Facts: what a recording says about switches and wake-ups in addition to the threads and the time, and how it is counted.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::{Analysis, Moved, Observer};
 use crate::facts::{FactTallies, HostSteal, Quota};
 use fxtrec_gates::Metric;
 
-/// So many cgroups are stopped by quotas at most; a file may say anything.
+/// The maximum number of cgroups with quotas; a file may name any number.
 const MOST_QUOTAS: usize = 1 << 10;
 
-/// So many CPUs have something taken by the host at most; a file may say anything.
+/// The maximum number of CPUs from which the host took time; a file may name any number.
 const MOST_CPUS: usize = 1 << 16;
 
-/// What a wake-up says besides who is woken, and for which CPU: the waker, as threads keep it, and whether a quota holds the
-/// woken thread back.
+/// What a wake-up says in addition to the thread and its CPU: the waker, as threads store it, and whether a quota holds the woken thread
+/// back.
 pub(super) fn about_wakeup(args: Args<'_>) -> (u64, bool) {
     let WakeupSaid { waker, interrupt, throttled, .. } = WakeupSaid::of(args);
     let named = waker.filter(|koid| koid.0 != BY_INTERRUPT).map_or(0, |koid| koid.0);
     (if interrupt { BY_INTERRUPT } else { named }, throttled)
 }
 
-/// Takes a sample of a fact of a thread on a CPU, or takes note of one whose length is not known.
+/// Counts a sample of a fact of a thread on a CPU; one of unknown length (not `whole`) is counted as censored.
 fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole: bool, now: u64) {
     let take = |facts: &mut FactTallies| match whole {
         true => facts.tally(metric).record(nanos, Nanos(now)),
@@ -40,7 +40,7 @@ fn sample(live: &mut Live, on: &mut CpuState, metric: Metric, nanos: u64, whole:
     }
 }
 
-/// Takes what a switch says of the slice that it ends, which was seen from its begin on if it is `whole`.
+/// Counts what a switch says about the slice that it ends. The slice is `whole` if its begin was recorded.
 #[cold]
 pub(super) fn note_slice(
     live: &mut Live,
@@ -58,7 +58,7 @@ pub(super) fn note_slice(
         }
     }
     if let Some(nanos) = said.need_resched {
-        // That began within the slice, whenever the slice did.
+        // Its length is known even if the slice's is not, since it began within the slice.
         sample(live, on, Metric::NeedResched, nanos, true, now);
     }
     if on.counted && whole {
@@ -67,7 +67,7 @@ pub(super) fn note_slice(
     }
 }
 
-/// Takes for how long a thread was blocked in a system call.
+/// Counts how long a thread was blocked in a system call.
 #[cold]
 pub(super) fn note_call(live: &mut Live, on: &CpuState, number: u16, nanos: u64) {
     if on.counted {
@@ -75,7 +75,7 @@ pub(super) fn note_call(live: &mut Live, on: &CpuState, number: u16, nanos: u64)
     }
 }
 
-/// Takes for how long a quota held a thread back in a wait that ends.
+/// Counts how long a quota held a thread back in a wait that ends.
 #[cold]
 pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: bool, now: u64) {
     sample(live, on, Metric::Throttled, nanos, whole, now);
@@ -85,7 +85,7 @@ pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: b
 }
 
 impl<O: Observer> Analysis<O> {
-    /// An event of the scheduler that is not a record of its own. False when that is beyond what is wanted.
+    /// Takes a scheduler event that has no record type of its own. False after the end of the selected part.
     #[cold]
     pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)
@@ -99,7 +99,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// A thread goes over to the queue of another CPU.
+    /// A thread moves to the queue of another CPU.
     fn migrated(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;
@@ -140,7 +140,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// What the host took of a CPU in the whole recording.
+    /// The time that the host took from a CPU in the whole recording.
     pub(super) fn host_steal(&mut self, event: &Event<'_>) {
         let nanos = |name| number(event, name).map(Duration::from_nanos);
         let (Some(cpu), Some(stolen), Some(during)) =
@@ -158,7 +158,7 @@ impl<O: Observer> Analysis<O> {
 }
 
 impl<O> Analysis<O> {
-    /// For how long a quota stopped a cgroup in the whole recording.
+    /// The time for which a quota stopped a cgroup in the whole recording.
     pub(super) fn quota_stat(&mut self, event: &Event<'_>) {
         let count = |name| number(event, name);
         let (Some(cgroup), Some(throttled), Some(throttled_periods)) =

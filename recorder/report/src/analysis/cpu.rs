@@ -1,4 +1,4 @@
-//! What is known of a CPU while the trace goes on.
+//! The state of a CPU during the pass.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::facts::FactTallies;
 use crate::selection::Selection;
 use crate::tally::Tally;
 
-/// So many times are remembered at which waits may have to be divided.
+/// The maximum number of times to remember at which waits may have to be divided.
 const MOST_MARKS: usize = 256;
 
 pub(super) type Occupant = fxtrec_sched::Occupant<Key>;
 
-/// Who has a CPU, as its history has it.
+/// The occupant of a CPU, as its history stores it.
 pub(super) fn tenant(occupant: Occupant) -> Tenant {
     match occupant {
         Occupant::Idle => Tenant::Idle,
@@ -25,12 +25,12 @@ pub(super) fn tenant(occupant: Occupant) -> Tenant {
     }
 }
 
-/// How CPUs stand to the question whether work is conserved, as counts that are added up together.
+/// A CPU's contribution to the question whether work is conserved, as counts that can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Burden(u64);
 
 impl Burden {
-    /// One CPU runs a thread and has others queued. As many CPUs as there may be fit below one that is free.
+    /// One CPU runs a thread and has others queued. The count has room for all CPUs below the count of free ones.
     const QUEUED: Burden = Burden(1);
     /// One CPU is idle and has nothing queued.
     const FREE: Burden = Burden(0x1_0000_0000);
@@ -42,10 +42,10 @@ impl Burden {
     }
 }
 
-/// What is counted of a CPU.
+/// The figures of a CPU.
 #[derive(Debug)]
 pub(super) struct CpuState {
-    /// The koid of who came in last, if only the idle task's.
+    /// The koid of the thread that came in last, even if it is the idle task.
     pub(super) koid: u64,
     /// A thread whose slice was already counted as censored.
     pub(super) cut: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) struct CpuState {
     pub(super) busy: u64,
     pub(super) idle: u64,
     pub(super) queue: Queue,
-    /// When cgroups were throttled here last, and when they were not any more.
+    /// The last times at which the throttling of cgroups began or ended here.
     marks: VecDeque<u64>,
     burden: Burden,
 }
@@ -75,7 +75,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A thread more waits, if `one` does. Whether one does, nobody can foretell: this goes without branches.
+    /// One more thread waits, if `one`. Whether it does is unpredictable, so this has no branches.
     #[inline(always)]
     pub(super) fn lengthen(&mut self, one: bool, now: u64) {
         self.pass(if one { now.saturating_sub(self.since) } else { 0 });
@@ -88,7 +88,7 @@ impl Queue {
         self.length = self.length.saturating_sub(1);
     }
 
-    /// It turns out that one waited for so long, or did not, though it counted as waiting.
+    /// A thread turns out to have waited for `more`, or to have been counted as waiting for `less` too much.
     #[cold]
     pub(super) fn correct(&mut self, more: u64, less: u64, now: u64) {
         self.settle(now);
@@ -104,7 +104,7 @@ impl Queue {
     fn pass(&mut self, elapsed: u64) {
         self.area = self.area.saturating_add(self.length.saturating_mul(elapsed));
         self.since += elapsed;
-        // One that lasted no time is that of two things that happened at once.
+        // A length that lasted no time comes from two events at the same moment.
         let lasting = if elapsed > 0 { self.length } else { 0 };
         self.most = self.most.max(lasting);
     }
@@ -118,7 +118,7 @@ impl Queue {
 impl CpuState {
     fn new(begin: u64, counted: bool) -> CpuState {
         let mut history = History::default();
-        // There is room for the first.
+        // An empty history has room.
         let _ = history.push(begin, Tenant::Unknown);
         CpuState {
             koid: 0,
@@ -145,7 +145,7 @@ impl CpuState {
         self.marks.push_back(time);
     }
 
-    /// Adds the times at which waits may have to be divided that began at `begins`.
+    /// Adds the times at which waits that began at `begins` may have to be divided.
     pub(super) fn add_marks(&self, begins: &mut Vec<u64>) {
         if let Some(oldest) = begins.iter().min().copied() {
             begins.extend(self.marks.iter().copied().filter(|&mark| mark > oldest));
@@ -162,21 +162,21 @@ impl CpuState {
     }
 }
 
-/// How CPUs stand to each other: whether one has a queue while another is free.
+/// The relation of all CPUs: whether one has a queue while another is free.
 ///
-/// This goes without branches, since on a busy machine it changes all the time and nobody can foretell how.
+/// This has no branches, since on a busy machine it changes all the time and is unpredictable.
 #[derive(Debug, Default)]
 struct Balance {
     burden: Burden,
     violated: bool,
-    /// Since when that is so.
+    /// Since when `violated` has its value.
     since: u64,
     /// How long it was violated before, in nanoseconds.
     unconserved: u64,
 }
 
 impl Balance {
-    /// Looks again, after something about a CPU has changed.
+    /// Updates the balance after a change of a CPU.
     #[inline(always)]
     fn weigh(&mut self, state: &mut CpuState, occupant: Option<Occupant>, now: u64) {
         let burden = state.burden(occupant);
@@ -187,7 +187,7 @@ impl Balance {
         self.violated = self.burden.is_violation();
     }
 
-    /// How long it is violated without interruption.
+    /// How long the current violation has lasted.
     #[inline(always)]
     fn open(&self, now: u64) -> u64 {
         u64::from(self.violated) * now.saturating_sub(self.since)
@@ -199,13 +199,13 @@ impl Balance {
     }
 }
 
-/// All CPUs, and what can only be said of all together.
+/// All CPUs, and the figures that concern all of them together.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     pub(super) machine: Machine<Key>,
-    /// By number. Boxed, since a number may be as great as it likes.
+    /// By number. Boxed, since numbers may be large.
     states: Vec<Option<Box<CpuState>>>,
-    /// Where the part that counts begins, once it has.
+    /// The begin of the part that counts, once that has begun.
     begin: u64,
     active: bool,
     chosen: Vec<Cpu>,
@@ -219,7 +219,7 @@ impl Cpus {
         self.get_with_balance(cpu).0
     }
 
-    /// The CPU of this number, and how all stand to each other.
+    /// The CPU with this number, and the balance of all CPUs.
     #[inline(always)]
     fn get_with_balance(&mut self, cpu: u16) -> (&mut CpuState, &mut Balance) {
         let at = usize::from(cpu);
@@ -232,7 +232,7 @@ impl Cpus {
         (state, &mut self.balance)
     }
 
-    /// Changes the CPU of this number, and looks how all stand to each other then.
+    /// Changes the CPU with this number, and updates the balance of all CPUs.
     #[inline(always)]
     fn change<R>(&mut self, cpu: u16, now: u64, change: impl FnOnce(&mut CpuState) -> R) -> R {
         let occupant = self.machine.seat(Cpu(cpu)).occupant;
@@ -252,17 +252,17 @@ impl Cpus {
         self.states[at] = Some(Box::new(CpuState::new(self.begin, self.active && chosen)));
     }
 
-    /// The CPU of this number, if it was seen.
+    /// The CPU with this number, if it had events.
     pub(super) fn seen(&mut self, cpu: Cpu) -> Option<&mut CpuState> {
         self.states.get_mut(usize::from(cpu.0))?.as_deref_mut()
     }
 
-    /// How many CPUs were seen.
+    /// The number of CPUs with events.
     pub(super) fn count(&self) -> usize {
         self.states.iter().flatten().count()
     }
 
-    /// The CPUs that were seen.
+    /// The CPUs with events.
     pub(super) fn iter(&mut self) -> impl Iterator<Item = (Cpu, &mut CpuState)> {
         let numbered = (0..=u16::MAX).zip(&mut self.states);
         numbered
@@ -284,23 +284,23 @@ impl Cpus {
         }
     }
 
-    /// Another has the CPU, or nobody.
+    /// The occupant of the CPU has changed.
     pub(super) fn weigh(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |_| ());
     }
 
-    /// A thread more waits for the CPU.
+    /// One more thread waits for the CPU.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |state| state.queue.lengthen(true, now));
     }
 
-    /// A thread less waits for the CPU, and it is not that CPU that it came in on.
+    /// One thread less waits for the CPU, without being switched in there.
     pub(super) fn dequeue(&mut self, cpu: u16, now: u64) {
         self.change(cpu, now, |state| state.queue.shorten(now));
     }
 
-    /// The CPU has gone over to another occupant. True when it is time to tidy its history.
+    /// The CPU has another occupant. True when it is time to tidy its history.
     #[inline(always)]
     #[must_use]
     pub(super) fn switched(
@@ -321,7 +321,7 @@ impl Cpus {
         })
     }
 
-    /// It is no longer known who waits. On `gap`, the time since the last change is not known either.
+    /// It becomes unknown which threads wait. With `gap`, the time since the last change is unknown too.
     pub(super) fn forget_queues(&mut self, gap: Option<Cpu>, now: u64) {
         let mut numbers = Vec::new();
         for (cpu, state) in self.iter() {
@@ -337,12 +337,12 @@ impl Cpus {
         }
     }
 
-    /// The time in nanoseconds in which one CPU had a queue while another was free, since figures count.
+    /// The time in nanoseconds in which one CPU had a queue while another was free, within the part that counts.
     pub(super) fn unconserved(&self, end: u64) -> u64 {
         if self.active { self.balance.unconserved + self.balance.open(end) } else { 0 }
     }
 
-    /// Takes account of the queues up to `end`.
+    /// Accounts for the queues up to `end`.
     pub(super) fn settle_queues(&mut self, end: u64) {
         for (_, state) in self.iter() {
             state.queue.settle(end);

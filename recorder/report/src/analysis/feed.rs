@@ -1,7 +1,7 @@
-//! A pass over a long trace by two threads: one decodes records, the other makes figures of them.
+//! A pass over a long trace with two threads: one decodes records, the other computes figures.
 //!
-//! What a switch or a wake-up says fits into 32 bytes, most times. What does not is handed over as the record's bytes, with
-//! which a [`Decoder`] goes on that knows what the reader knew when this began:
+//! A switch or wake-up usually fits into 32 bytes. Other records are handed over as bytes, and decoded by a [`Decoder`] that starts with
+//! the reader's state at the begin of this pass:
 //!
 //! ```text
 //!  Reader -> Feeder: | switch | wake-up | switch, more | record | wake-up | ...   a batch, to the analysis
@@ -9,9 +9,9 @@
 //!                                     said: | facts |   bytes: | a thread's name | ...
 //! ```
 //!
-//! A few batches go round. A batch is handed over when it is full, or when the reader has to wait for more of the trace.
-//! Order and content are those of a pass by one thread, and so is what comes of it. Where records are damaged, one
-//! thread goes on: what the reader keeps of a damaged record is not handed over.
+//! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis sees
+//! the same records in the same order as in a pass with one thread, so the results are the same. From a damaged record on, one thread does
+//! both: what the reader keeps of such a record cannot be handed over.
 
 use std::mem;
 use std::panic::resume_unwind;
@@ -31,24 +31,24 @@ use super::Analysis;
 use super::causes::about_wakeup;
 use super::records::{FXTREC, SCHED, Told};
 
-/// Batches that go round.
+/// The number of batches that circulate.
 const BATCHES: usize = 4;
 
-/// A batch is full with so many records, or bytes of records.
+/// A batch is full when it has this many records, or this many bytes of records.
 const MOST_FED: usize = 4096;
 const MOST_BYTES: usize = 128 * 1024;
 
-/// What one record says, or that it is in the bytes.
+/// A switch or a wake-up, or a reference to a record in the bytes.
 #[derive(Clone, Copy, Debug)]
 struct Fed {
-    /// Of a record in the bytes: its offset.
+    /// For a record in the bytes: its offset.
     time: u64,
-    /// Who goes out, or is woken. Of a record in the bytes: its length.
+    /// The outgoing or the woken thread. For a record in the bytes: its length.
     thread: u64,
-    /// Who comes in, or the waker.
+    /// The incoming thread, or the waker.
     other: u64,
     cpu: Cpu,
-    /// The system call in which who goes out waits.
+    /// The system call in which the outgoing thread waits.
     call: u16,
     state: ThreadState,
     kind: Kind,
@@ -57,16 +57,16 @@ struct Fed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Switch,
-    /// Who goes out waits in a system call.
+    /// The outgoing thread waits in a system call.
     SwitchInCall,
-    /// What it says besides is next among that.
+    /// The additional facts are the next entry of `said`.
     SwitchWithMore,
     Wakeup,
-    /// Of one that a quota holds back.
+    /// The wake-up of a thread that a quota holds back.
     ThrottledWakeup,
-    /// A record that is next in the bytes.
+    /// The next record in the bytes.
     Record,
-    /// The trace has this, too: the bits are in `other`.
+    /// The bits in `other` say what the trace has, in addition to earlier ones.
     Told,
 }
 
@@ -89,15 +89,15 @@ impl Batch {
     }
 }
 
-/// How a pass by two threads came to its end.
+/// How a pass with two threads ended.
 pub(super) enum Fate {
-    /// It did not begin: there was no thread to be had.
+    /// It did not start: no thread could be created.
     NoThread,
-    /// With the trace.
+    /// At the end of the trace.
     End,
-    /// What is wanted of the trace was over before.
+    /// At the end of the selected part of the trace.
     Over,
-    /// At a damaged record, after which one thread has to go on.
+    /// At a damaged record; one thread has to continue.
     Damage,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn pass(
     let (full, batches) = sync_channel(BATCHES);
     let (give_back, empty) = channel();
     for _ in 0..BATCHES {
-        // The other end is there.
+        // The receiver exists.
         let _ = give_back.send(Batch::default());
     }
     let decoder = reader.decoder();
@@ -126,7 +126,7 @@ pub(super) fn pass(
         own: analysis.own,
         recorders: analysis.recorders.clone(),
     };
-    // Whoever cannot be given the analysis must not lose it.
+    // The analysis must not be lost if the thread cannot be started.
     let place = Mutex::new(Some(analysis));
     let take = || place.lock().unwrap_or_else(PoisonError::into_inner).take();
     let passed = thread::scope(|scope| {
@@ -139,7 +139,7 @@ pub(super) fn pass(
         let Ok(thread) = thread else { return None };
         let shown = reader.show_all(&mut feeder);
         feeder.hand_over();
-        // That was all.
+        // This ends the stream of batches.
         drop(feeder);
         let analysed = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         analysed.map(|(analysis, is_over)| (analysis, is_over, shown))
@@ -148,7 +148,7 @@ pub(super) fn pass(
         let analysis = take().unwrap_or_else(|| unreachable!("nobody has taken it"));
         return Ok((analysis, Fate::NoThread));
     };
-    // The reader may have gone on for a while after it was over.
+    // The reader may have continued for a while after the end of the selected part.
     let fate = match shown {
         _ if is_over => Fate::Over,
         Ok(_) => Fate::End,
@@ -158,12 +158,12 @@ pub(super) fn pass(
     Ok((analysis, fate))
 }
 
-/// Makes batches of what it is shown.
+/// Collects records into batches.
 struct Feeder {
     batch: Batch,
     full: SyncSender<Batch>,
     empty: Receiver<Batch>,
-    /// As the analysis has it at this record.
+    /// The state that the analysis has at this record.
     usual_args: UsualArgs,
     told: Told,
     own: Option<ProviderId>,
@@ -192,7 +192,7 @@ impl Feeder {
         !self.batch.is_full() || self.hand_over()
     }
 
-    /// Hands over what there is. False when the analysis wants no more.
+    /// Hands over the current batch. False when the analysis needs no more.
     #[cold]
     fn hand_over(&mut self) -> bool {
         if self.batch.fed.is_empty() {
@@ -279,7 +279,7 @@ impl Feeder {
                 }
                 self.record(item)
             }
-            // What an analysis looks at, and what others refer to.
+            // Records that an analysis uses, and records that others refer to.
             Record::LegacyContextSwitch(_)
             | Record::KernelObject(_)
             | Record::ProviderSection(_)
@@ -291,7 +291,7 @@ impl Feeder {
         }
     }
 
-    /// Hands over the record as it is.
+    /// Hands over the bytes of the record.
     fn record(&mut self, item: &Item<'_>) -> bool {
         let bytes = item.raw.bytes();
         self.batch.bytes.extend_from_slice(bytes);
@@ -310,7 +310,7 @@ const NOTHING: Fed = Fed {
     kind: Kind::Told,
 };
 
-/// The number of the system call that a switch tells of, where it says nothing else besides weights. `None` if it may.
+/// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have others.
 #[inline(always)]
 fn only_call(args: Args<'_>) -> Option<Option<u16>> {
     let mut call = None;
@@ -324,7 +324,7 @@ fn only_call(args: Args<'_>) -> Option<Option<u16>> {
     Some(call)
 }
 
-/// The same without what the record lends, if that is nothing that figures are made of.
+/// The same without borrowed data, if that data is not needed for figures.
 fn lasting(said: &SwitchArgs<'_>) -> Option<SwitchArgs<'static>> {
     const LETTERS: [&str; 9] = ["S", "D", "I", "P", "T", "t", "X", "Z", "R"];
     let detail = match said.detail {
@@ -355,7 +355,7 @@ fn more_about(args: Args<'_>) -> (u64, bool) {
 }
 
 impl Analysis<()> {
-    /// Takes all batches. True when what is wanted of the trace is over.
+    /// Takes all batches. True at the end of the selected part of the trace.
     fn take_all(
         mut self,
         mut decoder: Decoder,
@@ -367,7 +367,7 @@ impl Analysis<()> {
                 return (self, true);
             }
             batch.clear();
-            // Whoever feeds may have come to the end.
+            // The feeder may have ended.
             let _ = give_back.send(batch);
         }
         (self, false)

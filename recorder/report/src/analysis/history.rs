@@ -1,9 +1,8 @@
-//! Who had a CPU since the oldest wait for it began: what the antagonists of a wait are found in.
+//! Which threads had a CPU since the oldest open wait for it began: the source of a wait's antagonists.
 //!
-//! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the waits that are open:
-//! what is older than all of them is dropped, and if much remains, it is folded into *segments*. A segment holds a sum
-//! for each thread instead of slices, and reaches from the begin of one open wait to that of the next, so that every
-//! open wait is made of whole segments and of what the log holds.
+//! A switch appends to a log. When the log is full, it is tidied, which needs the begins of the open waits: everything older than all of
+//! them is dropped, and if much remains, it is folded into *segments*. Instead of slices, a segment holds a sum for each thread. It reaches
+//! from the begin of one open wait to the begin of the next, so every open wait consists of whole segments and of entries of the log.
 //!
 //! ```text
 //!  open waits           w1                w2         w3
@@ -14,21 +13,21 @@
 //!  w2 ends: A 20+12.., C 31, B 4, idle 9         w2 has ended: its segment and the one before become one
 //! ```
 //!
-//! A switch costs a place in the log, and at most one addition to a sum later on. There are no more segments than open
-//! waits. They could have a sum for each thread each, so sums are bounded, too: beyond that, the smallest of a segment
-//! are given up, and are time of which it is not known who had the CPU.
+//! A switch costs an entry in the log, and later at most one addition to a sum. There are at most as many segments as open waits. Each
+//! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
+//! dropped, and count as time in which it is unknown which thread had the CPU.
 
 use std::time::Duration;
 
 use super::sums::{Sums, most_first};
 
-/// The log is tidied at this length, or at a greater one where there are very many threads.
+/// The log is tidied at this length, or at a greater length if there are very many threads.
 const LOG: usize = 4096;
 
-/// Waits are looked for among all threads when a log is tidied, which is done once for so many of them at most.
+/// Tidying a log searches all threads for open waits. The log is so long that this examines at most this many threads for each switch.
 const THREADS_PER_SWITCH: usize = 4;
 
-/// A segment keeps at least so many sums.
+/// A segment keeps at least this many sums.
 const FEWEST_SUMS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +37,16 @@ pub(super) enum Tenant {
     Thread(u64),
 }
 
-/// Who had a CPU from the begin of the oldest wait that was open when it was last tidied.
+/// Which threads had a CPU since the begin of the oldest wait that was open at the last tidying.
 #[derive(Debug)]
 pub(super) struct History {
-    /// Without gaps between them, up to the first entry of the log.
+    /// Contiguous, up to the first entry of the log.
     segments: Vec<Segment>,
-    /// From when on who had it. The last one still has.
+    /// The begin of each occupancy, and its tenant. The last one still has the CPU.
     log: Vec<(u64, Tenant)>,
-    /// How long the log may get.
+    /// The length at which the log is tidied.
     room: usize,
-    /// The least that it may be allowed to get.
+    /// The minimum of `room`.
     least: usize,
 }
 
@@ -57,18 +56,18 @@ impl Default for History {
     }
 }
 
-/// The waits for a CPU that are open, and what may be spent on them.
+/// The open waits for a CPU, and limits for what they may cost.
 #[derive(Debug)]
 pub(super) struct OpenWaits {
     /// When they began, in any order.
     pub(super) begins: Vec<u64>,
-    /// How many threads were asked whether they wait.
+    /// The number of threads that were examined.
     pub(super) asked: usize,
-    /// How many sums all segments together may hold.
+    /// The maximum number of sums in all segments together.
     pub(super) sums: usize,
 }
 
-/// A stretch of time, and how long each had the CPU in it, in nanoseconds.
+/// An interval, and how long each thread had the CPU in it, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
     begin: u64,
@@ -78,14 +77,14 @@ pub(super) struct Segment {
     unknown: u64,
 }
 
-/// Who had a CPU in some stretch of time. All parts together are as long as that is.
+/// Which threads had a CPU in an interval. All parts together are as long as the interval.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Koids and nanoseconds of those who had it longest, the most first.
+    /// Koids and nanoseconds of the threads that had it longest, the longest first.
     pub named: Vec<(u64, u64)>,
-    /// How many more had it.
+    /// The number of other threads.
     pub more: u64,
-    /// How long these had it together.
+    /// How long the other threads had it together.
     pub others: Duration,
     pub idle: Duration,
     pub unknown: Duration,
@@ -96,14 +95,14 @@ impl Segment {
         Segment { begin, end: begin, ..Segment::default() }
     }
 
-    /// An empty one, which keeps the memory that it has.
+    /// Makes it empty; it keeps its allocated memory.
     #[inline]
     pub(super) fn begin_anew(&mut self, begin: u64) {
         (self.begin, self.end, self.idle, self.unknown) = (begin, begin, 0, 0);
         self.threads.clear();
     }
 
-    /// `tenant` has the CPU from the end of the segment until `end`, which is its end then.
+    /// `tenant` has the CPU from the end of the segment until `end`, which becomes its new end.
     #[inline]
     pub(super) fn extend(&mut self, tenant: Tenant, end: u64) {
         let length = end.saturating_sub(self.end);
@@ -118,7 +117,7 @@ impl Segment {
         self.end = end;
     }
 
-    /// Takes in the segment that follows.
+    /// Adds the segment that follows.
     pub(super) fn append(&mut self, next: &Segment) {
         for (koid, nanos) in next.threads.iter() {
             self.threads.add(koid, nanos);
@@ -128,22 +127,22 @@ impl Segment {
         self.end = next.end;
     }
 
-    /// Of so much more nothing is known, whenever that was: the end stays.
+    /// Adds unknown time, at no specific place: the end stays.
     pub(super) fn add_unknown(&mut self, nanos: u64) {
         self.unknown += nanos;
     }
 
-    /// What comes next is added from `time` on.
+    /// The next addition starts at `time`.
     pub(super) fn skip_to(&mut self, time: u64) {
         self.end = self.end.max(time);
     }
 
-    /// Keeps the `most` greatest sums.
+    /// Keeps the `most` largest sums.
     pub(super) fn trim(&mut self, most: usize) {
         self.unknown += self.threads.trim(most);
     }
 
-    /// Who had the CPU, apart from one who cannot have had it, the `named` who had it longest one by one.
+    /// Which threads had the CPU, except one that cannot have had it; the `named` that had it longest are listed.
     pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
         let first = &mut shares.named;
         first.clear();
@@ -174,7 +173,7 @@ impl Segment {
 }
 
 impl History {
-    /// From `time` on, `tenant` has the CPU. True when it is time to tidy up.
+    /// From `time` on, `tenant` has the CPU. True when the log should be tidied.
     #[inline]
     #[must_use]
     pub(super) fn push(&mut self, time: u64, tenant: Tenant) -> bool {
@@ -182,20 +181,20 @@ impl History {
         self.log.len() >= self.room
     }
 
-    /// Who has the CPU now has turned out.
+    /// Corrects who has the CPU now.
     pub(super) fn correct(&mut self, tenant: Tenant) {
         if let Some(last) = self.log.last_mut() {
             last.1 = tenant;
         }
     }
 
-    /// Forgets what no open wait needs, and folds the log when that is not enough.
+    /// Drops what no open wait needs, and folds the log if that is not enough.
     #[cold]
     pub(super) fn tidy(&mut self, mut open: OpenWaits) {
-        // At least half of it is free again afterwards.
+        // Afterwards, at least half of it is free again.
         self.room = self.least.max(2 * open.asked / THREADS_PER_SWITCH);
         let Some(&(last, _)) = self.log.last() else { return };
-        // What begins later than that, or then, lies within what the last one has.
+        // Waits that begin at the last entry or later are within the last tenant's time.
         open.begins.retain(|&begin| begin < last);
         open.begins.sort_unstable();
         open.begins.dedup();
@@ -203,7 +202,7 @@ impl History {
         let gone = self.segments.partition_point(|segment| segment.end <= oldest);
         self.segments.drain(..gone);
         if self.segments.is_empty() {
-            // The entry that was in force when the wait began stays.
+            // The entry that was in force when the oldest wait began is kept.
             let later = self.log.partition_point(|&(from, _)| from <= oldest);
             self.log.drain(..later.saturating_sub(1));
         }
@@ -214,7 +213,7 @@ impl History {
         self.trim(open.sums);
     }
 
-    /// Puts segments together that no open wait begins between.
+    /// Merges neighbouring segments if no open wait begins between them.
     fn merge(&mut self, begins: &[u64]) {
         let mut merged: Vec<Segment> = Vec::with_capacity(begins.len() + 1);
         for segment in self.segments.drain(..) {
@@ -228,7 +227,7 @@ impl History {
         self.segments = merged;
     }
 
-    /// Folds all of the log but its last entry into the last segment and new ones, which begin at `begins`.
+    /// Folds the log, except its last entry, into the last segment and into new ones that begin at `begins`.
     fn fold(&mut self, begins: &[u64]) {
         let Some(&last) = self.log.last() else { return };
         let first = self.log.first().map_or(last.0, |&(from, _)| from);
@@ -250,26 +249,26 @@ impl History {
         self.log.push(last);
     }
 
-    /// Gives up the smallest sums when there are more than `most`, or eight for each segment if that is more.
+    /// Drops the smallest sums if there are more than `most`, or more than eight for each segment if that is larger.
     fn trim(&mut self, most: usize) {
         let sums: usize = self.segments.iter().map(|segment| segment.threads.len()).sum();
         let segments = self.segments.len().max(1);
         if sums <= most.max(2 * FEWEST_SUMS * segments) {
             return;
         }
-        // To half of it, so that this is not done again soon.
+        // Reduces them to half, so that this is not soon repeated.
         let each = (most / 2 / segments).max(FEWEST_SUMS);
         for segment in &mut self.segments {
             segment.trim(each);
         }
     }
 
-    /// Adds who had the CPU from the end of the sum until `end`.
+    /// Adds the tenants of the CPU from the end of the sum until `end`.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);
         for segment in self.segments[since..].iter().take_while(|segment| segment.begin < end) {
-            // Of a segment that is cut, or of what was dropped, nothing can be told.
+            // The tenants in a part of a segment, or in dropped time, are unknown.
             if segment.begin < begin || segment.end > end {
                 sum.extend(Tenant::Unknown, segment.end.min(end));
                 continue;
@@ -288,7 +287,7 @@ impl History {
         sum.extend(Tenant::Unknown, end);
     }
 
-    /// The log from the entry that was in force at `time`. Most waits began a few entries ago.
+    /// The log from the entry that was in force at `time`. Most waits began only a few entries ago.
     #[inline]
     fn log_since(&self, time: u64) -> &[(u64, Tenant)] {
         let mut back = 4;

@@ -1,4 +1,4 @@
-//! Gaps: what is no longer known when something is missing.
+//! Gaps: what becomes unknown when events are missing.
 
 use fxt_reader::record::Event;
 use fxt_reader::{Cpu, Koid, Nanos, ProviderId};
@@ -10,20 +10,20 @@ use super::switches::shown_change;
 use super::{Analysis, Observer, Ran, Vacated};
 use crate::model::{Gap, Losses, ProviderLosses, RecordGap, Span};
 
-/// So many gaps are listed.
+/// The maximum number of gaps that are listed.
 const MAX_LISTED: usize = 1000;
 
-/// So many applications are told apart; a file may have any number.
+/// The maximum number of applications that are distinguished; a file may have any number.
 const MOST_PROVIDERS: usize = 256;
 
-/// So many gaps are listed of each.
+/// The maximum number of gaps that are listed for each application.
 const MOST_OF_ONE: usize = 100;
 
 /// Applications whose buffers filled up, until an event says what was lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropping {
     names: Vec<(ProviderId, String)>,
-    /// Names of those of which it was not said yet.
+    /// The names of providers for which no event has said it yet.
     unsaid: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Dropping {
         }
     }
 
-    /// A provider's buffer filled up. What fxtrec records says more in an event that follows; others do not.
+    /// A provider's buffer filled up. In fxtrec's traces, an event that follows says more; in others, none does.
     pub(super) fn filled_up(&mut self, id: ProviderId) {
         let name = self.names.iter().find(|known| known.0 == id);
         let name = name.map_or_else(|| format!("provider {}", id.0), |known| known.1.clone());
@@ -49,7 +49,7 @@ impl Dropping {
         self.names.iter().find(|known| known.1 == name).map(|known| known.0)
     }
 
-    /// Something has said what a provider lost.
+    /// An event has said what a provider lost.
     fn said(&mut self, name: &str) {
         if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid == name) {
             self.unsaid.remove(at);
@@ -57,7 +57,7 @@ impl Dropping {
     }
 }
 
-/// The losses of an application; of one too many, those of all others.
+/// The losses of an application; beyond the limit, those of all others together.
 fn of_provider<'l>(losses: &'l mut Losses, name: &str) -> &'l mut ProviderLosses {
     let providers = &mut losses.providers;
     let known = providers.iter().position(|one| one.name == name);
@@ -70,18 +70,18 @@ fn of_provider<'l>(losses: &'l mut Losses, name: &str) -> &'l mut ProviderLosses
     &mut providers[at]
 }
 
-/// A gap that was announced, whose time comes with the next record that has one.
+/// An announced gap; its time is that of the next record with a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     Nothing,
-    /// A provider's buffer filled up. fxtrec says more in the event that follows.
+    /// A provider's buffer filled up. For fxtrec, the event that follows says more.
     Loss,
     /// A part of the file could not be read.
     Damage,
 }
 
 impl<O: Observer> Analysis<O> {
-    /// fxtrec lost events of a CPU. False when that is beyond what is wanted.
+    /// fxtrec lost events of a CPU. False after the end of the selected part.
     pub(super) fn lost_event(&mut self, event: &Event<'_>) -> bool {
         if self.pending == Pending::Loss {
             self.pending = Pending::Nothing;
@@ -103,7 +103,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// fxtrec lost events that were not the scheduler's. False when that is beyond what is wanted.
+    /// fxtrec lost non-scheduler events. False after the end of the selected part.
     pub(super) fn lost_others(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;
@@ -116,7 +116,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// An application dropped records of its own. Its time is not that of the scheduling records around it.
+    /// An application dropped records of its own. The event's time is not in order with the scheduling records around it.
     pub(super) fn lost_records(&mut self, event: &Event<'_>) {
         let name = event.args.str("provider").unwrap_or_default();
         self.dropping.said(name);
@@ -137,7 +137,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// The buffer that filled up before the first scheduling record had scheduling records.
+    /// The buffer that filled up before the first scheduling record contained scheduling records.
     #[cold]
     pub(super) fn were_the_schedulers(&mut self, provider: Option<ProviderId>) {
         let names = &self.dropping.names;
@@ -151,7 +151,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Counts buffers of applications that filled up without a word on what was lost.
+    /// Counts the applications whose buffers filled up without any event about what was lost.
     pub(super) fn settle_dropping(&mut self) {
         for name in self.dropping.unsaid.drain(..) {
             let losses = of_provider(&mut self.losses, &name);
@@ -163,7 +163,7 @@ impl<O: Observer> Analysis<O> {
             .sort_by(|a, b| (b.records, b.unknown, &a.name).cmp(&(a.records, a.unknown, &b.name)));
     }
 
-    /// A CPU went offline. Nothing is missing, but until it is back it is not idle either.
+    /// A CPU went offline. No events are missing, but until it is online again it is not idle either.
     pub(super) fn cpu_offline(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;
@@ -172,7 +172,7 @@ impl<O: Observer> Analysis<O> {
         let now = self.now;
         let is_vacant = self.cpus.machine.seat(Cpu(cpu)).occupant.is_none();
         let Some(idle) = self.cpus.machine.offline(Cpu(cpu), Nanos(now)) else {
-            // It is back already, as its events say; or it was not heard of.
+            // It is online again already, according to its events; or it had no events.
             self.vacant(Cpu(cpu), is_vacant);
             return true;
         };
@@ -195,7 +195,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// A CPU is back. Who has it, its next switch says.
+    /// A CPU is online again. Its next switch says what occupies it.
     pub(super) fn cpu_online(&mut self, event: &Event<'_>) -> bool {
         if !self.advance(event.time) {
             return false;
@@ -208,7 +208,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// Shows the observer that nobody has a CPU, if so.
+    /// Informs the observer that a CPU has no known occupant, if `is_vacant`.
     fn vacant(&mut self, cpu: Cpu, is_vacant: bool) {
         if is_vacant {
             let time = Nanos(self.now);
@@ -216,18 +216,18 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// A gap was announced by something that had no time.
+    /// A gap was announced by a record without a time.
     pub(super) fn settle_pending(&mut self) {
         if std::mem::replace(&mut self.pending, Pending::Nothing) != Pending::Nothing {
             self.gap(None, None);
         }
     }
 
-    /// Events of a CPU, or of any, are missing, up to the present time.
+    /// Events of one CPU, or of any CPU, are missing up to the present time.
     fn gap(&mut self, cpu: Option<Cpu>, events: Option<u64>) {
         let now = self.now;
         let mut begin = now;
-        // Of a CPU of which nothing was heard before, something is missing too.
+        // This includes a CPU without earlier events.
         let hit: Vec<Cpu> = match cpu {
             Some(cpu) => vec![cpu],
             None => {
@@ -242,7 +242,7 @@ impl<O: Observer> Analysis<O> {
             let (time, cpu) = (Nanos(now), number);
             self.observer.vacated(&Vacated { time, cpu, lost: Some(events), thread });
             let Some(on) = self.cpus.seen(number) else { continue };
-            // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
+            // Any thread may have had the CPU since its last switch; from now on, it is the thread that goes out next.
             on.history.correct(Tenant::Unknown);
             let full = on.history.push(now, Tenant::Unknown);
             if let Some(change) = lost.change {
@@ -254,7 +254,7 @@ impl<O: Observer> Analysis<O> {
             }
         }
         self.cpus.forget_queues(cpu, now);
-        // Anybody may have run there, too: nothing that is open can be relied on.
+        // Any thread may have run there too: no open state is reliable.
         self.cpus.machine.invalidate();
         if self.active {
             self.losses.events = self.losses.events.saturating_add(events.unwrap_or(0));

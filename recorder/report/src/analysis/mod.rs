@@ -1,10 +1,9 @@
 //! The pass over a trace.
 //!
-//! Who has which CPU and what each thread does is worked out by a [machine](fxtrec_sched), which says how the beginning and
-//! the end of each stretch of time are known. Here these become figures: a length of time counts only when both of its ends
-//! were reported, and nothing was lost in between that makes it doubtful; otherwise it is counted as censored. Nothing is
-//! allocated per record: threads are found by their koid in a table of slots, names are looked at only when somebody is to
-//! be named.
+//! A [state machine](fxtrec_sched) determines the running thread of each CPU and the state of each thread, and how the beginning and the
+//! end of each interval are known. Here these intervals become figures: a length counts only if both ends were reported and no loss in
+//! between makes it doubtful; otherwise it is counted as censored. Nothing is allocated per record: threads are found by their koid in a
+//! table of slots, and names are only looked up for output.
 
 mod causes;
 mod cpu;
@@ -48,10 +47,10 @@ use records::Told;
 use roster::Roster;
 use worst::Worst;
 
-/// So many of the longest waits are kept unless told otherwise.
+/// The number of longest waits to keep, by default.
 pub const DEFAULT_WORST: usize = 10;
 
-/// What is wanted of an analysis.
+/// What to analyse.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub selection: Selection,
@@ -65,19 +64,19 @@ impl Default for Options {
     }
 }
 
-/// A pass over a trace that is under way.
+/// A pass over a trace, while it runs.
 #[derive(Debug)]
 pub struct Analysis<O = ()> {
     observer: O,
     selection: Selection,
     roster: Roster,
-    /// Which threads are COMMAND's.
+    /// The threads of COMMAND.
     family: CommandThreads,
-    /// When COMMAND was let run, and when its process ended, as far as that is known.
+    /// When the recorder let COMMAND run, and when its process ended, if known.
     command: (Option<u64>, Option<u64>),
     cpus: Cpus,
     worst: Worst,
-    /// Who had the CPU in the wait that ended last, and the same in order: kept for their memory.
+    /// Who had the CPU in the last wait that ended, by thread and sorted; kept to reuse the memory.
     meanwhile: Segment,
     shares: Shares,
     losses: Losses,
@@ -89,22 +88,22 @@ pub struct Analysis<O = ()> {
     periods: Periods,
     ignored_wakeups: u64,
     told: Told,
-    /// The time of the last record that was looked at.
+    /// The time of the last record.
     now: u64,
     span: Option<Span>,
-    /// The part of the trace that is wanted.
+    /// The selected part of the trace.
     wanted: Wanted,
     active: bool,
     pending: Pending,
-    /// Whether the trace holds the switches of some threads only.
+    /// Whether the trace has the switches of only some threads.
     narrow: bool,
     usual_args: UsualArgs,
-    /// That of fxtrec's own records.
+    /// The provider of fxtrec's own records.
     own: Option<ProviderId>,
     recorders: Recorders,
-    /// Strings and threads for which the reader had no room.
+    /// Strings and threads that exceeded the reader's limits.
     strings_left_out: u64,
-    /// Whose scheduling records these are.
+    /// Which provider writes the scheduling records.
     scheduler: Scheduler,
     dropping: Dropping,
 }
@@ -115,11 +114,11 @@ struct Wanted {
     to: u64,
 }
 
-/// What is no longer than this, in bytes, is analysed by one thread: another would not be worth its while.
+/// Traces of at most this many bytes are analysed by one thread: a second one would not pay off.
 const LONG: u64 = 8 << 20;
 
-/// Analyses a whole trace. Damaged places are gaps. With more than one CPU, a thread of its own analyses what a long
-/// trace has after its first MiB, while this one decodes.
+/// Analyses a whole trace. Damaged places are gaps. With more than one CPU, a second thread analyses a long trace from its second MiB on,
+/// while this one decodes.
 ///
 /// # Errors
 ///
@@ -131,16 +130,16 @@ pub fn analyse(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
     }
 }
 
-/// The same by this thread alone, for where others have something else to do.
+/// The same with this thread alone, for callers that use the other CPUs themselves.
 ///
 /// # Errors
 ///
-/// As there.
+/// The same as for [`analyse`].
 pub fn analyse_alone(reader: Reader<'_>, options: Options) -> Result<Report, Error> {
     analyse_from(reader, options, u64::MAX)
 }
 
-/// The same with two threads from the first record on that begins at `offset` or later.
+/// The same with two threads from the first record that begins at `offset` or later.
 pub(crate) fn analyse_from(
     mut reader: Reader<'_>,
     options: Options,
@@ -149,14 +148,14 @@ pub(crate) fn analyse_from(
     let mut first = First { analysis: Analysis::new(options, ()), offset, is_over: false };
     loop {
         match reader.show_all(&mut first) {
-            // What other recorders write needs a look at the weights.
+            // Traces of other recorders may need the weights in the records, which are not handed over.
             Ok(false) if !first.is_over && first.analysis.roster.by_fxtrec => {
                 first.offset = u64::MAX;
                 let (analysis, fate) = feed::pass(&mut reader, first.analysis)?;
                 first.analysis = analysis;
                 match fate {
                     Fate::End => return Ok(ended(first.analysis, &reader).0),
-                    // How the trace ends, nobody has asked for.
+                    // The end of the trace does not matter then.
                     Fate::Over => return Ok(first.analysis.finish().0),
                     Fate::Damage => first.analysis.damaged(),
                     Fate::NoThread => {}
@@ -165,7 +164,7 @@ pub(crate) fn analyse_from(
             Ok(false) if !first.is_over => first.offset = u64::MAX,
             Ok(_) => return Ok(ended(first.analysis, &reader).0),
             Err(Error::Damaged(_)) => {
-                // Most do not have just one.
+                // Most damaged traces have more than one damaged place.
                 first.offset = u64::MAX;
                 first.analysis.damaged();
             }
@@ -174,11 +173,11 @@ pub(crate) fn analyse_from(
     }
 }
 
-/// An analysis of what comes before an offset.
+/// An analysis of the records before an offset.
 struct First {
     analysis: Analysis<()>,
     offset: u64,
-    /// Whether what is wanted of the trace is over.
+    /// Whether the end of the selected part was reached.
     is_over: bool,
 }
 
@@ -191,7 +190,7 @@ impl Visitor for First {
     }
 }
 
-/// What an analysis comes to that a reader has shown all that is wanted of it.
+/// The result of an analysis after the reader has delivered all that it needs.
 fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report, O) {
     let summary = reader.summary();
     analysis.losses.truncated = summary.is_truncated();
@@ -199,7 +198,7 @@ fn ended<O: Observer>(mut analysis: Analysis<O>, reader: &Reader<'_>) -> (Report
     analysis.finish()
 }
 
-/// Analyses a whole trace, and shows `observer` what happens in it.
+/// Analyses a whole trace, and reports to `observer` what happens in it.
 ///
 /// # Errors
 ///
@@ -221,7 +220,7 @@ pub fn observe<O: Observer>(
 }
 
 impl<O: Observer> Analysis<O> {
-    /// An analysis that has seen nothing yet.
+    /// An analysis that has no records yet.
     pub fn new(options: Options, observer: O) -> Analysis<O> {
         let Options { selection, worst } = options;
         Analysis {
@@ -257,13 +256,13 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Something could not be read: a gap of all CPUs, at the next record.
+    /// Something could not be read: a gap on all CPUs, at the next record.
     pub fn damaged(&mut self) {
         self.losses.damaged += 1;
         self.pending = Pending::Damage;
     }
 
-    /// Goes on to the time of a scheduling record. False when that is beyond what is wanted.
+    /// Advances to the time of a scheduling record. False after the end of the selected part.
     #[inline]
     fn advance(&mut self, time: Nanos) -> bool {
         let time = time.0.max(self.now);
@@ -299,7 +298,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// The part that is wanted begins: what is known stays known, what was open is cut.
+    /// The selected part begins: states stay known, open intervals are cut.
     fn activate(&mut self) {
         self.active = true;
         let begin = match &mut self.span {

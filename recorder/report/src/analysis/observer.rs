@@ -1,4 +1,4 @@
-//! What an analysis shows of a trace as it goes: what became of CPUs and threads, as its machine has it.
+//! What an analysis reports to others while it runs: changes of CPUs and threads.
 
 use fxt_reader::record::Args;
 use fxt_reader::{Cpu, Item, Koid, Nanos, ThreadState};
@@ -10,55 +10,55 @@ use super::roster::Roster;
 use crate::facts::Causes;
 use crate::model::{Gap, Span};
 
-/// Is shown what an analysis makes of a trace, as it goes.
+/// Receives the results of an analysis while it runs.
 pub trait Observer {
-    /// A record is about to be looked at.
+    /// A record is about to be analysed.
     #[inline]
     fn record(&mut self, _: &Item<'_>) {}
 
-    /// A CPU has gone from one to another.
+    /// A CPU has switched.
     #[inline(always)]
     fn switched(&mut self, _: &Switched<'_>) {}
 
-    /// A wake-up was recorded, perhaps of a thread that was awake.
+    /// A wake-up was recorded; the thread may have been awake already.
     #[inline(always)]
     fn woken(&mut self, _: &Woken<'_>) {}
 
-    /// A thread has gone over to the queue of another CPU.
+    /// A thread has moved to the queue of another CPU.
     #[inline]
     fn moved(&mut self, _: &Moved) {}
 
-    /// Nobody has a CPU any more, or nobody knows who does.
+    /// A CPU has no occupant any more, or an unknown one.
     #[inline]
     fn vacated(&mut self, _: &Vacated) {}
 
-    /// A CPU was used by one for some time, as far as figures count that.
+    /// A CPU was used by one occupant for some time, as far as that counts in the figures.
     #[inline(always)]
     fn ran(&mut self, _: &Ran<'_>) {}
 
-    /// A thread has gone over from one state to another, by a switch that may say more, or otherwise.
+    /// A thread has changed its state. If a switch did that, its additional arguments are included.
     #[inline(always)]
     fn changed(&mut self, _: &Change<Koid>, _: Option<&SwitchArgs<'_>>) {}
 
-    /// Whether it wants to be shown every wait whose length is known, which takes looking up who had the CPUs.
+    /// Whether to call [`waited`](Self::waited) for every wait of known length, which requires looking up who had the CPUs.
     #[inline(always)]
     fn wants_waits(&self) -> bool {
         false
     }
 
-    /// A wait is over.
+    /// A wait has ended.
     fn waited(&mut self, _: &Waited<'_>) {}
 
     /// Events are missing.
     fn lost(&mut self, _: &Gap) {}
 
-    /// The trace ended while a thread did this.
+    /// The trace ended while a thread was in this state.
     fn still(&mut self, _: Koid, _: &Thread, _: Nanos) {}
 
-    /// A thread other than idle has left a CPU, by a switch that was not inferred.
+    /// A thread other than an idle task has left a CPU, by a switch that was not inferred.
     fn switched_out(&mut self, _: &SwitchedOut<'_>, _: Names<'_>) {}
 
-    /// Whether it has seen enough: the analysis may then end early.
+    /// Whether the observer has seen enough, so that the analysis may end early.
     fn is_content(&self) -> bool {
         false
     }
@@ -66,80 +66,80 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// A switch, and what follows from it.
+/// A switch and its effects.
 #[derive(Clone, Copy, Debug)]
 pub struct Switched<'a> {
     pub time: Nanos,
     pub cpu: Cpu,
-    /// Whether who goes out is the one that was thought to have the CPU.
+    /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// Who was thought to have the CPU, and is anywhere now.
+    /// The thread that was expected to have the CPU, and may now be anywhere.
     pub displaced: Option<Koid>,
     pub outgoing: Occupant<Koid>,
-    /// What the thread that goes out did until now.
+    /// The state of the outgoing thread until now.
     pub before: Option<Thread>,
-    /// What it does next.
+    /// Its next state.
     pub next: State,
     pub incoming: Occupant<Koid>,
-    /// What the thread that comes in did until now.
+    /// The state of the incoming thread until now.
     pub waited: Option<Thread>,
-    /// What the record says besides, if it says more than usual.
+    /// Additional arguments of the record, if it has more than the usual ones.
     pub said: Option<&'a SwitchArgs<'a>>,
     /// When cgroups were throttled.
     pub periods: &'a Periods,
 }
 
-/// A time for which a CPU was used.
+/// An interval in which a CPU was used.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran<'a> {
-    /// From when to when.
+    /// Its begin and end.
     pub span: Span,
     pub cpu: Cpu,
     pub who: Occupant<Koid>,
-    /// Whether its beginning and its end were reported, so that it is a sample.
+    /// Whether its begin and its end were reported, so that it counts as a sample.
     pub is_whole: bool,
-    /// What a thread does next; `None` if it goes on beyond the trace, or is none.
+    /// The next state of the thread; `None` if it continues after the trace, or if it is not a thread.
     pub next: Option<State>,
-    /// What the record of its end says besides, if it says more than usual.
+    /// Additional arguments of the record at its end, if that has more than the usual ones.
     pub said: Option<&'a SwitchArgs<'a>>,
 }
 
-/// A wait for a CPU whose length is known, and who had the CPU meanwhile.
+/// A wait for a CPU of known length, and which threads had the CPU meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited<'a> {
     pub thread: Koid,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
     pub metric: Metric,
     pub span: Span,
-    /// The CPU on whose queue the thread was put at first.
+    /// The CPU on whose queue the thread was at first.
     pub queued_on: Cpu,
-    /// The CPU it came in on.
+    /// The CPU that it then ran on.
     pub ran_on: Cpu,
-    /// How long of `span` its cgroup's quota was used up, in nanoseconds: no part of the wait.
+    /// The time within `span` in which its cgroup's quota was used up, in nanoseconds. It does not count as waiting.
     pub throttled: u64,
-    /// Whose quota that was, where that is known.
+    /// Whose quota that was, if known.
     pub throttled_by: Option<&'a str>,
-    /// Who woke it, where the trace says so.
+    /// The thread that woke it, if the trace says so.
     pub waker: Option<Koid>,
-    /// Whether an interrupt did.
+    /// Whether an interrupt woke it.
     pub by_interrupt: bool,
     pub shares: &'a Shares,
 }
 
-/// A wake-up, and what follows from it.
+/// A wake-up and its effects.
 #[derive(Clone, Copy, Debug)]
 pub struct Woken<'a> {
     pub time: Nanos,
-    /// The CPU that the thread is to run on.
+    /// The CPU on which the thread is to run.
     pub cpu: Cpu,
     pub thread: Koid,
-    /// What it does now; `None` if it could run already.
+    /// Its state from now on; `None` if it was able to run already.
     pub next: Option<State>,
-    /// What the record says besides.
+    /// Additional arguments of the record.
     pub args: Args<'a>,
 }
 
-/// A thread that goes over to another queue, as it waits or is woken.
+/// A thread that moves to another queue while it waits or when it is woken.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     pub time: Nanos,
@@ -148,18 +148,18 @@ pub struct Moved {
     pub to: Cpu,
 }
 
-/// A CPU of which nothing is known from now on.
+/// A CPU whose occupant is unknown from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Vacated {
     pub time: Nanos,
     pub cpu: Cpu,
-    /// Since the CPU's last switch, events were lost: how many, where that is known. `None` if nothing was lost.
+    /// The number of events that were lost since the CPU's last switch, if known. The outer `None` means that nothing was lost.
     pub lost: Option<Option<u64>>,
-    /// The thread that was thought to run there, and is anywhere now.
+    /// The thread that was expected to run there, and may now be anywhere.
     pub thread: Option<Koid>,
 }
 
-/// What is known of a thread when it leaves a CPU.
+/// What is known about a thread when it leaves a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchedOut<'a> {
     pub time: Nanos,
@@ -175,19 +175,19 @@ pub struct SwitchedOut<'a> {
     pub ran: Option<u64>,
     /// The state it left in.
     pub state: ThreadState,
-    /// The kernel's letters, where the trace keeps them.
+    /// The kernel's letters, if the trace has them.
     pub detail: Option<&'a str>,
-    /// Which facts the recording has, and so which of the following are known.
+    /// The facts that the recording has; they decide which of the following fields are known.
     pub causes: Causes,
-    /// For how long a quota held it back before it ran, in nanoseconds.
+    /// How long a quota held it back before it ran, in nanoseconds.
     pub throttled: u64,
-    /// How long the host took the CPU while it ran, in nanoseconds.
+    /// How much of the CPU's time the host took while it ran, in nanoseconds.
     pub steal: u64,
-    /// How long interrupts took the CPU while it ran, in nanoseconds.
+    /// How much of the CPU's time interrupts took while it ran, in nanoseconds.
     pub irq: u64,
 }
 
-/// The names of threads, as far as the trace has told them.
+/// The names of threads, as far as the trace has named them.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a>(pub(super) &'a Roster);
 
@@ -197,7 +197,7 @@ impl<'a> Names<'a> {
         self.0.comm_and_pid(thread.0)
     }
 
-    /// The path of its process's cgroup, where that is known.
+    /// The path of its process's cgroup, if known.
     pub fn cgroup(self, thread: Koid) -> Option<&'a str> {
         self.0.cgroup(thread.0).map(|path| &**path)
     }

@@ -1,9 +1,9 @@
-//! The slots of threads that were looked up last, to find them without a hash table.
+//! The slots of recently used threads, to find them without a hash table.
 
-/// So many are remembered; as much fits into the nearest cache.
+/// The number of remembered slots; they fit into the L1 cache.
 const PLACES: usize = 1024;
 
-/// A slot for each remainder of a koid, which may be that of another thread by now: whoever asks must look whose it is.
+/// A slot for each remainder of a koid. It may belong to another thread by now, so callers must check.
 #[derive(Debug)]
 pub(super) struct Recent {
     slots: Box<[u32; PLACES]>,
@@ -16,13 +16,13 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Where the thread probably is.
+    /// The probable slot of the thread.
     #[inline]
     pub(super) fn guess(&self, koid: u64) -> u32 {
         self.slots[place(koid)]
     }
 
-    /// The thread is in this slot.
+    /// Remembers the slot of the thread.
     #[inline]
     pub(super) fn note(&mut self, koid: u64, slot: u32) {
         self.slots[place(koid)] = slot;

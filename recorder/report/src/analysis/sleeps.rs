@@ -1,4 +1,4 @@
-//! The longest times for which each thread was blocked.
+//! The longest sleeps of each thread.
 
 use fxt_reader::Nanos;
 use fxtrec_gates::Metric;
@@ -10,7 +10,7 @@ use super::{Analysis, Observer};
 use crate::groups::KEPT;
 use crate::model::{Sleep, Span};
 
-/// A thread was blocked, until it was woken.
+/// A time for which a thread was blocked, until it was woken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slept {
     pub(super) begin: u64,
@@ -27,7 +27,7 @@ impl Slept {
     }
 }
 
-/// The longest ones of a thread, the longest first.
+/// The longest sleeps of a thread, the longest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sleeps([Option<Slept>; KEPT]);
 
@@ -41,12 +41,12 @@ impl Sleeps {
         }
     }
 
-    /// What one must exceed to be among them, in nanoseconds.
+    /// A sleep must be longer than this, in nanoseconds, to be among them.
     fn floor(&self) -> u64 {
         self.0.last().copied().flatten().map_or(0, |last| last.length())
     }
 
-    /// Those of this thread, as they are told.
+    /// The sleeps of this thread, for the report.
     pub(super) fn told(&self, koid: u64, roster: &mut Roster) -> Vec<Sleep> {
         let thread = roster.party(koid);
         let one = |slept: &Slept| Sleep {

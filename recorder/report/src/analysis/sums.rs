@@ -1,26 +1,26 @@
-//! Sums by thread, of which many are made anew: those of each wait, when all waits are shown to somebody.
+//! Sums of time by thread. Many of them are short-lived: if an observer wants all waits, each wait has its own sums.
 //!
-//! A hash table that is emptied without being given back, and small enough that the sums of a wait stay in the nearest
-//! cache. Up to eight threads are looked for one by one.
+//! This is a hash table that keeps its memory when it is emptied, and is small enough that the sums of a wait stay in the L1 cache. Up to
+//! eight threads are found by linear search.
 
-/// So many are looked for one by one.
+/// Up to this many threads are found by linear search.
 const FEW: usize = 8;
 
-/// Lengths of time by koid, in the order in which threads came.
+/// Lengths of time by koid, in the order in which the threads were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     list: Vec<(u64, u64)>,
-    /// For each thread, at a place that its koid tells or at the next that was free, its number in the list and one. 0 is
-    /// free, and at least half of them are. Empty while threads are few.
+    /// For each thread, its number in the list plus one, at the place of its hash or at the next free one. 0 means free; at least half of
+    /// the places are free. Empty while there are few threads.
     places: Vec<u32>,
 }
 
 impl Sums {
-    /// Of nobody any more.
+    /// Removes all threads.
     #[inline]
     pub(super) fn clear(&mut self) {
         if !self.places.is_empty() {
-            // What was needed for many once is not emptied for few each time.
+            // A table that once held many threads shrinks, so that emptying it for few threads stays cheap.
             let enough = (8 * self.list.len()).next_power_of_two().max(2 * FEW);
             self.places.truncate(enough);
             self.places.fill(0);
@@ -62,11 +62,11 @@ impl Sums {
         }
     }
 
-    /// Where the thread is, or would be.
+    /// The place of the thread, or the free place where it belongs.
     #[inline(always)]
     fn place(&self, koid: u64) -> usize {
         let last = self.places.len() - 1;
-        // Fibonacci's hash: koids differ in any of their bits.
+        // Fibonacci hashing: koids may differ in any of their bits.
         let mut place = (koid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & last;
         while let number @ 1.. = self.places[place] as usize {
             if self.list[number - 1].0 == koid {
@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    /// Keeps the `most` greatest; the sum of the others.
+    /// Keeps the `most` largest sums. Returns the sum of the others.
     pub(super) fn trim(&mut self, most: usize) -> u64 {
         if self.list.len() <= most {
             return 0;
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// The order of sums: the greatest first, and of equals always the same.
+/// The order of sums: the largest first; the order of equal ones is fixed too.
 #[inline]
 pub(super) fn most_first(&(koid, nanos): &(u64, u64)) -> (std::cmp::Reverse<u64>, u64) {
     (std::cmp::Reverse(nanos), koid)

@@ -1,4 +1,4 @@
-//! Switches and wake-ups: where samples come from.
+//! Switches and wake-ups, which produce the samples.
 
 use fxt_reader::{Cpu, Koid, Nanos, ThreadState};
 use fxtrec_sched::{
@@ -17,7 +17,7 @@ use crate::calls;
 use crate::model::Span;
 use fxtrec_gates::Metric;
 
-/// Takes a sample of a thread on a CPU.
+/// Counts a sample of a thread on a CPU.
 #[inline(always)]
 fn sample(live: &mut Live, cpu: &mut CpuState, metric: Metric, nanos: u64, now: u64) {
     if cpu.counted {
@@ -26,7 +26,7 @@ fn sample(live: &mut Live, cpu: &mut CpuState, metric: Metric, nanos: u64, now: 
     }
 }
 
-/// Takes note of a sample of a thread on a CPU whose length is not known.
+/// Counts a sample of unknown length of a thread on a CPU.
 #[cold]
 fn censor(live: &mut Live, cpu: &mut CpuState, metric: Metric) {
     if cpu.counted {
@@ -45,21 +45,21 @@ fn detail<'a>(said: Option<&SwitchArgs<'a>>) -> Option<&'a str> {
     said.and_then(|said| said.detail)
 }
 
-/// What a thread does that went out in this state.
+/// The state of a thread after it went out.
 #[inline(always)]
 fn next(state: ThreadState, said: Option<&SwitchArgs<'_>>) -> State {
     match state {
         ThreadState::Dying | ThreadState::Dead => State::after(state, None),
-        // Where it is after a switch that was inferred, the trace does not say.
+        // After an inferred switch, the trace does not know the thread's state.
         _ if inferred(said) => State::Unknown,
         ThreadState::Running if said.is_some_and(|said| said.throttled) => State::Throttled,
-        // No thread leaves a CPU before it was there.
+        // A thread cannot leave a CPU before it was there.
         ThreadState::New => State::Unknown,
         _ => State::after(state, detail(said)),
     }
 }
 
-/// As others than the analysis name it.
+/// The occupant, with the koid as its public key.
 #[inline(always)]
 pub(super) fn shown(occupant: Occupant) -> fxtrec_sched::Occupant<Koid> {
     match occupant {
@@ -69,7 +69,7 @@ pub(super) fn shown(occupant: Occupant) -> fxtrec_sched::Occupant<Koid> {
     }
 }
 
-/// The same of a change.
+/// The same for a change.
 #[inline(always)]
 pub(super) fn shown_change(change: &Change<Key>) -> Change<Koid> {
     let Change { thread, before, sound, time, end, after } = *change;
@@ -77,8 +77,8 @@ pub(super) fn shown_change(change: &Change<Key>) -> Change<Koid> {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A CPU goes from one thread to another, at the present time. Inlined where nothing is inferred and the state is
-    /// known without details, which spares it much.
+    /// A CPU switches from one thread to another, at the present time. The code is inlined for switches that are not inferred and whose
+    /// state needs no details, which saves much of it.
     #[inline(always)]
     pub(super) fn switch(
         &mut self,
@@ -150,9 +150,9 @@ impl<O: Observer> Analysis<O> {
         });
     }
 
-    /// Who goes out of a CPU, and whether it is another than the one that has it. Threads are compared by koid: the key of
-    /// one that is made known here may be that of one that has ended. So are idle tasks, which count as such even where the
-    /// weight is missing that says so.
+    /// The outgoing thread, and whether it is another than the CPU's occupant. Threads are compared by koid: the key of a thread that is
+    /// added here may be that of a thread that has ended. Idle tasks are recognised by koid as well, even if the weight that marks them is
+    /// missing.
     #[inline(always)]
     fn outgoing(&mut self, cpu: Cpu, out: Side) -> (Occupant, bool) {
         let occupant = self.cpus.machine.seat(cpu).occupant;
@@ -171,31 +171,31 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Who went out is not the one that was known to have the CPU. How long it had it, as far as that is known.
+    /// The outgoing thread is not the one that was known to have the CPU. Returns how long it had the CPU, as far as that is known.
     #[cold]
     fn met_unexpectedly(&mut self, left: &Left<Key>, outgoing: Occupant, inferred: bool) -> u64 {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
-            // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
+            // A switch is missing without any record of a loss: it is unknown who had the CPU since the last one.
             on.history.correct(Tenant::Unknown);
             if let Some(change) = left.displaced {
                 self.vanished(cpu, change.thread);
             }
             return 0;
         }
-        // Nobody had a CPU that was offline.
+        // An offline CPU has no occupant.
         if inferred || begin == Edge::Offline {
             return 0;
         }
-        // It had the CPU since the trace began, or the gap ended.
+        // It has had the CPU since the trace began, or since the gap ended.
         if since < until {
             on.history.correct(tenant(outgoing));
         }
         until.0.saturating_sub(since.0)
     }
 
-    /// A thread is no longer on the CPU, and nobody knows since when.
+    /// A thread is no longer on the CPU, since an unknown time.
     pub(super) fn vanished(&mut self, cpu: Cpu, key: Key) {
         let on = self.cpus.get(cpu.0);
         let live = self.roster.live(key.slot);
@@ -216,7 +216,7 @@ impl<O: Observer> Analysis<O> {
         let inferred = inferred(said);
         let (now, cpu) = (self.now, left.tenure.cpu);
         if let Some(change) = left.outgoing.filter(|change| change.before.state.is_waiting()) {
-            // It was thought to wait while it had the CPU: what woke it, woke it in vain.
+            // It was thought to wait while it had the CPU: its wake-up had no effect.
             if change.sound && !change.before.state.is_throttled() {
                 self.cpus.dequeue(change.before.cpu.0, now);
             }
@@ -259,7 +259,7 @@ impl<O: Observer> Analysis<O> {
             irq: said.map_or(0, |said| said.irq),
         };
         let preempted = can_run && !inferred;
-        // Whom a quota holds back is in no queue.
+        // A thread that a quota holds back is in no queue.
         let queued = preempted && !said.is_some_and(|said| said.throttled);
         on.queue.lengthen(queued, now);
         live.waker = if preempted { 0 } else { live.waker };
@@ -286,7 +286,7 @@ impl<O: Observer> Analysis<O> {
     fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
-        // An outsider may run without a record of it: that it was preempted long ago says nothing then.
+        // A thread outside the scope may run without a record of it, so an earlier preemption says nothing about its wait.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {
@@ -299,7 +299,7 @@ impl<O: Observer> Analysis<O> {
         // While a quota holds a thread back, it does not wait for a CPU.
         let held = said.map_or(0, |said| said.held).min(length);
         let length = length - held;
-        // Who waited since before a gap is in no queue any more.
+        // A thread that has waited since before a gap is in no queue any more.
         let sound = change.sound;
         let held_at_begin = before.state.is_throttled();
         if sound && (held > 0 || held_at_begin) {
@@ -323,7 +323,7 @@ impl<O: Observer> Analysis<O> {
         if held > 0 {
             note_held(live, on, held, whole, now);
         }
-        // Who slept until a time of its own choice is late from then on.
+        // A sleep that ended at a time of the thread's own choice is not a part of the delay.
         let blocked = live.blocked.filter(|_| live.waker != 0 && live.waker != BY_INTERRUPT);
         let late = length + held + blocked.unwrap_or(0);
         let is_late = whole && on.counted && late > live.delay_floor;
@@ -340,13 +340,13 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// A wait is over that was longer or shorter than it looked.
+    /// Corrects the queue after a wait that was longer or shorter than assumed.
     #[cold]
     fn correct_queue(&mut self, cpu: Cpu, (more, less): (u64, u64)) {
         self.cpus.get(cpu.0).queue.correct(more, less, self.now);
     }
 
-    /// A thread came in of which it was not known that it waits.
+    /// A thread came in that was not known to wait.
     #[cold]
     fn came_in_unexpectedly(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
         let live = self.roster.live(change.thread.slot);
@@ -364,7 +364,7 @@ impl<O: Observer> Analysis<O> {
         live.came_in(cpu, (counted, inferred));
     }
 
-    /// A thread becomes able to run, at the present time. What it does then, if it was not able to already.
+    /// A thread becomes able to run, at the present time. Returns its new state, unless it was able to run already.
     #[inline(always)]
     pub(super) fn wake(
         &mut self,
@@ -396,7 +396,7 @@ impl<O: Observer> Analysis<O> {
         let state = change.before.state;
         match metric(state) {
             _ if is_gate => (live.blocked, live.woken_from) = (None, None),
-            // What it waited for since before the gap is over.
+            // The wait that began before the gap is over.
             Some(metric) if state.is_waiting() => censor(live, self.cpus.get(cpu.0), metric),
             Some(metric) => {
                 let length = now.saturating_sub(change.before.since.0);
@@ -427,8 +427,8 @@ impl<O: Observer> Analysis<O> {
         Some(change.after)
     }
 
-    /// Whether the recorder lets COMMAND run: its process is made before the recorder is ready, and waits for it. It would not
-    /// without a recorder.
+    /// Whether this wake-up is the recorder letting COMMAND run. COMMAND's process is created before the recorder is ready, and waits for
+    /// it; without a recorder, there is no such wait.
     #[cold]
     fn let_run(&mut self, waker: u64) -> bool {
         let is_it = self.command.0.is_none()
@@ -440,7 +440,7 @@ impl<O: Observer> Analysis<O> {
         is_it
     }
 
-    /// A thread is woken of which there was no record so far.
+    /// A thread without earlier records is woken.
     #[cold]
     fn first_woken(&mut self, koid: u64, waker: u64) {
         let interrupt = waker == BY_INTERRUPT;

@@ -1,4 +1,4 @@
-//! What is known of a thread while the trace goes on.
+//! The state of a thread during the pass.
 
 use fxt_reader::Cpu;
 use fxtrec_sched::{State, Thread};
@@ -11,10 +11,10 @@ use crate::model::Wait;
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
-/// In place of a waker: an interrupt woke it. No thread has this koid.
+/// Stands in for the waker if an interrupt woke the thread. No thread has this koid.
 pub(super) const BY_INTERRUPT: u64 = u64::MAX;
 
-/// What the time that a thread spends in a state is counted as, apart from running.
+/// The metric that counts the time in a state, apart from running.
 pub(super) fn metric(state: State) -> Option<Metric> {
     match state {
         State::Woken | State::WokenThrottled => Some(Metric::Wakeup),
@@ -27,8 +27,8 @@ pub(super) fn metric(state: State) -> Option<Metric> {
 
 /// A thread that has not ended.
 ///
-/// A switch looks at two of these, which then are seldom in the nearest cache: what it always needs comes first, within a
-/// cache line.
+/// A switch looks at two of these, which are then rarely in the L1 cache: the fields that it always needs come first, within one cache
+/// line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Live {
@@ -38,9 +38,9 @@ pub(super) struct Live {
     pub(super) last_cpu: Option<Cpu>,
     /// The system call that it is blocked in.
     pub(super) call: Option<u16>,
-    /// Whether its waits are wanted among the longest.
+    /// Whether its waits may be among the longest.
     pub(super) chosen: bool,
-    /// Who woke it last; 0 when that is not known, [`BY_INTERRUPT`] when nobody did.
+    /// The thread that woke it last; 0 if unknown, [`BY_INTERRUPT`] if no thread did.
     pub(super) waker: u64,
     /// Its longest wait, in nanoseconds.
     pub(super) longest: u64,
@@ -49,21 +49,21 @@ pub(super) struct Live {
     pub(super) voluntary: u64,
     pub(super) migrations: u64,
     pub(super) inferred: u64,
-    /// How long it was blocked before it was last woken.
+    /// How long it was blocked before its last wake-up.
     pub(super) blocked: Option<u64>,
-    /// For how long it must be blocked to be among its longest times, in nanoseconds: longer than that.
+    /// A sleep must be longer than this, in nanoseconds, to be among its longest.
     pub(super) blocked_floor: u64,
-    /// How long a delay must be to be among its longest, in nanoseconds: longer than that.
+    /// A delay must be longer than this, in nanoseconds, to be among its longest.
     pub(super) delay_floor: u64,
-    /// The system call in which it was blocked before it was last woken.
+    /// The system call in which it was blocked before its last wake-up.
     pub(super) woken_from: Option<u16>,
     /// How long it waited before it last came in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
-    /// Where it waited before it changed queues; of the wait that began then.
+    /// Where it waited before it changed queues, in the wait that the `Way` names.
     pub(super) way: Option<Box<Way>>,
     pub(super) worst: Option<Box<Wait>>,
-    /// The longest times for which it was blocked.
+    /// Its longest sleeps.
     pub(super) sleeps: Option<Box<Sleeps>>,
     /// Its longest delays.
     pub(super) delays: Option<Box<Longest>>,
@@ -71,7 +71,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Takes note that it got a CPU, which may count, by a switch that may be inferred.
+    /// Counts that it came in on a CPU, which may be one whose samples count, by a switch that may be inferred.
     #[inline(always)]
     pub(super) fn came_in(&mut self, cpu: Cpu, (counted, inferred): (bool, bool)) {
         if counted {

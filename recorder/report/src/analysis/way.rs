@@ -1,4 +1,4 @@
-//! Who had the CPUs that a thread waited for, in a wait that changed queues or was interrupted by a quota.
+//! The tenants of the CPUs that a thread waited for, if its wait changed queues or was interrupted by a quota.
 //!
 //! ```text
 //! wait     |--- queue of CPU 0 ---|=== throttled ===|--- queue of CPU 1 ---|
@@ -12,21 +12,21 @@ use super::history::{History, Segment, Tenant};
 use super::{Analysis, Observer};
 use crate::model::Move;
 
-/// So many changes of a wait are listed.
+/// The maximum number of moves that are listed for a wait.
 const MOST_MOVES: usize = 16;
 
-/// So many threads' shares are kept of the queues that a thread has left.
+/// The maximum number of threads whose shares are kept for the queues that a thread has left.
 const MOST_SUMS: usize = 64;
 
 /// Where a thread waited before it changed queues.
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) begin: u64,
-    /// When it came into the queue that it is in.
+    /// When it entered its current queue.
     pub(super) at: u64,
-    /// The first times that it changed.
+    /// The first moves.
     pub(super) moves: Vec<Move>,
-    /// Who had the CPUs of the queues before.
+    /// The tenants of the CPUs of earlier queues.
     passed: Segment,
 }
 
@@ -35,7 +35,7 @@ impl Way {
         Way { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
     }
 
-    /// The thread changes queues. While a quota holds it back, it is not known for how long it waited for its CPU.
+    /// The thread moves to another queue. If a quota held it back meanwhile, it is not known how long it waited for the old CPU.
     pub(super) fn pass(
         &mut self,
         (from, to): (Cpu, Cpu),
@@ -59,7 +59,7 @@ impl Way {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Sums up who had the CPUs that a thread waited for, except while a quota held it back.
+    /// Sums up the tenants of the CPUs that a thread waited for, except while a quota held it back.
     pub(super) fn sum_up_meanwhile(
         &mut self,
         (begin, end): (Nanos, Nanos),

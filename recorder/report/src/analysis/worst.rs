@@ -1,4 +1,4 @@
-//! The longest waits, and who caused them.
+//! The longest waits, and the threads that caused them.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::model::{Antagonist, Span, Wait};
 use crate::selection::ThreadFilter;
 use fxtrec_gates::Metric;
 
-/// So many antagonists of a wait are named.
+/// The maximum number of antagonists that are named for a wait.
 const NAMED: usize = 5;
 
-/// So many sums of who had a CPU are kept for open waits, shared out among all CPUs.
+/// The maximum number of sums for open waits, shared by all CPUs.
 const SUMS: usize = 1 << 20;
 
-/// Each CPU may have so many, however many CPUs there are.
+/// Each CPU may have this many, regardless of the number of CPUs.
 const FEWEST_SUMS: usize = 4096;
 
 /// The longest waits so far.
@@ -28,14 +28,14 @@ pub(super) struct Worst {
     everyone: bool,
     /// The longest first.
     waits: Vec<Wait>,
-    /// What a wait must exceed to be among them, in nanoseconds.
+    /// A wait must be longer than this, in nanoseconds, to be among them.
     floor: u64,
 }
 
 impl Worst {
     pub(super) fn new(most: usize, filter: &ThreadFilter) -> Worst {
         let everyone = filter.is_everything();
-        // With none wanted, none is long enough.
+        // If none are requested, no wait is long enough.
         let floor = if most == 0 { u64::MAX } else { 0 };
         Worst { most, everyone, waits: Vec::new(), floor }
     }
@@ -65,7 +65,7 @@ impl Worst {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// A wait has ended that is the thread's longest, or among the longest of all, or which the observer wants to see.
+    /// A wait has ended that is the thread's longest, or among the longest of all, or requested by the observer.
     #[cold]
     pub(super) fn note_wait(
         &mut self,
@@ -143,7 +143,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Lets a CPU's history forget what no open wait needs.
+    /// Drops what no open wait needs from a CPU's history.
     #[cold]
     pub(super) fn tidy_history(&mut self, cpu: u16) {
         let mut begins = self.roster.waits_for(Cpu(cpu), &self.cpus.machine);
