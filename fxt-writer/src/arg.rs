@@ -9,7 +9,7 @@ use crate::layout::{argument, limits, string_ref};
 use crate::space::{Slot, stream_words};
 use crate::text;
 
-/// The empty string, or an index in the string table ("String references").
+/// The empty string or an index in the string table ("String references").
 ///
 /// Inline strings are not string refs here but [`Text::Inline`](crate::Text),
 /// since their content has to travel with them.
@@ -56,9 +56,8 @@ impl StringRef {
 
 /// A string in a record: a reference to the string table, or the string itself.
 ///
-/// An inline empty string is written as the empty string ref, which is what the
-/// format wants. Content is UTF-8 by type; [`text::clean`] makes it so from bytes of
-/// unknown origin.
+/// An inline empty string is written as the empty string ref, as the format requires. [`text::clean`]
+/// makes a valid string from bytes that may not be UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Text<'a> {
     /// The empty string, or one registered with a string record.
@@ -97,7 +96,7 @@ impl Text<'_> {
         }
     }
 
-    /// Writes the content where it is inline.
+    /// Writes the content if it is inline.
     #[inline]
     pub(crate) fn put(&self, slot: &mut impl Slot) {
         if let Text::Inline(content) = self {
@@ -118,8 +117,8 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-/// Words that a string takes inline. Kept out of line, and [`put_inline`] too: records that refer to the string table,
-/// which are nearly all, stay small enough to be inlined where they are written.
+/// Words that a string takes inline. This and [`put_inline`] are kept out of line, so that the code for records that
+/// refer to the string table, which are nearly all, is small enough to be inlined.
 #[inline(never)]
 fn checked_words(content: &str) -> Result<usize, EncodeError> {
     text::check(content)?;
@@ -131,7 +130,7 @@ fn put_inline(content: &str, slot: &mut impl Slot) {
     slot.put_stream(content.as_bytes());
 }
 
-/// The arguments of a record: a slice, a `Vec`, an array, whose length the compiler knows, or [`ShortArgs`].
+/// The arguments of a record: a slice, a `Vec`, an array (the compiler knows its length), or [`ShortArgs`].
 pub trait Args {
     /// How many they are.
     fn count(&self) -> usize;
@@ -147,7 +146,7 @@ pub trait Args {
     fn put(&self, slot: &mut impl Slot);
 }
 
-/// Of what is a slice of them.
+/// Implements it for types that are slices of arguments.
 macro_rules! args_by_slice {
     ($([$($generics:tt)*] $type:ty;)+) => { $(
         impl $($generics)* Args for $type {
@@ -192,8 +191,8 @@ impl<A: Args + ?Sized> Args for &A {
     }
 }
 
-/// Up to four arguments of one word each, ready for the record: for a writer of very many records that decides for each which
-/// arguments it has, at the price of a constant number of instructions.
+/// Up to four encoded arguments of one word each. For a writer of very many records that decides at run time which arguments each has, at
+/// the cost of a constant number of instructions.
 ///
 /// ```
 /// use fxt_writer::{ShortArgs, StringRef, Value};
@@ -211,14 +210,14 @@ pub struct ShortArgs {
 }
 
 impl ShortArgs {
-    /// As many as there is room for.
+    /// The largest number of arguments.
     pub const MOST: usize = 4;
 
     /// Adds an argument.
     ///
     /// # Panics
     ///
-    /// When there are [`ShortArgs::MOST`], and for a value that takes a word of its own or an inline string.
+    /// When there are [`ShortArgs::MOST`] already, or the value takes a word of its own or is an inline string.
     #[inline(always)]
     pub fn push(&mut self, name: StringRef, value: Value<'_>) {
         self.push_if(true, name, value);
@@ -228,7 +227,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// As [`ShortArgs::push`], wanted or not.
+    /// As [`ShortArgs::push`], but only if `wanted`; without a branch.
     #[inline(always)]
     pub fn push_if(&mut self, wanted: bool, name: StringRef, value: Value<'_>) {
         let is_inline = matches!(value, Value::Str(Text::Inline(_)));
@@ -285,7 +284,7 @@ pub struct Arg<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// No value; the name is all there is to say.
+    /// No value, only the name.
     Null,
     /// A 32-bit signed integer.
     Int32(i32),
@@ -321,8 +320,8 @@ impl Value<'_> {
         u32::try_from(value).map_or(Self::Uint64(value), Self::Uint32)
     }
 
-    /// The type and what else of the value is in the argument's first word, and the
-    /// word of its own that it has, if any. A string's bytes come after that.
+    /// The value's part of the argument's first word (type and data), and its
+    /// second word, if it has one. A string's bytes come after that.
     #[inline(always)]
     pub(crate) fn encoded(&self) -> (u64, Option<u64>) {
         match *self {
@@ -355,7 +354,7 @@ impl Value<'_> {
 }
 
 /// Conversions to the argument type that fits the Rust type; wide integers take
-/// the short form where their value fits.
+/// the short form if their value fits.
 macro_rules! value_from {
     ($($type:ty => $value:expr;)+) => { $(
         impl From<$type> for Value<'_> {
@@ -402,7 +401,7 @@ impl<'a> Arg<'a> {
             Value::Str(text) => text.inline_words()?,
         };
         let words = 1 + self.name.inline_words()? + value;
-        // In a large record an argument could outgrow its own 12-bit size.
+        // In a large record, an argument could exceed its own 12-bit size field.
         if words > limits::MAX_RECORD_WORDS {
             return Err(EncodeError::RecordTooLarge { words, max: limits::MAX_RECORD_WORDS });
         }
@@ -410,7 +409,7 @@ impl<'a> Arg<'a> {
     }
 
     /// Writes the argument. Its words have been counted, so no string is too
-    /// long any more.
+    /// long.
     #[inline(always)]
     pub(crate) fn put(&self, slot: &mut impl Slot) {
         let (data, own_word) = self.value.encoded();
@@ -454,8 +453,8 @@ pub(crate) fn words(args: &[Arg<'_>]) -> Result<usize, EncodeError> {
 #[inline(always)]
 pub(crate) fn put(args: &[Arg<'_>], slot: &mut impl Slot) {
     match args {
-        // Scheduling records have one to three, of types that their caller spells out. In a loop the optimiser loses sight
-        // of these; here it sees that the size of such a record is a constant.
+        // Scheduling records have one to three arguments, whose types are known at compile time. In a loop the optimiser
+        // does not see the types; here it sees that the record's size is constant.
         [] => {}
         [only] => only.put(slot),
         [first, second] => {

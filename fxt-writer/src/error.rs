@@ -23,7 +23,7 @@ pub enum EncodeError {
         /// Offset of the first NUL in bytes.
         at: usize,
     },
-    /// A provider's name is longer than its 8-bit length field can say.
+    /// A provider's name is too long for its 8-bit length field.
     #[error(
         "a provider name of {bytes} bytes is longer than the {} bytes that the format permits",
         limits::MAX_PROVIDER_NAME_BYTES
@@ -32,7 +32,7 @@ pub enum EncodeError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A log message is longer than its 15-bit length field can say.
+    /// A log message is too long for its 15-bit length field.
     #[error(
         "a log message of {bytes} bytes is longer than the {} bytes that the format permits; split it",
         limits::MAX_LOG_MESSAGE_BYTES
@@ -48,13 +48,13 @@ pub enum EncodeError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A record has more arguments than its 4-bit count can say.
+    /// A record has too many arguments for its 4-bit count.
     #[error("{count} arguments are too many: the maximum is {}", limits::MAX_ARGS)]
     TooManyArgs {
         /// The number of arguments given.
         count: usize,
     },
-    /// A record is larger than its size field can say.
+    /// A record is too large for its size field.
     #[error("a record of {words} words is too large: its size field permits {max} words")]
     RecordTooLarge {
         /// The size of the rejected record, in words.
@@ -71,7 +71,7 @@ pub enum EncodeError {
     /// Thread index 0 stands for inline threads and cannot be registered.
     #[error("thread index 0 means an inline thread; use 1 to {}", limits::MAX_THREAD_INDEX)]
     ThreadIndex,
-    /// A module's name or build id is longer than its 8-bit length field can say.
+    /// A module's name or build id is too long for its 8-bit length field.
     #[error(
         "a module name or build id of {bytes} bytes is longer than the {} bytes that the format permits",
         limits::MAX_MODULE_NAME_BYTES
@@ -80,13 +80,13 @@ pub enum EncodeError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// A backtrace has more frames than its 8-bit count can say; leave the outermost out.
+    /// A backtrace has too many frames for its 8-bit count; leave out the outermost.
     #[error("{frames} frames are too many: the maximum is {}", limits::MAX_FRAMES)]
     TooManyFrames {
         /// The number of frames given.
         frames: usize,
     },
-    /// A flag of a profiler record is beyond its field.
+    /// The flags of a profiler record are too wide for their field.
     #[error("the flags {flags:#x} do not fit the {bits} bits that the format has for them")]
     FlagsTooWide {
         /// The flags given.
@@ -100,10 +100,10 @@ pub enum EncodeError {
         /// The id given.
         id: u8,
     },
-    /// A legacy context switch cannot say that the outgoing thread is running.
+    /// A legacy context switch cannot express that the outgoing thread is running.
     #[error("the outgoing thread of a legacy context switch cannot be in state running")]
     LegacyRunning,
-    /// Ticks per second of 0 would leave readers without a time.
+    /// Ticks per second of 0, with which readers could not convert times.
     #[error("a trace clock cannot have 0 ticks per second")]
     ZeroTicksPerSecond,
 }

@@ -1,5 +1,4 @@
-//! Identities and times, each in a type of its own so that none can be passed
-//! where another belongs.
+//! Identities and times, each with its own type, so that they cannot be mixed up.
 
 use std::num::NonZeroU8;
 
@@ -8,8 +7,8 @@ pub use fxt_format::{Koid, ProviderId};
 use crate::error::EncodeError;
 use crate::layout::thread_ref;
 
-/// A point in time, in ticks of the trace's clock; how long a tick is, the
-/// initialization record says ("Timestamps").
+/// A point in time, in ticks of the trace's clock; the initialization record has
+/// the length of a tick ("Timestamps").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(pub u64);
 
@@ -23,8 +22,8 @@ impl ThreadRef {
     ///
     /// # Errors
     ///
-    /// [`EncodeError::ThreadIndex`] when the index is 0, which the format keeps
-    /// for inline threads.
+    /// [`EncodeError::ThreadIndex`] when the index is 0, which the format
+    /// reserves for inline threads.
     pub const fn indexed(index: u8) -> Result<Self, EncodeError> {
         match NonZeroU8::new(index) {
             Some(index) => Ok(Self(index)),
@@ -45,7 +44,7 @@ impl ThreadRef {
 pub enum ThreadName {
     /// A thread registered with a thread record.
     Indexed(ThreadRef),
-    /// A thread named by its koids, at the cost of two words in the record.
+    /// The koids themselves, which take two words in the record.
     Inline {
         /// The process.
         process: Koid,

@@ -5,8 +5,8 @@ use crate::error::WriteError;
 use crate::record::Record;
 use crate::space::Space;
 
-/// Where the records of a trace go. Whatever was put into [`durable`](Self::durable) comes before what is put into
-/// [`rolling`](Self::rolling) afterwards, for whoever reads the trace.
+/// Where the records of a trace go. In the trace, a record that was put into [`durable`](Self::durable) comes before
+/// those that were put into [`rolling`](Self::rolling) afterwards.
 ///
 /// A [`Space`] is both lanes at once, since its records stay in order.
 pub trait Lanes {

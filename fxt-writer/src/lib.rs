@@ -1,13 +1,12 @@
 //! Writes the Fuchsia trace format (FXT).
 //!
-//! The crate has two halves that can be used alone: the encoder, which turns
-//! typed records into 64-bit words, and the trace engine, which gives many
-//! threads room for such records in one buffer and hands full parts of it to
-//! whoever saves them.
+//! The crate has two halves that can be used separately: the encoder, which turns
+//! typed records into 64-bit words, and the trace engine, in which many threads
+//! write such records to one buffer and which hands full parts of it to a saver.
 //!
 //! There are two levels. [`Writer`] takes events by name and keeps the tables of
-//! strings and threads; the records of [`record`] leave every reference to the
-//! caller. A trace in memory, at the lower level:
+//! strings and threads; with the records of [`record`], the caller manages every
+//! reference. A trace in memory, at the lower level:
 //!
 //! ```
 //! use fxt_writer::record::{Event, EventKind, Initialization, Magic, ProviderInfo, Record};
@@ -35,7 +34,7 @@
 
 pub mod engine;
 pub mod lanes;
-/// The format itself: tables of fields, limits, and where records begin and end.
+/// The format itself: tables of fields, limits, and record boundaries.
 pub use fxt_format as layout;
 pub mod packet;
 #[cfg(all(feature = "provider", target_os = "linux", not(loom)))]

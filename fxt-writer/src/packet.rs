@@ -1,5 +1,5 @@
-//! FIFO packets: what a trace provider and whoever saves its buffers tell each
-//! other ("FIFO packets").
+//! FIFO packets: the messages between a trace provider and the saver of its
+//! buffers ("FIFO packets").
 //!
 //! ```text
 //!  engine                                    saver
@@ -19,7 +19,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Request: the provider has started; `data32` is the protocol version.
 pub const STARTED: u16 = 1;
-/// Request: a rolling buffer is full and wants saving; `data32` is the wrapped
+/// Request: a rolling buffer is full and must be saved; `data32` is the wrapped
 /// count, `data64` the end of the durable data in bytes.
 pub const SAVE_BUFFER: u16 = 2;
 /// Answer: the buffer has been saved; the data is that of the request.
@@ -28,7 +28,7 @@ pub const BUFFER_SAVED: u16 = 3;
 /// One packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Packet {
-    /// What it is: [`STARTED`], [`SAVE_BUFFER`] or [`BUFFER_SAVED`].
+    /// The type: [`STARTED`], [`SAVE_BUFFER`] or [`BUFFER_SAVED`].
     pub request: u16,
     /// Zero.
     pub reserved: u16,
@@ -39,7 +39,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The provider has started and speaks this version of the protocol.
+    /// The packet that reports the provider's start and its protocol version.
     #[must_use]
     pub const fn started() -> Self {
         Self { request: STARTED, reserved: 0, data32: PROTOCOL_VERSION, data64: 0 }

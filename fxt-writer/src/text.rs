@@ -1,11 +1,11 @@
-//! What a string has to be like for records to carry it.
+//! The requirements on strings in records.
 
 use std::borrow::Cow;
 
 use crate::error::EncodeError;
 use crate::layout::limits;
 
-/// Checks what the format and its readers ask of a string's content.
+/// Checks that a string's content meets the requirements of the format and its readers.
 pub(crate) fn check(content: &str) -> Result<(), EncodeError> {
     if content.len() > limits::MAX_STRING_BYTES {
         return Err(EncodeError::StringTooLong { bytes: content.len() });

@@ -70,10 +70,10 @@ pub mod large_blob {
     /// Blob format: in band, without metadata.
     pub const WITHOUT_METADATA: u64 = 1;
 
-    /// The word after the header where the blob has metadata. Then come: the
-    /// category and the name when they are inline; the timestamp; the process and
-    /// thread koids when the thread is inline; the arguments; the payload size in
-    /// bytes; the payload, padded to whole words.
+    /// The word after the header of a blob with metadata. Then come: the category
+    /// and the name when they are inline; the timestamp; the process and thread
+    /// koids when the thread is inline; the arguments; the payload size in bytes;
+    /// the payload, padded to whole words.
     pub mod with_metadata {
         word! {
             /// Format header word.
@@ -90,7 +90,7 @@ pub mod large_blob {
         }
     }
 
-    /// The word after the header where the blob has no metadata. Then come: the
+    /// The word after the header of a blob without metadata. Then come: the
     /// category and the name when they are inline; the payload size in bytes; the
     /// payload, padded to whole words.
     pub mod without_metadata {

@@ -14,7 +14,7 @@ pub mod initialization {
 
     /// Words in the record.
     pub const WORDS: usize = 2;
-    /// Ticks per second that a reader assumes where the record is missing.
+    /// Ticks per second that a reader assumes if the record is missing.
     pub const DEFAULT_TICKS_PER_SECOND: u64 = 1_000_000_000;
 }
 

@@ -1,13 +1,13 @@
-//! Identities, each in a type of its own so that none can be passed where another belongs.
+//! Identities, each with its own type, so that they cannot be mixed up.
 
 use std::fmt;
 
 /// A kernel object id: names a process, a thread or another kernel object for the length of a trace ("Kernel object
-/// information"). In traces from Linux a thread id or process id, possibly with a generation above bit 22.
+/// information"). In traces from Linux, a thread or process id, possibly with a generation number from bit 22 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Koid(pub u64);
 
-/// The number by which an archive tells its trace providers apart ("Provider info metadata").
+/// The number of a trace provider in an archive ("Provider info metadata").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderId(pub u32);
 

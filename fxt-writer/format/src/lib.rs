@@ -1,11 +1,11 @@
-//! The Fuchsia trace format (FXT), as both its writer and its reader see it.
+//! The layout of the Fuchsia trace format (FXT), shared by its writer and its reader.
 //!
-//! - **Where every bit is**: one table of named fields per word. The tables are the format specification's own,
-//!   `[first .. last]` with inclusive bit positions, one module per record family. The encoder puts values together from
-//!   them, a reader takes words apart with them, and tests build words by hand with every field named.
-//! - **What the values mean**: one enumeration for each that the specification has ([`ThreadState`], [`ObjectType`],
-//!   [`EventKind`], [`BlobType`], [`ProviderEventKind`], [`RecordType`]), and identities in types of their own ([`Koid`], [`ProviderId`]).
-//! - **Where a record ends and the next begins**: only [`walk`] and the functions that it re-exports know.
+//! - **Where every bit is**: one table of named fields per word. The tables are the format specification's own, `[first
+//!   .. last]` with inclusive bit positions, one module per record family. The encoder builds words with them, a reader
+//!   decodes words with them, and tests build words by hand, field by field.
+//! - **What the values mean**: one enumeration for each of the specification's ([`ThreadState`], [`ObjectType`], [`EventKind`],
+//!   [`BlobType`], [`ProviderEventKind`], [`RecordType`]), and a type for each kind of identity ([`Koid`], [`ProviderId`]).
+//! - **Where a record ends and the next begins**: in [`walk`] and the functions that it re-exports.
 //! - **What the format allows at most**: [`limits`].
 //!
 //! Nothing else in the workspace shifts or masks trace words, and this crate depends on nothing.
@@ -59,7 +59,7 @@ pub use word::{
 /// Values of the record type field that every record header begins with
 /// ("Record Types").
 pub mod record_type {
-    /// Metadata record: written by whoever assembles an archive.
+    /// Metadata record: written by the program that assembles an archive.
     pub const METADATA: u64 = 0;
     /// Initialization record.
     pub const INITIALIZATION: u64 = 1;

@@ -1,5 +1,5 @@
-//! Metadata records (type 0): written by whoever assembles an archive, about
-//! the providers whose records it holds and about the archive itself.
+//! Metadata records (type 0): written by the program that assembles an archive,
+//! about its providers and about the archive itself.
 
 word! {
     /// Header word of a metadata record of unknown kind.
@@ -47,7 +47,7 @@ pub mod provider_info {
     }
 }
 
-/// Provider section (metadata type 2): what follows is of that provider.
+/// Provider section (metadata type 2): the records that follow are from that provider.
 pub mod provider_section {
     word! {
         /// Header word.
@@ -83,7 +83,7 @@ pub mod provider_event {
         }
     }
 
-    /// Event id: a buffer filled up, records were likely dropped.
+    /// Event id: a buffer filled up; records were likely dropped.
     pub const BUFFER_FILLED_UP: u64 = 0;
 }
 

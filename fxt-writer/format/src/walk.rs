@@ -1,14 +1,13 @@
-//! Where a record ends and the next begins, and the parts that all records share.
+//! Where one record ends and the next begins, and the parts that all records share.
 //!
-//! Everything here trusts nothing: sizes are checked against what is there, and a first word that leads nowhere ends
-//! the walk.
+//! The input is not trusted: sizes are checked against the available words, and an invalid first word ends the walk.
 
 use crate::limits::WORD_BYTES;
 use crate::string_ref;
 
 pub use crate::word::{has_size, record_bytes, record_words};
 
-/// The records at the start of `words`, each whole, up to the first that is cut short or cannot be one.
+/// The whole records at the start of `words`, up to the first that is cut short or invalid.
 #[must_use]
 pub fn records(words: &[u64]) -> Records<'_> {
     Records { rest: words }
@@ -21,7 +20,7 @@ pub struct Records<'w> {
 }
 
 impl<'w> Records<'w> {
-    /// What has not been walked over.
+    /// The words after the last record returned.
     #[must_use]
     pub fn rest(&self) -> &'w [u64] {
         self.rest
@@ -38,7 +37,7 @@ impl<'w> Iterator for Records<'w> {
     }
 }
 
-/// The records at the start of `bytes`, which are little-endian words, each whole; the walk ends as that of [`records`].
+/// The whole records at the start of `bytes`, which are little-endian words; the walk ends as that of [`records`] does.
 pub fn records_in_bytes(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -49,7 +48,7 @@ pub fn records_in_bytes(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where each of the whole records at the start of `bytes` ends.
+/// The end position of each whole record at the start of `bytes`.
 pub fn record_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
     records_in_bytes(bytes).scan(0, |end, record| {
         *end += record.len();
@@ -57,19 +56,19 @@ pub fn record_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How many of the first `limit` bytes are whole records.
+/// The length of the whole records within the first `limit` bytes.
 #[must_use]
 pub fn whole_records(bytes: &[u8], limit: usize) -> usize {
     record_ends(&bytes[..limit.min(bytes.len())]).last().unwrap_or(0)
 }
 
-/// How many whole records are at the start of `bytes`.
+/// The number of whole records at the start of `bytes`.
 #[must_use]
 pub fn count_records(bytes: &[u8]) -> u64 {
     records_in_bytes(bytes).count() as u64
 }
 
-/// How many words the text of a string ref takes in its record: none unless it is inline.
+/// The number of words of a string ref's text in the record: 0 unless it is inline.
 #[must_use]
 #[inline]
 pub const fn inline_words(reference: u64) -> usize {
@@ -80,19 +79,19 @@ pub const fn inline_words(reference: u64) -> usize {
     (string_ref::VALUE.get(reference) as usize).div_ceil(WORD_BYTES)
 }
 
-/// The words of a record that have not been looked at yet.
+/// The words of a record that have not been taken yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'r>(&'r [u64]);
 
 impl<'r> Body<'r> {
-    /// The header word of a record, and what comes after it; `None` for no words at all.
+    /// The header word of a record, and the words after it; `None` for an empty slice.
     #[must_use]
     #[inline]
     pub fn of(record: &'r [u64]) -> Option<(u64, Self)> {
         record.split_first().map(|(&first, rest)| (first, Self(rest)))
     }
 
-    /// What has not been taken.
+    /// The words that have not been taken.
     #[must_use]
     #[inline]
     pub fn rest(&self) -> &'r [u64] {
@@ -115,8 +114,7 @@ impl<'r> Body<'r> {
         Some(taken)
     }
 
-    /// Takes the next argument whole, its header word first; `None` when the record is cut short or the argument cannot
-    /// be one.
+    /// Takes the next argument, its header word first; `None` when the record is cut short or the argument is invalid.
     pub fn argument(&mut self) -> Option<&'r [u64]> {
         match crate::argument::SIZE.get(*self.0.first()?) {
             0 => None,
@@ -125,7 +123,7 @@ impl<'r> Body<'r> {
     }
 }
 
-/// The first `length` bytes of a stream of words ("Atoms"), fewer when there are not as many.
+/// The first `length` bytes of a stream of words ("Atoms"); fewer if the words hold fewer.
 #[must_use]
 pub fn stream(words: &[u64], length: usize) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).take(length).collect()

@@ -1,6 +1,6 @@
-//! What a 64-bit word says: named spans of its bits, a word as a table of such
-//! spans, how long the record is that a header word begins, and the enumerations
-//! that are the values of fields, shared by writer and reader.
+//! The content of 64-bit words: named spans of bits, a word as a table of such
+//! spans, the size of a record from its header word, and the enumerations of
+//! field values. Writer and reader share them.
 
 use std::fmt;
 
@@ -99,9 +99,9 @@ impl Field {
     /// A word that holds `value` in this field and zero elsewhere; such words
     /// are combined with `|`.
     ///
-    /// A value too wide for the field is cut to its low bits, which keeps the
-    /// neighbouring fields intact, and is a panic in debug builds: callers check
-    /// with [`fits`](Self::fits) where the value is not known to be small.
+    /// A value that is too wide is cut to its low bits, which keeps the
+    /// neighbouring fields intact; debug builds panic. Check a value that may be
+    /// too wide with [`fits`](Self::fits) first.
     #[must_use]
     #[inline(always)]
     pub const fn put(self, value: u64) -> u64 {
@@ -159,8 +159,7 @@ impl Word {
     }
 }
 
-/// How many words the record has that begins with this header word; `None` when no record can begin so, because its
-/// size is zero.
+/// The number of words of the record with this header word; `None` if its size is zero, which no record has.
 #[must_use]
 #[inline]
 pub const fn record_words(first: u64) -> Option<usize> {
@@ -172,15 +171,15 @@ pub const fn record_words(first: u64) -> Option<usize> {
     if words == 0 { None } else { Some(words as usize) }
 }
 
-/// Whether this header word is that of a record of `words` words.
+/// Whether this is the header word of a record of `words` words.
 #[must_use]
 #[inline(always)]
 pub const fn has_size(first: u64, words: usize) -> bool {
     matches!(record_words(first), Some(size) if size == words)
 }
 
-/// How many bytes the record has that begins with this header word; `None` as for [`record_words`], or when that is
-/// more than the address space holds.
+/// The number of bytes of the record with this header word; `None` as for [`record_words`], or if the number does not fit
+/// a `usize`.
 #[must_use]
 #[inline]
 pub const fn record_bytes(first: u64) -> Option<usize> {
@@ -190,8 +189,8 @@ pub const fn record_bytes(first: u64) -> Option<usize> {
     }
 }
 
-/// Declares an enumeration that is a field of a word: its values with the names that people read, and one variant for
-/// the values that the format does not define.
+/// Declares the enumeration of a field's values: each value with a display name, and one variant for the values that the
+/// format does not define.
 macro_rules! enumeration {
     (
         $(#[$doc:meta])*
@@ -208,7 +207,7 @@ macro_rules! enumeration {
         }
 
         impl $name {
-            /// What a value of the field means.
+            /// The variant for a value of the field.
             #[must_use]
             #[inline]
             pub const fn from_field(value: u64) -> Self {
@@ -219,7 +218,7 @@ macro_rules! enumeration {
                 }
             }
 
-            /// The value of the field. Of an undefined one, the bits that fit.
+            /// The value of the field; an undefined one is cut to the bits that fit.
             #[must_use]
             #[inline]
             pub const fn to_field(self) -> u64 {
@@ -229,7 +228,7 @@ macro_rules! enumeration {
                 }
             }
 
-            /// The value that the format defines by this name.
+            /// The defined variant with this display name.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 match name {
@@ -238,7 +237,7 @@ macro_rules! enumeration {
                 }
             }
 
-            /// The name, where the format defines the value.
+            /// The display name, if the format defines the value.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self {
@@ -264,7 +263,7 @@ enumeration! {
     RecordType in header::TYPE, others
     /// A type that the format does not define.
     Undefined as "record of unknown type " {
-        /// Written by whoever assembles an archive.
+        /// Written by the program that assembles an archive.
         Metadata = record_type::METADATA, "metadata record";
         /// Sets the ticks per second of the records that follow.
         Initialization = record_type::INITIALIZATION, "initialization record";
@@ -292,7 +291,7 @@ enumeration! {
 }
 
 enumeration! {
-    /// What a thread that leaves a CPU does next ("Thread States").
+    /// The state of a thread that leaves a CPU ("Thread States").
     ThreadState in context_switch::OUTGOING_STATE, others
     /// A state that the format does not define, 6 to 15.
     Undefined as "state-" {
@@ -312,7 +311,7 @@ enumeration! {
 }
 
 enumeration! {
-    /// What kind of kernel object a koid is, one of Zircon's `ZX_OBJ_TYPE` values.
+    /// The type of a kernel object, one of Zircon's `ZX_OBJ_TYPE` values.
     ObjectType in kernel_object::OBJECT_TYPE, others
     /// Another kind, by its `ZX_OBJ_TYPE` number.
     Other as "object-type-" {
@@ -328,13 +327,13 @@ enumeration! {
     ProviderEventKind in provider_event::EVENT_ID, others
     /// An event that the format does not define, 1 to 15.
     Undefined as "event-" {
-        /// A buffer filled up, records were likely dropped.
+        /// A buffer filled up; records were likely dropped.
         BufferFilledUp = provider_event::BUFFER_FILLED_UP, "buffer filled up";
     }
 }
 
 enumeration! {
-    /// What the payload of a BLOB record is ("BLOB record").
+    /// The type of a BLOB record's payload ("BLOB record").
     BlobType in blob::BLOB_TYPE, others
     /// A type that the format does not define.
     Undefined as "type-" {
@@ -347,14 +346,14 @@ enumeration! {
     }
 }
 
-/// What kind of event it is, with what that kind adds to it ("Event record"). `T` is a point in time.
+/// The kind of an event, with its extra fields ("Event record"). `T` is a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind<T> {
     /// A single point in time.
     Instant,
     /// A sample of a counter: each numeric argument is a series.
     Counter {
-        /// Tells counters of the same name apart.
+        /// Distinguishes counters of the same name.
         id: u64,
     },
     /// An operation begins on this thread.
@@ -434,7 +433,7 @@ impl<T> EventKind<T> {
         }
     }
 
-    /// The same kind, with its time put in another way.
+    /// The same kind, with its time converted by `time`.
     #[must_use]
     pub fn map<U>(self, time: impl FnOnce(T) -> U) -> EventKind<U> {
         match self {

@@ -1,7 +1,7 @@
 //! The attribute `#[traced]`, which `fxt_writer::provider::traced` documents.
 //!
-//! It reads no more of a function than it has to: where its options end, what the function is called, whether it is
-//! async, and where its body is. So it needs no parser for Rust, and the compiler's messages stay those of the function.
+//! It reads only what it needs of a function: the end of the options, the function's name, whether it is async, and its
+//! body. So it needs no Rust parser, and the compiler's messages point at the function itself.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ pub fn traced(options: TokenStream, function: TokenStream) -> TokenStream {
     match expand(options, function.clone()) {
         Ok(expanded) => expanded,
         Err(fault) => {
-            // With the function as it is, so that its uses are no further errors.
+            // Keep the function unchanged, so that its uses cause no further errors.
             let mut tokens = fault.into_tokens();
             tokens.extend(function);
             tokens
@@ -21,7 +21,7 @@ pub fn traced(options: TokenStream, function: TokenStream) -> TokenStream {
     }
 }
 
-/// What is wrong with a use of the attribute, and where.
+/// An error in a use of the attribute, and its place.
 struct Fault {
     at: Span,
     text: &'static str,
@@ -67,13 +67,13 @@ fn expand(options: TokenStream, function: TokenStream) -> Result<TokenStream, Fa
     let mut traced: TokenStream = guard(&head, options)?;
     traced.extend(body.stream());
     let mut group = Group::new(Delimiter::Brace, traced);
-    // Where the compiler says that the body has another type.
+    // The place for the compiler's errors about the body's type.
     group.set_span(body.span());
     function.push(group.into());
     Ok(function.into_iter().collect())
 }
 
-/// What there is to know of a function before its body.
+/// The parts of a function before its body.
 struct Head {
     name: Ident,
     is_async: bool,
@@ -143,7 +143,7 @@ fn guard(head: &Head, options: TokenStream) -> Result<TokenStream, Fault> {
     Ok(statement.into_iter().collect())
 }
 
-/// `CATEGORY, NAME, key = value, ...`: all may be missing.
+/// `CATEGORY, NAME, key = value, ...`; each is optional.
 struct Options {
     category: Option<TokenStream>,
     name: Option<TokenStream>,
@@ -181,8 +181,8 @@ impl Options {
     }
 }
 
-/// Whether it begins with `key =`. In a value a comma may stand between angle brackets only, where a macro would not
-/// take it for a part of the value either.
+/// Whether it begins with `key =`. A value that contains a comma within angle brackets is split there, as a macro would
+/// split it, too.
 fn is_argument(part: &[TokenTree]) -> bool {
     matches!(
         part,

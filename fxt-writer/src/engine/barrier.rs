@@ -1,5 +1,5 @@
-//! A fence between two threads of which one passes it all the time and the other
-//! hardly ever: the first pays nothing, the second a system call.
+//! An asymmetric fence between two threads, of which one passes it often and the
+//! other rarely: it costs the first nothing, the second a system call.
 //!
 //! ```text
 //!   often                        seldom
@@ -8,9 +8,10 @@
 //!   load B                       load A      at least one of the loads sees the other's store
 //! ```
 //!
-//! As with two sequentially consistent fences. Here `light` only keeps the compiler
-//! from reordering, and `heavy` has the kernel run a full fence on every CPU that
-//! runs a thread of this process (`membarrier`, Linux 4.14).
+//! The effect is that of two sequentially consistent fences. Here `light` only
+//! keeps the compiler from reordering, and `heavy` has the kernel run a full
+//! fence on every CPU that runs a thread of this process (`membarrier`, Linux
+//! 4.14).
 
 pub(super) use sides::{heavy, light, ready};
 
@@ -37,23 +38,23 @@ mod sides {
 mod sides {
     use std::sync::atomic::{Ordering, compiler_fence};
 
-    /// Prepares this process for [`heavy`]; whether the kernel can do it. Takes
-    /// milliseconds the first time.
+    /// Prepares this process for [`heavy`]; returns whether the kernel supports
+    /// it. Takes milliseconds the first time.
     pub(in super::super) fn ready() -> bool {
         membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
     }
 
-    /// The side that is passed often.
+    /// The frequent side.
     #[inline(always)]
     pub(in super::super) fn light() {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// The side that is passed seldom; false if the kernel refuses, and nothing is
-    /// ordered then.
+    /// The rare side; false if the kernel refuses, in which case nothing is
+    /// ordered.
     pub(in super::super) fn heavy() -> bool {
         let fence = || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        // A child of fork may have to prepare anew.
+        // A child of fork may have to prepare again.
         fence() || (ready() && fence())
     }
 

@@ -1,9 +1,9 @@
-//! Counts what has been committed of one filling of a rolling buffer, and tells
-//! exactly one thread when that is all of it.
+//! Counts the committed words of one filling of a rolling buffer, and informs
+//! exactly one thread when the filling is complete.
 //!
 //! One atomic word holds the words committed so far and, once the buffer is
 //! sealed, the end that they have to reach. Committing and sealing are single
-//! additions; whichever makes the two halves meet has completed the buffer.
+//! additions; the one that makes the two halves equal completes the buffer.
 
 use super::sync::{AtomicU64, Ordering};
 use crate::layout::Field;
@@ -13,7 +13,7 @@ const COMMITTED: Field = Field::new(0, 31);
 /// The end of the sealed filling plus one; zero while it is open.
 const SEALED_END: Field = Field::new(32, 63);
 
-/// The count, on cache lines of its own: every commit writes it.
+/// The count, on separate cache lines, since every commit writes it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Commits(AtomicU64);
@@ -25,27 +25,27 @@ impl Commits {
 
     /// Begins a filling at word `start` of the buffer.
     ///
-    /// Nobody adds to the count meanwhile: the filling before is complete, and
-    /// writers learn of the new one only afterwards, from the position word.
+    /// No thread adds to the count meanwhile: the previous filling is complete,
+    /// and writers see the new one only afterwards, from the position word.
     pub(super) fn open(&self, start: usize) {
         // Relaxed: published by the release store of the position word.
         self.0.store(COMMITTED.put(start as u64), Ordering::Relaxed);
     }
 
-    /// Adds `words` committed words; true for the addition that completes.
+    /// Adds `words` committed words; true if that completes the filling.
     #[inline]
     pub(super) fn commit(&self, words: usize) -> bool {
-        // Release: whoever completes the filling sees this record's words.
-        // Acquire: if that is us, we see everybody else's.
+        // Release: the thread that completes the filling sees this record's
+        // words. Acquire: if that is this thread, it sees all others' words.
         let before = self.0.fetch_add(COMMITTED.put(words as u64), Ordering::AcqRel);
         is_complete(before + COMMITTED.put(words as u64))
     }
 
-    /// Says that the filling ends at word `end` of the buffer; true if all of it
-    /// is committed already.
+    /// Sets the filling's end to word `end` of the buffer; true if all of it is
+    /// committed already.
     pub(super) fn seal(&self, end: usize) -> bool {
         let sealed = SEALED_END.put(end as u64 + 1);
-        // Acquire: if all is committed, we see it.
+        // Acquire: if all is committed, this thread sees it.
         let before = self.0.fetch_add(sealed, Ordering::AcqRel);
         is_complete(before + sealed)
     }
@@ -57,8 +57,8 @@ impl Commits {
 }
 
 fn is_complete(count: u64) -> bool {
-    // Unsealed, the end is 0 and nothing counts to it: 0 - 1 wraps to a value
-    // that 32 bits never hold.
+    // While unsealed, the end is 0 and never equal: 0 - 1 wraps to a value that
+    // 32 bits cannot hold.
     COMMITTED.get(count) == SEALED_END.get(count).wrapping_sub(1)
 }
 

@@ -1,4 +1,4 @@
-//! What an engine is asked to be, and how its memory is divided for that.
+//! An engine's configuration, and the division of its memory.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum Mode {
     Oneshot,
     /// Two rolling buffers; when one is full, the older one is overwritten.
     Circular,
-    /// Two rolling buffers; a full one is handed over to be saved.
+    /// Two rolling buffers; a full one is handed to the saver.
     Streaming,
 }
 
@@ -27,7 +27,7 @@ impl Mode {
     }
 }
 
-/// What a writer does when there is no room and room may come.
+/// What a writer does when there is no room but room may become free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
     /// Drops the record and counts it. A writer never waits.
@@ -60,7 +60,7 @@ pub enum Full {
     },
 }
 
-/// What an engine is asked to be.
+/// The configuration of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// What happens when a buffer is full.
@@ -72,9 +72,8 @@ pub struct Config {
     /// What a writer does when there is no room.
     pub on_full: OnFull,
     /// How long a sealed buffer waits for a writer that has reserved room in it
-    /// and does not finish. Then the writer's record is given up and counted,
-    /// and its room is kept out of use until it finishes after all. 1 s by
-    /// default.
+    /// and does not finish. Then the writer's record is abandoned and counted,
+    /// and its room stays unused until the writer finishes. 1 s by default.
     pub grace: Duration,
 }
 
@@ -99,7 +98,7 @@ pub enum ConfigError {
         /// What was asked for.
         bytes: usize,
     },
-    /// Offsets in a buffer would not fit their field.
+    /// Offsets in a buffer do not fit their field.
     #[error("{bytes} bytes are too many for an engine; give it at most {MAX_BYTES}")]
     TooLarge {
         /// What was asked for.
@@ -113,7 +112,7 @@ pub enum ConfigError {
 /// The least memory, in bytes: the header and a few words in every part.
 #[cfg(not(loom))]
 pub const MIN_BYTES: usize = 512;
-/// The least memory, in bytes. A model has to be tiny to be checked.
+/// The least memory, in bytes; small, since only tiny models can be checked.
 #[cfg(loom)]
 pub const MIN_BYTES: usize = 192;
 /// The most memory, in bytes.
@@ -150,8 +149,8 @@ impl Division {
         if config.mode == Mode::Oneshot {
             return Ok(Self { total, durable: 0, rolling: available });
         }
-        // An odd word goes to the durable part, so that the buffers are equal
-        // and all memory is used.
+        // An odd word goes to the durable part, so that the buffers have equal
+        // size and all memory is used.
         let share = (available / DURABLE_SHARE).min(MAX_DURABLE_WORDS);
         let durable = share + (available - share) % 2;
         Ok(Self { total, durable, rolling: (available - durable) / 2 })

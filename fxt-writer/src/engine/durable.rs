@@ -1,15 +1,15 @@
 //! The durable lane: records that must not be lost, since others refer to them.
 //!
-//! The durable part is a ring. A record is put together aside and copied into
-//! the ring, under the lock, when it is finished: such records are few, and this
-//! way no writer can leave a hole in the ring. Room for it is promised when it
-//! is reserved.
+//! The durable part is a ring. A record is built in separate memory and, once
+//! finished, copied into the ring under the lock: such records are few, and no
+//! writer can leave a hole in the ring. Its room is set aside when it is
+//! reserved.
 //!
 //! When the ring is full in streaming mode, the current rolling buffer is handed
-//! over early, though it is not full: saving it saves the durable records before
-//! it, and their room is free again. In circular mode nothing is ever saved, so
-//! the record is refused and counted; a caller can then name things inline or in
-//! the rolling lane.
+//! over early, though it is not full: the durable records are saved before it,
+//! which frees their room. In circular mode nothing is ever saved, so the record
+//! is rejected and counted; the caller can then write names inline or to the
+//! rolling lane.
 
 use std::fmt;
 
@@ -35,8 +35,8 @@ impl<'e> Durable<'e> {
         Self { engine, counted: true }
     }
 
-    /// The same lane for records that can do without: they do not count as
-    /// dropped when there is no room, since what they say is then said inline.
+    /// The same lane for records that are not essential: without room they do not
+    /// count as dropped, since their content is then written inline.
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }
@@ -92,7 +92,7 @@ impl Slot for DurableSlot<'_> {
     }
 }
 
-/// A record put together aside, with room promised for it.
+/// A record in separate memory, with room set aside in the ring.
 struct Staged<'e> {
     engine: &'e Engine,
     record: Vec<u64>,
@@ -121,8 +121,8 @@ impl Drop for Staged<'_> {
 }
 
 impl Engine {
-    /// Promises room for `words` words in the ring, and lends space to put them
-    /// together in, with the header's word already there.
+    /// Sets aside room for `words` words in the ring, and returns separate memory
+    /// for them, which has the header's word already.
     fn promise_durable(&self, words: usize, counted: bool) -> Result<Vec<u64>, Full> {
         let capacity = self.division.durable;
         if words == 0 || words > capacity.min(MAX_RECORD_WORDS) {
@@ -152,7 +152,7 @@ impl Engine {
             let unannounced = state.durable.end > state.durable.announced;
             if unannounced && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
-                // Give the packet to the saver before looking again.
+                // Unlocking sends the packet to the saver, before the next look.
                 drop(state);
                 state = self.lock();
                 if words <= state.durable.room(capacity) {
@@ -163,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Copies a finished record into the ring, or takes the promise back.
+    /// Copies a finished record into the ring, or gives its room back.
     fn settle_durable(&self, record: Vec<u64>, words: usize, finished: bool) {
         let capacity = self.division.durable;
         let mut state = self.lock();
@@ -184,11 +184,11 @@ impl Engine {
         if state.durable.scratch.len() < MAX_SCRATCH {
             state.durable.scratch.push(record);
         }
-        // There is more to hand over, or room that was promised has come back.
+        // There is more to hand over, or reserved room is free again.
         self.wake(&state);
     }
 
-    /// Where the word that is `count` words from the start is in the memory.
+    /// The index in memory of the word that is number `count` since the start.
     pub(super) fn durable_word(&self, count: u64) -> usize {
         let within = count % self.division.durable as u64;
         // Below the part's size, hence a usize.
@@ -196,6 +196,5 @@ impl Engine {
     }
 }
 
-/// Staging space that is kept for reuse; more records than these at once
-/// allocate.
+/// The number of staging vectors kept for reuse; more records at once allocate.
 const MAX_SCRATCH: usize = 8;

@@ -1,5 +1,5 @@
-//! The engine's lock, which sends a packet that came up under it once it is
-//! released: whoever gets the packet may call the engine at once.
+//! The engine's lock. A packet that is made under it is sent once it is released,
+//! so that the receiver may call the engine at once.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -20,22 +20,22 @@ impl Engine {
         Guard { engine: self, state: Some(sync::lock(&self.state)) }
     }
 
-    /// As [`lock`](Self::lock), unless that takes waiting for somebody.
+    /// As [`lock`](Self::lock), but returns `None` instead of waiting.
     pub(super) fn try_lock(&self) -> Option<Guard<'_>> {
         Some(Guard { engine: self, state: Some(sync::try_lock(&self.state)?) })
     }
 
-    /// Wakes all threads that wait for a change, if there are any: the system
-    /// call that waking is would else be made for every durable record.
+    /// Wakes all threads that wait for a change, if there are any; without the
+    /// check, every durable record would cost a system call.
     pub(super) fn wake(&self, state: &State) {
-        // Those that do not wait are to look, too.
+        // Writers that drop instead of waiting must check again, too.
         self.is_not_full();
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Sends a packet, and has it counted as sent even if the callback panics.
+    /// Sends a packet and counts it as sent, even if the callback panics.
     fn send(&self, packet: Packet) {
         struct Sent<'a>(&'a Engine);
         impl Drop for Sent<'_> {
@@ -52,13 +52,13 @@ impl Engine {
 }
 
 impl<'a> Guard<'a> {
-    /// Waits until something changes, or `timeout` passes; the lock is given up
-    /// meanwhile. May return early.
+    /// Releases the lock and waits until something changes or `timeout` passes.
+    /// May return early.
     pub(super) fn wait(mut self, timeout: Option<Duration>) -> Guard<'a> {
         let engine = self.engine;
         if self.outbox.is_some() {
-            // What is waited for may depend on this packet: send it first, then
-            // let the caller look again.
+            // The awaited change may depend on this packet: send it first and let
+            // the caller check again.
             drop(self);
             return engine.lock();
         }

@@ -1,4 +1,4 @@
-//! How a full buffer changes hands: switched away from, sealed, complete, sent,
+//! The stages of a full buffer: switched away from, sealed, complete, sent,
 //! saved, cleared.
 
 use std::time::Instant;
@@ -15,14 +15,14 @@ use crate::packet::Packet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// No buffer waits to be saved under these values: it has been saved
-    /// already, or the packet is not one of this engine's.
+    /// No buffer with these values waits to be saved: it has been saved already,
+    /// or the packet is not from this engine.
     #[error("no buffer waits to be saved under wrapped count {wrapped_count}")]
     NotWaiting {
         /// The packet's wrapped count.
         wrapped_count: u32,
     },
-    /// The packet tells a durable end that the engine has not reached.
+    /// The packet's durable end is beyond the engine's.
     #[error("durable end {durable_end} is not one that the engine has told")]
     DurableEnd {
         /// The packet's durable end, in bytes.
@@ -34,9 +34,10 @@ pub enum SaveError {
 }
 
 impl Engine {
-    /// Hands over the current rolling buffer, though it is not full, if it has
-    /// data (or there is durable data that no packet has told) and the other one
-    /// is free; says whether it did. Streaming mode only. Never waits.
+    /// Hands over the current rolling buffer even if it is not full, provided
+    /// that it has data (or there is durable data that no packet has covered) and
+    /// the other one is free; returns whether it did. Streaming mode only. Never
+    /// waits.
     pub fn flush(&self) -> bool {
         if self.config.mode != Mode::Streaming {
             return false;
@@ -53,14 +54,14 @@ impl Engine {
         ready
     }
 
-    /// Takes a buffer back that has been saved (or is not wanted), clears it and
-    /// lets writers have it. `packet` is the request or the answer to it: both
-    /// carry the same values. In streaming mode the room of the durable data up
-    /// to the packet's end is free again too.
+    /// Takes back a buffer that has been saved (or is not wanted), clears it and
+    /// makes it available to writers. `packet` is the request or the answer to
+    /// it, which carry the same values. In streaming mode, this also frees the
+    /// room of the durable data up to the packet's end.
     ///
     /// # Errors
     ///
-    /// When no buffer waits under these values, or a view is alive.
+    /// When no buffer with these values waits to be saved, or a view is alive.
     pub fn saved(&self, packet: Packet) -> Result<(), SaveError> {
         let part = part_of(packet.data32);
         let mut state = self.lock();
@@ -76,7 +77,7 @@ impl Engine {
         self.header_words().rolling_cleared(part, self.division.rolling);
         state.parts[part].phase = Phase::Clearing;
         let data = state.parts[part].data();
-        // Durable room has come back, whatever becomes of the buffer.
+        // Durable room is free again, even if the buffer is not.
         self.wake(&state);
         drop(state);
 
@@ -96,7 +97,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether `packet` speaks of a buffer that waits to be saved.
+    /// Whether `packet` is about a buffer that waits to be saved.
     pub(super) fn check_waiting(&self, state: &State, packet: Packet) -> Result<(), SaveError> {
         let part = &state.parts[part_of(packet.data32)];
         if part.phase != Phase::Complete || part.wrapped != packet.data32 {
@@ -115,42 +116,41 @@ impl Engine {
         let other = 1 - position.part();
         let free = match state.parts[other].phase {
             Phase::Free => true,
-            // What it holds is the oldest there is, and circular mode wants it
-            // overwritten.
+            // It has the oldest data, which circular mode overwrites.
             Phase::Complete => self.config.mode == Mode::Circular && state.views == 0,
-            // Still in use, or in someone's hands.
+            // Still in use.
             Phase::Open | Phase::Sealed | Phase::Clearing => false,
         };
         free && self.config.mode != Mode::Oneshot && state.usable(other, &self.division)
     }
 
-    /// Goes on in the other buffer, which must be ready, and seals this one.
+    /// Switches to the other buffer, which must be ready, and seals this one.
     pub(super) fn switch(&self, state: &mut State, from: Position) {
         let before = self.go_on_in(state, from.wrapped().wrapping_add(1));
         debug_assert_eq!(before.wrapped(), from.wrapped());
         self.seal(state, before);
     }
 
-    /// Has writers go on in the buffer of wrapped count `next`, and tells where
-    /// they left the other one.
+    /// Moves writers to the buffer of wrapped count `next`, and returns the
+    /// position at which they left the other one.
     pub(super) fn go_on_in(&self, state: &mut State, next: u32) -> Position {
         let start = self.open(state, next);
         let header = self.header_words();
-        // Before the position: a record in the new buffer must not be taken for
-        // one of the filling before last, by whoever finds the memory.
+        // Before the position: a program that recovers the memory must not take a
+        // record in the new buffer for one of the filling before last.
         header.wrapped(self.config.mode, next);
-        // After the count: another process that reads meanwhile finds this buffer
-        // without data until it finds the count, too, and so knows that what it
-        // copied of the filling before last may be gone.
+        // After the count: until a concurrent reader in another process sees the
+        // count, it sees this buffer without data, and so knows that its copy of
+        // the filling before last may be invalid.
         header.rolling_data(part_of(next), start, 0);
         self.move_position(Position::new(next, start))
     }
 
-    /// Makes the buffer of wrapped count `next` ready for writers, and tells
-    /// where its filling starts; neither header nor position word say so yet.
+    /// Prepares the buffer of wrapped count `next` for writers, and returns the
+    /// start of its filling; header and position word are set afterwards.
     fn open(&self, state: &mut State, next: u32) -> usize {
         let index = part_of(next);
-        // Soundness of every reservation rests on this.
+        // The soundness of every reservation depends on this.
         let end = self.division.rolling_base(index) + self.division.rolling;
         assert!(end <= self.division.total, "oneshot mode has no second buffer");
         if state.parts[index].phase == Phase::Complete {
@@ -175,8 +175,8 @@ impl Engine {
         window.start
     }
 
-    /// Clears a complete buffer that nobody views, under the lock. The header says
-    /// that it is being cleared until the caller says what it is now.
+    /// Clears a complete buffer that has no view, under the lock. The header
+    /// marks it as being cleared until the caller sets its new state.
     pub(super) fn clear_part(&self, state: &mut State, index: usize) {
         let base = self.division.rolling_base(index);
         self.header_words().rolling_cleared(index, self.division.rolling);
@@ -189,24 +189,24 @@ impl Engine {
         state.parts[index].phase = Phase::Free;
     }
 
-    /// Moves the position word, and tells where it was at that moment: the end
-    /// of the filling that writers leave. Only the holder of the lock changes
-    /// the wrapped count, but writers move the offset until the very last.
+    /// Moves the position word and returns its old value: the end of the filling
+    /// that writers leave. Only the holder of the lock changes the wrapped count,
+    /// but writers move the offset up to that moment.
     pub(super) fn move_position(&self, to: Position) -> Position {
         // AcqRel: what `open` prepared is published; and see `try_reserve`.
         Position(self.hot.position.swap(to.0, Ordering::AcqRel))
     }
 
-    /// Ends the filling that `end` is the end of.
+    /// Ends the filling at `end`.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
-        // Before the count is sealed: what is taken back does not complete it.
+        // Before the count is sealed, so that leases taken back do not complete it.
         self.take_leases_back(state);
         let part = &mut state.parts[index];
         part.end = end.offset();
         part.phase = Phase::Sealed;
         part.sealed_at = Some(Instant::now());
-        // After the phase: whoever completes the count looks for it.
+        // After the phase, which the thread that completes the count looks for.
         let counter = part.counter;
         if counter.is_some_and(|counter| self.commits[counter].seal(end.offset())) {
             self.complete(state, index);
@@ -225,8 +225,9 @@ impl Engine {
         self.wake(state);
     }
 
-    /// The request to save the filling of that wrapped count: it tells all
-    /// durable data there is, hence all that its records can need.
+    /// The request to save the filling of that wrapped count. It covers all
+    /// durable data so far, and so everything that the filling's records refer
+    /// to.
     pub(super) fn request(&self, state: &mut State, wrapped: u32) -> Packet {
         state.durable.announced = state.durable.end;
         Packet::save_buffer(wrapped, state.durable.end * WORD_BYTES as u64)

@@ -1,5 +1,5 @@
-//! The words at the start of the engine's memory that tell another process, or
-//! whoever finds the memory after a crash, what is where.
+//! The words at the start of the engine's memory, which describe its layout to
+//! another process or to recovery after a crash.
 //!
 //! ```text
 //! word  0  magic
@@ -18,14 +18,14 @@
 //!   13-15  zero
 //! ```
 //!
-//! Where a rolling buffer's data starts at its very end there is none, whatever
-//! the memory holds: it is just being cleared.
+//! A rolling buffer whose data starts at its very end has no data, whatever the
+//! memory holds: it is being cleared.
 //!
 //! Word 12 is the only one that another process may write. While it is not zero,
-//! writers go on to the end of the open buffer, and reuse no buffer after that.
+//! writers fill the open buffer to its end and reuse no buffer after that.
 //!
-//! Words 0 to 8 follow the trace engine this one is modelled on; 9 to 12 are
-//! additions, hence a version of its own.
+//! Words 0 to 8 follow the trace engine that this one is modelled on; 9 to 12 are
+//! additions, hence the different version.
 
 use super::config::{HEADER_WORDS, Mode};
 use super::memory::Memory;
@@ -48,10 +48,10 @@ const ROLLING_END: [usize; 2] = [6, 7];
 const DROPPED: usize = 8;
 const DURABLE_SAVED: usize = 9;
 const ROLLING_START: [usize; 2] = [10, 11];
-/// The word by which another process [holds](super::SharedWords::exchange) writers.
+/// The word with which another process [holds](super::SharedWords::exchange) writers.
 pub(super) const HELD: usize = 12;
 
-/// What the header says, read at one moment.
+/// The content of the header at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the header's layout, [`VERSION`].
@@ -69,7 +69,7 @@ pub struct Header {
     /// End of the durable data, in bytes since the start; modulo
     /// `durable_bytes` it is a place in the durable part.
     pub durable_end: u64,
-    /// How much of that has been saved, in bytes since the start.
+    /// End of the saved durable data, in bytes since the start.
     pub durable_saved: u64,
     /// Start of the data in each rolling buffer, in bytes.
     pub rolling_start: [u64; 2],
@@ -81,8 +81,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header at the start of an engine's memory, or `None` where there is
-    /// none of this version.
+    /// The header at the start of an engine's memory, or `None` if there is no
+    /// header of this version.
     #[must_use]
     pub fn read(words: &[u64; HEADER_WORDS]) -> Option<Self> {
         let identity = words[IDENTITY];
@@ -113,7 +113,7 @@ pub(super) struct HeaderWords<'a>(pub(super) &'a Memory);
 
 impl HeaderWords<'_> {
     fn store(self, index: usize, value: u64) {
-        // Release: what the header speaks of is there before the header says so.
+        // Release: the data is visible before the header that describes it.
         self.0.cell(index).store(value, Ordering::Release);
     }
 
@@ -135,17 +135,17 @@ impl HeaderWords<'_> {
     }
 
     pub(super) fn rolling_data(self, part: usize, start: usize, end: usize) {
-        // In this order no reader finds an end before its start.
+        // In this order, no reader sees an end before its start.
         self.store(ROLLING_END[part], bytes(end));
         self.store(ROLLING_START[part], bytes(start));
     }
 
-    /// Says that a rolling buffer of `words` words has no data, though its memory
-    /// has: whoever finds it in the middle of being cleared would else take the
-    /// rest of a record for one.
+    /// Marks a rolling buffer of `words` words as without data, though its memory
+    /// has some: otherwise a reader in the middle of the clearing could take the
+    /// rest of a record for a record.
     pub(super) fn rolling_cleared(self, part: usize, words: usize) {
         self.rolling_data(part, words, words);
-        // Before the clearing itself, for whoever reads at the same time.
+        // Before the clearing itself, for concurrent readers.
         fence(Ordering::Release);
     }
 
@@ -156,7 +156,7 @@ impl HeaderWords<'_> {
 
     /// Counts dropped records; called without the lock too.
     pub(super) fn drop_records(self, count: u64) {
-        // Relaxed: a count, which orders nothing. Saturating, as a total that
+        // Relaxed: a count, which orders nothing. Saturating, since a total that
         // wraps to zero would hide a loss.
         let cell = self.0.cell(DROPPED);
         let mut dropped = cell.load(Ordering::Relaxed);
@@ -174,9 +174,9 @@ impl HeaderWords<'_> {
         self.0.cell(DROPPED).load(Ordering::Relaxed)
     }
 
-    /// Whether another process copies the buffers, and writers are not to reuse any.
+    /// Whether another process is copying the buffers, so that writers must not reuse any.
     pub(super) fn is_held(self) -> bool {
-        // AcqRel: what the other process has read is overwritten only after it let go. An addition of nothing, and no
+        // AcqRel: writers overwrite what the other process has read only after it let go. An addition of 0 instead of a
         // load: if the other process holds writers after this, it sees what they did before.
         self.0.cell(HELD).fetch_add(0, Ordering::AcqRel) != 0
     }

@@ -1,27 +1,27 @@
-//! What a thread that holds a [`Lease`](super::Lease) and the engine share of it. How the two keep out of each other's
-//! way is told in [`lease`](super::lease).
+//! The state of a [`Lease`](super::Lease) that its thread and the engine share. [`lease`](super::lease) describes how the
+//! two synchronize.
 
 use super::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// What the thread and the engine share of a lease. Only the thread that holds it
-/// stores to the first two.
+/// The state of a lease that its thread and the engine share. Only the thread
+/// that holds it stores to the first two fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Held {
-    /// Whether the thread is at a record.
+    /// Whether the thread is writing a record.
     pub(super) busy: AtomicBool,
     /// The first vacant word in the engine's memory.
     pub(super) at: AtomicUsize,
-    /// Whether there is nothing to write to, or shall not be. Stored under the lock,
-    /// as are those below.
+    /// Whether there is no room to write to, or the engine wants it back. Stored under the lock, as
+    /// are the fields below.
     pub(super) wanted: AtomicBool,
     /// Whether it was taken back.
     pub(super) closed: AtomicBool,
-    /// First word in the engine's memory, and the one after the last.
+    /// First word in the engine's memory, and the word after the last.
     pub(super) start: AtomicUsize,
     pub(super) end: AtomicUsize,
     pub(super) counter: AtomicUsize,
-    /// From which word on records were given up without being counted.
+    /// The word from which on records were abandoned without being counted.
     pub(super) missed: AtomicUsize,
 }
 
@@ -39,8 +39,8 @@ impl Held {
         }
     }
 
-    /// Gives up what is being written from word `at` on, without counting it: that
-    /// is left to its thread, which knows whether it is anything.
+    /// Abandons what is being written from word `at` on. Its thread counts it,
+    /// since only the thread knows whether it is a record.
     pub(super) fn miss_from(&self, at: usize) {
         self.missed.store(at, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! A thread's own piece of the rolling buffer, which the engine can take back at
-//! any time: room for many records at the price of one reservation, though none of
-//! them waits in it for the next.
+//! any time: room for many records at the cost of one reservation, with each
+//! record visible at once.
 //!
 //! ```text
 //!  reserved  [ vacant 8 .......................... ]
@@ -9,10 +9,10 @@
 //!  2 records [ header 2 .. | header 3 .. | vacant 3 ]
 //! ```
 //!
-//! Every first word leads to the next, at any moment, so whoever finds the memory
-//! has all records but the one that was being written. A thread that holds a
-//! [`Batch`](super::Batch) has to close it before it does anything else; here the
-//! engine does that when it hands the buffer over, also where the thread sleeps:
+//! At any moment, every first word leads to the next, so recovery finds all
+//! records but the one that was being written. A thread that holds a
+//! [`Batch`](super::Batch) must close it before it does anything else; a lease is
+//! closed by the engine when it hands the buffer over, even if the thread sleeps:
 //!
 //! ```text
 //!  the thread, with each record          the engine, under its lock
@@ -25,9 +25,9 @@
 //!    wanted? then take it back
 //! ```
 //!
-//! By the fences at least one of the two sees the other. Taking back is making a
-//! filler of what is vacant, and committing all of the room; it happens under the
-//! lock, once.
+//! The fences ensure that at least one of the two sees the other. Taking a lease
+//! back turns the vacant room into a filler and commits all of the room; it
+//! happens once, under the lock.
 
 mod piece;
 
@@ -46,25 +46,24 @@ use crate::error::WriteError;
 use crate::record::Record;
 use piece::{NoPiece, Piece};
 
-/// Words in the first piece that a thread gets, if it writes more than one record.
-/// Each is twice as large as the one before.
+/// Words in a thread's first piece, which it gets with its second record. Each
+/// piece is twice as large as the one before.
 const FIRST: usize = if cfg!(loom) { 5 } else { 64 };
 /// Words in the largest piece.
 const LARGEST: usize = if cfg!(loom) { 5 } else { 512 };
-/// The share of a rolling buffer that a piece may be: with many threads much of
-/// it is vacant when the buffer is full.
+/// The largest share of a rolling buffer for one piece: with many threads, much
+/// of the pieces is vacant when the buffer is full.
 const SHARE: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// A thread's own piece of the rolling buffer. There is none before the second
-/// record, in buffers of less than 32 KiB, in oneshot mode, and where the kernel
-/// does not offer what taking back needs ([`Engine::lend`]); then each record is
-/// reserved on its own.
+/// A thread's own piece of the rolling buffer. There is no piece before the
+/// second record, in buffers of less than 32 KiB, in oneshot mode, and on kernels
+/// without the support that taking back needs ([`Engine::lend`]); then each
+/// record is reserved separately.
 ///
-/// Records are whole or counted as dropped as on the [rolling lane](super::Rolling), and
-/// handed over with their buffer, however long ago their thread has written
-/// anything.
+/// As on the [rolling lane](super::Rolling), each record is whole or counted as dropped. Records are
+/// handed over with their buffer, even if their thread has been idle for long.
 ///
-/// It is one thread's, hence not `Sync`.
+/// It belongs to one thread and is not `Sync`.
 #[derive(Debug)]
 pub struct Lease {
     engine: Arc<Engine>,
@@ -74,10 +73,9 @@ pub struct Lease {
 }
 
 impl Engine {
-    /// Lets threads hold [leases](Lease); false if the kernel does not offer what
-    /// that takes, and in oneshot mode: there what is durable is in the same buffer,
-    /// and would come after a record that refers to it and was written into room
-    /// reserved before. May take some milliseconds in a process of many threads.
+    /// Lets threads hold [leases](Lease). False if the kernel lacks the support for that, and in
+    /// oneshot mode: there, durable records are in the same buffer, after records that refer to them
+    /// in pieces reserved before. May take some milliseconds in a process of many threads.
     pub fn lend(&self) -> bool {
         let ready = self.config.mode != Mode::Oneshot && barrier::ready();
         self.hot.lends.store(ready, Ordering::Relaxed);
@@ -91,13 +89,13 @@ impl Engine {
         Lease { engine: Arc::clone(self), held, next: Cell::new(0) }
     }
 
-    /// Takes all leases back, but for those whose threads are at a record: these
-    /// do it themselves afterwards.
+    /// Takes back all leases except those whose threads are writing a record:
+    /// these threads do it themselves afterwards.
     pub(super) fn take_leases_back(&self, state: &mut State) {
         let mut leases = std::mem::take(&mut state.leases);
         let open = leases.iter().filter(|held| held.is_open());
         let asked = open.map(|held| held.wanted.store(true, Ordering::Relaxed)).count();
-        // Where the fence is refused it is all left to the threads.
+        // If the kernel refuses the fence, the threads do all of it.
         if asked > 0 && barrier::heavy() {
             for held in leases.iter().filter(|held| held.is_open()) {
                 // Acquire: what the thread wrote comes before the commit.
@@ -106,12 +104,12 @@ impl Engine {
                 }
             }
         }
-        // What no thread holds any more.
+        // Drop leases that no thread holds any more.
         leases.retain(|held| held.is_open() || Arc::strong_count(held) > 1);
         state.leases = leases;
     }
 
-    /// Commits a lease whose thread is at no record, or is the caller.
+    /// Commits a lease whose thread is not writing a record, or is the caller.
     fn close_lease(&self, state: &mut State, held: &Held) {
         held.wanted.store(true, Ordering::Relaxed);
         held.closed.store(true, Ordering::Relaxed);
@@ -128,8 +126,8 @@ impl Engine {
         }
     }
 
-    /// The lease that holds the vacant word at `at`, if that was not taken back: its
-    /// thread may be beginning a record there.
+    /// The lease that holds the vacant word at `at`, unless it was taken back: its thread may be
+    /// starting a record there.
     pub(super) fn lease_at<'s>(&self, state: &'s State, at: usize) -> Option<&'s Held> {
         let mut open = state.leases.iter().filter(|held| held.is_open());
         let holds = |held: &&Arc<Held>| {
@@ -141,7 +139,7 @@ impl Engine {
 }
 
 impl Lease {
-    /// The engine that the records go into.
+    /// The engine that the records are written to.
     #[inline]
     #[must_use]
     pub fn engine(&self) -> &Engine {
@@ -152,15 +150,15 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// When the format cannot express the record, or the engine has no room for it;
-    /// it was dropped and counted then.
+    /// When the format cannot express the record, or the engine has no room for
+    /// it; a record without room is dropped and counted.
     #[inline(always)]
     pub fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
         self.write_counted(record, true)
     }
 
-    /// The same for a record that its writer keeps when there is no room: it does
-    /// not count as dropped then, since it is offered again.
+    /// As [`write`](Self::write), for a record that the caller keeps if there is
+    /// no room and writes again later: it does not count as dropped.
     ///
     /// # Errors
     ///
@@ -179,15 +177,15 @@ impl Lease {
         }
     }
 
-    /// Writes a record in a new piece, or on its own. A signal handler comes here too,
-    /// in the middle of a record; only then may its record be found before that one.
+    /// Writes a record in a new piece, or separately. A signal handler in the middle of a record gets
+    /// here, too; only then may its record come before that one.
     #[cold]
     #[inline(never)]
     fn write_elsewhere(&self, record: &impl Record, counted: bool) -> Result<(), WriteError<Full>> {
         if self.renew(record.words()?).is_some() && record.write(&mut Piece(self)).is_ok() {
             return Ok(());
         }
-        // What comes after a record that goes alone is to be found after it.
+        // Later records must come after a separate one.
         if let Some((at, room)) = self.enter(1) {
             self.engine.memory.cell(at).store(filler_word(room), Ordering::Release);
             self.held.at.store(at + room, Ordering::Relaxed);
@@ -197,8 +195,8 @@ impl Lease {
         record.write(&mut if counted { rolling } else { rolling.uncounted() })
     }
 
-    /// Ends the lease, for a thread that ends: what is vacant stays empty. Without this
-    /// the engine does that when it hands the buffer over.
+    /// Ends the lease, for a thread that ends; vacant room stays empty. Otherwise the engine does
+    /// that when it hands the buffer over.
     pub fn give_back(&self) {
         if self.held.is_open() {
             let mut state = self.engine.lock();
@@ -211,7 +209,7 @@ impl Lease {
     #[inline(always)]
     fn enter(&self, words: usize) -> Option<(usize, usize)> {
         let held = &*self.held;
-        // A signal handler that interrupted a record has no part in the lease.
+        // A signal handler that interrupted a record must not use the lease.
         if held.busy.load(Ordering::Relaxed) {
             return None;
         }
@@ -226,10 +224,10 @@ impl Lease {
         None
     }
 
-    /// The thread is at a record no more, which began at `record`, if there was one.
+    /// The thread no longer writes a record; `record` is where that began, if there was one.
     #[inline(always)]
     fn leave(&self, held: &Held, record: usize) {
-        // Release: whoever takes the room back finds the record in it.
+        // Release: the thread that takes the room back sees the record in it.
         held.busy.store(false, Ordering::Release);
         barrier::light();
         if held.wanted.load(Ordering::Relaxed) {
@@ -240,7 +238,7 @@ impl Lease {
     #[cold]
     #[inline(never)]
     fn taken_back(&self, record: usize) {
-        // Relaxed: only this thread opens it, so it is seen closed at most too late.
+        // Relaxed: only this thread opens it, so at worst it sees the closing late.
         if record != usize::MAX || self.held.is_open() {
             let mut state = self.engine.lock();
             self.close(&mut state, record);
@@ -248,7 +246,7 @@ impl Lease {
     }
 
     /// Commits the piece, unless the engine has, and counts the record that began
-    /// at `record` if it came too late. The thread is at no record.
+    /// at `record` if it came too late. The thread must not be writing a record.
     fn close(&self, state: &mut Guard<'_>, record: usize) {
         let missed = self.held.missed.swap(usize::MAX, Ordering::Relaxed);
         if record != usize::MAX && record >= missed {
@@ -269,14 +267,14 @@ impl Lease {
         }
         let size = self.next.get();
         if size == 0 {
-            // The first record goes alone: it may be the thread's only one.
+            // The first record is reserved separately: it may be the thread's only one.
             self.next.set(FIRST);
         }
         let is_full = engine.hot.full_at.load(Ordering::Relaxed) == engine.position().0;
         if words > size || is_full || held.busy.load(Ordering::Relaxed) {
             return None;
         }
-        // Whoever has the lock may have it for a while: then this record goes alone.
+        // Another thread may hold the lock for a while: then this record is reserved separately.
         let mut state = engine.try_lock()?;
         self.close(&mut state, usize::MAX);
         if !state.running {
@@ -285,14 +283,14 @@ impl Lease {
         let slot = engine.try_reserve(size).ok()?;
         self.next.set((size * 2).min(most));
         let Reservation { start, words: size, counter, .. } = slot.into_reservation();
-        // In place of the claim: nobody is at a record here.
+        // In place of the claim: no record is being written here.
         engine.memory.cell(start).store(vacant_word(size), Ordering::Release);
         held.at.store(start, Ordering::Relaxed);
         held.start.store(start, Ordering::Relaxed);
         held.end.store(start + size, Ordering::Relaxed);
         held.counter.store(counter, Ordering::Relaxed);
         held.closed.store(false, Ordering::Relaxed);
-        // For a signal handler: what it finds is all of the piece.
+        // For a signal handler, which must see the whole piece.
         barrier::light();
         held.wanted.store(false, Ordering::Relaxed);
         if !state.leases.iter().any(|other| Arc::ptr_eq(other, &self.held)) {

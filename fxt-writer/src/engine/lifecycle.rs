@@ -1,4 +1,4 @@
-//! Stopping, getting at what is left, and starting again.
+//! Stopping the engine, saving what is left, and starting again.
 
 use super::Engine;
 use super::config::Mode;
@@ -8,14 +8,14 @@ use super::state::{Phase, State};
 use super::sync::Ordering;
 use crate::packet::Packet;
 
-/// What becomes of the buffers' content when the engine starts again
+/// What happens to the buffers' content when the engine starts again
 /// (`BufferDisposition` of the trace controller).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferDisposition {
     /// Everything is discarded, durable data included.
     ClearEntire,
-    /// The rolling buffers are discarded, durable data is kept: what has been
-    /// registered stays registered.
+    /// The rolling buffers are discarded; durable data, and so every
+    /// registration, is kept.
     ClearNondurable,
     /// Everything is kept, and writing goes on after it.
     Retain,
@@ -28,7 +28,7 @@ pub enum StartError {
     /// It has not been stopped.
     #[error("the trace engine is running; stop it first")]
     Running,
-    /// A view is alive, or a buffer is just being given back.
+    /// A view is alive, or a buffer is being given back.
     #[error("the buffers are in use; drop all views and let saved() return, then start again")]
     InUse,
     /// A writer has not finished a record that it reserved before the stop.
@@ -40,7 +40,7 @@ pub enum StartError {
 }
 
 impl Engine {
-    /// Takes no more records. Writers that wait for room are woken and told so;
+    /// Takes no more records. Writers that wait for room wake up with an error;
     /// records that have been reserved can still be finished.
     pub fn stop(&self) {
         let mut state = self.lock();
@@ -49,16 +49,16 @@ impl Engine {
 
     fn stop_locked(&self, state: &mut State) {
         state.running = false;
-        // AcqRel: as any other move of the position.
+        // AcqRel: as every move of the position.
         self.hot.position.fetch_or(Position::new(0, 0).closed().0, Ordering::AcqRel);
         self.take_leases_back(state);
         self.wake(state);
     }
 
-    /// Stops, and makes requests for all that no request has been sent for, in
-    /// the order in which to save it: at most one in streaming and oneshot mode,
-    /// up to two in circular mode. They are to be treated like, and after, those
-    /// that were sent. A buffer that is viewed and not given back is retained.
+    /// Stops, and returns requests for all buffers without one, in the order in
+    /// which to save them: at most one in streaming and oneshot mode, up to two
+    /// in circular mode. Handle them like the requests that were sent, and after
+    /// those. A buffer that is viewed and not given back is retained.
     ///
     /// Waits for records that have been reserved to be finished, at most for the
     /// grace period.
@@ -87,8 +87,8 @@ impl Engine {
         requests
     }
 
-    /// Waits until no buffer is sealed any more and every packet is with whoever
-    /// saves, so that what `finish` returns comes after.
+    /// Waits until no buffer is sealed and every packet has been sent, so that
+    /// the requests that `finish` returns come after.
     fn wait_until_final<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         loop {
             self.settle(&mut state);
@@ -111,19 +111,19 @@ impl Engine {
         if part.end > part.start || state.durable.end > state.durable.announced {
             return Some(self.request(state, last));
         }
-        // Nobody will give it back: it is clear already.
+        // It will not be given back: it is clear already.
         part.phase = Phase::Free;
         None
     }
 
     /// Takes records again after [`stop`](Self::stop) or
-    /// [`finish`](Self::finish). Data that has been saved is gone whatever the
-    /// disposition.
+    /// [`finish`](Self::finish). Data that has been saved is discarded, whatever
+    /// the disposition.
     ///
     /// # Errors
     ///
-    /// When the engine is running, the buffers are in use, or there is no room
-    /// beside what is to be kept; the engine stays stopped then.
+    /// When the engine is running, the buffers are in use, or there is no room in
+    /// addition to the data to keep; the engine stays stopped then.
     pub fn start(&self, disposition: BufferDisposition) -> Result<(), StartError> {
         let mut state = self.lock();
         self.settle(&mut state);
@@ -163,8 +163,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on where the engine stopped: in a buffer that was only stopped, or in
-    /// one that was finished, is whole, and that nobody has been asked to save.
+    /// Continues where the engine stopped: in a buffer that was only stopped, or
+    /// in one that was finished, is whole, and has no request to save it yet.
     fn reopen(&self, state: &mut State) -> bool {
         let position = self.position();
         let index = position.part();

@@ -1,21 +1,21 @@
 //! The engine's memory, and the room in it that a writer fills: a [slot](RollingSlot)
 //! for one record, or a [batch](Batch) for many.
 //!
-//! The memory is a span of words that writers store to atomically and that is lent
-//! out as bytes once it is final. It is either allocated here or a mapping the
-//! caller brings, for instance one that is shared with another process. Nothing
-//! depends on a page size.
+//! The memory is a span of words that writers store to atomically and that is
+//! lent out as bytes once it is final. It is either allocated here or a mapping
+//! of the caller's, for instance one shared with another process. Nothing depends
+//! on the page size.
 //!
-//! The first word of a reservation always is a header that leads to the next:
-//! first that of a filler with the right size, marked as claimed; at the end
-//! that of the record, or, when the slot is dropped unfinished, that of an empty
-//! filler. So what a dead writer leaves behind can be stepped over, by the
-//! engine and by whoever finds the memory after a crash.
+//! The first word of a reservation is always a header that leads to the next:
+//! first that of a filler of the right size, marked as claimed; at the end that
+//! of the record, or, if the slot is dropped unfinished, that of an empty filler.
+//! So the engine, or recovery after a crash, can step over what a dead writer
+//! leaves behind.
 //!
-//! A lone record costs two atomic operations that all writers share, more than
-//! the rest of its encoding. A batch, for a thread that writes one record after the
-//! other, reserves room for many at once, fills it without any, and commits all of
-//! them together:
+//! A single record costs two atomic operations on words that all writers share,
+//! which is more than the rest of its encoding. A batch, for a thread that writes
+//! one record after another, reserves room for many at once, fills it without
+//! atomic operations on shared words, and commits all of them together:
 //!
 //! ```text
 //!  reserved  [ claim .......................................... ]
@@ -26,12 +26,11 @@
 //! The first record's header is held back until then, so that the claim in its
 //! place keeps covering the whole reservation.
 //!
-//! A batch is no [`Lease`](super::Lease) with larger pieces. What a lease pays for is not its size: each
-//! record moves the vacant word behind it, is published by its own header, and
-//! tells the engine that its thread is at work. With pieces of the size of these
-//! chunks (4095 words, a sixteenth of the buffer) a context switch took 20.6 ns in
-//! a lease, as with its own pieces (20.9), and 9.1 ns in a batch; on two threads
-//! 34.1 and 15.4 (`benches/encode.rs`, interleaved, lower quartiles of 12 runs).
+//! A batch is not just a [`Lease`](super::Lease) with larger pieces. A lease's cost does not depend on their size: each
+//! record moves the vacant word behind it, is published by its own header, and marks its thread as busy for the engine.
+//! With pieces of the size of these chunks (4095 words, a sixteenth of the buffer) a context switch took 20.6 ns in a
+//! lease, as with its own pieces (20.9), and 9.1 ns in a batch; on two threads 34.1 and 15.4 (`benches/encode.rs`,
+//! interleaved, lower quartiles of 12 runs).
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -56,7 +55,7 @@ pub(super) struct Memory {
     #[cfg(loom)]
     cells: Vec<AtomicU64>,
     words: usize,
-    /// The caller's mapping; where there is none the words were allocated here.
+    /// The caller's mapping; if `None`, the words were allocated here.
     #[cfg_attr(loom, allow(dead_code))]
     keep: Option<Keep>,
 }
@@ -115,7 +114,7 @@ mod native {
         }
 
         /// The word at `index`, without a check: a record of 6 words would spend
-        /// as many compares and branches on what its reservation already proved.
+        /// 6 compares and branches on what its reservation already proved.
         ///
         /// # Safety
         ///
@@ -173,9 +172,9 @@ mod native {
     }
 }
 
-/// The same over loom's atomics, so that a model sees every access. Reading a
-/// word relaxed there yields any value that the memory model lets it have, so a
-/// missing happens-before shows as a wrong word.
+/// The same over loom's atomics, so that the model sees every access. A relaxed
+/// load there yields any value that the memory model allows, so a missing
+/// happens-before shows up as a wrong word.
 #[cfg(loom)]
 impl Memory {
     pub(super) fn allocate(words: usize) -> Self {
@@ -219,7 +218,7 @@ pub(super) fn is_claim(word: u64) -> bool {
     string::TYPE.get(word) == record_type::STRING && CLAIMED.get(word) == CLAIMED.max()
 }
 
-/// The first word of `words` reserved words that hold nothing, and wait for more
+/// The first word of `words` reserved words that are empty and kept for more
 /// records of the same thread.
 pub(super) fn vacant_word(words: usize) -> u64 {
     filler_word(words) | CLAIMED.put(VACANT)
@@ -259,7 +258,7 @@ pub struct RollingSlot<'e> {
     after: Position,
 }
 
-/// A reservation without its slot: whoever takes it has to commit it.
+/// A reservation without its slot; its owner must commit it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
     /// First word in the engine's memory.
@@ -282,13 +281,13 @@ impl fmt::Debug for RollingSlot<'_> {
 
 impl<'e> RollingSlot<'e> {
     /// The slot for words `[start, start + words)`, which the caller has just
-    /// reserved for itself within a rolling buffer.
+    /// reserved within a rolling buffer.
     #[inline]
     pub(super) fn claim(engine: &'e Engine, reservation: Reservation) -> Self {
         let Reservation { start, words, counter, after } = reservation;
         let slot = Self { engine, start, words, at: 1, counter, after };
         slot.store(0, claim_word(words));
-        // Whoever sees a word of the record sees the claim too; see
+        // A thread that sees a word of the record also sees the claim; see
         // `stragglers`. Costs nothing on x86.
         fence(Ordering::Release);
         slot
@@ -329,8 +328,8 @@ impl Engine {
     /// Commits the reservation of `words` words at `start` by its first word.
     #[inline]
     pub(super) fn commit(&self, start: usize, words: usize, first: u64, counter: usize) {
-        // Release: whoever sees the header sees the record. The count says the
-        // same to this process; this is for other ones.
+        // Release: a reader that sees the header sees the record. Within this
+        // process the count ensures that; this is for other processes.
         self.memory.cell(start).store(first, Ordering::Release);
         if self.commits[counter].commit(words) {
             self.completed();
@@ -364,12 +363,12 @@ impl Drop for RollingSlot<'_> {
 }
 
 /// Room for a run of records of one thread. When it is used up, it is committed
-/// and more is reserved; [`close`](Self::close) and dropping commit it too.
+/// and more is reserved; [`close`](Self::close) and dropping commit it, too.
 ///
-/// Records in it are not handed over until then, nor is the rolling buffer they
-/// are in. Close it before waiting for anything, in particular before writing to
-/// the durable lane of a blocking engine, which may wait for that very buffer;
-/// a batch left open for longer than the grace period is given up.
+/// Until then, neither its records nor the rolling buffer that they are in are
+/// handed over. Close it before waiting for anything, in particular before
+/// writing to the durable lane of a blocking engine, which may wait for that
+/// buffer; a batch left open for longer than the grace period is abandoned.
 ///
 /// It borrows its engine ([`Rolling::batch`](super::Rolling::batch)) or shares it ([`Batch::shared`]).
 #[derive(Debug)]
@@ -394,8 +393,8 @@ struct Chunk {
     after: Position,
 }
 
-/// The share of a rolling buffer that a batch takes at a time, if that is not
-/// more than a record can be.
+/// The share of a rolling buffer that a batch reserves at a time, but at most the
+/// size of the largest record.
 const SHARE: usize = if cfg!(loom) { 2 } else { 16 };
 
 impl Batch<Arc<Engine>> {
@@ -415,7 +414,7 @@ impl<E: Deref<Target = Engine>> Batch<E> {
         &self.engine
     }
 
-    /// Commits the records written so far. The next record reserves anew.
+    /// Commits the records written so far. The next record makes a new reservation.
     pub fn close(&mut self) {
         if let Some(chunk) = self.chunk.take() {
             self.engine.close_chunk(&chunk);
@@ -428,8 +427,8 @@ impl<E: Deref<Target = Engine>> Batch<E> {
     #[inline(never)]
     fn renew(&mut self, words: usize) -> Result<(), Full> {
         self.close();
-        // Of a small buffer a batch takes a small part, so that little is left
-        // over at its end.
+        // In a small buffer a batch reserves a small part, so that little is left
+        // over at the end.
         let share = self.engine.division.rolling / SHARE;
         let size = share.min(MAX_RECORD_WORDS).max(words);
         let reservation = self.engine.reserve_rolling(size, true)?;
@@ -539,7 +538,7 @@ impl Drop for BatchSlot<'_> {
 }
 
 impl Engine {
-    /// Commits what a chunk holds, and gives back what it does not.
+    /// Commits the used part of a chunk, and gives the rest back.
     fn close_chunk(&self, chunk: &Chunk) {
         let unused = chunk.end - chunk.at;
         let kept = if unused > 0 && !self.give_back(chunk) {
@@ -557,19 +556,20 @@ impl Engine {
         }
     }
 
-    /// Moves the position back over the unused end of a chunk; not if anything
+    /// Moves the position back over the unused end of a chunk, unless something
     /// has been reserved after it, or the buffer has been sealed or stopped.
     fn give_back(&self, chunk: &Chunk) -> bool {
         if chunk.at == chunk.start {
-            // Nothing at all was written: the claim must not stay behind either.
-            // The word is still ours; should it not be given back, the commit
-            // stores a filler there.
+            // Nothing was written: the claim must not remain either. The word is
+            // still ours; if it is not given back, the commit stores a filler
+            // there.
             self.memory.cell(chunk.start).store(0, Ordering::Relaxed);
         }
         let back = chunk.after.retreated(chunk.end - chunk.at);
         // AcqRel: the next writer of these words sees them zero; and see
-        // `try_reserve`. One attempt: who fails has been overtaken. The wrapped
-        // count in the position makes sure that it is the same filling.
+        // `try_reserve`. One attempt: if it fails, another writer has reserved
+        // since. The wrapped count in the position ensures that it is the same
+        // filling.
         let swap = self.hot.position.compare_exchange(
             chunk.after.0,
             back.0,

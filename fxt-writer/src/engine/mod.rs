@@ -1,5 +1,5 @@
-//! The trace engine: one span of memory in which many threads write records,
-//! and from which full parts are handed to whoever saves them.
+//! The trace engine: one span of memory in which many threads write records, and
+//! whose full parts are handed to a saver.
 //!
 //! ```text
 //!  +--------+-----------------+------------------------+------------------------+
@@ -13,13 +13,14 @@
 //! position word (buffer switches counted, offset in the buffer), writes it, and
 //! commits it by one addition to the buffer's count. No lock is taken until a
 //! buffer is full. Then, under the lock, the position word moves to the other
-//! buffer, the full one is sealed, and the commit that makes it complete sends
-//! the request to save it: no buffer is handed over while a record in it is
-//! still being written.
+//! buffer and the full one is sealed. The commit that completes it sends the
+//! request to save it, so no buffer is handed over while a record in it is still
+//! being written.
 //!
-//! What is durable always precedes what is rolling in the output, and a record
-//! written to the durable lane before a rolling record that needs it is always
-//! saved before it. `docs/engine.md` in this crate tells the whole story.
+//! In the output, the durable data always comes before the rolling data of its
+//! buffer, and a durable record that was written before a rolling record that
+//! needs it is always saved before it. `docs/engine.md` in this crate describes
+//! the design.
 //!
 //! ```
 //! use std::sync::mpsc;
@@ -94,12 +95,11 @@ use sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// How many counts there are: two in use, and one more for each buffer that was
-/// given up with a writer still in it, until the engine has no more.
+/// The number of counts: two in use, and one for each buffer abandoned with a
+/// writer still in it, until none is left.
 const COUNTERS: usize = if cfg!(loom) { 4 } else { 64 };
 
-/// Words that writers read and write on every record, on cache lines of their
-/// own.
+/// Words that writers read and write on every record, on separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Hot {
@@ -109,8 +109,8 @@ struct Hot {
     limit: [AtomicUsize; 2],
     /// Which count each rolling buffer's filling uses.
     counter: [AtomicUsize; 2],
-    /// The position at which writers are known to find no room until a buffer is
-    /// given back; [`Position::NOWHERE`] where there may be some.
+    /// The position at which there is no room until a buffer is given back;
+    /// [`Position::NOWHERE`] if there may be room.
     full_at: AtomicU64,
     /// Whether threads may hold leases.
     lends: AtomicBool,
@@ -124,7 +124,7 @@ pub struct Engine {
     hot: Hot,
     commits: Box<[Commits]>,
     state: Mutex<State>,
-    /// Nanoseconds that writers have waited for room, all of them together.
+    /// Nanoseconds that all writers together have waited for room.
     waited: AtomicU64,
     /// Woken when a buffer becomes free or complete, durable room comes back, a
     /// packet has been sent, or the engine stops.
@@ -144,7 +144,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine with memory of its own, taking records at once.
+    /// An engine that allocates its memory and takes records at once.
     ///
     /// In streaming mode `notify` is called with each request to save a buffer,
     /// by the thread whose commit completed the buffer, with no lock held. It
@@ -163,15 +163,15 @@ impl Engine {
         Ok(Self::build(config, division, memory, Box::new(notify)))
     }
 
-    /// An engine in memory that the caller brings, for instance a mapping shared
-    /// with another process; `config.bytes` is its length. The memory must be
-    /// zero. `keep` is dropped when the engine no longer needs it.
+    /// An engine in the caller's memory, for instance a mapping shared with
+    /// another process; `config.bytes` is its length. The memory must be zero.
+    /// `keep` is dropped when the engine no longer needs the memory.
     ///
     /// # Safety
     ///
     /// The memory must be valid for reads and writes of `config.bytes` bytes
     /// until `keep` is dropped, and nothing else in this process may access it
-    /// until then. Other processes may read it, and had better not write to it.
+    /// until then. Other processes may read it, but should not write to it.
     ///
     /// # Errors
     ///
@@ -229,9 +229,9 @@ impl Engine {
         Rolling::new(self)
     }
 
-    /// The lane for records that others refer to: strings, threads, names. What
-    /// is written here is in the output before every rolling record that is
-    /// written afterwards. In oneshot mode there is one buffer for both.
+    /// The lane for records that others refer to: strings, threads, names. A
+    /// record written here comes before every rolling record that is written
+    /// afterwards in the output. In oneshot mode both lanes share one buffer.
     #[must_use]
     pub fn durable(&self) -> Durable<'_> {
         Durable::new(self)
@@ -249,20 +249,20 @@ impl Engine {
         self.header_words().dropped()
     }
 
-    /// How long writers have waited for room so far, all of them together. One that waits is counted when it goes on.
+    /// The total time that writers have waited for room so far. A wait counts once it has ended.
     #[must_use]
     pub fn waited(&self) -> Duration {
         // Relaxed: a figure, which orders nothing.
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Counts records as dropped that their writers gave up without asking for
+    /// Counts records as dropped that their writers discarded without asking for
     /// room.
     pub fn count_dropped(&self, records: u64) {
         self.header_words().drop_records(records);
     }
 
-    /// What the header in the engine's memory says.
+    /// The header in the engine's memory.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
         self.header_words().snapshot()
@@ -280,18 +280,18 @@ impl Engine {
 
     #[inline]
     fn position(&self) -> Position {
-        // Acquire: what was published with the position is seen with it.
+        // Acquire: sees what was published with the position.
         Position(self.hot.position.load(Ordering::Acquire))
     }
 }
 
 const _: () = assert!(HEADER_WORDS * WORD_BYTES == 128);
 
-/// Prepares this process for engines that [lend](Engine::lend) room. That takes
-/// milliseconds in a process of several threads, where the kernel waits for all CPUs, and
-/// next to nothing in one of a single thread.
+/// Prepares this process for engines that [lend](Engine::lend) room. That takes milliseconds in a
+/// process of several threads, since the kernel waits for all CPUs, and almost no time in a
+/// single-threaded one.
 #[cfg(all(feature = "provider", target_os = "linux", not(loom)))]
 pub(crate) fn prepare_process() {
-    // Where the kernel cannot do it, engines do without.
+    // Without kernel support, engines do not lend room.
     let _ = barrier::ready();
 }

@@ -18,7 +18,7 @@ pub(super) const MAX_ROLLING_WORDS: usize = 1 << 30;
 pub(super) struct Position(pub(super) u64);
 
 impl Position {
-    /// One that writing never comes to: it is closed, and beyond every buffer.
+    /// A position that writing never reaches: closed, and beyond every buffer.
     pub(super) const NOWHERE: Self = Self(u64::MAX);
 
     pub(super) fn new(wrapped: u32, offset: usize) -> Self {
@@ -45,7 +45,7 @@ impl Position {
         Self(CLOSED.set(self.0, 1))
     }
 
-    /// The offset as a number that is out of every buffer's reach while closed.
+    /// The offset; while closed, a number beyond every buffer.
     #[inline]
     pub(super) fn open_offset(self) -> usize {
         (OFFSET.get(self.0) | CLOSED.mask() & self.0) as usize

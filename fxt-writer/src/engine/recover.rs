@@ -1,10 +1,10 @@
-//! Getting the records out of an engine's memory that nobody finished: a mapping
-//! left by a process that was killed, or a dump of one.
+//! Recovery of the records in the memory of an engine that was not finished: a
+//! mapping left by a killed process, or a dump of one.
 //!
-//! The header tells what is where. What is durable comes first, from what was
-//! saved to what was committed. Then come the rolling buffers, the older one
-//! first; in each, records are stepped over by their first words. A claimed one
-//! was never finished and is left out, and where the words are zero nothing was
+//! The header has the layout. Durable records come first, from the end of the
+//! saved ones to the end of the committed ones. Then come the rolling buffers,
+//! the older one first; their first words lead from record to record. A claimed
+//! record was never finished and is skipped; where words are zero, nothing was
 //! written.
 
 use std::ops::Range;
@@ -15,28 +15,28 @@ use super::position::part_of;
 use super::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;
 
-/// Why a memory cannot be read.
+/// Why memory cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoverError {
     /// It does not begin with the header of an engine of this version.
     #[error("this is not the memory of a trace engine, or of one of another version")]
     NoHeader,
-    /// The header tells sizes that do not fit the memory.
+    /// The sizes in the header do not fit the memory.
     #[error("the trace engine's header tells sizes that its memory does not have")]
     Sizes,
 }
 
-/// What was found, as words in the order in which to save them.
+/// The recovered records, as words, in the order in which to save them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Durable records that had not been saved.
     pub durable: Vec<u64>,
     /// Finished rolling records, older ones first.
     pub rolling: Vec<u64>,
-    /// Records that were reserved and never finished, at least.
+    /// The least number of records that were reserved but never finished.
     pub unfinished: u64,
-    /// Records that the engine itself had dropped.
+    /// Records that the engine had dropped.
     pub dropped: u64,
 }
 
@@ -44,9 +44,9 @@ pub struct Recovered {
 ///
 /// # Errors
 ///
-/// When it is not an engine's memory. Damage beyond that costs the records from
-/// there to the end of their buffer, which are then not told from room that was
-/// never used.
+/// When it is not an engine's memory. Damage after the header loses the records
+/// from there to the end of their buffer, which cannot be distinguished from
+/// unused room.
 pub fn recover(memory: &[u64]) -> Result<Recovered, RecoverError> {
     let first = memory.first_chunk::<HEADER_WORDS>().ok_or(RecoverError::NoHeader)?;
     let header = Header::read(first).ok_or(RecoverError::NoHeader)?;
@@ -79,8 +79,8 @@ impl<'a> Parts<'a> {
         Some(Self { durable, rolling: [first, second] })
     }
 
-    /// The durable records that were not saved, put together where they run over
-    /// the ring's end.
+    /// The durable records that were not saved, joined if they wrap around the
+    /// ring's end.
     fn durable(&self, header: &Header) -> Option<Vec<u64>> {
         let count = words(header.durable_end.checked_sub(header.durable_saved)?)?;
         if count > self.durable.len() {
@@ -92,8 +92,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Where the data of a rolling buffer is: to the end that the header tells, or
-/// to the buffer's end while it was open.
+/// The span of a rolling buffer's data: to the end in the header, or to the
+/// buffer's end if it was open.
 fn data_span(header: &Header, part: usize, len: usize) -> Option<Range<usize>> {
     let start = words(header.rolling_start[part])?;
     let end = match words(header.rolling_end[part])? {

@@ -1,10 +1,10 @@
-//! What to save of an engine that another process runs, in memory shared with it.
+//! Saves the records of an engine that another process runs, from memory shared with it.
 //!
-//! Whoever saves buffers for a trace provider sees memory that the provider may
-//! write at any time, and had better not believe. So a [`Remote`] divides the
-//! memory by the sizes that the saver itself chose, reads each word once, checks
-//! what it read before it uses it, and copies records out before it looks at
-//! them. It keeps its own account of what has been saved.
+//! A provider may write to the shared memory at any time, so its saver must not
+//! trust the content. A [`Remote`] divides the memory by the sizes that the saver
+//! itself chose, reads each word once, checks each value before using it, and
+//! copies records out before looking at them. It keeps its own account of what
+//! has been saved.
 //!
 //! ```text
 //!  SAVE_BUFFER(wrapped 7, durable 320)
@@ -16,10 +16,10 @@
 //!                 metadata left out (it is not for providers to write), then `admit`
 //! ```
 //!
-//! When the other process is gone, or does not answer, [`Remote::rest`] finds what
-//! is committed and has not been saved. [`Remote::view`] finds the same and leaves
-//! it there, for a look at a recording that goes on. How both read memory that is
-//! being written to is told in [`live`].
+//! When the other process is gone, or does not answer, [`Remote::rest`] returns
+//! what is committed and not saved yet. [`Remote::view`] does the same without
+//! taking it, for a snapshot of a running recording. [`live`] describes how both
+//! read memory that is being written to.
 
 mod live;
 
@@ -35,39 +35,38 @@ use crate::packet::Packet;
 
 /// Words that another process may change at any time.
 pub trait SharedWords {
-    /// How many there are.
+    /// The number of words.
     fn words(&self) -> usize;
 
-    /// The word at `index`, read from the memory exactly once, and before
-    /// whatever is loaded after it (acquire).
+    /// The word at `index`, read from memory exactly once, and before all later
+    /// loads (acquire).
     ///
     /// # Panics
     ///
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
 
-    /// Stores a word of the header that is there for readers: it holds the other process's writers, or lets them go.
-    /// By an atomic exchange (acquire and release), so that what they did before they last looked at it is seen. The
-    /// default stores nothing, for memory that cannot be written to: then buffers that never rest are left out of a
-    /// view, and counted.
+    /// Stores the header's word for readers, which holds the other process's writers or lets them go. Must be an atomic
+    /// exchange (acquire and release), so that the caller sees what they did before they last read the word. The default
+    /// stores nothing, for read-only memory: then a view leaves out, and counts, buffers that are reused all the time.
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
 
-    /// Everything that was wanted has been copied: pages need not stay in the memory of this process. What is in them
-    /// stays. The default does nothing.
+    /// Called when everything has been copied: this process no longer needs the pages in memory. Their content must stay.
+    /// The default does nothing.
     fn let_go(&self) {}
 }
 
-/// Why nothing can be saved: the other side does not keep to the protocol, or
-/// what it left does not make sense.
+/// Why nothing can be saved: the other side violates the protocol, or its memory
+/// is inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A request to save a buffer in another mode than streaming.
+    /// A request to save a buffer in a mode other than streaming.
     #[error("buffers are saved on the way in streaming mode only")]
     NotStreaming,
-    /// A request for a buffer that is not next.
+    /// A request for a buffer that is not the next one.
     #[error("buffer {asked} was to be saved, and {expected} is next")]
     OutOfOrder {
         /// The wrapped count of the request.
@@ -75,14 +74,14 @@ pub enum RemoteError {
         /// The one that is next.
         expected: u32,
     },
-    /// A durable end that cannot be.
+    /// An impossible durable end.
     #[error(
         "durable data is said to end at byte {end}: {saved} are saved, and {capacity} more fit"
     )]
     DurableEnd {
         /// The end, in bytes since the engine was started.
         end: u64,
-        /// How much has been saved, in bytes since then.
+        /// The end of the saved data, in bytes since then.
         saved: u64,
         /// Size of the durable part, in bytes.
         capacity: u64,
@@ -90,7 +89,7 @@ pub enum RemoteError {
     /// The data of a rolling buffer does not lie within it.
     #[error("a rolling buffer of {capacity} bytes is said to have data from byte {start} to {end}")]
     RollingData {
-        /// Where it is said to start, in bytes.
+        /// Its start according to the header, in bytes.
         start: u64,
         /// Where it is said to end, in bytes.
         end: u64,
@@ -102,19 +101,19 @@ pub enum RemoteError {
     NoHeader,
 }
 
-/// What records were found, by number.
+/// Counts of the records that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records that are in the pieces.
     pub records: u64,
-    /// Records that were reserved and never finished, at least.
+    /// The least number of records that were reserved but never finished.
     pub unfinished: u64,
-    /// Records that a provider may not write, left out.
+    /// Records that were left out because a provider must not write them.
     pub refused: u64,
-    /// Bytes behind a word that heads no record, left out.
+    /// Bytes that were left out because they follow an invalid first word.
     pub cut_bytes: u64,
-    /// Rolling buffers left out, since they were reused again and again while
-    /// they were read, though their writers were asked to wait.
+    /// Rolling buffers that were left out because they were reused again and
+    /// again while being read, though their writers were asked to wait.
     pub torn: u64,
 }
 
@@ -137,7 +136,7 @@ pub struct Piece {
     pub rolling: Vec<u64>,
     /// What was found on the way.
     pub tally: Tally,
-    /// Whether writers were held meanwhile: they may have dropped records, and counted them in the header.
+    /// Whether writers were held meanwhile; they may have dropped records, which the header counts.
     pub held: bool,
 }
 
@@ -157,38 +156,38 @@ pub struct Remote<W> {
     division: Division,
     /// Durable words saved, since the engine was started.
     durable_saved: u64,
-    /// The most durable words that waited to be saved at a time.
+    /// The largest number of durable words that waited to be saved at a time.
     durable_peak: u64,
-    /// The wrapped count of the filling that is to be saved next.
+    /// The wrapped count of the next filling to save.
     next: u32,
 }
 
-/// Copies that were not looked at yet.
+/// Copies that have not been checked yet.
 struct Copies {
     wrapped: u32,
     durable_end: u64,
     durable: Vec<u64>,
     fillings: Vec<Vec<u64>>,
-    /// What was found while they were made.
+    /// The counts made during copying.
     tally: Tally,
     /// Whether writers were held.
     held: bool,
 }
 
 impl<W: SharedWords> Remote<W> {
-    /// For an engine of this mode that takes all of `words`.
+    /// The saver's side of an engine of this mode that uses all of `words`.
     ///
     /// # Errors
     ///
-    /// When no engine can be made in so many words.
+    /// When an engine cannot have that many words.
     pub fn new(words: W, mode: Mode) -> Result<Self, ConfigError> {
         let bytes = words.words().saturating_mul(WORD_BYTES);
         let division = Division::new(&Config { mode, bytes, ..Config::default() })?;
         Ok(Self { words, mode, division, durable_saved: 0, durable_peak: 0, next: 0 })
     }
 
-    /// What the header says of itself that can be believed, namely that it is one
-    /// of an engine as it was asked for; everything else in it wants checking.
+    /// The header, if it is that of an engine with the expected mode and sizes;
+    /// all its other fields are unchecked.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
         let words: [u64; HEADER_WORDS] = std::array::from_fn(|index| self.words.load(index));
@@ -201,20 +200,19 @@ impl<W: SharedWords> Remote<W> {
         })
     }
 
-    /// The largest part of the durable part that was in use when something was
-    /// saved, from 0 to 1.
+    /// The largest share of the durable part in use at any save, from 0 to 1.
     #[must_use]
     pub fn durable_used(&self) -> f64 {
         self.durable_peak as f64 / self.division.durable.max(1) as f64
     }
 
-    /// Copies what `request` asks to be saved. `admit` sees each record, may
-    /// change its words, and says whether it is wanted.
+    /// Copies the records that `request` asks to save. `admit` gets each record,
+    /// may change its words, and returns whether to keep it.
     ///
     /// # Errors
     ///
-    /// When the request or the header says what cannot be; nothing counts as saved
-    /// then, and whoever asked does not keep to the protocol.
+    /// When the request or the header is impossible: the other side violates the
+    /// protocol. Nothing counts as saved then.
     pub fn save(
         &mut self,
         request: Packet,
@@ -228,7 +226,7 @@ impl<W: SharedWords> Remote<W> {
         }
         let durable_end = self.durable_end(request.data64)?;
         let header = self.header().ok_or(RemoteError::NoHeader)?;
-        // The buffer is final: an end of zero says that it is empty.
+        // The buffer is final: an end of zero means that it is empty.
         let part = part_of(request.data32);
         let filling = match header.rolling_end[part] {
             0 => Vec::new(),
@@ -241,12 +239,12 @@ impl<W: SharedWords> Remote<W> {
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and was not saved, when no request for it will
-    /// come: the other process has said that its buffer is final, or is gone.
+    /// Copies what is committed and not saved, when no request for it will come:
+    /// the other process has declared its buffer final, or is gone.
     ///
     /// # Errors
     ///
-    /// When the header says what cannot be.
+    /// When the header is impossible.
     pub fn rest(
         &mut self,
         admit: &mut dyn FnMut(&mut [u64]) -> bool,
@@ -263,20 +261,20 @@ impl<W: SharedWords> Remote<W> {
     ///
     /// # Errors
     ///
-    /// When the header says what cannot be.
+    /// When the header is impossible.
     pub fn view(&self, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Result<Piece, RemoteError> {
         let copies = self.present()?;
         self.words.let_go();
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// Whether the filling of that wrapped count comes after all that were saved.
-    /// Counts wrap around, so half of them are before any other.
+    /// Whether the filling of that wrapped count comes after all saved ones.
+    /// Counts wrap around, so half of them are before any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2
     }
 
-    /// The durable end in words, if it can be.
+    /// The durable end in words, if it is possible.
     fn durable_end(&self, bytes: u64) -> Result<u64, RemoteError> {
         let word = WORD_BYTES as u64;
         let capacity = self.division.durable as u64;
@@ -291,8 +289,8 @@ impl<W: SharedWords> Remote<W> {
         }
     }
 
-    /// Where the data of a rolling buffer is in the memory: to the end that the
-    /// header tells, or to the buffer's end while it is open.
+    /// The span of a rolling buffer's data in memory: to the end in the header,
+    /// or to the buffer's end while it is open.
     fn filling(&self, header: &Header, part: usize) -> Result<Range<usize>, RemoteError> {
         let capacity = self.division.rolling * WORD_BYTES;
         let (start, end) = (header.rolling_start[part], header.rolling_end[part]);
@@ -314,12 +312,12 @@ impl<W: SharedWords> Remote<W> {
         range.map(|index| self.words.load(index)).collect()
     }
 
-    /// The durable words from what was saved to `end`, put together where they run
-    /// over the ring's end.
+    /// The durable words from the end of the saved ones to `end`, joined if they
+    /// wrap around the ring's end.
     fn copy_durable(&self, end: u64) -> Vec<u64> {
         let base = self.division.durable_base();
         let size = self.division.durable as u64;
-        // Where the part has no words the range is empty. Below the part's size, hence a usize.
+        // If the part has no words, the range is empty. Below the part's size, hence a usize.
         let words = self.durable_saved..end;
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }

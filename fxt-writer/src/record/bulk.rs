@@ -17,8 +17,8 @@ pub struct Log<'a> {
     pub time: Ticks,
     /// The thread that wrote it.
     pub thread: ThreadName,
-    /// The message: without a NUL, and at most 32 744 bytes, 16 less when the
-    /// thread is inline.
+    /// The message: no NUL, at most 32 744 bytes, 16 less if the thread is
+    /// inline.
     pub message: &'a str,
 }
 
@@ -54,7 +54,7 @@ impl Record for Log<'_> {
 pub struct Blob<'a> {
     /// The name of the data stream.
     pub name: Text<'a>,
-    /// What the payload is.
+    /// The type of the payload.
     pub blob_type: BlobType,
     /// The payload: at most 32 752 bytes, less what an inline name takes.
     pub payload: &'a [u8],
@@ -80,7 +80,7 @@ impl Record for Blob<'_> {
     }
 }
 
-/// When and where a large blob came from.
+/// The time, thread and arguments of a large blob.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlobMetadata<'a> {
     /// The timestamp, in ticks of the trace clock.
@@ -93,16 +93,16 @@ pub struct BlobMetadata<'a> {
 
 /// Bulk data in one record, whose size field has 32 bits.
 ///
-/// Not every reader follows that size field: a reader that takes only its low
-/// 12 bits loses its way in records of more than 4095 words. Lanes of the
-/// engine take no records that large; write them to the output itself.
+/// Not every reader supports that size field: one that reads only its low 12 bits
+/// fails on records of more than 4095 words. The engine's lanes do not take such
+/// large records; write them to the output directly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeBlob<'a> {
     /// Its category.
     pub category: Text<'a>,
-    /// Its name, which should identify what the payload is.
+    /// Its name, which should identify the payload's format.
     pub name: Text<'a>,
-    /// When and where it came from; decides between the two blob formats.
+    /// The metadata; its presence selects one of the two blob formats.
     pub metadata: Option<BlobMetadata<'a>>,
     /// The bytes, without padding.
     pub payload: &'a [u8],

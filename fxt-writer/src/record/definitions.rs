@@ -1,4 +1,4 @@
-//! What later records refer to: how long a tick is, strings and threads
+//! Records that later ones rely on: the length of a tick, strings and threads
 //! ("Initialization record", "String record", "Thread record").
 
 use super::{Record, checked_size};
@@ -9,7 +9,7 @@ use crate::layout::{initialization, record_type, string, thread};
 use crate::space::{Slot, stream_words};
 use crate::text;
 
-/// Tells readers the unit of the timestamps that follow.
+/// Sets the unit of the timestamps that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initialization {
     /// Ticks per second of the trace's clock; 1 000 000 000 for nanoseconds.
@@ -34,9 +34,9 @@ impl Record for Initialization {
     }
 }
 
-/// Gives a string an index, in place of whatever had that index before.
+/// Gives a string an index, replacing the string that had it before.
 ///
-/// An empty content is accepted, as readers must accept it, though the empty
+/// Empty content is accepted, since readers must accept it, though the empty
 /// string ref makes it pointless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StringRecord<'a> {
@@ -67,7 +67,7 @@ impl Record for StringRecord<'_> {
     }
 }
 
-/// Gives a thread an index, in place of whatever had that index before.
+/// Gives a thread an index, replacing the thread that had it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadRecord {
     /// The index, as the ref that other records will use.

@@ -7,10 +7,10 @@ use crate::ids::{ThreadName, Ticks};
 use crate::layout::{event, record_type};
 use crate::space::Slot;
 
-/// What kind of event it is, with what that kind adds to it.
+/// The kind of an event, with its extra fields.
 pub type EventKind = fxt_format::EventKind<Ticks>;
 
-/// The word after the arguments, where the kind has one.
+/// The word after the arguments, if the kind has one.
 #[inline]
 pub(crate) const fn extra_word(kind: EventKind) -> Option<u64> {
     match kind {
@@ -22,7 +22,7 @@ pub(crate) const fn extra_word(kind: EventKind) -> Option<u64> {
 /// An event of any of the eleven kinds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event<'a> {
-    /// What kind of event it is.
+    /// The kind of event.
     pub kind: EventKind,
     /// When it happened, or began.
     pub time: Ticks,

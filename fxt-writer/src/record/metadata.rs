@@ -1,4 +1,4 @@
-//! Metadata records: written by whoever assembles an archive ("Metadata record").
+//! Metadata records: written by the program that assembles an archive ("Metadata record").
 
 use super::{Record, checked_size};
 use crate::error::EncodeError;
@@ -25,7 +25,7 @@ impl Record for Magic {
     fn body(&self, _slot: &mut impl Slot) {}
 }
 
-/// Introduces a provider; what follows is of that provider ("Provider info
+/// Introduces a provider; the records that follow are from it ("Provider info
 /// metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderInfo<'a> {
@@ -58,7 +58,7 @@ impl Record for ProviderInfo<'_> {
     }
 }
 
-/// Says that what follows is of that provider ("Provider section metadata").
+/// Says that the records that follow are from that provider ("Provider section metadata").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderSection {
     /// The provider's id in this archive.
@@ -86,7 +86,7 @@ impl Record for ProviderSection {
 pub struct ProviderEvent {
     /// The provider's id in this archive.
     pub id: ProviderId,
-    /// What it reports.
+    /// The event that it reports.
     pub event: ProviderEventKind,
 }
 

@@ -1,5 +1,5 @@
-//! The records of the format. Those of scheduling stand here, being most of every
-//! trace; the others have a file per family of the specification.
+//! The records of the format. Scheduling records, which make up most of a trace,
+//! are defined here; the others have one module per family of the specification.
 //!
 //! Each record is a plain struct of its fields. [`Record::write`] checks it
 //! against the limits of the format, reserves exactly the words it needs, and
@@ -49,7 +49,7 @@ use crate::layout::scheduling::{self, context_switch, legacy_context_switch, thr
 use crate::layout::{limits, record_type};
 use crate::space::{Slot, Space};
 
-/// A record: knows its size, its header and what comes after the header.
+/// A record: its size, its header word and the words after it.
 ///
 /// Implement it to write records that this crate does not know.
 pub trait Record {
@@ -94,7 +94,7 @@ fn checked_size(words: usize) -> Result<usize, EncodeError> {
 
 /// A CPU went from one thread to another ("Context Switch Record").
 ///
-/// With an array of arguments its words are computed in place, where the compiler knows the types of their values.
+/// With an array of arguments, the compiler knows the values' types and computes the record's words in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSwitch<A> {
     /// The CPU.
@@ -105,7 +105,7 @@ pub struct ContextSwitch<A> {
     pub outgoing: Koid,
     /// The thread that got the CPU.
     pub incoming: Koid,
-    /// What the thread that left does next.
+    /// The state of the outgoing thread.
     pub outgoing_state: ThreadState,
     /// Up to 15 arguments; by convention `incoming_weight` and
     /// `outgoing_weight`.
@@ -139,7 +139,7 @@ impl<A: Args> Record for ContextSwitch<A> {
 
 /// A thread was woken ("Thread Wakeup Record").
 ///
-/// An array of arguments does the same as in a [`ContextSwitch`].
+/// An array of arguments has the same effect as in a [`ContextSwitch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wakeup<A> {
     /// The CPU it was woken for.
@@ -214,7 +214,7 @@ pub struct LegacyContextSwitch {
     pub outgoing: LegacySide,
     /// The thread that got the CPU.
     pub incoming: LegacySide,
-    /// What the thread that left does next; anything but running.
+    /// The state of the outgoing thread; any but running.
     pub outgoing_state: ThreadState,
 }
 

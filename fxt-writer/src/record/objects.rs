@@ -1,5 +1,5 @@
-//! What a koid or a pointer refers to ("Kernel object record", "Userspace object
-//! record").
+//! Records that describe what a koid or a pointer refers to ("Kernel object
+//! record", "Userspace object record").
 
 use super::{Record, checked_size};
 use crate::arg::{self, Arg, Text};
@@ -11,7 +11,7 @@ use crate::space::Slot;
 /// Names a kernel object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelObject<'a> {
-    /// What kind of object it is.
+    /// The type of the object.
     pub object_type: ObjectType,
     /// Its koid.
     pub koid: Koid,
@@ -47,8 +47,8 @@ impl Record for KernelObject<'_> {
 pub struct UserspaceObject<'a> {
     /// The pointer.
     pub pointer: u64,
-    /// The process the pointer is valid in, as one of its threads; of an inline
-    /// thread only the process koid is written.
+    /// The process that the pointer is valid in, given by one of its threads; for
+    /// an inline thread, only the process koid is written.
     pub process: ThreadName,
     /// The object's name.
     pub name: Text<'a>,

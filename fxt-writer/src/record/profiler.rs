@@ -1,4 +1,4 @@
-//! Where in which code threads were ("Profiler record", which the format specification does not describe).
+//! Modules, mappings and stacks ("Profiler record", which the format specification does not describe).
 
 use super::{Record, checked_size};
 use crate::error::EncodeError;
@@ -8,12 +8,12 @@ use crate::layout::{Field, limits, record_type, thread_ref};
 use crate::space::{Slot, stream_words};
 use crate::text;
 
-/// How a record names a process: by any of its threads in the table, or by its koid in the record itself.
+/// How a record names a process: by any of its threads in the thread table, or by its koid in the record itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProcessName {
     /// The process of a thread that is registered with a thread record.
     OfThread(ThreadRef),
-    /// A process named by its koid, at the cost of a word in the record.
+    /// The koid itself, which takes one word in the record.
     Inline(Koid),
 }
 
@@ -48,9 +48,9 @@ pub struct Module<'a> {
     pub process: ProcessName,
     /// The number by which mappings of the process refer to it.
     pub id: u16,
-    /// What it is called: without a NUL, and at most 255 bytes.
+    /// Its name: no NUL, at most 255 bytes.
     pub name: &'a str,
-    /// What its linker made of its content, at most 255 bytes; empty when it has none.
+    /// The build id that the linker wrote, at most 255 bytes; empty if there is none.
     pub build_id: &'a [u8],
 }
 
@@ -87,7 +87,7 @@ impl Record for Module<'_> {
     }
 }
 
-/// Where a part of a module is in a process's memory.
+/// Where part of a module is mapped in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The timestamp, in ticks of the trace clock.
@@ -98,11 +98,11 @@ pub struct Mapping {
     pub module: u16,
     /// At most 3 bits.
     pub flags: u8,
-    /// The address that it begins at.
+    /// The address at which it begins.
     pub start: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// The address within the module that its beginning has.
+    /// The address within the module at which the mapping begins.
     pub module_address: u64,
 }
 
@@ -139,7 +139,7 @@ pub struct Backtrace<'a> {
     pub thread: ThreadName,
     /// At most 28 bits.
     pub flags: u32,
-    /// The program counters, the innermost first, at most 255.
+    /// The program counters, innermost first, at most 255.
     pub frames: &'a [u64],
 }
 

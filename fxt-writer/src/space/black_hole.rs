@@ -1,11 +1,11 @@
-//! A space that forgets: for measuring what encoding alone costs.
+//! A space that discards records, for measuring the cost of encoding alone.
 
 use std::convert::Infallible;
 use std::hint::black_box;
 
 use super::{Slot, Space};
 
-/// Takes every record and keeps only counts.
+/// Discards every record, counting records and words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlackHole {
     records: u64,
@@ -36,7 +36,7 @@ impl Space for BlackHole {
     }
 }
 
-/// Room for a record that nobody will see.
+/// Room for a record that will be discarded.
 #[derive(Debug)]
 pub struct BlackHoleSlot<'a> {
     hole: &'a mut BlackHole,

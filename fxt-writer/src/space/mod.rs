@@ -1,9 +1,9 @@
-//! Where records go: something that has room for a whole record, or has not.
+//! Where records go: something that has room for a whole record, or rejects it.
 //!
-//! A record asks its [`Space`] once for all the words it needs, writes them into
-//! the [`Slot`] it gets, and hands over the header word last. So there is one
-//! capacity check per record, no record is ever cut in half, and whoever reads a
-//! shared space concurrently sees a record's header only when the rest is there.
+//! A record reserves all its words in its [`Space`] at once, writes them into the
+//! [`Slot`] it gets, and writes the header word last. So there is one capacity
+//! check per record, no record is ever cut short, and a concurrent reader of a
+//! shared space sees a record's header only after the rest of it.
 //!
 //! Spaces here: `Vec<u64>` and `Vec<u8>` in memory, [`Output`] over anything that
 //! implements [`std::io::Write`], and [`BlackHole`] for measurements. The lanes
@@ -38,15 +38,15 @@ pub trait Space {
 
 /// Room for one record, filled from its second word on.
 ///
-/// A slot takes exactly as many words as were reserved. Further ones are
-/// ignored, and a record that is finished short or long is withdrawn as if the
-/// slot had been dropped: a space never holds a record that does not have the
-/// size its header says.
+/// A slot takes exactly as many words as were reserved. Further words are
+/// ignored, and a record finished with too few or too many words is withdrawn, as
+/// if the slot had been dropped: a record in a space always has the size in its
+/// header.
 pub trait Slot: Sized {
     /// Appends one word after the header.
     fn put(&mut self, word: u64);
 
-    /// Makes the record final by its header word.
+    /// Completes the record with its header word.
     fn finish(self, header: u64);
 
     /// Appends bytes, padded with zeros to whole words.

@@ -1,4 +1,4 @@
-//! Records into anything that implements [`std::io::Write`].
+//! Writes records to anything that implements [`std::io::Write`].
 
 use std::io;
 
@@ -7,9 +7,9 @@ use crate::layout::limits::WORD_BYTES;
 
 /// Collects whole records and writes them to `W` in large pieces.
 ///
-/// An error of `W` is kept and reported by every later reservation and by
-/// [`finish`](Self::finish); records are never written after a failed one, so
-/// what is there is a whole prefix of the trace but for the piece that failed.
+/// After an error of `W`, every later reservation and [`finish`](Self::finish)
+/// return it and nothing more is written. So the output is a prefix of the trace
+/// in whole records, except for the piece whose write failed.
 #[derive(Debug)]
 #[must_use = "records that are still collected are lost unless finish() is called"]
 pub struct Output<W: io::Write> {
@@ -27,11 +27,11 @@ impl<W: io::Write> Output<W> {
         Self { inner, pending: Vec::with_capacity(2 * PIECE_BYTES), failed: None }
     }
 
-    /// Writes what is still collected and gives `inner` back.
+    /// Writes the collected records and returns `inner`.
     ///
     /// # Errors
     ///
-    /// The first error that `inner` gave, now or before.
+    /// The first error of `inner`, now or earlier.
     pub fn finish(mut self) -> io::Result<W> {
         self.write_pending()?;
         self.inner.flush()?;

@@ -14,7 +14,7 @@ type NamedArg<'a> = (&'a str, Value<'a>);
 
 impl<L: Lanes> Writer<L> {
     /// Writes an event of any kind. Category, name and argument names are
-    /// registered; argument values stay as they are.
+    /// registered; argument values are written as passed.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl<L: Lanes> Writer<L> {
     }
 }
 
-/// Methods that only differ in the kind of event and what it adds.
+/// Methods that differ only in the kind of event and its extra fields.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
@@ -75,8 +75,8 @@ macro_rules! events {
 events! {
     /// A moment in time.
     instant() => EventKind::Instant;
-    /// Samples of a time series: each argument is one value; `id` tells counters
-    /// of the same name apart.
+    /// Samples of a time series: each argument is one value; `id` distinguishes
+    /// counters of the same name.
     counter(id: u64) => EventKind::Counter { id };
     /// An operation begins on this thread.
     duration_begin() => EventKind::DurationBegin;

@@ -1,5 +1,5 @@
-//! A table of bounded size that gives out indices, and gives the least recently
-//! used one to a newcomer when all are taken.
+//! A table of bounded size that assigns indices to keys; when all are taken, a
+//! new key replaces the least recently used one.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::hash::Hash;
 pub(super) enum Found {
     /// The key has this index already.
     Known(u16),
-    /// The key gets this index, which nobody had.
+    /// The key gets this index, which was free.
     New(u16),
     /// The key gets this index in place of the least recently used one.
     Replaced(u16),
@@ -76,8 +76,8 @@ impl<K: Hash + Eq + Clone> Lru<K> {
         Found::Replaced(index_of(slot))
     }
 
-    /// Forgets a key whose registration did not get through. Its index goes to
-    /// the next newcomer: as new if nobody had it before, else as replaced.
+    /// Forgets a key whose registration failed. The next new key gets its index:
+    /// as new if no key had it before, else as replaced.
     pub(super) fn forget<Q>(&mut self, key: &Q, found: Found)
     where
         K: Borrow<Q>,

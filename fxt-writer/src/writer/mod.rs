@@ -1,10 +1,10 @@
-//! The convenient level: events by name, with strings and threads registered on
-//! the way.
+//! The high level: events by name; strings and threads are registered
+//! automatically.
 //!
-//! A [`Writer`] keeps the string and the thread table of one provider. What it
-//! meets the first time it registers, with a string or thread record ahead of the
-//! record that needs it; after that the index is enough. When a table is full,
-//! the least recently used entry is replaced, or the newcomer is written inline;
+//! A [`Writer`] keeps the string and thread tables of one provider. It registers
+//! a string or thread on first use, with a string or thread record before the
+//! record that needs it, and uses the index from then on. When a table is full,
+//! the least recently used entry is replaced, or the new one is written inline;
 //! see [`TablesFull`].
 //!
 //! ```
@@ -37,12 +37,12 @@ use lru::{Found, Lru};
 /// What a [`Writer`] does with a string or thread when its table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TablesFull {
-    /// The least recently used entry is replaced. Right where records stay in the
-    /// order in which they are written.
+    /// Replace the least recently used entry. For spaces in which records stay in
+    /// the order in which they are written.
     Replace,
-    /// What has no index is written inline. Right where records may be lost, as
-    /// in a circular buffer: the loss of a replacement would give later records
-    /// the wrong string.
+    /// Write strings and threads without an index inline. For spaces that may
+    /// lose records, such as a circular buffer: if a replacing record were lost,
+    /// later records would get the wrong string.
     Inline,
 }
 
@@ -53,13 +53,13 @@ pub type Thread = (Koid, Koid);
 /// are written inline.
 const MAX_INTERNED_BYTES: usize = 256;
 
-/// Indices that one record can need: category, name, and 15 argument names.
+/// Indices that one record can need: category, name and 15 argument names.
 const MIN_STRINGS: u16 = 17;
 
 /// Writes records by name, and keeps the tables that indices refer to.
 ///
-/// One writer has all indices of its provider for itself: give threads a provider
-/// each, or share one writer behind a lock.
+/// A writer assigns all indices of its provider: for several threads, use one
+/// provider per thread, or share one writer behind a lock.
 #[derive(Debug)]
 pub struct Writer<L> {
     lanes: L,
@@ -75,7 +75,7 @@ impl<S: Space> Writer<S> {
         Self::with_lanes(space, TablesFull::Replace)
     }
 
-    /// The space, with all that was written.
+    /// The space, with everything written.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.lanes
@@ -86,9 +86,9 @@ impl<'e> Writer<EngineLanes<'e>> {
     /// Writes into the lanes of an engine: registrations are durable.
     #[must_use]
     pub fn for_engine(engine: &'e Engine) -> Self {
-        // The record that replaces an entry goes to the rolling lane, in the order of its use, as the durable lane is
-        // read before rolling records that still rely on the old entry. So it must not be lost as circular buffers
-        // lose what is old.
+        // A record that replaces an entry goes to the rolling lane, in order of use, since rolling records that come
+        // after the durable lane may still rely on the old entry. So it must not be lost, as old records in circular
+        // buffers are.
         let full = match engine.mode() {
             Mode::Oneshot | Mode::Streaming => TablesFull::Replace,
             Mode::Circular => TablesFull::Inline,
@@ -113,7 +113,7 @@ impl<L: Lanes> Writer<L> {
     }
 
     /// Begins an archive: magic number, provider and clock. Not for a provider's
-    /// buffer, which carries no metadata records.
+    /// buffer, which must not contain metadata records.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl<L: Lanes> Writer<L> {
         self.write(&Initialization { ticks_per_second })
     }
 
-    /// Writes a record that the caller has put together, with texts and threads
-    /// from [`text`](Self::text) and [`thread`](Self::thread).
+    /// Writes a record that the caller has built, with texts and threads from
+    /// [`text`](Self::text) and [`thread`](Self::thread).
     ///
     /// # Errors
     ///
@@ -194,9 +194,9 @@ impl<L: Lanes> Writer<L> {
     }
 }
 
-/// Writes the record that registers what was found, where it has to be: what is
-/// new with the tables, what replaces an entry among the records, since those
-/// before it rely on the old entry.
+/// Writes the record that registers a new entry: to the durable lane if its index
+/// is new, to the rolling lane if it replaces an entry, since earlier rolling
+/// records rely on the old one.
 fn register<L: Lanes>(
     lanes: &mut L,
     found: Found,

@@ -1,5 +1,5 @@
-//! Room for one record in the piece that a thread holds: claimed, filled, and made
-//! final by its header, with what is vacant behind it marked before.
+//! Room for one record in the piece that a thread holds: claimed, filled, and
+//! completed by its header, after the vacant room behind it has been marked.
 
 use super::Lease;
 use crate::engine::held::Held;
@@ -24,7 +24,7 @@ impl<'l> Space for Piece<'l> {
         let (start, room) = lease.enter(words).ok_or(NoPiece)?;
         let slot = PieceSlot { lease, held: &lease.held, start, room, words, put: 1 };
         slot.store(0, claim_word(room));
-        // As for a lone reservation: whoever sees a word of the record sees the claim.
+        // As for a single reservation: a thread that sees a word of the record sees the claim.
         fence(Ordering::Release);
         if words < room {
             slot.store_in_room(words, vacant_word(room - words));
@@ -42,8 +42,8 @@ pub(super) struct NoPiece;
 pub(super) struct PieceSlot<'l> {
     lease: &'l Lease,
     held: &'l Held,
-    /// First word in the engine's memory, vacant room from there on, and how much
-    /// of it the record takes.
+    /// First word in the engine's memory, words of vacant room from there on, and
+    /// words of the record.
     start: usize,
     room: usize,
     words: usize,
@@ -78,10 +78,10 @@ impl PieceSlot<'_> {
     /// Withdraws the record.
     #[cold]
     fn withdraw(&self) {
-        // What was put, and the vacant word behind it.
+        // The words that were put, and the vacant word after them.
         (1..self.room.min(self.words + 1)).for_each(|index| self.store_in_room(index, 0));
-        // Under the lock, so that it is counted once: here, or as a claim when its
-        // writer was given up.
+        // Under the lock, so that it is counted once: here, or as a claim when
+        // its writer was abandoned.
         let engine = &*self.lease.engine;
         let state = engine.lock();
         if !state.lost.contains(&self.held.counter.load(Ordering::Relaxed)) {
@@ -105,7 +105,7 @@ impl Slot for PieceSlot<'_> {
     #[inline(always)]
     fn finish(self, word: u64) {
         if self.put == self.words && has_size(word, self.words) {
-            // Release: whoever sees the header sees the record.
+            // Release: a thread that sees the header sees the record.
             self.cell(0).store(word, Ordering::Release);
             let (lease, held, start, words) = (self.lease, self.held, self.start, self.words);
             std::mem::forget(self);
