@@ -1,7 +1,6 @@
-//! The perf rings of all online CPUs: opening them, reading them into a [`Merger`], following CPUs that come and go.
+//! The perf rings of all online CPUs: opens them, reads them into a [`Merger`], and follows CPUs that come and go.
 //!
-//! Of the scheduler's tracepoints as many are opened as the options name. With
-//! none, the rings carry only what comes without tracepoints: forks, exits and
+//! The options name the scheduler's tracepoints to open. With none, the rings carry only what comes without tracepoints: forks, exits and
 //! names, which every source needs.
 
 use std::io;
@@ -29,30 +28,29 @@ struct CpuRing {
     layout: Arc<SchedLayout>,
     options: Arc<Options>,
     undecoded: u64,
-    /// Samples of the options' tracepoints that were in the ring.
+    /// Samples of the options' tracepoints that were read from the ring.
     reported: SchedEvents,
     sys: Arc<dyn Sys + Send + Sync>,
-    /// What lost records in the ring said.
+    /// Losses that records in the ring have reported.
     told_lost: u64,
-    /// The part of it that was no samples.
+    /// The part of these that was not samples.
     told_aside: LostAside,
-    /// Who came in by the last switch in the ring.
+    /// The incoming thread of the last switch in the ring.
     incoming: Option<Tid>,
-    /// When the youngest event in the ring happened.
+    /// Time of the youngest event in the ring.
     last: Nanos,
-    /// The CPU went offline: nothing follows what is in the ring.
+    /// Whether the CPU went offline: nothing follows what is in the ring.
     is_dead: bool,
 }
 
 impl CpuRing {
-    /// Whether the event says nothing that the ring has not said already: a switch record beside its tracepoint's
-    /// sample, as nearly all are.
+    /// Whether the event repeats what the ring has already reported: nearly all switch records come in addition to a tracepoint's sample.
     fn is_stale(&self, event: &Event) -> bool {
-        // Only in the initial pid namespace are both ids of one kind.
+        // Both ids are of the same kind only in the initial pid namespace.
         matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
     }
 
-    /// Takes note of an event that the ring told.
+    /// Notes an event of the ring.
     #[inline]
     fn count(&mut self, event: &Event) {
         match event.kind {
@@ -67,7 +65,7 @@ impl CpuRing {
         self.last = self.last.max(event.time);
     }
 
-    /// Divides what the ring says was lost: it counts whatever found no room, samples and all else.
+    /// Splits a loss that the ring reports: the ring counts samples and all other records that found no room together.
     ///
     /// ```text
     ///   the ring        lost 7                lost 5
@@ -75,8 +73,8 @@ impl CpuRing {
     ///   told            5 samples             3 samples
     /// ```
     ///
-    /// The events' own counts may be ahead of the ring's. So of what is aside never too little is told, of samples never
-    /// too many, and in the end both sums are the kernel's.
+    /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
+    /// too high, and in the end both sums are those of the kernel.
     fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
         self.told_lost = self.told_lost.saturating_add(count);
         let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
@@ -91,7 +89,7 @@ impl CpuRing {
         ((events + switch_records > 0).then_some(loss), (lives > 0).then_some(lives))
     }
 
-    /// Hands on what the ring or the events say was lost.
+    /// Passes on a loss that the ring or the events report.
     fn lost(&mut self, time: Nanos, count: u64, aside: Option<LostAside>, queue: &mut Queue) {
         let (loss, lives) = self.divide(count, aside);
         let mut push = |kind| queue.push(Event { time, kind });
@@ -115,8 +113,8 @@ impl CpuRing {
         }
     }
 
-    /// Adds what was lost and not told yet: the kernel says in the ring how much it lost when it has room again and
-    /// something to write, which at the end of a recording, or of its CPU, is never.
+    /// Reports what was lost and not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
+    /// at the end of a recording, or of its CPU, that never happens.
     fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
         let count = lost.saturating_sub(self.told_lost);
@@ -126,8 +124,8 @@ impl CpuRing {
         }
     }
 
-    /// How many events of the options' tracepoints the kernel counted, and neither wrote nor counted as lost. To be
-    /// asked when the events have stopped and the ring is empty; 0 where the kernel does not count what it lost.
+    /// How many events of the options' tracepoints the kernel counted, but neither wrote nor counted as lost. Call this when the events
+    /// have stopped and the ring is empty. 0 if the kernel does not count its losses.
     fn unreported(&self) -> SchedEvents {
         let counts = self.events.kernel_counts(&*self.sys);
         let written = counts.iter().map(|count| Some(count.fired.saturating_sub(count.lost?)));
@@ -138,7 +136,7 @@ impl CpuRing {
             return SchedEvents::default();
         };
         let others = others.iter().sum::<u64>();
-        // What could not be decoded was written, too, and may have been of any kind.
+        // What could not be decoded was written too, and may have been of any kind.
         SchedEvents {
             switches: switches.saturating_sub(self.reported.switches + self.undecoded),
             others: others.saturating_sub(self.reported.others + self.undecoded),
@@ -156,7 +154,7 @@ impl ReadRing for CpuRing {
     fn read(&mut self, queue: &mut Queue) -> Look {
         let before = queue.held();
         self.events.ring.refresh();
-        // Read at most once for each look: asking an event interrupts its CPU.
+        // Read at most once for each look, because reading an event's count interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
         let is_plain = shape(&self.options, &self.events.extras).is_plain();
         let drained = loop {
@@ -221,18 +219,18 @@ pub struct PerfRings {
     garbled: u64,
     unreported: SchedEvents,
     hotplug: Hotplug,
-    /// CPUs whose events had to be opened anew, which want switch records as their earlier ones did.
+    /// CPUs whose events had to be reopened, and that need switch records as before.
     wants_switch_records: Vec<Cpu>,
 }
 
 impl PerfRings {
-    /// Opens the events of every online CPU, disabled, each with a lane of its own in `merger`.
+    /// Opens the events of every online CPU, disabled, each with its own lane in `merger`.
     ///
-    /// When the kernel refuses the rings' memory, halves of them are tried down to `min_ring_bytes`,
-    /// for all CPUs alike: else the first ones would take all that is allowed.
+    /// If the kernel refuses the memory for the rings, their size is halved, down to `min_ring_bytes`, for all CPUs alike: otherwise the
+    /// first CPUs would take everything that is allowed.
     ///
     /// # Errors
-    /// [`SourceError`], at the first call that the kernel refuses.
+    /// [`SourceError`] at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send + Sync>,
         layout: SchedLayout,
@@ -242,7 +240,7 @@ impl PerfRings {
     ) -> Result<PerfRings, SourceError> {
         let mut rings = PerfRings {
             past_counts: vec![KernelCount::default(); options.tracepoints.len()],
-            // Before the first event is opened: no CPU may come or go unheard.
+            // Before the first event is opened, so that no CPU comes or goes unnoticed.
             hotplug: Hotplug::watch(&*sys),
             sys: Arc::from(sys),
             layout: Arc::new(layout),
@@ -273,7 +271,7 @@ impl PerfRings {
     fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         for cpu in cpus::online(&*self.sys)? {
             match self.add(cpu, self.options.ring_bytes, merger) {
-                // It was online a moment ago; when it comes back, it is opened then.
+                // It was online a moment ago; it is opened when it comes back.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
@@ -307,10 +305,10 @@ impl PerfRings {
         Ok(())
     }
 
-    /// The CPUs that are online now, whether their events are open yet or not.
+    /// The CPUs that are online now, whether or not their events are open.
     ///
     /// # Errors
-    /// [`SourceError`], when the kernel does not tell.
+    /// [`SourceError`] if the kernel does not say.
     pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
         Ok(cpus::online(&*self.sys)?)
     }
@@ -335,11 +333,11 @@ impl PerfRings {
             }
         }
         if self.rings.iter().any(|ring| ring.is_dead) {
-            // After the events were found to be dead, so that the rings have all there is.
+            // After the events were found to be dead, so that the rings have everything.
             self.read(merger);
             self.remove_offline(merger);
         }
-        // One whose last events have no room yet in its lane has to wait: a lane is for one ring.
+        // A CPU must wait if its last events have no room in its lane yet, because a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
             self.begin(cpu, merger)?;
@@ -347,7 +345,7 @@ impl PerfRings {
         Ok(())
     }
 
-    /// Starts what tells of forks, names and exits, for a source that takes the scheduler's events elsewhere.
+    /// Starts the events of forks, names and exits, for a source that gets the scheduler's events elsewhere.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -355,7 +353,7 @@ impl PerfRings {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_lives(&*self.sys))?)
     }
 
-    /// Starts all other events, once it is told who has the CPUs.
+    /// Starts all other events; to be called when the threads on the CPUs are known.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -368,12 +366,12 @@ impl PerfRings {
         self.rings.iter().for_each(|ring| ring.events.disable_events(&*self.sys));
     }
 
-    /// Stops what tells of forks, names and exits.
+    /// Stops the events of forks, names and exits.
     pub(crate) fn disable_lives(&self) {
         self.rings.iter().for_each(|ring| ring.events.disable_lives(&*self.sys));
     }
 
-    /// Opens a CPU while the recording runs. What it did since it is online, nobody saw.
+    /// Opens a CPU while the recording runs. What it did between coming online and this was not seen.
     fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
         match self.add(cpu, self.min_ring_bytes, merger) {
             Err(OpenError::Offline(_)) => return Ok(()),
@@ -396,7 +394,7 @@ impl PerfRings {
         Ok(())
     }
 
-    /// Lets go of the rings of CPUs that went offline, once everything is taken out of them.
+    /// Drops the rings of CPUs that went offline, once everything is read from them.
     fn remove_offline(&mut self, merger: &mut Merger) {
         let is_done = |ring: &mut CpuRing| ring.is_dead && merger.queue(ring.lane).is_drained();
         let done: Vec<CpuRing> = self.rings.extract_if(.., is_done).collect();
@@ -405,11 +403,11 @@ impl PerfRings {
         }
         let online = self.online().unwrap_or_default();
         for mut ring in done {
-            // It has stopped by itself; time must not go back behind what was handed out.
+            // The ring has stopped by itself. The time must not be earlier than what was already handed out.
             let time = ring.last.max(merger.emitted());
             ring.tell_rest(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();
-            // Where the scheduler's events come another way, their source knows better when a CPU went that is away.
+            // If the scheduler's events come another way, their source knows better when an offline CPU went away.
             if goes_idle || online.contains(&ring.events.cpu()) {
                 merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle } });
             }
@@ -452,7 +450,7 @@ impl Rings for PerfRings {
         self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// Takes nothing out of the rings, and lets the kernel write switch records where a task was not reported.
+    /// Reads nothing from the rings, and has the kernel write switch records on CPUs where a task was not reported.
     fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         idle_probe::nap_on_each(self.cpus());
         let mut silent = Vec::new();
@@ -474,7 +472,7 @@ impl Rings for PerfRings {
         Ok(silent)
     }
 
-    /// Lets the kernel write switch records for `cpu`.
+    /// Has the kernel write switch records for `cpu`.
     fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
         let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
         let found = self.rings.iter_mut().find(is_it);
@@ -524,7 +522,7 @@ impl Rings for PerfRings {
     }
 }
 
-/// What the records of a CPU's ring carry.
+/// What the records of a CPU's ring contain.
 fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
     let extras = options.event_ids().then_some(extras);
     Shape { namespace_ids: options.namespace_ids, extras }
@@ -541,7 +539,7 @@ fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
     a.iter().zip(b).map(add).collect()
 }
 
-/// Tells from a CPU's first events whether the kernel reports every task on it.
+/// Finds out from a CPU's first events whether the kernel reports every task on it.
 ///
 /// ```text
 ///   A -> idle ... idle -> B     all are reported

@@ -1,9 +1,8 @@
-//! Reading the rings of all CPUs: by the capture thread alone, or with the help of others on a large machine.
+//! Reads the rings of all CPUs: by the capture thread alone, or with helper threads on a large machine.
 //!
-//! All sources are read this way. What is in a ring has to be taken out: perf's and ftrace's rings are decoded into
-//! queues, the lanes of `bpf` are copied and decoded later. Then all are merged, and what comes out is encoded. The first part is
-//! divided by CPUs, the second is one sequence. So the second stays with the capture thread, and on machines with
-//! many CPUs the first is shared out:
+//! All sources are read this way. First, the contents of the rings are taken out: perf's and ftrace's rings are decoded into queues, the
+//! lanes of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPUs, the second is one
+//! sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
 //!
 //! ```text
 //!   capture thread   now | hand out | rings 0..31   | take back | watermark, merge, encode
@@ -11,16 +10,15 @@
 //!   reader 2             |          | rings 64..95  |
 //! ```
 //!
-//! Rings and queues are handed over whole, so nothing is shared and nothing is
-//! locked. When the last look brought little, the capture thread does it alone:
-//! waking others would cost more than it saves, and a quiet machine stays quiet.
+//! Rings and queues are handed over as a whole, so nothing is shared and nothing is locked. If the last look brought little, the capture
+//! thread reads alone: waking others would cost more than it saves, and a quiet machine stays quiet.
 //!
-//! The order in which rings are read, and by whom, decides nothing. What may be handed out follows from three facts about each ring
-//! ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written when it was looked
-//! at. Each fact is of one ring, and of a look that was later than `now`, the time up to which the others hold for it:
-//! the capture thread reads the clock before it hands rings out, and the channel orders that before a helper's look. A ring
-//! that is read last may hold events younger than another's youngest one. These wait in its queue, since the
-//! watermark is the minimum over all rings, taken when every ring is back.
+//! The order in which rings are read, and by which thread, does not matter. What may be handed out follows from three facts about each ring
+//! ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written during the look. Each
+//! fact is about one ring, and about a look that was later than `now`, the time up to which the other two hold: the capture thread reads
+//! the clock before it hands rings out, and the channel orders that before a helper's look. A ring that is read last may hold events
+//! younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed when
+//! every ring is back.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -30,29 +28,29 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::order::{Lane, Merger, Queue};
 use fxtrec_kernel::priority;
 
-/// CPUs that one thread reads.
+/// How many CPUs one thread reads.
 pub const CPUS_PER_READER: usize = 32;
 
-/// No more threads than these help: what is left to the capture thread is then more than what they take off it.
+/// The most helper threads: with more, the capture thread's own work would exceed what they take off it.
 pub const MOST_READERS: usize = 7;
 
-/// Of rings that are decoded as they are read.
+/// [`ReadRing::WORTH_SHARING`] of rings that are decoded as they are read.
 pub const WORTH_DECODING: usize = 16 * 1024;
 
-/// Of lanes whose records are only copied, which takes less than to decode them: these are 1.5 MiB.
+/// [`ReadRing::WORTH_SHARING`] of lanes whose records are only copied, which is cheaper than decoding: this many are 1.5 MiB.
 pub const WORTH_COPYING: usize = 64 * 1024;
 
-/// What a look at a ring brought, or at several.
+/// The result of a look at one or several rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// How many events, or records of them.
+    /// How many events, or raw records, were read.
     pub brought: usize,
-    /// Whether nothing was left in the ring; else there was no room for more.
+    /// Whether nothing is left in the ring; otherwise there was no room for more.
     pub drained: bool,
 }
 
 impl Look {
-    /// Of no ring.
+    /// A look at no ring.
     const NONE: Look = Look { brought: 0, drained: true };
 
     fn and(self, other: Look) -> Look {
@@ -61,19 +59,19 @@ impl Look {
     }
 }
 
-/// A CPU's ring, which one thread at a time reads.
+/// A CPU's ring, which one thread reads at a time.
 pub trait ReadRing: Send + 'static {
     /// A look that brought fewer events than these is not worth waking another thread for.
     const WORTH_SHARING: usize;
 
     fn lane(&self) -> Lane;
 
-    /// Moves events from the ring to where they wait for their turn, until the ring is empty or there is no more room. That is the
-    /// queue, which is told which of the two it was, or the ring itself if it is a [`super::order::Backlog`].
+    /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in the
+    /// queue, which is told whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
     fn read(&mut self, queue: &mut Queue) -> Look;
 }
 
-/// Rings with their queues, and what the look at them brought.
+/// Rings with their queues, and the result of the look at them.
 #[derive(Debug)]
 struct Batch<R> {
     rings: Vec<(R, Queue)>,
@@ -82,33 +80,33 @@ struct Batch<R> {
 
 #[derive(Debug)]
 struct Reader<R> {
-    /// Dropped first, which ends the thread.
+    /// Dropped first; that ends the thread.
     jobs: Sender<Batch<R>>,
     done: Receiver<Batch<R>>,
     thread: JoinHandle<()>,
 }
 
-/// The threads that help. They are started when they are first needed.
+/// The helper threads. They are started when they are first needed.
 #[derive(Debug)]
 pub struct Readers<R> {
     readers: Vec<Reader<R>>,
     /// How many events the last look brought.
     brought: usize,
-    /// From how many on others are woken.
+    /// Number of events from which on others are woken.
     worth: usize,
     cpus_per_reader: usize,
-    /// No more threads than these.
+    /// The most helper threads.
     most: usize,
     failed: Option<io::Error>,
 }
 
-/// How many threads help to read the rings of so many CPUs, when each takes `share` of them.
+/// How many threads help to read the rings of `cpus` CPUs, if each reads `share` of them.
 pub(super) fn readers_for(cpus: usize, share: usize) -> usize {
     cpus.div_ceil(share).saturating_sub(1).min(MOST_READERS)
 }
 
-/// No threads yet, and on a machine of up to [`CPUS_PER_READER`] CPUs none ever. Nor where this process may use one CPU only: there the
-/// capture thread would wait while they take turns.
+/// Starts with no threads; there are never any on a machine of up to [`CPUS_PER_READER`] CPUs, nor if this process may use only one CPU:
+/// there, the capture thread would only wait for its turn.
 impl<R: ReadRing> Default for Readers<R> {
     fn default() -> Readers<R> {
         let own_cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -119,15 +117,15 @@ impl<R: ReadRing> Default for Readers<R> {
 }
 
 impl<R: ReadRing> Readers<R> {
-    /// Each thread takes so many CPUs, after a look that brought events that are `worth` it.
+    /// Each thread reads `cpus_per_reader` CPUs, after a look that brought `worth` events or more.
     pub(super) fn sharing(cpus_per_reader: usize, worth: usize) -> Readers<R> {
         let (readers, most) = (Vec::new(), MOST_READERS);
         Readers { readers, brought: 0, worth, cpus_per_reader, most, failed: None }
     }
 
-    /// Reads every ring. They keep their order.
+    /// Reads every ring. The order of the rings stays the same.
     ///
-    /// When a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.
+    /// If a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.
     pub fn read(&mut self, rings: &mut Vec<R>, merger: &mut Merger) -> Look {
         let wanted = match self.brought >= self.worth {
             true => readers_for(rings.len(), self.cpus_per_reader).min(self.most),
@@ -136,7 +134,7 @@ impl<R: ReadRing> Readers<R> {
         while self.readers.len() < wanted {
             match Reader::start(self.readers.len() + 1) {
                 Ok(reader) => self.readers.push(reader),
-                // Without it there is more for the others to do; the next look tries again.
+                // Without this thread the others have more to do; the next look tries again.
                 Err(_) => break,
             }
         }
@@ -148,7 +146,7 @@ impl<R: ReadRing> Readers<R> {
         look
     }
 
-    /// Why rings are gone, told once.
+    /// Why rings are gone; returned only once.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failed.take()
     }
@@ -165,7 +163,7 @@ impl<R: ReadRing> Readers<R> {
             });
             let batch = Batch { rings: lent.collect(), look: Look::NONE };
             if !batch.rings.is_empty() {
-                // It waits for nothing else. That a thread is gone is noticed when nothing comes back.
+                // The thread waits for nothing else. If it is gone, this shows when nothing comes back.
                 let _ = reader.jobs.send(batch);
                 busy.push(reader);
             }
@@ -188,14 +186,14 @@ impl<R: ReadRing> Readers<R> {
         if !all_came_back {
             const WHY: &str = "a thread that reads rings panicked, and what they held is lost";
             self.failed.get_or_insert_with(|| io::Error::other(WHY));
-            // What is left is read by this thread.
+            // From now on, this thread reads what is left.
             self.worth = usize::MAX;
         }
         look
     }
 }
 
-/// Reads them one after the other.
+/// Reads the rings one after the other.
 fn alone<R: ReadRing>(rings: &mut [R], merger: &mut Merger) -> Look {
     rings.iter_mut().fold(Look::NONE, |look, ring| look.and(ring.read(merger.queue(ring.lane()))))
 }
@@ -224,7 +222,7 @@ impl<R> Drop for Readers<R> {
     fn drop(&mut self) {
         for Reader { jobs, done, thread } in self.readers.drain(..) {
             drop((jobs, done));
-            // One that panicked has said so already.
+            // A thread that panicked has already reported that.
             let _ = thread.join();
         }
     }
@@ -236,14 +234,14 @@ mod tests {
     use super::*;
     use fxtrec_units::{Cpu, Nanos};
 
-    /// A ring that holds what the test put into it.
+    /// A ring that the test fills.
     #[derive(Debug)]
     struct Synthetic {
         lane: Lane,
         times: std::ops::Range<u64>,
         step: u64,
         panics: bool,
-        /// Whether another thread than the test's read it last.
+        /// Whether a thread other than the test's read it last.
         elsewhere: bool,
     }
 

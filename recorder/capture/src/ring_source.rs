@@ -1,9 +1,8 @@
-//! Sources all of whose events come through rings of the kernel, one per CPU: perf's and ftrace's.
+//! Sources whose events all come through rings of the kernel, one per CPU: perf's and ftrace's.
 //!
-//! perf is recorded where BPF is refused, and ftrace is for machines on which perf events are
-//! refused but tracefs is open. The scheduler's tracepoints are the same ones there, in the same form; what perf tells by
-//! records of its own, forks, exits and names, comes from tracepoints too. These name threads as the initial pid namespace
-//! does: inside another one the processes of `/proc` are not known for those that run.
+//! perf is used where BPF is refused, and ftrace where perf events are refused but tracefs is accessible. With ftrace, the scheduler's
+//! tracepoints are the same, in the same form; forks, exits and names, for which perf has records of its own, come from tracepoints too.
+//! These use the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
 
 use std::fmt::Debug;
 use std::io;
@@ -20,7 +19,7 @@ use fxtrec_units::{Cpu, Nanos};
 
 /// The rings of all online CPUs, each with a lane in the merger.
 pub trait Rings: Debug + Send {
-    /// The kind of source that they make.
+    /// The kind of source that they form.
     const KIND: SourceKind;
 
     /// The CPUs whose rings are open.
@@ -29,7 +28,7 @@ pub trait Rings: Debug + Send {
     /// Bytes of the smallest ring that the kernel granted.
     fn ring_bytes(&self) -> usize;
 
-    /// Whether it is told for which locks of the kernel threads wait.
+    /// Whether the rings report which kernel locks threads wait for.
     fn tells_kernel_locks(&self) -> bool;
 
     /// Starts all events.
@@ -41,38 +40,38 @@ pub trait Rings: Debug + Send {
     /// Stops all events; what the rings hold stays readable.
     fn disable(&mut self);
 
-    /// Lets every CPU be idle for a moment and looks whether each task there was reported. Asks the kernel for more
-    /// about the CPUs where one was not, and returns them.
+    /// Lets every CPU be idle for a moment and checks whether each task there was reported. Requests more from the kernel about the CPUs
+    /// where one was not, and returns these CPUs.
     ///
     /// # Errors
-    /// [`SourceError`] when that cannot be had.
+    /// [`SourceError`] if the kernel refuses that.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError>;
 
-    /// As [`Source::is_silent`].
+    /// Same as [`Source::is_silent`].
     ///
     /// # Errors
-    /// [`SourceError`]; recording goes on without.
+    /// [`SourceError`]; the recording continues without it.
     fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
         Ok(())
     }
 
-    /// Moves what the rings hold into the merger; true when one is not empty since its lane is full.
+    /// Moves what the rings hold into the merger; true if something stays in a ring because its lane is full.
     fn read(&mut self, merger: &mut Merger) -> bool;
 
-    /// Why rings cannot be read any more, told once.
+    /// Why rings can no longer be read; returned only once.
     fn take_failure(&mut self) -> Option<io::Error>;
 
-    /// The descriptors that poll(2) reports readable when rings want to be read.
+    /// The descriptors that poll(2) reports as readable when rings should be read.
     fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
-    /// Adds what was lost at the very end, which no ring tells any more. To be called once, when the events have
-    /// stopped and the rings are empty.
+    /// Reports what was lost at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings
+    /// are empty.
     fn tell_rest(&mut self, merger: &mut Merger);
 
-    /// As [`Source::follow_hotplug`]. Returns whether there was anything to look at.
+    /// Same as [`Source::follow_hotplug`]. Returns whether there was anything to look at.
     ///
     /// # Errors
-    /// [`SourceError`]; the CPUs that are recorded stay so.
+    /// [`SourceError`]; CPUs that are already recorded stay recorded.
     fn follow_hotplug(&mut self, merger: &mut Merger) -> Result<bool, SourceError>;
 
     /// The figures so far, without those of the merger.
@@ -94,7 +93,7 @@ pub type PerfSource = RingSource<PerfRings>;
 pub type FtraceSource = RingSource<FtraceRings>;
 
 impl<R: Rings> RingSource<R> {
-    /// A source of the rings that `open` opens, disabled, with their lanes in the merger that it is given.
+    /// Opens a source of the rings that `open` opens, disabled, with their lanes in the merger that `open` gets.
     ///
     /// # Errors
     /// What `open` returns.
@@ -116,7 +115,7 @@ impl<R: Rings> Source for RingSource<R> {
         self.rings.cpus()
     }
 
-    /// A move that a silent task makes is not told.
+    /// A move that a silent task makes is not reported.
     fn causes(&self, silent: &[Cpu]) -> Causes {
         let kernel_lock = self.rings.tells_kernel_locks();
         Causes { migrate: silent.is_empty(), kernel_lock, ..Causes::default() }

@@ -1,7 +1,7 @@
-//! The scheduler's tracepoints: what they wrote, as typed events.
+//! Decodes the scheduler's tracepoints into typed events.
 //!
-//! Where their fields lie is taken from their `format` files once, at the start
-//! ([`SchedLayout`]); per event there is one length check and a handful of loads.
+//! The positions of their fields are read from their `format` files once, at the start ([`SchedLayout`]); each event then takes one length
+//! check and a handful of loads.
 
 use super::contention::{ContentionFormats, ContentionLayout};
 use super::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
@@ -15,19 +15,19 @@ use fxtrec_units::{Cpu, Tid};
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of `common_flags`.
 const IN_INTERRUPT: u8 = 0x08 | 0x10;
 
-/// The tracepoints that the scheduler is recorded with.
+/// The tracepoints with which the scheduler is recorded.
 #[derive(Clone, Debug)]
 pub struct SchedFormats {
     pub switch: Format,
     pub wakeup: Format,
     pub wakeup_new: Format,
-    /// `sched_waking`, where it is wanted.
+    /// `sched_waking`, if wanted.
     pub waking: Option<Format>,
-    /// `sched_migrate_task`, where it is wanted.
+    /// `sched_migrate_task`, if wanted.
     pub migrate: Option<Format>,
-    /// What tells of processes in other cgroups, where it is wanted.
+    /// The tracepoints that report processes in other cgroups, if wanted.
     pub homes: Option<HomeFormats>,
-    /// What tells of locks of the kernel, where it is wanted and not told otherwise.
+    /// The tracepoints of kernel locks, if they are wanted and not reported otherwise.
     pub contention: Option<ContentionFormats>,
 }
 
@@ -37,7 +37,7 @@ struct CommonLayout {
     pid: At,
 }
 
-/// Where everything lies in `sched_switch`.
+/// The fields of `sched_switch`.
 #[derive(Clone, Debug)]
 pub struct SwitchLayout {
     id: u16,
@@ -54,7 +54,7 @@ pub struct SwitchLayout {
     states: StateTable,
 }
 
-/// Where everything lies in a wake-up tracepoint.
+/// The fields of a wake-up tracepoint.
 #[derive(Clone, Debug)]
 pub struct WakeLayout {
     kind: WakeKind,
@@ -67,7 +67,7 @@ pub struct WakeLayout {
     target_cpu: At,
 }
 
-/// Where everything lies in `sched_migrate_task`.
+/// The fields of `sched_migrate_task`.
 #[derive(Clone, Copy, Debug)]
 struct MoveLayout {
     id: u16,
@@ -77,7 +77,7 @@ struct MoveLayout {
     dest_cpu: At,
 }
 
-/// Where everything lies in the samples of the scheduler's tracepoints.
+/// The fields of all samples of the scheduler's tracepoints.
 #[derive(Clone, Debug)]
 pub struct SchedLayout {
     switch: SwitchLayout,
@@ -105,10 +105,10 @@ impl CommonLayout {
 }
 
 impl SwitchLayout {
-    /// Finds every field that is used.
+    /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] when the tracepoint is of no known shape.
+    /// [`LayoutError`] if the tracepoint has an unknown shape.
     pub fn new(format: &Format) -> Result<SwitchLayout, LayoutError> {
         Ok(SwitchLayout {
             id: id(format)?,
@@ -126,7 +126,7 @@ impl SwitchLayout {
         })
     }
 
-    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    /// Decodes what the tracepoint wrote, common fields first; `None` if it is too short.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
@@ -152,10 +152,10 @@ impl SwitchLayout {
 }
 
 impl WakeLayout {
-    /// Finds every field that is used.
+    /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] when the tracepoint is of no known shape.
+    /// [`LayoutError`] if the tracepoint has an unknown shape.
     pub fn new(format: &Format, kind: WakeKind) -> Result<WakeLayout, LayoutError> {
         Ok(WakeLayout {
             kind,
@@ -169,7 +169,7 @@ impl WakeLayout {
         })
     }
 
-    /// Decodes what the tracepoint wrote, common fields first; `None` when that is too short.
+    /// Decodes what the tracepoint wrote, common fields first; `None` if it is too short.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
@@ -213,10 +213,10 @@ impl MoveLayout {
 }
 
 impl SchedLayout {
-    /// Finds every field that is used.
+    /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] when this kernel's tracepoints are of no known shape.
+    /// [`LayoutError`] if this kernel's tracepoints have an unknown shape.
     pub fn new(formats: &SchedFormats) -> Result<SchedLayout, LayoutError> {
         let mut wakes = vec![
             WakeLayout::new(&formats.wakeup, WakeKind::Wakeup)?,
@@ -232,25 +232,25 @@ impl SchedLayout {
         Ok(SchedLayout { switch, wakes, moves, homes, contention })
     }
 
-    /// The id of `sched_switch`, then of all others, as [`super::perf_rings`] opens them.
+    /// The id of `sched_switch`, then those of all others, in the order in which [`super::perf_rings`] opens them.
     pub fn tracepoints(&self) -> Vec<u64> {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
         let moves = self.moves.iter().map(|moves| u64::from(moves.id));
         std::iter::once(u64::from(self.switch.id)).chain(wakes).chain(moves).collect()
     }
 
-    /// The tracepoints that tell of threads what neither perf's own records nor switches do.
+    /// The tracepoints that report facts about threads that neither perf's own records nor switches contain.
     pub fn lives(&self) -> Vec<Chosen> {
         let homes = self.homes.as_ref().map(HomeLayout::chosen).unwrap_or_default();
         homes.into_iter().chain(self.contention.iter().flat_map(ContentionLayout::chosen)).collect()
     }
 
-    /// Which begins of waits for locks of the kernel are wanted, in the kernel's own filter language; `None` if none are.
+    /// The beginnings of waits for kernel locks that are wanted, in the kernel's filter language; `None` if none are.
     pub(super) fn filter_of_contention(&self) -> Option<String> {
         self.contention.map(|_| ContentionLayout::filter_of_begins())
     }
 
-    /// Which of the moves between cgroups are wanted, in the kernel's own filter language; `None` if none are.
+    /// The moves between cgroups that are wanted, in the kernel's filter language; `None` if none are.
     pub(super) fn filter_of_moves(&self) -> Option<String> {
         self.homes.as_ref().map(HomeLayout::filter_of_moves)
     }
@@ -260,7 +260,7 @@ impl SchedLayout {
         &self.switch.states
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` when it is none of these tracepoints.
+    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
@@ -284,7 +284,7 @@ impl SchedLayout {
 
     /// The thread that was on the CPU.
     pub(super) fn current(&self, raw: &[u8]) -> Option<Tid> {
-        // The common fields lie alike in every tracepoint of a kernel.
+        // The common fields have the same positions in every tracepoint of a kernel.
         tid_at(raw, self.switch.common.pid)
     }
 }

@@ -1,4 +1,4 @@
-//! Where the fields of a tracepoint lie, by its `format` file, and how they are read.
+//! Locates the fields of a tracepoint by its `format` file, and reads them.
 
 use fxtrec_kernel::format::{Field, Format, FormatError, Place};
 use fxtrec_kernel::prev_state::StateTableError;
@@ -13,7 +13,7 @@ pub enum LayoutError {
     /// The task states cannot be read.
     #[error(transparent)]
     States(#[from] StateTableError),
-    /// A field has a size or place that no known kernel gives it.
+    /// A field has a size or position that no known kernel uses.
     #[error(
         "field `{field}` of tracepoint {event} is {size} bytes of an unknown kind; please report this kernel"
     )]
@@ -36,7 +36,7 @@ pub(super) fn least(format: &Format) -> usize {
 }
 
 pub(super) fn id(format: &Format) -> Result<u16, LayoutError> {
-    // A sample begins with the tracepoint's id in two bytes, so a larger one could not be told from another.
+    // A sample begins with the tracepoint's id in two bytes, so larger ids would be ambiguous.
     u16::try_from(format.id).map_err(|_| LayoutError::Field {
         event: format.name.clone(),
         field: "common_type".to_owned(),

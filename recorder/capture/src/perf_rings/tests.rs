@@ -1,4 +1,4 @@
-//! What rings tell about CPUs that come and go, and about what is missing.
+//! What rings report about CPUs that come and go, and about missing records.
 
 use super::super::event::{Comm, Switch};
 use super::super::sched::tests::layout;
@@ -139,7 +139,7 @@ fn a_cpu_that_was_away_between_two_looks_is_opened_anew_and_its_gap_told() {
     ];
     assert_eq!(told(&mut merger), expected.map(|kind| (1, kind)));
 
-    // Messages that are late, about a CPU that runs, change nothing.
+    // Late messages about a CPU that is online change nothing.
     AWAY_AND_BACK.iter().for_each(|message| machine.tell_device(message));
     let opened = machine.asked().len();
     rings.follow_hotplug(&mut merger).expect("nothing is refused");
@@ -217,7 +217,7 @@ fn counts_that_are_ahead_of_the_ring_add_up_in_the_end() {
     let mut rings = rings_on(&machine, &mut merger);
     rings.is_silent(Cpu(0)).expect("nothing is refused");
     let ring = ring_of(&mut rings);
-    // All that was lost is 5 samples, then 5 switch records; both are counted when the first part is read.
+    // 5 samples and then 5 switch records were lost; both are counted when the first part is read.
     lose(&machine, 0, 5, 5);
     let aside = ring.events.lost_aside(&machine);
     let parts = [ring.divide(5, aside), ring.divide(5, aside)];

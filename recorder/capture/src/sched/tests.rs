@@ -1,4 +1,4 @@
-//! Tracepoints of a made-up kernel, for the tests of whoever reads them.
+//! Tracepoints of a made-up kernel, for the tests of their readers.
 
 use super::*;
 

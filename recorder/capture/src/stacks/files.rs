@@ -1,7 +1,7 @@
-//! What is asked of the files of recorded processes, and what becomes of files that never answer.
+//! Questions about the files of recorded processes, and what happens if files never answer.
 //!
-//! Another process opens and reads them: see [`Worker`], and [`super::reader`] for what it does. The recorder has no such file open. It
-//! holds each by a descriptor that only says which file it is (`O_PATH`), and sends that along with a question.
+//! Another process opens and reads the files: see [`Worker`], and [`super::reader`] for what it does. The recorder itself opens none of
+//! them. It holds each by a descriptor that only identifies the file (`O_PATH`), and sends this along with a question.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use fxtrec_kernel::worker::{Message, Patience, Start, Worker, Workers};
 use super::reader::{self, Described, Names};
 use super::wire::{Ask, Packed};
 
-/// How long a file is waited for.
+/// How long to wait for a file.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
 
-/// How long is waited in vain, for all files together; after that no file is asked any more.
+/// The most time to wait in vain, for all files together; after that no file is asked any more.
 const MOST_LOST: Duration = Duration::from_secs(8);
 
 /// The file did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Silent;
 
-/// The one way to files of recorded processes.
+/// The only access to files of recorded processes.
 #[derive(Debug)]
 pub(super) struct Files {
     workers: Workers,
     /// Files that did not answer.
     silent: u64,
-    /// Each map that is held has a clone.
+    /// Each map that is held has a clone of this.
     pub(super) maps: Arc<()>,
 }
 
@@ -49,7 +49,7 @@ impl Files {
         self.silent
     }
 
-    /// What the file of a mapping says of itself, with tables to unwind by if they take at most `room` bytes.
+    /// Describes the file of a mapping, with tables to unwind by if they take at most `room` bytes.
     pub(super) fn describe(
         &mut self,
         pid: u32,
@@ -60,7 +60,8 @@ impl Files {
         Ok(file.and_then(|file| Some((Described::read(&answer)?, file))))
     }
 
-    /// The functions of a file that addresses are in: whether all were looked for. A file that is `kept` is going to be asked again soon.
+    /// Finds the functions of a file that contain these addresses; returns whether all were looked up. A file that is `kept` will be asked
+    /// again soon.
     pub(super) fn names(
         &mut self,
         file: impl AsFd,
@@ -68,16 +69,16 @@ impl Files {
         take: impl FnMut(u64, String),
     ) -> Result<bool, Silent> {
         let (answer, _) = self.ask(&Ask::Name(names), Some(file.as_fd()))?;
-        // An answer that makes no sense names nothing.
+        // A malformed answer names nothing.
         Ok(reader::each_name(&answer, take).unwrap_or(true))
     }
 
-    /// Holds the map of what a process has compiled.
+    /// Opens the map of what a process has compiled.
     pub(super) fn map(&mut self, pid: u32) -> Result<Option<OwnedFd>, Silent> {
         Ok(self.ask(&Ask::Map { pid }, None)?.1)
     }
 
-    /// The functions of such a map that addresses are in: where they begin and end, and their names.
+    /// Finds the functions of such a map that contain these addresses: their beginnings, ends and names.
     pub(super) fn compiled(
         &mut self,
         map: impl AsFd,
@@ -117,7 +118,7 @@ pub(super) mod tests {
         Ok(Worker::at(ours))
     }
 
-    /// One that ends with the first question, as by a damaged file.
+    /// A worker that ends at the first question, as if by a damaged file.
     fn ending() -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }

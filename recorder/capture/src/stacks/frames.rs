@@ -1,21 +1,21 @@
-//! Frames of stacks, until their functions have names.
+//! Frames of stacks whose functions have no names yet.
 
 use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How many frames are given names, each different one of each program. The others are counted.
+/// How many distinct frames, over all programs, get names. The others are only counted.
 pub(super) const MOST_FRAMES: usize = 224 * 1024;
 
-/// A frame of a program, and whether it is where a call returns to.
+/// A program, an address in it, and whether a call returns to this address.
 pub(super) type Frame = (usize, u64, bool);
 
 /// How a frame was seen.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// One that is both is the same function, but where a call is the last of what a function does.
+    /// If a frame is seen both ways, it is in the same function, except where a call is the last thing that a function does.
     returned_to: bool,
-    /// In how many stacks.
+    /// The number of stacks that have it.
     times: u32,
 }
 
@@ -23,11 +23,11 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     all: FxHashMap<(usize, u64), Seen>,
-    /// Those whose functions were not asked for yet.
+    /// Frames whose functions were not looked up yet.
     new: Vec<(usize, u64)>,
-    /// Those that will have a name when a file ends, if at all.
+    /// Frames that get a name when a file ends, if at all.
     pub(super) later: Vec<(usize, u64)>,
-    /// How often there was no room for one.
+    /// How often there was no room for a frame.
     pub(super) left_out: u64,
 }
 
@@ -48,12 +48,12 @@ impl Frames {
         }
     }
 
-    /// Whether there is room for more.
+    /// Whether there is room for more frames.
     pub(super) fn has_room(&self) -> bool {
         self.all.len() < MOST_FRAMES
     }
 
-    /// Whether there will soon be none.
+    /// Whether there will soon be no room.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.all.len() >= MOST_FRAMES / 4 * 3
     }
@@ -62,24 +62,24 @@ impl Frames {
         self.all.get(&(program, frame)).map_or(0, |seen| seen.times.into())
     }
 
-    /// The new ones, to be taken from the end; with those for the end of a file if this is one.
+    /// The new frames, to be taken from the end; at the end of a file, with those that wait for it.
     pub(super) fn take_new(&mut self, is_end: bool) -> Vec<Frame> {
         let mut new = std::mem::take(&mut self.new);
         if is_end {
             new.append(&mut self.later);
         }
-        // One file after the other.
+        // Sorted so that one file comes after the other.
         new.sort_unstable_by(|one, other| other.cmp(one));
         new.into_iter().filter_map(|key| self.frame(key)).collect()
     }
 
-    /// Those that have no name yet and that `is_one` chooses.
+    /// Takes the frames without a name that `is_one` selects.
     pub(super) fn take_if(&mut self, is_one: impl Fn(Frame) -> bool) -> Vec<Frame> {
         let (mut new, mut later) = (std::mem::take(&mut self.new), std::mem::take(&mut self.later));
         let mut taken = Vec::new();
         for keys in [&mut new, &mut later] {
             keys.retain(|key| {
-                // One that is not known any more needs no name.
+                // A frame that is no longer known needs no name.
                 let Some(frame) = self.frame(*key) else { return false };
                 let is_one = is_one(frame);
                 taken.extend(is_one.then_some(frame));
@@ -105,12 +105,12 @@ impl Frames {
     }
 }
 
-/// Frames in one file of code that have no name yet.
+/// Frames in one file that have no name yet.
 #[derive(Debug, Default)]
 pub(super) struct FileFrames {
-    /// How often they are in stacks.
+    /// How often they occur in stacks.
     pub(super) times: u64,
-    /// Where in the file, of which program, and the address there.
+    /// Position in the file, program, and the address there.
     pub(super) frames: Vec<(u64, usize, u64)>,
 }
 

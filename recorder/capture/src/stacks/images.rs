@@ -1,7 +1,8 @@
 //! The files that code was loaded from.
 //!
-//! A file is held from the moment that a process was seen with it: its name may mean another file later. Another process reads it: see
-//! [`super::files`]. A file that was deleted is let go, so that its room is free: its functions are named first, as far as they were met.
+//! A file is held from the moment that a process was seen with it, because its name may mean another file later. Another process reads it:
+//! see [`super::files`]. A deleted file is released so that its disk space becomes free; the functions that were seen so far are named
+//! before that.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,19 +20,19 @@ use super::files::{Files, Silent};
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
-/// How many files are held at a time; of others only the build id is known.
+/// The most files that are held at a time; of others only the build id is known.
 const MOST_FILES: usize = 256;
 
-/// How many files are known at most. What is in others is in a module without a build id.
+/// The most files that are known. Code in further files is put in a module without a build id.
 pub(super) const MOST_IMAGES: usize = 8 * 1024;
 
-/// How much of tables to unwind by is kept, in bytes: a browser's take 20 MB, libc's 150 KB.
+/// The most bytes of unwind tables that are kept: a browser's take 20 MB, libc's 150 KB.
 pub(super) const MOST_TABLES: usize = 20 << 20;
 
-/// Of a file with larger symbol tables, functions are named all at once, and not kept. In bytes.
+/// Functions of files with larger symbol tables (in bytes) are named all at once, and not kept.
 const MANY_SYMBOLS: u64 = 4 << 20;
 
-/// A page, as far as file offsets of mappings are multiples of it. Larger pages are multiples of this.
+/// The page size of which file offsets of mappings are multiples. Larger pages are multiples of this.
 const PAGE: u64 = 4096;
 
 /// The device and the inode of a file.
@@ -39,26 +40,26 @@ type Key = (String, u64);
 
 #[derive(Debug)]
 struct Image {
-    /// `None` for the vDSO, which is no file.
+    /// `None` for the vDSO, which is not a file.
     key: Option<Key>,
     path: PathBuf,
-    /// What its modules are called.
+    /// The name of its modules.
     name: Arc<str>,
     build_id: Arc<[u8]>,
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` when there are too many, its process may not read it, it did not answer, or it was deleted.
+    /// `None` if too many files are held, its process may not read it, it did not answer, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
-    /// What its functions are unwound by.
+    /// Tables to unwind its functions by.
     tables: Option<Tables>,
     /// Whether it did not answer.
     is_silent: bool,
 }
 
 impl Image {
-    /// A file that does not answer when it is asked what it is.
+    /// A file that did not answer when it was asked for its description.
     fn silent(mapping: &ExecutableMapping) -> Image {
         let path = &mapping.path;
         Image {
@@ -80,15 +81,15 @@ impl Image {
 #[derive(Debug)]
 pub(super) struct Images {
     all: Vec<Image>,
-    /// Those that are held or silent, and what is no ELF file.
+    /// Files that are held or silent, and files that are not ELF.
     known: FxHashMap<Key, Option<usize>>,
-    /// Those that are not held: something else may have their inodes.
+    /// Files that are not held: another file may get their inode.
     loose: FxHashMap<Key, usize>,
     held: usize,
-    /// How much more tables may take, in bytes.
+    /// How many more bytes tables may take.
     room: usize,
     files: Files,
-    /// Addresses without a name, since their files did not answer.
+    /// Addresses without a name because their files did not answer.
     unanswered: u64,
 }
 
@@ -107,7 +108,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// The file of a mapping of this process; `None` when there is none, or it is no ELF file.
+    /// The file of a mapping of this process; `None` if there is none, or it is not an ELF file.
     pub(super) fn of(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<usize> {
         let Some(key) = mapping.file.clone() else {
             return (mapping.path == Path::new(VDSO)).then(|| self.vdso(pid, mapping))?;
@@ -133,7 +134,7 @@ impl Images {
         number
     }
 
-    /// The image of a vDSO, one for all programs that have the same.
+    /// The image of a vDSO; programs with the same vDSO share it.
     fn vdso(&mut self, pid: u32, mapping: &ExecutableMapping) -> Option<usize> {
         let (described, file) = self.files.describe(pid, mapping, self.room).ok()??;
         let is_it =
@@ -182,7 +183,7 @@ impl Images {
         self.all.len() - 1
     }
 
-    /// The files that are held and have been deleted.
+    /// The held files that have been deleted.
     pub(super) fn deleted(&self) -> Vec<usize> {
         let is_deleted = |image: &Image| {
             let file = image.file.as_ref().filter(|_| image.key.is_some());
@@ -191,7 +192,7 @@ impl Images {
         (0..self.all.len()).filter(|&number| is_deleted(&self.all[number])).collect()
     }
 
-    /// Lets go of tables of files that were let go, as far as no program has them, if others may need the room.
+    /// Frees the tables of released files that no program uses, if others may need the room.
     pub(super) fn free_tables(&mut self) {
         if self.room >= MOST_TABLES / 2 {
             return;
@@ -206,7 +207,7 @@ impl Images {
         }
     }
 
-    /// Lets go of a file, whose functions have no names from now on.
+    /// Releases a file; its functions can no longer be named.
     pub(super) fn let_go(&mut self, number: usize) {
         let image = &mut self.all[number];
         self.held -= usize::from(image.file.take().is_some());
@@ -216,33 +217,32 @@ impl Images {
         }
     }
 
-    /// The way to files, for those of what programs have compiled.
+    /// Access to files, for the maps of compiled code.
     pub(super) fn files(&mut self) -> &mut Files {
         &mut self.files
     }
 
-    /// How many files did not answer, and how many addresses have no name for that.
+    /// How many files did not answer, and how many addresses therefore have no name.
     pub(super) fn unanswered(&self) -> (u64, u64) {
         (self.files.silent(), self.unanswered)
     }
 
-    /// What the functions of a file are unwound by, if it has that.
+    /// The tables to unwind a file's functions by, if it has any.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()
     }
 
-    /// Whether the functions of a file are better named all at once.
+    /// Whether it is better to name the functions of a file all at once.
     pub(super) fn has_many_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() && self.all[image].symbols > MANY_SYMBOLS
     }
 
-    /// Whether there is anything to name its functions by: there is not if it was deleted, too many are held, or its process may
-    /// not read it.
+    /// Whether its functions can be named: not if it was deleted, too many files are held, or its process may not read it.
     pub(super) fn has_symbols(&self, image: usize) -> bool {
         self.all[image].file.is_some() || self.all[image].is_silent
     }
 
-    /// The path, and what a module of it is called.
+    /// The path, and the name of its modules.
     pub(super) fn name(&self, image: usize) -> (&PathBuf, &Arc<str>) {
         (&self.all[image].path, &self.all[image].name)
     }
@@ -251,7 +251,7 @@ impl Images {
         self.all[image].build_id.clone()
     }
 
-    /// The address within the file, as its symbols have it, of the beginning of a mapping.
+    /// The address of the beginning of a mapping, in the file's own terms, as its symbols have it.
     pub(super) fn address(&self, image: usize, mapping: &ExecutableMapping) -> u64 {
         let begins = |segment: &&Segment| {
             let first = segment.offset / PAGE * PAGE;
@@ -266,15 +266,15 @@ impl Images {
         }
     }
 
-    /// The function that has an address, as people call it.
+    /// The demangled name of the function at an address.
     pub(super) fn function(&mut self, image: usize, address: u64) -> Option<String> {
         let mut found = None;
         self.named(image, &[address], (true, super::NAMING), |_, name| found = Some(name));
         found
     }
 
-    /// Tells `take` the functions that addresses are in, in ascending order, as [`Images::function`] knows them, for some time: whether that was
-    /// to the end.
+    /// Passes to `take` the functions that contain these addresses, in ascending order, as [`Images::function`] finds them, for a limited
+    /// time; returns whether all were looked up.
     pub(super) fn name_all(
         &mut self,
         image: usize,

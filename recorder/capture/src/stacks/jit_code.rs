@@ -1,7 +1,7 @@
-//! Names of functions that a program has compiled itself, from the map that its runtime writes for perf.
+//! Names of functions that a program has compiled at run time, from the map that its runtime writes for perf.
 //!
-//! The map grows while the program runs, and so it is read when names are needed, at the end of a file. Until then it is held: the
-//! process may have ended, and its `/tmp` be out of reach. Only lines about addresses that stacks have are kept.
+//! The map grows while the program runs, so it is read when names are needed, at the end of a file. Until then it is held open: the process
+//! may have ended, and its `/tmp` may be out of reach. Only lines about addresses that stacks have are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 
 use super::files::Files;
 
-/// How often a process is asked for its map until it has one.
+/// The shortest time between two attempts to get a process's map.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes of a map that are read: what is behind them is not known.
+/// The most bytes of a map that are read; what comes after them is not known.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Bytes of a line that are looked at.
+/// The most bytes of a line that are used.
 const LINE_BYTES: usize = 4096;
 
-/// How much names of all programs take, in bytes, what a function itself takes counted.
+/// The most bytes that names of all programs take, including what a function itself takes.
 pub(super) const MOST_MADE: usize = 8 << 20;
 const FUNCTION_BYTES: usize = 64;
 
-/// How many maps are held at a time. Of other programs, nothing has a name.
+/// The most maps that are held at a time. Functions of further programs have no names.
 const MOST_MAPS: usize = 256;
 
-/// So many addresses of a program get names.
+/// The most addresses of a program that get names.
 const MOST_ADDRESSES: usize = 64 * 1024;
 
 /// Whether a mapping of this path is memory that a program has filled itself.
@@ -40,21 +40,21 @@ pub(super) fn is_made(path: &Path) -> bool {
             .any(|start| path.starts_with(start))
 }
 
-/// What a program has compiled, as far as stacks are in it.
+/// What a program has compiled, as far as stacks contain it.
 #[derive(Debug, Default)]
 pub(super) struct JitCode {
-    /// With what counts it.
+    /// Together with the token that counts it.
     map: Option<(OwnedFd, Arc<()>)>,
     /// Whether its file did not answer.
     is_silent: bool,
-    /// When the process was asked for its map last.
+    /// When the process was last asked for its map.
     asked: Option<Instant>,
     addresses: BTreeSet<u64>,
-    /// Whether there is an address that the map was not read for.
+    /// Whether there is an address for which the map was not read yet.
     is_new: bool,
-    /// Where functions end and what they are called, by where they begin. None begins in another.
+    /// By beginning: end and name of each function. No two overlap.
     functions: Functions,
-    /// What they take.
+    /// Bytes that they take.
     bytes: usize,
 }
 
@@ -85,7 +85,7 @@ impl JitCode {
         }
         self.asked = Some(Instant::now());
         let counted = files.maps.clone();
-        // One is here, one in `files`.
+        // One clone is `counted`, one is in `files`.
         if Arc::strong_count(&counted) > MOST_MAPS + 1 {
             return;
         }
@@ -95,18 +95,18 @@ impl JitCode {
         }
     }
 
-    /// What names take, in bytes.
+    /// Bytes that names take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the map is read when a function is asked for.
+    /// Whether the map will be read when a function is asked for.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The function that an address is in, by what the map of the process says now. `within` is the address or that of the call before it.
-    /// If the map is read, names may take so much more `room`, in bytes.
+    /// The function that contains an address, by the current map of the process. `within` is the address, or that of the call before it. If
+    /// the map is read, names may take `room` more bytes.
     pub(super) fn function(
         &mut self,
         files: &mut Files,
@@ -140,10 +140,10 @@ impl JitCode {
     }
 }
 
-/// Where functions end and what they are called, by where they begin.
+/// By beginning: end and name of each function.
 type Functions = BTreeMap<u64, (u64, String)>;
 
-/// The functions of a map that addresses are in.
+/// The functions of a map that contain these addresses.
 pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functions {
     let mut functions = Functions::new();
     let mut map = BufReader::new(map.take(MOST_BYTES));
@@ -156,7 +156,7 @@ pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functio
         }
         let is_whole = line.ends_with(b"\n");
         if let Some((start, end, name)) = function(&line)
-            // A call may be the last of a function: then its address is behind it.
+            // A call may be the last instruction of a function: then its return address is just after the function.
             && addresses.range(start..=end).next().is_some()
         {
             add(&mut functions, start, end, name);
@@ -167,7 +167,7 @@ pub(super) fn functions_in(map: impl Read, addresses: &BTreeSet<u64>) -> Functio
     }
 }
 
-/// Adds a function in place of those that were there before.
+/// Adds a function, replacing those that were there before.
 fn add(functions: &mut Functions, start: u64, end: u64, name: String) {
     let is_over =
         |(&begin, (behind, _)): (&u64, &(u64, String))| (*behind > start).then_some(begin);
@@ -178,7 +178,7 @@ fn add(functions: &mut Functions, start: u64, end: u64, name: String) {
     functions.insert(start, (end, name));
 }
 
-/// What a line says: where a function begins and ends, and what it is called.
+/// Parses a line: beginning, end and name of a function.
 fn function(line: &[u8]) -> Option<(u64, u64, String)> {
     let text = String::from_utf8_lossy(line);
     let (start, rest) = text.trim().split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Which code a process had when, also of processes that ended before anybody asked.
+//! Which code a process had at which time, including processes that ended before they were looked at.
 //!
 //! ```text
 //!   time     ----+---------------+-------------------+--------------+---------->
@@ -7,10 +7,10 @@
 //!              code
 //! ```
 //!
-//! perf tells of each as it happens, but on each CPU in a ring of its own, so what a reader finds in the second ring may be
-//! older than what it found in the first. Records wait here until all rings have been read later than they were written.
+//! perf reports each of these as it happens, but in a separate ring for each CPU, so a record in the second ring may be older than those
+//! read from the first. Records wait here until all rings have been read later than they were written.
 //!
-//! A process that was there before is not known, until it has a child: then it is looked into once.
+//! A process that existed before is not known until it has a child: then its mappings are read once.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -28,36 +28,36 @@ use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_units::{Nanos, Pid};
 
-/// How long what has ended is remembered: for stacks that are looked at later.
+/// How long ended processes are remembered, for stacks that are looked at later.
 const MEMORY: u64 = 2_000_000_000;
 
-/// How many mappings are kept, of all processes together. Beyond that all are forgotten; who lives on can be asked. What takes more than
-/// usual counts as several.
+/// The most mappings that are kept, of all processes together. Beyond that, all are forgotten; processes that still live can be read again.
+/// A mapping that takes more memory than usual counts as several.
 pub(super) const MOST: usize = 48 * 1024;
 
-/// What counts as one, in bytes.
+/// The size of one, in bytes.
 pub(super) const UNIT: usize = 256;
 
-/// What mappings count as.
+/// The number that these mappings count as.
 fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// How many one process may have. A compiler in a program may make new ones all the time.
+/// The most mappings of one process. A just-in-time compiler may make new ones all the time.
 const MOST_OF_ONE: usize = 4096;
 
-/// What a process ran from one execve(2) to the next, or since it began.
+/// The code of a process from one execve(2) to the next, or since it began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory of which there was a sample; another's has other code.
+    /// The memory of which there was a sample; other memory has other code.
     space: Option<u64>,
-    /// Those of a child are its parent's until one of them changes.
+    /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,
 }
 
 impl AddressSpace {
-    /// When it began; 0 if it was there before.
+    /// When it began; 0 if it existed before.
     pub(super) fn since(&self) -> Nanos {
         self.since
     }
@@ -84,26 +84,26 @@ struct Told {
 
 #[derive(Debug, Default)]
 pub(super) struct MappingHistory {
-    /// Of each process, by time.
+    /// For each process, in order of time.
     of: FxHashMap<Pid, Vec<AddressSpace>>,
-    /// Records that others may precede.
+    /// Records that older ones may still precede.
     waiting: Vec<Told>,
-    /// When, of which process, and since when a life must have begun to be kept.
+    /// Time, process, and the earliest beginning of lives that must be kept.
     over: VecDeque<(Nanos, Pid, Nanos)>,
-    /// How many mappings were added since they were counted.
+    /// How many mappings were added since the last count.
     added: usize,
     lost: u64,
-    /// When the oldest sample was that is still to be looked at, if there is one.
+    /// Time of the oldest sample that is still to be looked at, if there is one.
     needed_since: Option<Nanos>,
 }
 
 impl MappingHistory {
-    /// What was over before `since` is not needed for any sample.
+    /// No sample needs what was over before `since`.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
     }
 
-    /// Takes a record over; what is none of these is left.
+    /// Takes a record; others than those of mappings, forks, execve(2) and exits are ignored.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -114,7 +114,7 @@ impl MappingHistory {
         };
         let (pid, what) = match kind {
             Kind::Lost(loss) => {
-                // Whether these processes run what they ran is not known any more.
+                // Whether these processes still run the same code is no longer known.
                 self.lose(loss.events.unwrap_or(1).max(1));
                 return;
             }
@@ -129,7 +129,7 @@ impl MappingHistory {
         self.waiting.push(Told { time, pid: Pid(pid), what });
     }
 
-    /// Applies what was told until `until`, at which time no ring had been read yet. `look` finds the mappings of a process.
+    /// Applies the records up to `until`, a time at which no ring had been read yet. `look` finds the mappings of a process.
     pub(super) fn settle(
         &mut self,
         until: Nanos,
@@ -148,7 +148,7 @@ impl MappingHistory {
                         let is_over = |told: &Told| {
                             told.pid == parent && matches!(told.what, What::Executed | What::Ended)
                         };
-                        // What it runs by now is not what its child had.
+                        // What the process runs by now is not what its child had.
                         if told[at..].iter().any(is_over) {
                             continue;
                         }
@@ -177,19 +177,19 @@ impl MappingHistory {
         self.forget(until);
     }
 
-    /// What a process ran at that time, as far as it was told.
+    /// The code of a process at that time, as far as it was reported.
     fn at(&self, pid: Pid, time: Nanos) -> Option<&AddressSpace> {
         self.of.get(&pid)?.iter().rev().find(|life| life.since <= time)
     }
 
-    /// The same for a sample of its memory `space`. `None` too if it has other memory than before in the same life: that it
-    /// executed a program was not told, as on a CPU that came online later.
+    /// Same for a sample of its memory `space`. Also `None` if the memory is not the same as before in this life: then an execve(2) was not
+    /// reported, for example on a CPU that came online later.
     pub(super) fn of_sample(&mut self, pid: Pid, time: Nanos, space: u64) -> Option<&AddressSpace> {
         let life = self.of.get_mut(&pid)?.iter_mut().rev().find(|life| life.since <= time)?;
         (*life.space.get_or_insert(space) == space).then_some(life)
     }
 
-    /// Records were lost before they got here.
+    /// Records were lost before they arrived here.
     pub(super) fn lose(&mut self, records: u64) {
         if records > 0 {
             self.lost += records;
@@ -243,7 +243,7 @@ impl MappingHistory {
         mappings.sort_unstable_by_key(|mapping| mapping.start);
     }
 
-    /// Forgets what was over long ago, and all if it is too much.
+    /// Forgets what was over long ago, or everything if it is too much.
     fn forget(&mut self, now: Nanos) {
         let now = self.needed_since.map_or(now, |since| now.min(since));
         while let Some(&(time, pid, since)) = self.over.front()
@@ -260,7 +260,7 @@ impl MappingHistory {
         if self.added > MOST / 4 {
             self.added = 0;
             let lives = self.of.values().flatten();
-            // Where several share them, they are counted for each, which is too many.
+            // Shared mappings are counted for each process, so this count is too high.
             if lives.map(|life| 1 + units_of(&life.mappings)).sum::<usize>() > MOST {
                 self.forget_all();
             }
@@ -274,18 +274,18 @@ impl MappingHistory {
     }
 }
 
-/// The mapping that has an address, of those of a process, which are in the order of their addresses.
+/// The mapping that contains an address, among those of a process, sorted by address.
 pub(super) fn find(mappings: &[ExecutableMapping], address: u64) -> Option<&ExecutableMapping> {
     let behind = mappings.partition_point(|mapping| mapping.start <= address);
     mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.has(address))
 }
 
-/// What looks like the kernel's would be taken for it.
+/// Whether it is in user space: a mapping in the upper half would be taken for the kernel's.
 pub(super) fn is_user(mapping: &ExecutableMapping) -> bool {
     mapping.end >> 63 == 0
 }
 
-/// A record of memory that was mapped to be run.
+/// Parses a record of memory that was mapped as executable.
 fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
     let time = Nanos(cursor.read_back_u64()?);
     let (pid, _tid) = (Pid(cursor.read_u32()?), cursor.read_u32()?);
@@ -294,13 +294,13 @@ fn mapped(mut cursor: Cursor<'_>) -> Option<Told> {
     let (inode, _generation) = (cursor.read_u64()?, cursor.read_u64()?);
     let (protection, _flags) = (cursor.read_u32()?, cursor.read_u32()?);
     let path = cursor.rest().split(|&byte| byte == 0).next().unwrap_or_default();
-    // As perf calls memory without a file, and a file without a path.
+    // perf's names for memory without a file, and for a file without a path.
     let path = if path.starts_with(b"//") { &[][..] } else { path };
     let end = start.checked_add(length).filter(|&end| end > start)?;
     let mapping = ExecutableMapping {
         start,
         end,
-        // Reading, writing and executing are the same bits.
+        // The bits for reading, writing and executing are the same.
         flags: (protection & 0b11) as u8 | 1 << 2,
         offset,
         file: (inode != 0).then(|| (format!("{major:02x}:{minor:02x}"), inode)),
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn each_program_of_a_process_has_its_own_code_and_a_child_that_of_its_parent() {
         let mut lives = MappingHistory::default();
-        // As from two rings, the one after the other.
+        // In the order of two rings that are read one after the other.
         map(&mut lives, 30, 5, (0x9000, 0x1000), "/late.so");
         fork(&mut lives, 40, 6, 5);
         exec(&mut lives, 50, 5);
@@ -386,7 +386,7 @@ mod tests {
         let mapping = &life.mappings()[0];
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x1000, 0x2000, 0x2000));
         assert_eq!((mapping.flags, &mapping.file), (0b101, &Some(("fd:01".to_owned(), 6))));
-        // What a child loads is its own.
+        // What a child loads belongs to the child only.
         map(&mut lives, 80, 6, (0x5000, 0x1000), "/own.so");
         lives.settle(Nanos(90), nobody);
         assert_eq!(paths(&lives, 6, 85).map(|paths| paths.len()), Some(3));
@@ -441,7 +441,7 @@ mod tests {
         for pid in [5, 6, 7] {
             assert_eq!(paths(&lives, pid, 25), Some(vec!["/shell".to_owned()]), "{pid}");
         }
-        // One that runs another program by now does not tell what its child had.
+        // A parent that runs another program by now does not show what its child had.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
         lives.settle(Nanos(60), nobody);

@@ -1,8 +1,8 @@
-//! The same stacks once more for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
+//! The same stacks again for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
 //!
-//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. What a packet refers to by number
-//! must stand before it, and names are known when everything has been recorded, so samples are kept until a file ends:
-//! 40 bytes for each, and each different stack once.
+//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. What a packet refers to by number must come
+//! before it, and names are known only when everything has been recorded. So samples are kept until a file ends: 40 bytes for each, and
+//! each distinct stack once.
 //!
 //! ```text
 //!   Samples:  stack 0, stack 1 ...      +--> blob: names, files, functions, stacks | samples | samples ...
@@ -24,29 +24,29 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// The name of the blobs.
 pub const BLOB: &str = "fxtrec.stacks";
 
-/// Bytes of a blob. There is room for twice as much, since times and ids may be larger numbers in another trace.
+/// The size of a blob. There is room for twice as much, because times and ids may be larger numbers in another trace.
 const BLOB_BYTES: usize = 16_000;
 
-/// A packet that is longer than this is ended.
+/// A packet ends when it is longer than this.
 const PACKET_BYTES: usize = 4 * 1024;
 
-/// Functions with longer names than this are called by their beginning.
+/// Longer names of functions are cut to this length.
 const NAME_BYTES: usize = 2048;
 
-/// So many samples are kept: 12 MiB.
+/// The most samples that are kept: 12 MiB.
 pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 
-/// So many frames of different stacks are kept, in words, what a stack itself takes counted: 7 MiB. What is made of
-/// them at the end is in tables of powers of two.
+/// The most words of distinct stacks that are kept, including what a stack itself takes: 7 MiB. The tables that are built from them at the
+/// end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
-/// What a stack takes besides its frames, in words.
+/// What a stack takes in addition to its frames, in words.
 const STACK_WORDS: usize = 14;
 
-/// So many different frames, and stacks, that a caller of [`Sequence::add`] has not numbered are known at once.
+/// The most distinct frames that are known at once, and stacks that the caller of [`Sequence::add`] has not numbered.
 const MOST_STACKS: usize = 64 * 1024;
 
-/// So many frames of samples that are left out are remembered, for their names.
+/// The most frames of left-out samples that are remembered, so that they can be named.
 const MOST_MORE: usize = 128 * 1024;
 
 mod packet {
@@ -56,7 +56,7 @@ mod packet {
     pub(super) const FLAGS: u64 = 13;
     pub(super) const DEFAULTS: u64 = 59;
     pub(super) const STACK_SAMPLE: u64 = 135;
-    /// What the packets before it referred to is forgotten.
+    /// Everything that earlier packets referred to is forgotten.
     pub(super) const CLEARED: u64 = 1;
     pub(super) const NEEDS_STATE: u64 = 2;
 }
@@ -90,7 +90,7 @@ struct Stack {
 pub struct Sample {
     pub kind: Kind,
     pub time: Nanos,
-    /// The lower halves of their koids, which are what Perfetto's importer keeps of all.
+    /// The lower halves of their koids; Perfetto's importer keeps no more.
     pub process: u32,
     pub thread: u32,
     /// In nanoseconds.
@@ -100,7 +100,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// When it was over.
+    /// When the sample ended.
     fn end(&self) -> Nanos {
         match self.kind {
             Kind::OffCpu => Nanos(self.time.0.saturating_add(self.weight)),
@@ -116,7 +116,7 @@ pub struct Module<'a> {
     pub build_id: &'a [u8],
     pub start: u64,
     pub end: u64,
-    /// The file's own address of `start`.
+    /// The address of `start` in the file's own terms.
     pub address: u64,
 }
 
@@ -131,28 +131,28 @@ pub struct Known<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     numbers: FxHashMap<Stack, u32>,
-    /// Each with how many samples have it.
+    /// Each with the number of its samples.
     stacks: Vec<(Stack, u32)>,
-    /// Numbers of stacks that no sample has any more.
+    /// Numbers of stacks that have no samples any more.
     free: Vec<u32>,
     words: usize,
     all: VecDeque<(Sample, u32)>,
-    /// Those that there was no room for.
+    /// Samples for which there was no room.
     left_out: u64,
-    /// Their frames.
+    /// Frames of these samples.
     more_frames: FxHashSet<(usize, u64)>,
-    /// Whether the oldest make room for new ones.
+    /// Whether the oldest samples make room for new ones.
     rolls: bool,
 }
 
 impl Samples {
-    /// Samples of which the newest are kept.
+    /// Keeps only the newest samples.
     pub(super) fn rolling() -> Samples {
         Samples { rolls: true, ..Samples::default() }
     }
 
     pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
-        // As many as come now have to go: no more work at once.
+        // Only as many are removed as are added: no more work at once.
         while self.rolls
             && (self.all.len() >= MOST_SAMPLES
                 || self.words + frames.len() + STACK_WORDS > MOST_WORDS)
@@ -199,14 +199,14 @@ impl Samples {
         self.more_frames.extend(frames.iter().map(|&frame| (program, frame)));
     }
 
-    /// Forgets samples that were over before `time`.
+    /// Forgets samples that ended before `time`.
     pub(super) fn forget_before(&mut self, time: Nanos) {
         while self.all.front().is_some_and(|(sample, _)| sample.end() < time) {
             self.forget_oldest();
         }
     }
 
-    /// Forgets the oldest sample, and its stack if no other has that.
+    /// Forgets the oldest sample, and its stack if no other sample has it.
     fn forget_oldest(&mut self) -> bool {
         let Some((_, number)) = self.all.pop_front() else { return false };
         let (stack, count) = &mut self.stacks[number as usize];
@@ -224,7 +224,7 @@ impl Samples {
         self.left_out
     }
 
-    /// All frames, each once and in order, with their programs.
+    /// All frames with their programs, each once and sorted.
     pub(super) fn frames(&self) -> Vec<(usize, u64)> {
         let mut all = Vec::with_capacity(self.words + self.more_frames.len());
         for (stack, _) in &self.stacks {
@@ -236,7 +236,7 @@ impl Samples {
         all
     }
 
-    /// Puts what the blobs of a file hold, one after the other.
+    /// Writes the blobs of a file, one after the other.
     pub(super) fn each_blob<'a>(
         &self,
         known: impl Fn(usize, u64) -> Known<'a>,
@@ -251,7 +251,7 @@ impl Samples {
             let of_kind: Vec<&(Sample, u32)> =
                 self.all.iter().filter(|(sample, _)| sample.kind == kind).collect();
             let Some((first, _)) = of_kind.first() else { continue };
-            // Another file's must be another sequence when the two are merged: none of them begins at the same time.
+            // If two files are merged, their sequences must differ; no two of them begin at the same time.
             let id = first.time.0 as u32 >> 2 << 2 | NUMBER[kind as usize];
             let mut sequence = Sequence::new(kind, id, true);
             let numbers: FxHashSet<u32> = of_kind.iter().map(|(_, number)| *number).collect();
@@ -279,7 +279,7 @@ impl Samples {
     }
 }
 
-/// Packets that are put into blobs, none of them in two.
+/// Packs packets into blobs; no packet is split.
 #[derive(Debug, Default)]
 struct Blobs {
     done: Vec<Vec<u8>>,
@@ -303,10 +303,10 @@ impl Blobs {
     }
 }
 
-/// The packets of a kind, as they are made.
+/// Builds the packets of one kind.
 #[derive(Debug)]
 pub struct Sequence {
-    /// Those that are whole, for the caller to take.
+    /// Complete packets, for the caller to take.
     pub packets: Vec<Message>,
     kind: Kind,
     id: u32,
@@ -314,14 +314,14 @@ pub struct Sequence {
     is_timed: bool,
     data: Message,
     functions: FxHashMap<String, u64>,
-    /// By path and beginning: two programs may have one file in two places.
+    /// By path and beginning: two programs may have the same file at different addresses.
     mappings: FxHashMap<(String, u64), u64>,
     frames: FxHashMap<(u64, u64, u64), u64>,
-    /// By their frames, where the caller has no numbers for them.
+    /// By their frames, if the caller has no numbers for them.
     stacks: FxHashMap<Box<[u64]>, u64>,
 }
 
-/// What the numbers of sequences in blobs end in.
+/// The lowest bits of sequence numbers in blobs.
 const NUMBER: [u32; 3] = [1, 2, 3];
 
 fn numbered(number: u64, field: u64, bytes: &[u8]) -> Message {
@@ -332,7 +332,7 @@ fn numbered(number: u64, field: u64, bytes: &[u8]) -> Message {
 }
 
 impl Sequence {
-    /// The packets with this number, of samples whose weights are times, or else count samples.
+    /// Packets with this sequence number. The weights of samples are times if `is_timed`; otherwise they count samples.
     pub fn new(kind: Kind, id: u32, is_timed: bool) -> Sequence {
         let (packets, data) = Default::default();
         let (functions, mappings, frames, stacks) = Default::default();
@@ -342,7 +342,7 @@ impl Sequence {
         sequence
     }
 
-    /// Forgets all that packets referred to, as their readers do.
+    /// Forgets everything that packets referred to, as their readers do.
     fn begin(&mut self) {
         const NANOSECONDS: u64 = 1;
         const SAMPLES: u64 = 9;
@@ -399,7 +399,7 @@ impl Sequence {
         packet
     }
 
-    /// Writes what is to be referred to.
+    /// Writes the data that samples refer to.
     fn put_interned(&mut self) {
         let data = std::mem::take(&mut self.data);
         if data.0.is_empty() {
@@ -455,7 +455,7 @@ impl Sequence {
             (None, Some(module)) => self.function(&label(module.path, within)),
             (None, None) => self.function(&format!("{address:#x}")),
         };
-        // Where the file is not known, one without a name stands for all of these.
+        // If the file is not known, a file without a name stands for all of these.
         let nowhere = Module { path: "", build_id: &[], start: 0, end: 0, address: 0 };
         let mapping = self.mapping(known.module.unwrap_or(nowhere));
         let key = (function, mapping, within);
@@ -473,7 +473,7 @@ impl Sequence {
         number
     }
 
-    /// Tells the frames of the stack with this number, the innermost first.
+    /// Writes the frames of the stack with this number, the innermost first.
     fn stack<'a>(
         &mut self,
         number: u64,
@@ -515,7 +515,7 @@ impl Sequence {
     }
 }
 
-/// What stands for the function of a frame of which only the place in its file is known.
+/// The label of a frame's function if only its place in the file is known.
 fn label(path: &str, within: u64) -> String {
     let file = path.rsplit('/').next().unwrap_or_default();
     format!("{file}+{within:#x}")
@@ -526,7 +526,7 @@ fn start_of(name: &str) -> &str {
     &name[..end.unwrap_or(0)]
 }
 
-/// What a sample is of, as it stands in a blob.
+/// The time, process and thread of a sample, as stored in a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     pub time: u64,
@@ -534,7 +534,8 @@ pub struct About {
     pub thread: u64,
 }
 
-/// What is in a blob for another trace: each sample is about what `change` says, or left out. `None` if the blob is damaged.
+/// Rewrites a blob for another trace: `change` gives each sample's new time, process and thread, or `None` to leave it out. `None` if the
+/// blob is damaged.
 pub fn rewrite(payload: &[u8], mut change: impl FnMut(About) -> Option<About>) -> Option<Vec<u8>> {
     let mut blob = Message::default();
     for field in fields(payload)? {
@@ -557,7 +558,7 @@ fn number_of(fields: &[Field<'_>], number: u64) -> Option<u64> {
     }
 }
 
-/// Tells the kind, what it is about, and the weight of each sample of a blob, as far as it is not damaged.
+/// Passes the kind, the [`About`] and the weight of each sample of a blob to `tell`, up to the first damage.
 pub fn weights(payload: &[u8], mut tell: impl FnMut(Kind, About, u64)) -> Option<()> {
     for field in fields(payload)? {
         let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };
@@ -589,7 +590,7 @@ fn about(of_packet: &[Field<'_>], of_sample: &[Field<'_>]) -> Option<About> {
     })
 }
 
-/// The outer `None` is for what is damaged, the inner for a sample that is left out.
+/// The outer `None` means damaged data, the inner one a sample that is left out.
 fn rewrite_packet(
     packet: &[u8],
     change: &mut impl FnMut(About) -> Option<About>,
@@ -645,7 +646,7 @@ mod tests {
         }
     }
 
-    /// Of each sample its time, thread, weight, and the functions from the innermost on.
+    /// For each sample: time, thread, weight, and the functions from the innermost on.
     pub(super) fn read(blobs: &[Vec<u8>]) -> Vec<(u64, u64, u64, Vec<String>)> {
         let (mut functions, mut frames, mut stacks, mut found): (
             FxHashMap<_, _>,

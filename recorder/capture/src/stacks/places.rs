@@ -1,8 +1,8 @@
-//! What is where in a program's memory, found in a time that hardly depends on how much there is.
+//! Finds what is at an address of a program's memory, in a time that hardly depends on the number of entries.
 
 use std::collections::BTreeMap;
 
-/// Ranges of addresses, none of which overlap: a later one takes the place of earlier ones.
+/// Ranges of addresses that do not overlap: a later one replaces earlier ones.
 #[derive(Clone, Debug)]
 pub(super) struct Places<T>(BTreeMap<u64, (u64, T)>);
 

@@ -1,7 +1,7 @@
 //! The process that reads files of recorded programs for the recorder: `fxtrec-files`.
 //!
-//! A file may be on a file system that never answers, or be made to take all time and memory that there is. Here that costs this process
-//! alone: see [`super::files`].
+//! A file may be on a file system that never answers, or be crafted to take all available time and memory. Here that affects only this
+//! process: see [`super::files`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -26,19 +26,20 @@ use super::jit_code::functions_in;
 use super::unwind::{Section, Tables};
 use super::wire::{Packed, Words, kind};
 
-/// What the process is called, by which the program knows what to do.
+/// The name of the process; the program recognizes by it what to do.
 pub const NAME: &str = "fxtrec-files";
 
-/// The most memory that it may have, in bytes, most of which is for files that lie: it has 40 MiB for a browser or a compiler.
+/// The most memory that it may use, in bytes. Most of it is a reserve for malicious files: a browser or a compiler needs 40 MiB.
 const MOST_MEMORY: u64 = 192 << 20;
 
-/// How much of functions is kept of files, in bytes; what is beyond that is read again.
+/// How many bytes of functions are kept; beyond that, files are read again.
 const MOST_FUNCTIONS: usize = 16 << 20;
 
-/// The largest symbol tables that are read at once, in bytes, which takes two and a half times as much. Larger ones are read in pieces.
+/// The largest symbol tables that are read at once, in bytes; that takes two and a half times as much memory. Larger ones are read in
+/// pieces.
 const MOST_AT_ONCE: u64 = 48 << 20;
 
-/// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are for `fxtrec symbolize`.
+/// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are left to `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
 
 /// The most bytes of names in an answer.
@@ -47,29 +48,29 @@ const MOST_NAMES: usize = 16 << 20;
 /// Answers the recorder that started this process until it closes the connection.
 ///
 /// # Errors
-/// When the recorder is gone.
+/// If the recorder is gone.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
 }
 
-/// What a file says of itself.
+/// The description of a file.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) build_id: Vec<u8>,
     pub(super) segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     pub(super) symbols: u64,
-    /// Whether its process may read it, and so know what its functions are called. Otherwise nothing is told of it.
+    /// Whether its process may read it, and so may know the names of its functions. Otherwise nothing is revealed about it.
     pub(super) is_readable: bool,
-    /// Whose rights decide which other files are opened for it.
+    /// The rights that decide which other files are opened for it.
     pub(super) rights: Rights,
-    /// What its functions are unwound by.
+    /// Tables to unwind its functions by.
     pub(super) tables: Option<Tables>,
 }
 
 impl Described {
-    /// From a file, with tables that take at most `room` bytes.
+    /// Describes a file, with tables that take at most `room` bytes.
     fn of<'d, R: ReadRef<'d>>(
         file: R,
         (rights, is_readable): (Rights, bool),
@@ -129,7 +130,7 @@ impl Described {
     }
 }
 
-/// Of which functions of which file the names are wanted.
+/// A request for names of functions of a file.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     /// The number of the file.
@@ -137,15 +138,15 @@ pub(super) struct Names<'a> {
     /// Its path, for separate files of symbols.
     pub(super) path: &'a Path,
     pub(super) rights: &'a Rights,
-    /// Whether all functions are read and kept, since the file is going to be asked again.
+    /// Whether all functions are read and kept, because the file will be asked again.
     pub(super) keep: bool,
-    /// For how long names are looked for.
+    /// How long to look for names.
     pub(super) time: Duration,
-    /// In ascending order, as the file has them.
+    /// In ascending order, in the file's own terms.
     pub(super) addresses: &'a [u64],
 }
 
-/// Takes the names of an answer: whether they are all.
+/// Passes the names of an answer to `take`; returns whether they are complete.
 pub(super) fn each_name(answer: &[u8], mut take: impl FnMut(u64, String)) -> Option<bool> {
     let mut from = Words::of(answer);
     let is_whole = from.number()? != 0;
@@ -155,7 +156,7 @@ pub(super) fn each_name(answer: &[u8], mut take: impl FnMut(u64, String)) -> Opt
     Some(is_whole)
 }
 
-/// Takes the functions of an answer about a map.
+/// Passes the functions of an answer about a map to `take`.
 pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String)) -> Option<()> {
     let mut from = Words::of(answer);
     loop {
@@ -163,17 +164,17 @@ pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String
     }
 }
 
-/// What it knows of files.
+/// What the process knows of files.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Functions of files that are asked again and again.
+    /// Functions of files that are asked repeatedly.
     functions: FxHashMap<usize, Functions>,
-    /// What they take, in bytes.
+    /// Bytes that they take.
     bytes: usize,
 }
 
 impl Reader {
-    /// An empty answer says that there is nothing.
+    /// Answers a question. An empty answer means that there is nothing.
     pub(super) fn answer(&mut self, question: &[u8], file: Option<OwnedFd>) -> Message {
         let mut from = Words::of(question);
         let answer = match from.number() {
@@ -228,7 +229,7 @@ impl Reader {
 
     fn keep(&mut self, image: usize, functions: Functions) {
         let names = functions.all.iter().map(|function| function.raw.len()).sum::<usize>();
-        // About.
+        // An estimate.
         let bytes = names + size_of_val(&functions.all[..]);
         if self.bytes + bytes > MOST_FUNCTIONS {
             self.functions.clear();
@@ -291,13 +292,13 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
         (&section.bytes, section.address)
     }
     let usable = usable_frames(parts(&frames), index.as_ref().map(parts))?;
-    // One for all programs that have mapped the file: otherwise each of their mappings would get its own.
+    // One copy for all programs that have mapped the file; otherwise each of their mappings would get its own.
     let made = usable.index.map(|it| Section { bytes: it.into(), address: frames.address });
     let tables = Tables { index: made.or(index)?, frames, dear: usable.dear.into() };
     (tables.bytes() <= room).then_some(tables)
 }
 
-/// The file, and a separate file of its symbols where one is installed; none of those whose symbols are too large.
+/// The file, and a separate file of its symbols if one is installed, without those whose symbols are too large.
 fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
     let separate = {
         let Ok(elf) = Elf::parse(&file) else { return Vec::new() };
@@ -313,7 +314,7 @@ fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
     [Some(file), separate].into_iter().flatten().map(FileData::into_inner).collect()
 }
 
-/// The functions of a file, with those of a separate file of symbols where one is installed; `None` when there are too many to read all at once.
+/// The functions of a file, with those of a separate symbol file if one is installed; `None` if there are too many to read at once.
 fn functions(file: &FileData, path: &Path, rights: &Rights) -> Option<Functions> {
     let elf = Elf::parse(file).ok()?;
     let separate = match elf.has_all_symbols() {
@@ -334,7 +335,7 @@ fn functions(file: &FileData, path: &Path, rights: &Rights) -> Option<Functions>
     Some(functions)
 }
 
-/// The separate file of symbols of a file, if one is installed that its process may read too.
+/// The separate symbol file of a file, if one is installed that its process may read too.
 fn symbols_of<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The kernel's rings of samples, which are emptied in time also while files are read.
+//! The kernel's rings of samples, which are emptied in time even while files are read.
 //!
 //! ```text
 //!   fxtrec-stacks    take ... take ... a large file is read ......................... take
@@ -7,11 +7,11 @@
 //!   kept here                                 |       ||||        |||||||     ||||||||||-----
 //! ```
 //!
-//! What is kept is bounded: beyond that it stays in the rings, and what these have no room for is lost, and counted there.
+//! What is kept is bounded: beyond that, samples stay in the rings; what the rings have no room for is lost, and counted there.
 //!
-//! Finding out what samples are of takes milliseconds, of CPUs that others are waiting for, so `fxtrec-stacks` lets everybody go
-//! first, until it is late: see [`Order`]. While it has used a tenth of a CPU within a second, it is an ordinary thread where it would
-//! go before others ([`Share`]): what programs leave to be found out is not limited.
+//! Resolving samples takes milliseconds of CPU time that other threads may wait for. So `fxtrec-stacks` runs at low priority until it is
+//! late: see [`Order`]. If it has used a tenth of a CPU within a second, it runs as an ordinary thread when it would otherwise have high
+//! priority ([`Share`]), because the programs decide how much there is to resolve, without a limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,33 +28,34 @@ use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::thread_times;
 use fxtrec_units::{Nanos, Tid};
 
-/// How long nobody may have read the rings before the other thread does. They have room for some tenths of a second.
+/// How long the rings may stay unread before the other thread reads them. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How much is kept, in bytes, here and by who takes it: beyond that it stays in the rings, and one ring may come on top.
+/// How many bytes are kept, here and by the thread that takes them. Beyond that they stay in the rings; the contents of one more ring may
+/// be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// How much of records of code, likewise. What is beyond that is lost, and counted.
+/// Same for records of code. What is beyond that is lost, and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
-/// How long whoever takes what was read may be late before it goes before others, or how many bytes of samples may wait.
+/// How late the thread that takes what was read may be, or how many bytes of samples may wait, before it gets high priority.
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
-/// How long it may run within [`WINDOW`] and still go before others.
+/// How long it may run within [`WINDOW`] and still get high priority.
 const SMALL: Duration = Duration::from_millis(100);
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How much of a CPU a thread has used lately.
+/// How much of a CPU a thread has used recently.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     since: Instant,
-    /// How long it had run by then.
+    /// How long it had run at `since`.
     before: Duration,
 }
 
 impl Share {
-    /// Whether it is large, for a thread that has run for `run` by `now`.
+    /// Whether the share is large, for a thread that has run for `run` by `now`.
     fn is_large(&mut self, now: Instant, run: Duration) -> bool {
         if now.saturating_duration_since(self.since) >= WINDOW {
             *self = Share { since: now, before: run };
@@ -63,22 +64,22 @@ impl Share {
     }
 }
 
-/// Which thread takes what was read, and whether it goes before others or behind them.
+/// The thread that takes what was read, and whether it has high or low priority.
 ///
-/// There is no lock, since whoever has become patient within one would keep the others waiting for it.
+/// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
 struct Order {
-    /// `None` if it may not be changed.
+    /// `None` if its priority may not be changed.
     thread: OnceLock<ThreadId>,
     is_before: AtomicBool,
-    /// It stays before others.
+    /// Whether it keeps its high priority.
     is_fixed: AtomicBool,
-    /// It has used too much to go before others: it goes with them then.
+    /// Whether it has used too much for high priority: then it gets ordinary priority instead.
     is_large: AtomicBool,
 }
 
 impl Order {
-    /// Tells whether it was before others already.
+    /// Raises the priority; returns whether it was already high.
     fn raise(&self) -> bool {
         let Some(thread) = self.thread.get() else { return true };
         let was_before = self.is_before.swap(true, Ordering::SeqCst);
@@ -95,7 +96,7 @@ impl Order {
         }
     }
 
-    /// By the thread itself, as often as it may have used much.
+    /// Called by the thread itself, each time it may have used much.
     fn weigh(&self, is_large: bool) {
         if let Some(thread) = self.thread.get()
             && self.is_large.swap(is_large, Ordering::SeqCst) != is_large
@@ -105,14 +106,14 @@ impl Order {
         }
     }
 
-    /// By the thread itself.
+    /// Called by the thread itself.
     fn lower(&self) {
         if let Some(thread) = self.thread.get()
             && !self.is_fixed.load(Ordering::SeqCst)
             && self.is_before.swap(false, Ordering::SeqCst)
         {
             thread.be_patient();
-            // Somebody may have raised it in between.
+            // Another thread may have raised it in between.
             let is_raised = self.is_before.load(Ordering::SeqCst);
             if is_raised || self.is_fixed.load(Ordering::SeqCst) {
                 self.put_before(*thread);
@@ -129,20 +130,20 @@ struct CodeRecord {
     body: Box<[u8]>,
 }
 
-/// What was in the rings.
+/// What was read from the rings.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) samples: Vec<Sample>,
-    /// What looked like samples and was none.
+    /// Records that looked like samples but were malformed.
     pub(super) garbled: u64,
-    /// Before the code records were read: all that were written until then are among them.
+    /// The time just before the code records were read: all that were written until then are included.
     pub(super) until: Nanos,
-    /// It should be dealt with before others go.
+    /// Whether this should be dealt with before the thread lowers its priority.
     pub(super) is_late: bool,
     code: Vec<CodeRecord>,
-    /// Records of code that there was no room for.
+    /// Records of code for which there was no room.
     pub(super) lost_code: u64,
-    /// Whether samples stay in the rings since there is no room for them.
+    /// Whether samples stay in the rings because there is no room for them.
     pub(super) is_full: bool,
 }
 
@@ -154,7 +155,7 @@ impl Read {
 }
 
 impl Read {
-    /// Whether there was nothing in the rings.
+    /// Whether the rings were empty.
     pub(super) fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.code.is_empty() && self.garbled == 0
     }
@@ -168,13 +169,13 @@ impl Read {
 struct State {
     source: StackSource,
     kept: Read,
-    /// Of the samples that are kept, and of those that were taken and are not dealt with.
+    /// Of samples that are kept here, and of those that were taken but not dealt with yet.
     bytes: usize,
-    /// Of the records of code that are kept.
+    /// Of records of code that are kept.
     code_bytes: usize,
-    /// When the rings were read last.
+    /// When the rings were last read.
     read: Instant,
-    /// When what was read was taken last.
+    /// When what was read was last taken.
     taken: Instant,
     order: Arc<Order>,
 }
@@ -192,7 +193,7 @@ impl State {
                 None => kept.garbled += 1,
             });
         }
-        // After the samples: a function is mapped before it is called.
+        // After the samples, because a function is mapped before it is called.
         kept.until = clock::now();
         source.read_code(|RawRecord { kind, misc, body }| {
             let length = size_of::<CodeRecord>() + body.len();
@@ -210,7 +211,7 @@ impl State {
     }
 }
 
-/// What a sample takes, in bytes.
+/// The size of a sample, in bytes.
 pub(super) fn bytes_of(sample: &Sample) -> usize {
     let of_program = match &sample.user {
         UserStack::Walked(walked) => walked.top.len() + size_of_val(&walked.frames[..]),
@@ -219,29 +220,29 @@ pub(super) fn bytes_of(sample: &Sample) -> usize {
     size_of::<Sample>() + of_program + sample.kernel.as_ref().map_or(0, |it| size_of_val(&it[..]))
 }
 
-/// What is read of samples and of code.
+/// Reads samples and records of code.
 #[derive(Debug)]
 pub(super) struct Rings {
     state: Arc<Mutex<State>>,
     order: Arc<Order>,
     share: Share,
-    /// Of waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
+    /// For waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
     own_stacks: [bool; 3],
-    /// The other thread ends when this is dropped.
+    /// Dropping this ends the other thread.
     _other: Sender<()>,
 }
 
-/// Has what was read be taken soon.
+/// Makes the other thread take soon what was read.
 #[derive(Clone, Debug)]
 pub(super) struct DrainBoost(Arc<Order>);
 
 impl DrainBoost {
-    /// The thread that takes it goes before others until it has caught up.
+    /// Raises the priority of the thread that takes it until it has caught up.
     pub(super) fn up(&self) {
         self.0.raise();
     }
 
-    /// From now on it goes before others.
+    /// Raises its priority for good.
     pub(super) fn up_for_good(&self) {
         self.0.is_fixed.store(true, Ordering::SeqCst);
         self.0.raise();
@@ -249,15 +250,15 @@ impl DrainBoost {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Whoever panicked left at most a sample out.
+    // A thread that panicked left out one sample at most.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Rings {
-    /// Starts the thread that empties the rings when nobody else does.
+    /// Starts the thread that empties the rings when no other thread does.
     ///
     /// # Errors
-    /// When there cannot be a thread.
+    /// If the thread cannot be started.
     pub(super) fn new(source: StackSource) -> io::Result<Rings> {
         let kept = Read::nothing(Nanos(0));
         let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];
@@ -292,8 +293,8 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// The calling thread is to take what is read, and lets others go first as long as it is not late. Without the right to
-    /// go first again it stays as it is.
+    /// Makes the calling thread the one that takes what is read; it gets low priority while it is not late. Without the right to raise its
+    /// priority again, it stays unchanged.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();
         if this.raise() && self.order.thread.set(this).is_ok() {
@@ -301,15 +302,15 @@ impl Rings {
         }
     }
 
-    /// The calling thread lets others go first again.
+    /// Lowers the priority of the calling thread again.
     pub(super) fn let_others_go(&self) {
         self.order.lower();
     }
 
-    /// All that there is by now, as far as there is room for it next to `waiting` bytes of samples that were taken before.
+    /// Takes everything that is there by now, as far as there is room for it in addition to `waiting` bytes of samples taken before.
     pub(super) fn take(&mut self, waiting: usize) -> Read {
         self.order.weigh(self.share.is_large(Instant::now(), thread_times::running()));
-        // Nobody should wait for the lock of somebody who is patient, and processes may end soon.
+        // No thread should wait for a lock that a low-priority thread holds, and processes may end soon.
         let is_late = self.order.raise();
         let mut state = lock(&self.state);
         let kept: usize = state.kept.samples.iter().map(bytes_of).sum();

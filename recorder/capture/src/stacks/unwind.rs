@@ -1,8 +1,8 @@
-//! From registers and the top of a stack to its functions, by the tables that compilers write for exceptions (`.eh_frame`).
+//! Unwinds a stack from registers and a copy of its top, by the tables that compilers write for exceptions (`.eh_frame`).
 //!
-//! Frame pointers alone tell a wrong story where an application that has them blocks in a library that has none, which is the
-//! common case: the walk then skips the application's innermost function, or goes astray at once. So the first functions are
-//! unwound by tables, from the bytes that the kernel copied, and where the copy ends, frame pointers take over:
+//! Frame pointers alone are wrong in the common case that an application that has them blocks in a library that does not: the walk then
+//! skips the application's innermost function, or goes astray at once. So the first functions are unwound by tables, from the bytes that
+//! the kernel copied, and where the copy ends, frame pointers take over:
 //!
 //! ```text
 //!   the copy      | __poll | wait (libpq) | own function | own function ...
@@ -10,14 +10,14 @@
 //!   frame pointers                          \--> own function <-- own function <-- main     as the kernel walked them
 //! ```
 //!
-//! Tables may be made to take as much time as there is, so where they are expensive ([`Dear`]) there is a budget for each stack, and
-//! one for all within a second. What is beyond it is unwound by frame pointers, and says so.
+//! Tables may be crafted to take any amount of time, so where they are expensive ([`Dear`]) there is a budget for each stack, and one for
+//! all stacks within a second. Beyond these budgets, stacks are unwound by frame pointers, and marked.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-// On processors other than these two nothing is unwound, and the types of one stand for none.
+// On processors other than these two nothing is unwound; the types of one of them are placeholders.
 #[cfg(not(target_arch = "x86_64"))]
 use framehop::aarch64::{
     CacheAarch64 as CacheNative, UnwindRegsAarch64 as UnwindRegsNative,
@@ -36,13 +36,13 @@ use fxtrec_kernel::bpf::stacks::{Registers, Walked};
 use fxtrec_probe::elf::Dear;
 use fxtrec_sched::backtrace::problem;
 
-/// The most functions of a program in a stack: as many as a record has room for beside the kernel's.
+/// The most functions of a program in a stack: as many as a record has room for in addition to the kernel's.
 const MOST: usize = 190;
 
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
 const MOST_WORK: u32 = 64 << 10;
 
-/// The same for all stacks, within a second: about 50 ms.
+/// Same for all stacks within a second: about 50 ms.
 const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
 /// The bytes of a section, and its address in the file's own terms.
@@ -52,23 +52,23 @@ pub(super) struct Section {
     pub(super) address: u64,
 }
 
-/// What a file has to unwind its functions by.
+/// The tables of a file to unwind its functions by.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) frames: Section,
-    /// `.eh_frame_hdr`, by which a function is found in them.
+    /// `.eh_frame_hdr`, the index that finds a function in the tables.
     pub(super) index: Section,
-    /// Where they are expensive.
+    /// The ranges where they are expensive.
     pub(super) dear: Arc<[Dear]>,
 }
 
 impl Tables {
-    /// What they take, in bytes.
+    /// Bytes that they take.
     pub(super) fn bytes(&self) -> usize {
         self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.dear)
     }
 
-    /// How much work it may take to find the rules at an address, as the file has it; 0 where that is little.
+    /// How much work it may take to find the rules at an address, in the file's own terms; 0 if it is little.
     pub(super) fn work_at(&self, address: u64) -> u32 {
         let behind = self.dear.partition_point(|dear| dear.start <= address);
         let dear = behind.checked_sub(1).map(|at| self.dear[at]);
@@ -76,7 +76,7 @@ impl Tables {
     }
 }
 
-/// How many registers' worth of the stack there are to read.
+/// The copied part of the stack, in words.
 #[derive(Clone, Copy, Debug)]
 struct Copy<'a> {
     from: u64,
@@ -91,8 +91,8 @@ impl Copy<'_> {
     }
 }
 
-/// What frame pointers lead to: the address of each frame, as far as the copy tells it, with the position in the kernel's
-/// walk of the function that it returns to.
+/// The frames that frame pointers lead to: the address of each frame, as far as the copy shows it, and the index, in the kernel's walk, of
+/// the function that it returns to.
 fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
     let mut frames = Vec::new();
     let mut frame = walked.registers.frame;
@@ -100,19 +100,19 @@ fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
         frames.push((frame, returns_to));
         match copy.word(frame) {
             Ok(next) if next > frame => frame = next,
-            // Outside of the copy; the kernel alone knows how it goes on.
+            // Outside of the copy; only the kernel knows how it continues.
             _ => break,
         }
     }
     frames
 }
 
-/// What unwinding is done with; one for all programs.
+/// The state of unwinding, shared by all programs.
 pub(super) struct Cache {
     rules: CacheNative<MayAllocateDuringUnwind>,
     /// For frame pointers.
     without_tables: Unwinder,
-    /// How much more work expensive entries may take until `renewed` is a second ago.
+    /// How much work expensive entries may still take until a second after `renewed`.
     left: u32,
     renewed: Instant,
 }
@@ -139,7 +139,7 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// The tables of a program, where it has mapped them.
+/// The tables of a program, at the addresses where it has mapped them.
 #[derive(Default)]
 pub(super) struct Unwinder(UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>);
 
@@ -174,18 +174,18 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
 /// What is known of the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// There are tables for its file, and to find its rules in them may take so much work: 0 if it is little.
+    /// There are tables for its file; finding its rules may take this much work, 0 if it is little.
     Tables(u32),
-    /// There are none, and so frame pointers are all there is.
+    /// There are no tables, so only frame pointers can be used.
     NoTables,
-    /// It is no code.
+    /// It is not code.
     None,
 }
 
 impl Unwinder {
-    /// The tables of a file of which `range` is mapped; `module_address` is the file's own address of its beginning.
+    /// Adds the tables of a file of which `range` is mapped; `module_address` is the address of its beginning in the file's own terms.
     pub(super) fn add(&mut self, range: (u64, u64), module_address: u64, tables: &Tables) {
-        // The tables' addresses are relative to that of the file, which nothing is before.
+        // The tables' addresses are relative to the beginning of the file.
         let Some(base) = range.0.checked_sub(module_address) else { return };
         let range_of = |section: &Section| {
             section.address..section.address.saturating_add(section.bytes.len() as u64)
@@ -222,7 +222,7 @@ pub(super) struct Stack<'a> {
     address: FrameAddress,
     frames: Vec<u64>,
     problems: u32,
-    /// How much more work expensive entries may take.
+    /// How much work expensive entries may still take.
     left: u32,
     is_done: bool,
 }
@@ -249,12 +249,12 @@ impl<'a> Stack<'a> {
         own
     }
 
-    /// The address of code that must be known to go on; `None` at the end.
+    /// The address whose code must be known to continue; `None` at the end.
     pub(super) fn next(&self) -> Option<u64> {
         (!self.is_done).then(|| self.address.address_for_lookup())
     }
 
-    /// Goes on by one function, whose code is `code`.
+    /// Unwinds one function, whose code is `code`.
     pub(super) fn step(&mut self, code: Code, unwinder: &Unwinder, cache: &mut Cache) {
         let (mut unwinder, mut paid) = (unwinder, 0);
         match code {
@@ -265,7 +265,7 @@ impl<'a> Stack<'a> {
             Code::Tables(work) => paid = work,
             Code::NoTables => self.problems |= problem::USER_UNPROVED,
             Code::None => {
-                // What was taken for an address of code is none.
+                // This was taken for an address of code, but it is not one.
                 if self.frames.len() > 1 {
                     self.frames.pop();
                 }
@@ -276,7 +276,7 @@ impl<'a> Stack<'a> {
         let found = cache.rules.stats().misses();
         let rules = &mut cache.rules;
         let stepped = unwinder.step(rules, self.address, &mut self.registers, self.copy);
-        // Rules that were known cost nothing.
+        // Rules that were already known cost nothing.
         if rules.stats().misses() > found {
             self.left -= paid;
             cache.left -= paid;
@@ -293,7 +293,7 @@ impl<'a> Stack<'a> {
                 }
             }
             Ok(None) => self.end(0),
-            // That is where a function's frame is by its frame register, outside of the copy.
+            // The read failed at the function's own frame, by its frame register, outside of the copy.
             Err(Error::CouldNotReadStack(at)) if at == frame || at == frame.wrapping_add(8) => {
                 let frames = frames_of(self.walked, self.copy);
                 match frames.iter().find(|(address, _)| *address == frame) {
@@ -305,7 +305,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Ends with what the kernel walked from there.
+    /// Ends with what the kernel walked from there on.
     fn take_rest(&mut self, from: usize, problems: u32) {
         let rest = self.walked.frames.get(from..).unwrap_or_default();
         match from {
@@ -323,7 +323,7 @@ impl<'a> Stack<'a> {
         self.is_done = true;
     }
 
-    /// The functions, the innermost first, and what they lack.
+    /// The functions, the innermost first, and their problems.
     pub(super) fn finish(self) -> (Vec<u64>, u32) {
         (self.frames, self.problems)
     }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_walked_from_another_frame_is_not_taken() {
-        // The register leads to a frame outside of the copy, and what it was when the caller ran to another.
+        // The register leads to a frame outside of the copy, and its value in the caller leads to another one.
         let walked = walked(TOP + 0x200, &[0x1000, 0x2000], &[0, 0]);
         let mut stack = Stack::new(&walked);
         stack.registers = start(Registers { frame: TOP + 0x300, ..walked.registers });
@@ -403,14 +403,14 @@ mod tests {
             }
             (spent, stack.finish().1 & problem::USER_UNPROVED != 0)
         };
-        // The third is too much for the stack.
+        // The third one exceeds the budget of the stack.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..4], is_unproved), (&[1, 2, 2, 2][..], true));
         assert_eq!(cache.left, MOST_WORK_A_SECOND - MOST_WORK);
-        // Of another stack there, the first two are known, and two more are found.
+        // For another stack there, the first two are known, and two more are found.
         let (spent, is_unproved) = unwind(&mut cache, 0x1000, MOST_WORK / 2);
         assert_eq!((&spent[..6], is_unproved), (&[0, 0, 1, 2, 2, 2][..], true));
-        // Nothing is left of the second.
+        // Nothing is left of the second's budget.
         cache.left = MOST_WORK / 2 - 1;
         let renewed = cache.renewed;
         cache.renew(renewed + Duration::from_millis(999));

@@ -1,4 +1,4 @@
-//! Questions about files and answers, as bytes between the recorder and the process that reads the files.
+//! Questions about files and their answers, as bytes between the recorder and the process that reads the files.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,16 +10,16 @@ use fxtrec_kernel::rights::Rights;
 use super::reader::Names;
 use crate::cursor::Cursor;
 
-/// What is asked of a file.
+/// A question.
 #[derive(Debug)]
 pub(super) enum Ask<'a> {
-    /// What the file of a mapping of a process says of itself.
+    /// Describe the file of a mapping of a process.
     Describe { pid: u32, mapping: &'a ExecutableMapping, room: usize },
-    /// The names of functions of the file that is sent along.
+    /// Name functions of the attached file.
     Name(&'a Names<'a>),
-    /// The map of what a process has compiled.
+    /// Open the map of what a process has compiled.
     Map { pid: u32 },
-    /// What such a map, which is sent along, says about addresses.
+    /// Find these addresses in such a map, which is attached.
     Compiled { addresses: &'a [u64] },
 }
 
@@ -92,7 +92,7 @@ impl Packed {
     }
 }
 
-/// Reads what [`Packed`] has.
+/// Reads what [`Packed`] wrote.
 #[derive(Debug)]
 pub(super) struct Words<'a>(Cursor<'a>);
 

@@ -1,4 +1,4 @@
-//! Samples as records.
+//! Writes samples as records.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -19,37 +19,37 @@ use crate::encode::encoder::{Encoder, own_event};
 use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
 use fxtrec_units::{Nanos, Tid};
 
-/// Whether an address is the kernel's: those of programs are in the lower half.
+/// Whether an address is in the kernel: those of programs are in the lower half.
 pub(super) const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// The process that the kernel's code is put on: that of the idle task.
+/// The process that the kernel's code is attributed to: that of the idle task.
 const KERNEL_PROCESS: Koid = Koid(0);
 
-/// How many mappings and names are kept of programs, and of these themselves: 9 MiB. Long names count as several.
+/// The most mappings, names and programs that are kept: 9 MiB in all. Long names count as several.
 pub(super) const MOST_FACTS: usize = 96 * 1024;
 
-/// The same with those of programs that live on.
+/// Same, including those of programs that still live.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
-/// What counts as one, in bytes of a name.
+/// The bytes of a name that count as one.
 pub(super) const FACT_BYTES: usize = 64;
 
-/// What a name counts as.
+/// The number that a name counts as.
 fn facts_of(name: &str) -> usize {
     1 + name.len() / FACT_BYTES
 }
 
-/// A program's code, as far as stacks are in it. A mapping has the number of its module.
+/// A program's code, as far as stacks contain it. Each mapping has the number of its module.
 #[derive(Debug)]
 struct Program {
     process: Koid,
     code: Places<(Module, Mapping)>,
     names: FxHashMap<u64, Arc<str>>,
-    /// What they count as.
+    /// The number that its names count as.
     name_facts: usize,
-    /// The numbers of modules that the file has.
+    /// The numbers of the modules that are already in the file.
     written: FxHashSet<u16>,
     last: Nanos,
 }
@@ -70,29 +70,29 @@ impl Program {
         self.code.at(address)
     }
 
-    /// The module by which the program's function at an address is told from those of other programs of its process.
+    /// The module that distinguishes the program's function at an address from those of other programs of its process.
     fn module_of(&self, address: u64) -> Option<u16> {
         if is_kernel(address) { None } else { self.code_of(address).map(|(module, _)| module.id) }
     }
 }
 
-/// Writes what the collector tells.
+/// Writes what the collector reports.
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Kept,
-    /// When the recording begins.
+    /// The beginning of the recording.
     begin: Nanos,
     programs: FxHashMap<usize, Program>,
-    /// Programs that have no more stacks, in the order in which that was told, with when the last one was.
+    /// Programs that get no more stacks, in the order in which that was reported, each with the time of its last stack.
     over: VecDeque<(Nanos, usize)>,
-    /// How many mappings and names of functions programs have.
+    /// Number of mappings and function names of all programs.
     facts: usize,
     samples: Samples,
-    /// Of stacks that were written, so that no more lack something than there are, and of those that were not.
+    /// Counts of stacks that were written (so that the number with a problem is never above their total), and of those that were not.
     counts: Counts,
-    /// Samples of earlier files that Perfetto is not told of.
+    /// Samples of earlier files that were left out for Perfetto.
     left_out: u64,
-    /// Names that there was no room for, and that are in no file.
+    /// Names for which there was no room, and that are in no file.
     unnamed: u64,
 }
 
@@ -185,14 +185,14 @@ impl Records {
                 self.forget_if_full();
                 Ok(())
             }
-            // What ended it is in no trace.
+            // The event that ended it is in no trace.
             Told::Stack { until, .. } if *until < self.begin => Ok(()),
             Told::Stack { program, tid, since, until, weight, flags, frames } => {
                 let (process, thread) = match encoder.owner(*tid, *until)? {
-                    // An interrupt of an idle CPU wakes somebody.
+                    // An interrupt of an idle CPU wakes a thread.
                     _ if *tid == Tid(0) => (KERNEL_PROCESS, KERNEL_PROCESS),
                     Owner::Recorded { process, thread } => (process, thread),
-                    // It is left out as its switches are.
+                    // Left out, like its switches.
                     Owner::Unwanted => return Ok(()),
                     Owner::Unknown => {
                         self.counts.unknown_threads += 1;
@@ -223,7 +223,7 @@ impl Records {
                     write_name(encoder.lanes(), program.process, place, name)?;
                 }
                 let facts = facts_of(name);
-                // Names of programs that live on are not forgotten.
+                // Names of programs that still live are not forgotten.
                 if self.facts + facts <= MOST_FACTS + OVER_FACTS {
                     if program.names.insert(*address, name.clone()).is_none() {
                         self.facts += facts;
@@ -245,7 +245,7 @@ impl Records {
         }
     }
 
-    /// A program, whose process is that of the thread when it is new.
+    /// A program; a new one gets the thread's process.
     fn program<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -264,7 +264,7 @@ impl Records {
         }
     }
 
-    /// Counts with those that only this knows.
+    /// Adds to `counts` those that only this knows.
     pub(super) fn counted(&self, counts: Counts) -> Counts {
         let not_in_perfetto = self.left_out + self.samples.left_out();
         let unnamed = counts.unnamed + self.unnamed;
@@ -283,7 +283,7 @@ impl Records {
         }
     }
 
-    /// Says what became of all stacks.
+    /// Writes the counts of all stacks.
     fn write_counts<L: Lanes>(
         lanes: &mut L,
         recorder: ThreadName,
@@ -309,7 +309,7 @@ impl Records {
         ];
         let arg = |(name, count)| Arg::new(Text::Inline(name), Value::uint(count));
         lanes.rolling(&own_event(time, recorder, Text::Inline("stack_stats"), &args.map(arg)))?;
-        // The first one has as many arguments as an event can have.
+        // The first event already has the greatest number of arguments that an event can have.
         if counts.unanswered_files > 0 {
             let args =
                 [("files", counts.unanswered_files), ("addresses", counts.unanswered_addresses)]
@@ -330,7 +330,7 @@ impl Records {
         Ok(())
     }
 
-    /// Writes what explains the stacks of a file and is not in it: code, names, and all of it for Perfetto.
+    /// Writes what the stacks of a file need and do not contain themselves: code, names, and everything again for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
         for (number, address) in self.samples.frames() {
             for number in [number, KERNEL] {
@@ -338,7 +338,7 @@ impl Records {
                 let Some(code) = program.code_of(address) else { continue };
                 let (id, process) = (code.0.id, program.process);
                 if !program.written.contains(&id) {
-                    // Until then it was the one that its process ran.
+                    // Until then its process ran this program.
                     let last = if number == KERNEL { time } else { program.last.min(time) };
                     write_code(lanes, Ticks(last.0), process, code)?;
                     program.written.insert(id);
@@ -376,14 +376,14 @@ impl Records {
         Ok(written?)
     }
 
-    /// The name of a function, with the process that it is of.
+    /// The name of a function, with its process.
     fn name(&self, program: usize, address: u64) -> Option<(Koid, &str)> {
         let program = if is_kernel(address) { KERNEL } else { program };
         let program = self.programs.get(&program)?;
         Some((program.process, &**program.names.get(&address)?))
     }
 
-    /// Writes what belongs to the end of a file; the next one knows nothing.
+    /// Writes what belongs to the end of a file; the next file starts with nothing.
     pub(super) fn end_file<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -403,7 +403,7 @@ impl Records {
         Ok(())
     }
 
-    /// The same for the newest part of a recording, of which nothing is in the trace.
+    /// Same for the newest part of a recording, if nothing of it is in the trace.
     pub(super) fn explained(
         &mut self,
         recorder: ThreadName,
@@ -424,7 +424,7 @@ impl Records {
         }
     }
 
-    /// Of programs that were over long ago, Perfetto is told addresses only.
+    /// Forgets programs that ended long ago; for these, Perfetto gets only addresses.
     fn forget_if_full(&mut self) {
         while self.facts > MOST_FACTS
             && let Some((_, number)) = self.over.pop_front()
@@ -435,7 +435,7 @@ impl Records {
 
     pub(super) fn forget_before(&mut self, since: Nanos) {
         self.samples.forget_before(since);
-        // This is done at each look: it takes as long as there is to forget, however many programs there are.
+        // Called at each look, so it must take time only for what is forgotten, however many programs there are.
         while let Some(&(_, number)) = self.over.front().filter(|(last, _)| *last < since) {
             self.over.pop_front();
             self.forget(number);
@@ -452,7 +452,7 @@ mod tests {
     use crate::encode::threads::{Lookup, Threads};
     use crate::event::LocalId;
 
-    /// A `/proc` in which nobody lives.
+    /// A `/proc` without processes.
     #[derive(Debug)]
     struct Empty;
 
@@ -481,7 +481,7 @@ mod tests {
             flags: Kind::OffCpu.flags() | problem::USER_CUT | problem::USER_UNPROVED,
             frames: vec![1 << 63],
         };
-        // One that is written, one from before the recording, and one of a thread that nobody knows.
+        // One is written, one is from before the recording, and one is of an unknown thread.
         for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
             records.write(&mut encoder, &told).expect("memory has room");
         }

@@ -1,7 +1,7 @@
-//! Names for the frames of blobs that were written when nobody knew them.
+//! Adds names to the frames of blobs that were written without them.
 //!
-//! A frame without a function has one called after the frame's place, as [`super::label`] makes it. It gets another function, which is
-//! put before it:
+//! A frame without a function has a label for its place in the file, made by [`super::label`]. It gets a new function, which is inserted
+//! before it:
 //!
 //! ```text
 //!   function 7 "x.so+0x220"   frame 9: function 7, at 0x220 of x.so
@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::{Blobs, PACKET_BYTES, find, interned, label, number_of, numbered, packet, start_of};
 
-/// New functions have numbers that no other has: the writer counts from 1.
+/// New functions get numbers that are not used otherwise: the writer counts from 1.
 const FIRST: u64 = 1 << 32;
 
-/// How many functions without a name, and how many files, are known of a sequence of packets. Further ones keep what they have.
+/// The most functions without a name, and the most files, that are known in a sequence of packets. Further ones stay as they are.
 const MOST: usize = 256 * 1024;
 
 /// Where a frame is.
@@ -25,7 +25,7 @@ pub struct Place<'a> {
     pub path: &'a str,
     pub build_id: &'a [u8],
     pub in_kernel: bool,
-    /// The address in the file, as its symbols have it.
+    /// The address in the file's own terms, as its symbols have it.
     pub within: u64,
 }
 
@@ -37,10 +37,10 @@ struct Mapping {
     start: u64,
 }
 
-/// What the packets of a sequence have told.
+/// What the packets of a sequence have defined.
 #[derive(Debug, Default)]
 struct Sequence {
-    /// Those that may be called after a place.
+    /// Functions whose name may be a label of a place.
     functions: FxHashMap<u64, String>,
     paths: FxHashMap<u64, String>,
     build_ids: FxHashMap<u64, Vec<u8>>,
@@ -49,15 +49,15 @@ struct Sequence {
     renamed: FxHashMap<String, u64>,
 }
 
-/// Gives frames their names, blob by blob of a trace.
+/// Adds names to frames, blob by blob of a trace.
 #[derive(Debug, Default)]
 pub struct Renamer {
     sequences: FxHashMap<u64, Sequence>,
 }
 
 impl Renamer {
-    /// What a blob is with names, in one or more; `name` knows what the function at a place is called. `None` when nothing has changed,
-    /// or the blob is damaged.
+    /// The blob with names, as one or more blobs; `name` finds the name of the function at a place. `None` if nothing changed, or the blob
+    /// is damaged.
     pub fn rename(
         &mut self,
         payload: &[u8],
@@ -72,7 +72,7 @@ impl Renamer {
         has_changed.then(|| blobs.finish())
     }
 
-    /// Whether it has changed.
+    /// Whether the packet has changed.
     fn packet(
         &mut self,
         packet: &[u8],
@@ -162,7 +162,7 @@ impl Sequence {
         }
     }
 
-    /// The number of a frame's new function, with its name if it is new, if there is one.
+    /// The number of a frame's new function, if there is one, with its name if it is new.
     fn frame(
         &mut self,
         of_item: &[Field<'_>],
@@ -191,7 +191,7 @@ impl Sequence {
     }
 }
 
-/// Whether a name ends like that of a place in a file.
+/// Whether a name ends like the label of a place in a file.
 fn is_a_place(name: &[u8]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
     digits > 0 && name[..name.len() - digits].ends_with(b"+0x")
