@@ -1,23 +1,23 @@
-//! In which system calls threads were blocked, and for how long.
+//! The system calls in which threads were blocked, and for how long.
 
 use std::time::Duration;
 
-/// Beyond every number of every machine; a file may say anything.
+/// Greater than every system call number of every machine; a file may contain any number.
 const END: u16 = 1024;
 
-/// A system call that a thread, or several, were blocked in.
+/// A system call in which one or several threads were blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its number on the machine that was recorded.
     pub number: u16,
     /// How often it blocked. One call may block again and again.
     pub count: u64,
-    /// For how long, altogether and at most at once: from each switch out to the wake-up.
+    /// The total time, and the longest one: from each switch out to the wake-up.
     pub sum: Duration,
     pub max: Duration,
 }
 
-/// What a machine calls the system call of this number; `None` where that is not known.
+/// The machine's name for the system call with this number; `None` if unknown.
 pub fn call_name(machine: &str, number: u16) -> Option<&'static str> {
     let number = usize::from(number);
     match machine {
@@ -27,12 +27,12 @@ pub fn call_name(machine: &str, number: u16) -> Option<&'static str> {
     }
 }
 
-/// The number that a trace gives, if there may be such a system call.
+/// The number in a trace, if it can be that of a system call.
 pub(super) fn number(value: u64) -> Option<u16> {
     u16::try_from(value).ok().filter(|number| *number < END)
 }
 
-/// The system calls of a thread, of which most have few.
+/// The system calls of a thread; most threads have few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls(Vec<Call>);
 
@@ -57,7 +57,7 @@ impl Calls {
         other.0.iter().for_each(|call| self.add(call));
     }
 
-    /// All of them, those that took longest first.
+    /// All of them, by total time, the longest first.
     pub(super) fn sorted(&self) -> Vec<Call> {
         let mut calls = self.0.clone();
         calls.sort_by(|a, b| b.sum.cmp(&a.sum).then(a.number.cmp(&b.number)));

@@ -1,4 +1,4 @@
-//! Counters: the values that programs tell of themselves.
+//! Counters: values that programs report about themselves.
 //!
 //! They may be anywhere in the file, so the trace is read once more for them.
 
@@ -10,15 +10,15 @@ use fxt_reader::{Error, Item, Nanos, Reader, Record, Visitor};
 use super::model::{Report, Span};
 use super::selection::Selection;
 
-/// So many series are told apart.
+/// The maximum number of series that are distinguished.
 const MOST: usize = 4096;
 
 /// The counters of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterReport {
-    /// By category, name, process, id and series.
+    /// Sorted by category, name, process, id and series.
     pub rows: Vec<CounterRow>,
-    /// Whether there are more series than are told apart.
+    /// Whether there are more series than the limit.
     pub too_many: bool,
 }
 
@@ -27,15 +27,15 @@ pub struct CounterReport {
 pub struct CounterRow {
     pub category: String,
     pub name: String,
-    /// The process that tells it.
+    /// The process that reports it.
     pub process: u64,
-    /// What tells counters of one name apart.
+    /// Distinguishes counters with the same name.
     pub id: u64,
     pub series: String,
     pub samples: u64,
     pub min: f64,
     pub max: f64,
-    /// The mean of all samples, however long each lasted.
+    /// The mean of all samples, regardless of how long each value lasted.
     pub mean: f64,
     pub last: f64,
 }
@@ -65,7 +65,7 @@ impl Series {
     }
 }
 
-/// Takes the counters, and looks at nothing else.
+/// Collects only the counters.
 struct Collector {
     within: (u64, u64),
     series: HashMap<Key, Series>,
@@ -106,7 +106,7 @@ impl Visitor for Collector {
     }
 }
 
-/// The counters of a trace, in the part of it that `report` is about.
+/// The counters of a trace, in the part of it that `report` covers.
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.

@@ -1,10 +1,9 @@
-//! How often lengths of time occurred, in buckets that grow with the length.
+//! Counts of lengths of time, in buckets that grow with the length.
 //!
-//! These are the buckets of an HdrHistogram of two significant digits, which the crate of that
-//! name confirms in a test: up to 255 each value has its own, then 128 share each power of two.
-//! The crate itself is not used for gathering: it checks each value by itself, which cost a
-//! quarter of a report's time. Here the place of a value is three instructions, so that the
-//! processor looks for those of many samples at once.
+//! These are the buckets of an HdrHistogram with two significant digits; a test compares them with the crate of that name. Up to 255, each
+//! value has its own bucket; beyond that, 128 buckets share each power of two. The crate itself is not used for counting: it checks each
+//! value separately, which took a quarter of a report's time. Here, finding the place of a value takes three instructions, so the processor
+//! finds the places of many samples in parallel.
 //!
 //! ```text
 //!   value     0 1 2 ... 255 | 256-257 258-259 ... 510-511 | 512-515 ... | 1024-1031 ...
@@ -13,30 +12,30 @@
 
 use super::distribution::Bucket;
 
-/// Values below two to this have a bucket each; above, half as many share each power of two.
+/// Values below 2 to the power of this have a bucket each; above, half as many buckets share each power of two.
 const BITS: u32 = 8;
 
-/// Buckets that share a power of two.
+/// The number of buckets that share a power of two.
 const HALF: usize = 1 << (BITS - 1);
 
-/// Counts by bucket, as far as the greatest value needs.
+/// Counts by bucket, up to that of the greatest value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     by_place: Vec<u32>,
-    /// How many `by_place` holds at most.
+    /// No count in `by_place` exceeds this.
     held: u32,
-    /// What was more than that, by place.
+    /// Counts carried over from `by_place` before it could overflow.
     carried: Vec<u64>,
 }
 
-/// By how many bits values in the bucket of `nanos` are rounded.
+/// The number of low bits that are dropped from values in the bucket of `nanos`.
 #[inline]
 fn rounding(nanos: u64) -> u32 {
     let least = (1 << BITS) - 1;
     u64::BITS - BITS - (nanos | least).leading_zeros()
 }
 
-/// Where the bucket of a value is.
+/// The place of a value's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place(u16);
 
@@ -45,7 +44,7 @@ impl Place {
     #[inline(always)]
     pub(super) fn of(nanos: u64) -> Place {
         let rounding = rounding(nanos);
-        // At most 255 are left of the value: there is no rounding that keeps more, and no place beyond 7423.
+        // At most 255 remains of the value: dropping fewer bits is not possible, and no place is beyond 7423.
         Place((u64::from(rounding) * HALF as u64 + (nanos >> rounding)) as u16)
     }
 
@@ -63,7 +62,7 @@ fn greatest(place: usize) -> u64 {
 }
 
 impl Counts {
-    /// Counts samples at all `places`, none of which is greater than `max`.
+    /// Counts samples at all `places`; none of them is greater than `max`.
     pub(super) fn add(&mut self, places: &[Place], max: u64) {
         self.make_room(max, places.len() as u64);
         for place in places {
@@ -73,7 +72,7 @@ impl Counts {
         }
     }
 
-    /// Counts `nanos` so many times.
+    /// Counts `nanos` this many times.
     pub(super) fn add_times(&mut self, nanos: u64, times: u64) {
         self.make_room(nanos, times);
         let at = Place::of(nanos).index();
@@ -83,7 +82,7 @@ impl Counts {
         }
     }
 
-    /// Gets ready for so many samples up to `max`: no count runs over.
+    /// Makes room for this many samples up to `max`, so that no count overflows.
     #[inline]
     fn make_room(&mut self, max: u64, samples: u64) {
         let places = Place::of(max).index() + 1;
@@ -97,7 +96,7 @@ impl Counts {
         }
     }
 
-    /// Begins to count from 0 again, with so many to come.
+    /// Moves all counts to `carried`, and makes room for `held` more.
     #[cold]
     fn carry(&mut self, held: u32) {
         self.carried.resize(self.by_place.len(), 0);
@@ -107,7 +106,7 @@ impl Counts {
         self.held = held;
     }
 
-    /// Counts what is in `buckets`, which are in order.
+    /// Adds the counts of `buckets`, which are in order.
     pub(super) fn add_buckets(&mut self, buckets: &[Bucket]) {
         let Some(greatest) = buckets.last() else { return };
         let samples = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
@@ -118,13 +117,13 @@ impl Counts {
         self.make_room(greatest.nanos, samples);
         for bucket in buckets {
             if let Some(count) = self.by_place.get_mut(Place::of(bucket.nanos).index()) {
-                // Each is at most the sum of all, which is no more than that.
+                // Each count is at most the sum of all, which fits.
                 *count += bucket.count as u32;
             }
         }
     }
 
-    /// The buckets that are not empty, in order, each by its greatest value.
+    /// The buckets that are not empty, in order, each with its greatest value.
     pub(super) fn buckets(&self) -> Box<[Bucket]> {
         let used = || {
             let carried = |place| self.carried.get(place).copied().unwrap_or(0);
@@ -133,7 +132,7 @@ impl Counts {
                 places.map(move |(place, &count)| (place, u64::from(count) + carried(place)));
             counts.filter(|&(_, count)| count > 0)
         };
-        // Of the right size from the start: else all would be moved once more.
+        // Allocated with the final size, to avoid copying everything once more.
         let mut buckets = Vec::with_capacity(used().count());
         buckets.extend(used().map(|(place, count)| Bucket { nanos: greatest(place), count }));
         buckets.into()
@@ -154,7 +153,7 @@ mod tests {
         let around =
             powers.flat_map(|power: u64| [power - 1, power, power + 1, power | (power / 3)]);
         let dense = (0..5_000).chain((0..20_000).map(|n| n * n * 977));
-        // The crate takes no greater values.
+        // The crate does not accept greater values.
         for nanos in around.chain(dense).filter(|nanos| *nanos < 1 << 62) {
             reference.record(nanos).expect("it grows");
             counts.add(&[Place::of(nanos)], nanos);

@@ -10,7 +10,7 @@ use super::model::Report;
 use fxtrec_gates::Metric;
 use fxtrec_units::escape;
 
-/// What is written of each metric, behind its name and an underscore.
+/// What is written of each metric: the column name is that of the metric, an underscore and this suffix.
 type Column = (&'static str, fn(&Distribution) -> Option<u64>);
 
 const COLUMNS: [Column; 11] = [
@@ -27,7 +27,7 @@ const COLUMNS: [Column; 11] = [
     ("max_at_ns", |of| of.max_at().map(|at| at.0)),
 ];
 
-/// A count that comes from a fact, and its name.
+/// A count that comes from a fact, and its column name.
 type Count = (Cause, &'static str, fn(&Facts) -> u64);
 
 const COUNTS: [Count; 2] =
@@ -37,8 +37,8 @@ fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A field in one line, in quotes where it needs them. Threads choose their names, and spreadsheets take some for formulas:
-/// these have a single quote before them, which spreadsheets take for the mark of a text.
+/// A field in one line, quoted if necessary. Threads choose their names, and spreadsheets interpret some as formulas: those get a leading
+/// single quote, which marks text for spreadsheets.
 fn field(text: &str) -> Cow<'_, str> {
     let text = escape::line(text);
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite);
@@ -56,7 +56,7 @@ fn cell(number: Option<u64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }
 
-/// Writes a row for each thread; a cell is empty where there is nothing to say.
+/// Writes a row for each thread; unknown values are empty cells.
 ///
 /// # Errors
 /// Those of `out`.
@@ -65,7 +65,7 @@ pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         out,
         "koid,tid,pid,comm,process,threads,cpu_time_ns,voluntary,involuntary,migrations,inferred"
     )?;
-    // What the recording does not tell is no column.
+    // Metrics that the recording does not have get no column.
     let metrics: Vec<Metric> = Metric::every().filter(|&metric| report.knows(metric)).collect();
     for metric in &metrics {
         for (name, _) in COLUMNS {

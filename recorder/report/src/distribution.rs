@@ -1,8 +1,7 @@
-//! How often which length of time occurred: a finished distribution.
+//! A finished distribution of lengths of time.
 //!
-//! What an analysis gathers (a [`Tally`](super::tally::Tally)) is frozen into this: exact
-//! figures, and the values that occurred with their counts, in order. That is small, is walked
-//! through for a percentile, and merges by sorting.
+//! The samples that an analysis gathers (a [`Tally`](super::tally::Tally)) become this in the end: exact figures, and the distinct values
+//! with their counts, in order. That is small; a percentile takes one pass over it, and merging takes a sort.
 
 use std::time::Duration;
 
@@ -12,13 +11,13 @@ use fxt_reader::Nanos;
 
 use super::counts::Counts;
 
-/// More buckets than this are put together by counting: sorting would take longer.
+/// Beyond this number, buckets are merged by counting, which is then faster than sorting.
 const MANY: usize = 256;
 
-/// A value and how often it occurred.
+/// A value and its number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The length of time, in nanoseconds; where values were put together, the greatest of them.
+    /// The length of time in nanoseconds; if values were grouped, the greatest of them.
     pub nanos: u64,
     pub count: u64,
 }
@@ -31,14 +30,14 @@ pub struct Distribution {
     pub(super) sum: u64,
     pub(super) min: u64,
     pub(super) max: u64,
-    /// `None` without samples, and of samples whose times say nothing.
+    /// `None` if there are no samples, or if their times have no meaning.
     pub(super) max_at: Option<Nanos>,
-    /// In order of their values, each value once.
+    /// Sorted by value, each value once.
     pub(super) buckets: Box<[Bucket]>,
 }
 
 impl Distribution {
-    /// What this statistic of the values is, in nanoseconds or a count; `None` where it needs a value and there is none.
+    /// The value of a statistic, in nanoseconds or as a count; `None` if it needs a value and there is none.
     pub fn statistic(&self, stat: Stat) -> Option<f64> {
         let nanos = |length: Option<Duration>| length.map(|length| length.as_nanos() as f64);
         match stat {
@@ -54,12 +53,12 @@ impl Distribution {
         }
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many more there were whose beginning or end is not known. They are in no other figure.
+    /// The number of further samples whose beginning or end is unknown. They are in no other figure.
     pub fn censored(&self) -> u64 {
         self.censored
     }
@@ -68,7 +67,7 @@ impl Distribution {
         Duration::from_nanos(self.sum)
     }
 
-    /// The least; `None` without samples.
+    /// The smallest; `None` without samples.
     pub fn min(&self) -> Option<Duration> {
         self.some(self.min)
     }
@@ -78,7 +77,7 @@ impl Distribution {
         self.some(self.max)
     }
 
-    /// When the greatest ended, the first of them where there are several.
+    /// When the greatest ended; the first one if several are equal.
     pub fn max_at(&self) -> Option<Nanos> {
         self.max_at
     }
@@ -88,14 +87,14 @@ impl Distribution {
         self.sum.checked_div(self.count).map(Duration::from_nanos)
     }
 
-    /// The smallest value that at least `percent` of a hundred samples do not exceed; at most
-    /// 0.8 % too high, never too low. `None` without samples.
+    /// The smallest value that at least `percent` per cent of the samples do not exceed; at most 0.8 % too high, never too low. `None`
+    /// without samples.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         if self.count == 0 {
             return None;
         }
         let share = percent.clamp(0.0, 100.0) / 100.0;
-        // A product that is a whole number but for the rounding of floats is that number.
+        // Removes the rounding error of a product that should be a whole number.
         let rank = ((self.count as f64 * share) * (1.0 - f64::EPSILON)).ceil().max(1.0) as u64;
         let mut seen = 0;
         let at_rank = self.buckets.iter().find(|bucket| {
@@ -106,19 +105,19 @@ impl Distribution {
         Some(Duration::from_nanos(nanos.clamp(self.min, self.max)))
     }
 
-    /// The values that occurred, in order.
+    /// The distinct values, in order.
     pub fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
-    /// Whether no values were put together: the buckets are the samples.
+    /// Whether no values were grouped: the buckets are the exact samples.
     pub(super) fn is_exact(&self) -> bool {
         let all = self.buckets.iter();
         let sum = all.map(|bucket| bucket.nanos.saturating_mul(bucket.count));
         sum.fold(0_u64, u64::saturating_add) == self.sum
     }
 
-    /// All samples of several distributions.
+    /// The samples of several distributions together.
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Distribution>) -> Distribution {
         let mut whole = Distribution { min: u64::MAX, ..Distribution::default() };
         let mut buckets: Vec<&[Bucket]> = Vec::new();
@@ -148,7 +147,7 @@ impl Distribution {
     }
 }
 
-/// The buckets of all parts in order of their values, each value once.
+/// The buckets of all parts sorted by value, each value once.
 fn put_together(parts: &[&[Bucket]]) -> Box<[Bucket]> {
     if parts.iter().map(|buckets| buckets.len()).sum::<usize>() > MANY {
         let mut counts = Counts::default();

@@ -1,7 +1,7 @@
-//! What the scheduler did to threads besides letting them wait, as far as a recording tells.
+//! What the scheduler did to threads in addition to letting them wait, as far as a recording has it.
 //!
-//! Which facts a recording has, it says in the argument `causes` of `trace_info`. A figure whose fact it does not have is
-//! absent: nobody knows that it is 0.
+//! The argument `causes` of `trace_info` says which facts a recording has. A figure whose fact is missing is absent, since it is unknown,
+//! not 0.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,54 +15,54 @@ use super::calls::{Call, Calls};
 use super::distribution::Distribution;
 use super::tally::Tally;
 
-/// What the host took of a CPU.
+/// The time that the host took from a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostSteal {
     pub cpu: Cpu,
-    /// How long the virtual CPU did not run though it was able to, by the kernel's own count.
+    /// How long the virtual CPU was able to run but did not, by the kernel's own count.
     pub stolen: Duration,
-    /// In which time.
+    /// The length of the time over which that was counted.
     pub during: Duration,
 }
 
 impl HostSteal {
-    /// The part of the time that the host took, from 0 to 1.
+    /// The fraction of the time that the host took, from 0 to 1.
     pub fn share(&self) -> f64 {
         let during = self.during.as_secs_f64();
         if during > 0.0 { self.stolen.as_secs_f64() / during } else { 0.0 }
     }
 }
 
-/// For how long a quota stopped a cgroup, by the kernel's own counts.
+/// How long a quota stopped a cgroup, by the kernel's own counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Its path below the root of the hierarchy.
     pub cgroup: String,
-    /// For how long its queues were throttled, summed over CPUs.
+    /// How long its queues were throttled, summed over CPUs.
     pub throttled: Duration,
-    /// In how many of the periods that ended the quota was used up.
+    /// The number of ended periods in which the quota was used up.
     pub throttled_periods: u64,
     pub periods: u64,
-    /// In which time.
+    /// The length of the time over which that was counted.
     pub during: Duration,
 }
 
-/// The figures of a thread or a CPU that come from facts; most have none.
+/// The figures of a thread or a CPU that come from facts; most threads and CPUs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub(super) metrics: [Distribution; 4],
-    /// Interrupt handlers within its slices.
+    /// The number of interrupt handlers within its slices.
     pub irqs: u64,
     /// How often a thread changed queues while it waited.
     pub moved: u64,
     pub(super) calls: Calls,
 }
 
-/// Without samples.
+/// A distribution without samples.
 static NOTHING: LazyLock<Distribution> = LazyLock::new(Distribution::default);
 
 impl Facts {
-    /// The system calls that it was blocked in, those that took longest first.
+    /// The system calls in which it was blocked, by total time, the longest first.
     pub fn calls(&self) -> Vec<Call> {
         self.calls.sorted()
     }
@@ -88,13 +88,13 @@ impl Facts {
     }
 }
 
-/// The same while the trace goes on.
+/// The same during the pass.
 #[derive(Debug, Default)]
 pub(super) struct FactTallies {
     tallies: [Tally; 4],
     pub(super) irqs: u64,
     pub(super) moved: u64,
-    /// For how long a quota held the thread back in the wait before the slice that it is in.
+    /// How long a quota held the thread back in the wait before its current slice.
     pub(super) held: u64,
     pub(super) calls: Calls,
 }
@@ -102,7 +102,7 @@ pub(super) struct FactTallies {
 impl FactTallies {
     /// The samples of one of [`Metric::FACTS`].
     pub(super) fn tally(&mut self, metric: Metric) -> &mut Tally {
-        // The others have tallies of their own.
+        // The other metrics have tallies of their own.
         &mut self.tallies[metric.fact_index().unwrap_or(0)]
     }
 

@@ -1,9 +1,9 @@
-//! Locks: on which futexes and locks of the kernel threads were blocked, for how long, and who had them.
+//! Locks: the futexes and kernel locks on which threads were blocked, for how long, and which threads held them.
 //!
-//! A recording tells this if it was made with `--locks`. The trace is read once more for it, since most have none. A futex is an
-//! address of a process; whether it is a lock is known where it has an owner, and else it may be a condition that a thread of
-//! a pool waits for. Waits for the end of a thread are left out. A lock of the kernel is the same for all processes; who has one is
-//! not known, and who released it, most likely, is whoever woke who waited.
+//! Only recordings made with `--locks` have this, so the trace is read once more for it. A futex is an address in a process. It is
+//! certainly a lock if it has an owner; otherwise it may be a condition variable, such as that of an idle thread pool. Waits for the end of
+//! a thread are left out. A kernel lock is the same for all processes; its holder is unknown, and the thread that released it is most
+//! likely the one that woke the waiter.
 
 use fxtrec_units::lock_kind::LockKind;
 use std::cmp::Reverse;
@@ -21,37 +21,37 @@ use super::model::{Party, Report};
 use super::selection::Selection;
 use super::tally::Tally;
 
-/// So many locks of a thread each are told apart.
+/// The maximum number of pairs of a thread and a lock.
 const MOST: usize = 1 << 16;
 
-/// The locks that threads were blocked on: those of the kernel and those that had an owner first, and of these the one with the longest sum.
+/// The locks on which threads were blocked: kernel locks and locks with owners first, and among these the one with the longest total time.
 #[derive(Clone, Debug, Default)]
 pub struct LockReport {
     pub rows: Vec<LockRow>,
-    /// Whether there are more than are told apart.
+    /// Whether there are more than the limit.
     pub too_many: bool,
 }
 
-/// A futex, or a lock of the kernel.
+/// A futex, or a kernel lock.
 #[derive(Clone, Debug)]
 pub struct LockRow {
-    /// The address of a futex, or the id of a lock of the kernel.
+    /// The address of a futex, or the id of a kernel lock.
     pub address: u64,
-    /// What kind of lock of the kernel it is, as the last wait for it says.
+    /// The kind of the kernel lock, according to the last wait for it.
     pub kernel: Option<LockKind>,
-    /// What that is called, if it is a variable of the kernel.
+    /// The name of the lock, if it is a variable of the kernel.
     pub name: Option<Box<str>>,
     /// The process of a futex.
     pub pid: Option<u64>,
     /// The name of the process.
     pub process: Box<str>,
-    /// For how long threads were blocked on it.
+    /// How long threads were blocked on it.
     pub waits: Distribution,
-    /// Who had it when waits began, and for how long these were; the longest first. `None` if that is not known.
+    /// The holders when waits began, and how long these waits were; the longest first. `None` stands for an unknown holder.
     pub held_by: Vec<(Option<Party>, Duration)>,
-    /// Who woke those who waited for a lock of the kernel, and for how long they had waited; the longest first.
+    /// The threads that woke waiters of a kernel lock, and how long these had waited; the longest first.
     pub released_by: Vec<(Option<Party>, Duration)>,
-    /// Who waited, the longest first.
+    /// The threads that waited, the longest first.
     pub waiters: Vec<(Party, Duration)>,
 }
 
@@ -62,21 +62,21 @@ struct Growing {
     waits: Tally,
     sum: u64,
     owners: FxHashMap<Option<Index>, u64>,
-    /// Who ended waits for a lock of the kernel.
+    /// The threads that ended waits for a kernel lock.
     wakers: FxHashMap<Option<Index>, u64>,
 }
 
 struct Locks {
-    /// Between which times.
+    /// The time range that counts.
     range: (u64, u64),
     open: FxHashMap<Index, (u64, Lock)>,
-    /// By the thread, whether it is a lock of the kernel, and the address.
+    /// By thread, whether it is a kernel lock, and address.
     of: FxHashMap<(Index, bool, u64), Growing>,
     too_many: bool,
 }
 
 impl Locks {
-    /// A wait is over; at no known time, if there is none.
+    /// A wait is over; `until` is the time and the waker, if known.
     fn end(&mut self, thread: Index, until: Option<(u64, By)>) {
         let Some((since, lock)) = self.open.remove(&thread) else { return };
         let key = (thread, lock.kernel.is_some(), lock.address);
@@ -155,7 +155,7 @@ fn longest_first<K>(
     all.into_iter().map(|(sum, _, key)| (key, Duration::from_nanos(sum))).collect()
 }
 
-/// Measures the waits for locks, of the threads and the part of the trace that `selection` chooses and `report` is about.
+/// Measures the waits for locks, for the threads and the part of the trace that `selection` chooses and `report` covers.
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.
@@ -236,7 +236,7 @@ mod tests {
     use crate::text::write_locks;
     use fxtrec_units::look::Look;
 
-    /// What a thread that goes to sleep on a futex says.
+    /// The arguments of a switch when a thread goes to sleep on a futex.
     fn wait(
         address: u64,
         owner: Option<(&'static str, u64)>,
@@ -246,7 +246,8 @@ mod tests {
         wait.into_iter().chain(owner).collect()
     }
 
-    /// 101 waits for a lock of 102 for 10 us and for one of 103 for 20, 102 for a condition for 50; and 103 for the end of 101.
+    /// 101 waits for a lock of 102 for 10 us and for one of 103 for 20 us, 102 for a condition variable for 50 us, and 103 for the end of
+    /// 101.
     fn scene() -> Scene {
         let mut scene = Scene::with_causes("waker,syscall,futex");
         scene.name(101, "audio").name(102, "ui").name(103, "logger");
@@ -260,7 +261,7 @@ mod tests {
         scene.wake_by(250, 1, 102, 101).switch(251, 0, 101, Leaves::R, 102);
         scene.switch_with((300, 1), 103, Leaves::S, 0, &wait(0x30, Some(("futex_end_of", 101))));
         scene.wake_by(400, 1, 103, 101).switch(401, 1, 0, Leaves::R, 103);
-        // This one does not end.
+        // This wait does not end.
         scene.switch_with((500, 0), 102, Leaves::S, 0, &wait(0x10, owner(103))).end(600);
         scene
     }

@@ -1,19 +1,19 @@
-//! Which threads, CPUs and times a report is about.
+//! The threads, CPUs and times that a report covers.
 
 use fxt_reader::{Cpu, Nanos};
 use fxtrec_units::glob::{self, Pattern};
 
 use super::model::ThreadReport;
 
-/// Which threads, CPUs and times a report is about. The default is everything.
+/// The threads, CPUs and times that a report covers. The default is everything.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub threads: ThreadFilter,
-    /// The CPUs whose samples count; all when empty.
+    /// The CPUs whose samples count; empty means all.
     pub cpus: Vec<Cpu>,
     /// Where the trace is cut.
     pub range: TimeRange,
-    /// Whether the threads that made the recording are a part of it, too. Those that are chosen by name or id are anyway.
+    /// Whether to include the threads that made the recording. Threads that are chosen by name or id are always included.
     pub recorder: bool,
 }
 
@@ -30,26 +30,26 @@ impl Selection {
     }
 }
 
-/// Where a trace is cut. What crosses a cut is censored.
+/// Where a trace is cut. Whatever crosses a cut is censored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
-    /// From here on; from its beginning without.
+    /// The begin; `None` for that of the trace.
     pub from: Option<Moment>,
-    /// Up to here; up to its end without.
+    /// The end; `None` for that of the trace.
     pub to: Option<Moment>,
 }
 
-/// A time as a user gives it.
+/// A time, as users specify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// A time of the trace's clock, as reports print it.
     At(Nanos),
-    /// So many nanoseconds after the first scheduling record.
+    /// This many nanoseconds after the first scheduling record.
     After(u64),
 }
 
 impl Moment {
-    /// The time it is in a trace that begins at `begin`.
+    /// The time in a trace that begins at `begin`.
     pub fn resolve(self, begin: Nanos) -> Nanos {
         match self {
             Moment::At(time) => time,
@@ -58,7 +58,7 @@ impl Moment {
     }
 }
 
-/// Chooses threads. Each list that is not empty must have an entry that fits.
+/// Chooses threads. Every non-empty list must have a matching entry.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadFilter {
     /// Globs (`*`, `?`, `[a-z]`) for the thread's name.
@@ -69,13 +69,13 @@ pub struct ThreadFilter {
     pub cgroups: Vec<Pattern>,
 }
 
-/// A thread as a filter sees it.
+/// A thread, as filters see it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Who<'a> {
     pub comm: &'a str,
     pub pid: Option<u64>,
     pub tid: Option<u64>,
-    /// The path of its process's cgroup, where that is known.
+    /// The path of its process's cgroup, if known.
     pub cgroup: Option<&'a str>,
 }
 
@@ -88,7 +88,7 @@ impl ThreadFilter {
             && self.cgroups.is_empty()
     }
 
-    /// Whether it chooses this thread. One of which something is not known fits no list of that.
+    /// Whether it chooses this thread. An unknown property matches no list.
     pub fn admits(&self, Who { comm, pid, tid, cgroup }: Who<'_>) -> bool {
         let listed = |list: &[u64], id: Option<u64>| {
             list.is_empty() || id.is_some_and(|id| list.contains(&id))
@@ -103,7 +103,7 @@ impl ThreadFilter {
             && listed(&self.tids, tid)
     }
 
-    /// Whether it chooses this thread. Threads that were summed up by name have no ids.
+    /// Whether it chooses this thread. Threads that are summed up by name have no ids.
     pub fn admits_thread(&self, thread: &ThreadReport) -> bool {
         let cgroup = thread.cgroup.as_deref();
         self.admits(Who { comm: &thread.comm, pid: thread.pid, tid: thread.tid, cgroup })

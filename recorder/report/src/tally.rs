@@ -1,11 +1,10 @@
-//! Samples while they are gathered.
+//! Gathers samples.
 //!
-//! A trace may hold hundreds of thousands of threads, most of which have a handful of samples: up to [`FEW`] are kept as
-//! they are. Only a thread with more gets counts by bucket, which grow with the greatest value and are given up again
-//! when the thread ends.
+//! A trace may have hundreds of thousands of threads, most of them with a handful of samples: up to [`FEW`] samples are kept individually.
+//! Only a thread with more samples gets counts by bucket, which grow with the greatest value and are freed when the thread ends.
 //!
-//! The counts of all threads and CPUs are more than a processor's cache holds, so that it pays to touch each one seldom
-//! and then often. Of a sample only its place among the buckets is noted, in a batch that is counted when it is full:
+//! The counts of all threads and CPUs together exceed the processor's cache, so it pays to access them rarely and in bulk. Each sample is
+//! only noted as a place among the buckets, in a batch that is counted when it is full:
 //!
 //! ```text
 //!  first 64 samples    values: 1040 977 5211 ...
@@ -17,28 +16,28 @@ use fxt_reader::Nanos;
 use super::counts::{Counts, Place};
 use super::distribution::{Bucket, Distribution};
 
-/// So many samples are kept one by one.
+/// The maximum number of samples that are kept individually.
 const FEW: usize = 64;
 
-/// How long batches are at first, and at most: as long as a few samples, which they take the place of, then twice as
-/// long each time.
+/// The length of batches at first, and at most. The first batch takes as much memory as the few samples that it replaces; then the length
+/// doubles each time.
 const SHORT_BATCH: usize = 4 * FEW;
 const LONG_BATCH: usize = 1024;
 
-/// The samples of one metric, so far.
+/// The samples of a metric, so far.
 ///
-/// What each sample needs is in one cache line.
+/// The fields that every sample needs are in one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Tally {
-    /// The least; without samples the greatest there is.
+    /// The smallest; without samples the maximum of the type.
     least: u64,
-    /// By how much the greatest is greater.
+    /// The difference between the greatest and the smallest.
     spread: u64,
     sum: u64,
-    /// Places of the last samples, none of which are counted yet. Has no room as long as samples are few.
+    /// The places of the last samples, which are not counted yet. Has no memory while there are few samples.
     batch: Box<[Place]>,
-    /// How many of them there are.
+    /// The number of places in the batch.
     filled: u32,
     rest: Option<Box<Rest>>,
 }
@@ -47,9 +46,9 @@ pub(super) struct Tally {
 struct Rest {
     max_at: Nanos,
     censored: u64,
-    /// All samples, in no order, as long as they are few.
+    /// All samples, unsorted, while there are few.
     few: Vec<u64>,
-    /// How many have been counted.
+    /// The number of counted samples.
     counted: u64,
     counts: Counts,
 }
@@ -64,7 +63,7 @@ impl Tally {
     /// Takes a sample that ended at `at`.
     #[inline(always)]
     pub(super) fn record(&mut self, nanos: u64, at: Nanos) {
-        // One comparison for both: what is less than the least wraps around.
+        // One comparison for both ends: values below the smallest wrap around.
         if nanos.wrapping_sub(self.least) > self.spread {
             self.stretch(nanos, at);
         }
@@ -72,8 +71,8 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Takes note of a sample that is less or greater than any before it, or the first. (A first sample of the greatest
-    /// length there is, some centuries, does not get here: of such, nobody knows when they were.)
+    /// Records a sample that is less or greater than all before, or the first one. (A first sample of the maximum length, some centuries,
+    /// does not get here; the time of such a sample stays unknown.)
     #[cold]
     fn stretch(&mut self, nanos: u64, at: Nanos) {
         let is_first = self.least == u64::MAX && self.spread == 0;
@@ -90,13 +89,13 @@ impl Tally {
         self.least.saturating_add(self.spread)
     }
 
-    /// Counts one whose length is not known.
+    /// Counts a sample of unknown length.
     #[cold]
     pub(super) fn censor(&mut self) {
         self.rest.get_or_insert_default().censored += 1;
     }
 
-    /// Takes all samples of a distribution.
+    /// Adds all samples of a distribution.
     pub(super) fn add(&mut self, other: &Distribution) {
         if other.censored > 0 {
             self.rest.get_or_insert_default().censored += other.censored;
@@ -136,7 +135,7 @@ impl Tally {
         }
     }
 
-    /// Keeps a sample for which there is no room in the batch.
+    /// Keeps a sample that does not fit into the batch.
     #[cold]
     fn find_room(&mut self, nanos: u64) {
         let rest = self.rest.get_or_insert_default();
@@ -152,7 +151,7 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Counts what was only kept so far.
+    /// Counts the samples that are only kept so far.
     fn count_all(&mut self) {
         let max = self.greatest();
         let rest = self.rest.get_or_insert_default();
@@ -166,7 +165,7 @@ impl Tally {
         self.filled = 0;
     }
 
-    /// The distribution of what was gathered.
+    /// The distribution of the samples.
     pub(super) fn freeze(mut self) -> Distribution {
         if self.filled > 0 {
             self.count_all();

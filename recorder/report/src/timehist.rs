@@ -1,7 +1,7 @@
 //! One line for each switch out of a thread, in the columns of `perf sched timehist`.
 //!
-//! As there, the wait time is all the time off the CPU before the slice, the delay a part of it;
-//! docs/reference/figures.md says how that relates to the metrics.
+//! As in perf, the wait time is all the time off the CPU before the slice, and the delay is a part of it; docs/reference/figures.md
+//! explains how that relates to the metrics.
 
 use std::io::{self, Write};
 
@@ -12,11 +12,11 @@ use super::facts::{Cause, Causes};
 use super::selection::{ThreadFilter, Who};
 use super::text::printable;
 
-/// Writes a line for each switch, as an analysis comes to it.
+/// Writes a line for each switch, as the analysis reaches it.
 pub struct TimeHist<'a> {
     out: &'a mut dyn Write,
     filter: ThreadFilter,
-    /// Which facts there are columns for, once the headings are written.
+    /// The facts that have columns, once the headings are written.
     causes: Option<Causes>,
     result: io::Result<()>,
 }
@@ -27,7 +27,7 @@ impl std::fmt::Debug for TimeHist<'_> {
     }
 }
 
-/// A fact that has a column, its name, and its length.
+/// A fact that has a column, the column's name, and the length.
 type Fact = (Cause, &'static str, fn(&SwitchedOut<'_>) -> u64);
 
 const FACTS: [Fact; 3] = [
@@ -54,7 +54,7 @@ fn letters(state: ThreadState) -> &'static str {
 }
 
 impl<'a> TimeHist<'a> {
-    /// Writes to `out`, for the threads that the filter chooses by the names they have then.
+    /// Writes to `out`, for the threads that the filter chooses by their names at that time.
     pub fn new(filter: ThreadFilter, out: &'a mut dyn Write) -> TimeHist<'a> {
         TimeHist { out, filter, causes: None, result: Ok(()) }
     }
@@ -118,7 +118,7 @@ impl Observer for TimeHist<'_> {
         };
         // perf counts all time off the CPU as wait time, whatever the reason.
         let held = event.throttled;
-        // It counts no delay of a thread that was preempted: it was never woken.
+        // perf counts no delay for a preempted thread, since it was never woken.
         let (off, delay) = match (event.latency, event.preempted) {
             (Some(latency), _) => {
                 (event.blocked.map(|blocked| blocked + latency + held), Some(latency))

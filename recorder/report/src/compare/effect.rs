@@ -1,15 +1,14 @@
-//! How much larger one side is, and within which bound that is known.
+//! How much larger one side is, and how precisely that is known.
 //!
-//! The estimate is what a reader makes of the two medians: the new one by that of the base. The noise bound is made of
-//! all ratios of a new run to a base run: those that the rank test leaves inside are the changes that it would not
-//! refuse. It needs no assumption about how values are distributed, and one wild run moves it little. The two can
-//! contradict each other, when sides differ in shape more than in place: then the bound is widened to the estimate, so
-//! that nothing is said to be known that one of them denies.
+//! The estimate is the obvious one: the median of the new runs divided by the median of the base runs. The noise bound comes from the
+//! ratios of every new run to every base run: it spans the changes that the rank test would not reject. It makes no assumption about the
+//! distribution of values, and a single outlier hardly moves it. Estimate and bound can contradict each other if the sides differ more in
+//! shape than in location. Then the bound is widened to the estimate, so that nothing is reported as known that one of them contradicts.
 
 use super::ranks;
 
-/// So large is the chance of a false alarm in a whole table at most: half of it for something that seems larger, and half
-/// for something that seems smaller.
+/// The maximum probability of a false alarm in a whole table: half of it for something that seems larger, and half for something that seems
+/// smaller.
 pub const ALPHA: f64 = 0.04;
 
 /// A ratio of new to base: 1.1 is 10 % more. Infinite where the base is 0 and the new side is not.
@@ -22,16 +21,16 @@ pub struct Effect {
     pub base: f64,
     /// The median of the new runs.
     pub new: f64,
-    /// The estimate: the median of the new runs by that of the base.
+    /// The estimate: the median of the new runs divided by the median of the base runs.
     pub ratio: Ratio,
-    /// The noise bound of the ratio, which holds it; `None` when so few runs bound nothing.
+    /// The noise bound of the ratio, which contains the ratio; `None` if there are too few runs for a bound.
     pub bound: Option<(Ratio, Ratio)>,
     /// The p value of the rank test, for this number alone.
     pub p: f64,
 }
 
 impl Effect {
-    /// Compares two sides, with a bound that is wrong with a chance of `alpha` at most; `None` when one has no runs.
+    /// Compares two sides, with a bound that is wrong with a probability of at most `alpha`; `None` if one side has no runs.
     pub fn of(base: &[f64], new: &[f64], alpha: f64) -> Option<Effect> {
         let place = ranks::bounding_place(base.len(), new.len(), alpha);
         let mut ratios: Vec<Ratio> = Vec::with_capacity(base.len() * new.len());
@@ -50,7 +49,7 @@ impl Effect {
     }
 }
 
-/// Nothing by nothing is no change.
+/// Zero divided by zero is no change.
 fn ratio(new: f64, base: f64) -> Ratio {
     if new == base { 1.0 } else { new / base }
 }
@@ -82,12 +81,12 @@ mod tests {
 
     #[test]
     fn the_bound_has_the_ratios_that_the_test_leaves_inside() {
-        // Against bases of 1 the ratios are the new runs, each four times; the first of 16 from each end bounds them.
+        // With bases of 1, the ratios are the new runs, each four times; the first of 16 from each end is the bound.
         let effect =
             Effect::of(&[1.0; 4], &[2.0, 3.0, 5.0, 9.0], ALPHA).expect("both sides have runs");
         assert_eq!(effect.bound, Some((2.0, 9.0)));
         assert_eq!(effect.ratio, 4.0);
-        // Powers of two: the 25 ratios are 2^-4 .. 2^4, the one of exponent e 5 - |e| times; the third bounds them.
+        // Powers of two: the 25 ratios are 2^-4 .. 2^4, the one with exponent e 5 - |e| times; the third from each end is the bound.
         let powers = [1.0, 2.0, 4.0, 8.0, 16.0];
         let effect = Effect::of(&powers, &powers, ALPHA).expect("both sides have runs");
         assert_eq!((effect.ratio, effect.bound), (1.0, Some((0.125, 8.0))));
@@ -117,7 +116,7 @@ mod tests {
         let new = [33.0, 34.0, 40.4, 90.0, 95.0];
         let effect = Effect::of(&base, &new, ALPHA).expect("both sides have runs");
         assert_eq!((effect.base, effect.new, effect.ratio), (50.6, 40.4, 40.4 / 50.6));
-        // Twenty of a kind a side, and one between: nearly every new run is slower, but not the median.
+        // Twenty similar runs on each side, and one in between: nearly every new run is slower, but not the median.
         let side = |low: f64, middle: f64, high: f64| {
             let lows = (0..10).map(|at| low + f64::from(at) * 1e-3);
             let highs = (0..10).map(|at| high + f64::from(at) * 1e-3);

@@ -1,9 +1,9 @@
-//! Two groups of recordings side by side: is the new one worse, or is that noise?
+//! Compares two groups of recordings: is the new one worse, or is that noise?
 //!
-//! [`ranks`] says whether two sides can be told apart at all, [`effect`] by how much they differ and how well that is
-//! known. A [`Comparison`] puts several numbers beside each other, and asks all of them together no more of chance than
-//! it would ask one. Numbers that cannot be judged, since too few runs have them, are left out of that: they neither
-//! fail the others nor make them harder to judge. `docs/reference/gates.md` has the formulas.
+//! [`ranks`] says whether two sides differ at all, [`effect`] by how much and how precisely that is known. A [`Comparison`] has several
+//! numbers, and the risk of a false alarm for all of them together is that of a single one. Numbers that cannot be judged because too few
+//! runs have them do not count for that: they neither fail the others nor make them harder to judge. `docs/reference/gates.md` has the
+//! formulas.
 
 pub mod effect;
 pub mod ranks;
@@ -16,7 +16,7 @@ use crate::gates::evidence::Doubt;
 use effect::{ALPHA, Effect};
 use fxtrec_gates::Measure;
 
-/// What is compared unless told otherwise, of recordings of a COMMAND: what it took, and then the latencies of its threads.
+/// The default measures for recordings of a COMMAND: its totals, and then the latency of its threads.
 pub const OF_COMMAND: [&str; 5] = [
     "duration",
     "cpu_time if command",
@@ -25,11 +25,11 @@ pub const OF_COMMAND: [&str; 5] = [
     "runqueue.p99 if command",
 ];
 
-/// The same of recordings without COMMAND.
+/// The default measures for recordings without COMMAND.
 pub const OF_MACHINE: [&str; 5] =
     ["wakeup.p50", "wakeup.p99", "wakeup.max", "preempt.p99", "runqueue.p99"];
 
-/// What a run says to a measure.
+/// The value of a measure in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Is(f64),
@@ -38,38 +38,38 @@ pub enum Number {
         values: u64,
         needed: u64,
     },
-    /// The recording does not tell.
+    /// The recording does not have it.
     NotRecorded,
 }
 
-/// One run: its file, and what it says to each measure.
+/// A run: its file, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub name: String,
     /// In the order of the measures.
     pub numbers: Vec<Number>,
-    /// How many events it lacks, as far as that is known.
+    /// The number of missing events, as far as known.
     pub lost: u64,
-    /// How well it is known.
+    /// How reliable `lost` is.
     pub doubt: Doubt,
-    /// The CPU time of fxtrec's own threads, where they are left out.
+    /// The CPU time of fxtrec's own threads, if they are left out.
     pub recorder: Option<Duration>,
 }
 
-/// How two sides stand to each other.
+/// How two sides compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The new side is larger, and not by chance.
     Larger,
     /// The new side is smaller, and not by chance.
     Smaller,
-    /// They cannot be told apart.
+    /// No difference was found.
     Same,
-    /// Nobody can say: so few runs have a number that no difference, however large, could have shown.
+    /// Unknown: so few runs have a number that not even the largest difference could have been found.
     Unknown,
 }
 
-/// One number of both sides.
+/// The numbers of one measure on both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub measure: Measure,
@@ -77,18 +77,18 @@ pub struct Row {
     pub base: Vec<f64>,
     /// The numbers of the new runs that have one.
     pub new: Vec<f64>,
-    /// The fewest values that a run has which has too few, and how many it needs.
+    /// The smallest number of values among the runs with too few, and the number that is needed.
     pub fewest: Option<(u64, u64)>,
-    /// How many runs do not tell the number.
+    /// The number of runs whose recording does not have it.
     pub not_recorded: usize,
-    /// How they differ; `None` when one side has no number. Its bound holds together with those of all other rows.
+    /// How the sides differ; `None` if one side has no number. Its bound holds together with those of all other rows.
     pub effect: Option<Effect>,
-    /// The p value, with allowance for the other rows.
+    /// The p value, corrected for the number of rows.
     pub p: f64,
     pub finding: Finding,
 }
 
-/// Two groups of runs side by side.
+/// A comparison of two groups of runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The runs to compare with.
@@ -99,7 +99,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares runs, whose numbers are those of `measures`.
+    /// Compares runs that have numbers for `measures`.
     pub fn new(measures: &[Measure], base: Vec<Run>, new: Vec<Run>) -> Comparison {
         let mut rows: Vec<Row> = measures
             .iter()
@@ -117,7 +117,7 @@ impl Comparison {
         let (judged, least) = judged(&rows);
         for row in &mut rows {
             let is_judged = row.least_p() <= least;
-            // Each of so many rows may be wrong with so small a chance that all together are as seldom as one alone.
+            // Each row gets only a part of the risk, so that all together are wrong as rarely as a single one.
             let alpha = if is_judged { ALPHA / judged as f64 } else { 0.0 };
             row.effect = Effect::of(&row.base, &row.new, alpha);
             if let (true, Some(effect)) = (is_judged, row.effect) {
@@ -137,14 +137,14 @@ impl Comparison {
         self.rows.iter().filter(worse).collect()
     }
 
-    /// The rows that could not be judged, since no difference, however large, could have shown: too few runs have a number.
+    /// The rows that could not be judged because too few runs have a number: not even the largest difference could have been found.
     pub fn not_judged(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.finding == Finding::Unknown).collect()
     }
 }
 
 impl Row {
-    /// The least p value that its runs can come to.
+    /// The smallest possible p value with its runs.
     fn least_p(&self) -> f64 {
         ranks::least_p(self.base.len(), self.new.len())
     }
@@ -167,10 +167,10 @@ fn fewest<'r>(runs: impl Iterator<Item = &'r Run>, at: usize) -> Option<(u64, u6
     runs.filter_map(too_few).min()
 }
 
-/// How many rows can be judged together, and the largest [`Row::least_p`] of one of them.
+/// The number of rows that can be judged together, and the largest [`Row::least_p`] among them.
 ///
-/// The more rows, the more each must ask of chance. So those that need the fewest runs come first, and as many follow as
-/// still can show a difference among so many. Which these are, does not depend on what the numbers are.
+/// The more rows, the stricter the test of each. So rows that need the fewest runs come first, and others follow as long as a difference
+/// can still be found among that many. The choice does not depend on the numbers themselves.
 fn judged(rows: &[Row]) -> (usize, f64) {
     let mut least: Vec<f64> = rows.iter().map(Row::least_p).collect();
     least.sort_by(f64::total_cmp);
@@ -179,10 +179,10 @@ fn judged(rows: &[Row]) -> (usize, f64) {
     least.iter().copied().rev().find(fits).map_or((0, 0.0), |least_p| (together(least_p), least_p))
 }
 
-/// What follows for one row: something only if its bound, which is printed, excludes that nothing has changed.
+/// The finding for one row: a difference only if its bound, which is printed, excludes no change.
 fn find(effect: &Effect, p: f64) -> Finding {
     match effect.bound {
-        // Where runs are equal to each other, the bound is not exact, and the p value is.
+        // If runs have equal numbers, the bound is not exact, but the p value is.
         _ if p > ALPHA => Finding::Same,
         Some((low, _)) if low > 1.0 => Finding::Larger,
         Some((_, high)) if high < 1.0 => Finding::Smaller,
@@ -190,7 +190,7 @@ fn find(effect: &Effect, p: f64) -> Finding {
     }
 }
 
-/// With how many runs a side a difference can show among so many rows.
+/// How many runs each side needs so that a difference can be found among `rows` rows.
 pub fn runs_needed(rows: usize) -> usize {
     let rows = rows.max(1) as f64;
     (1..ranks::MAX_RUNS).find(|&runs| ranks::least_p(runs, runs) * rows <= ALPHA).unwrap_or(1)

@@ -1,29 +1,29 @@
-//! The rank test: could two groups of runs be one?
+//! The rank test: do two groups of runs come from the same distribution?
 //!
-//! Of each run one number is taken, so the runs are the samples, and nothing is assumed about how the values within a
-//! run depend on each other. The numbers of both sides are ranked together, equal ones sharing the mean of their ranks:
+//! Each run contributes one number, so the runs are the samples, and no assumption is needed about how the values within a run depend on
+//! each other. The numbers of both sides are ranked together; equal ones share the mean of their ranks:
 //!
 //! ```text
 //! base   1.1  1.2  1.3        ranks  1 2 3
 //! new    1.4  1.5  1.6        ranks  4 5 6      sum 15
 //! ```
 //!
-//! If both sides were the same, every way to choose which ranks are the new ones would be as likely as any other. The p
-//! value is the share of those ways whose rank sum is at least as far from the mean, `n (m + n + 1) / 2`, as the one
-//! seen: here 2 of 20, 1 2 3 and 4 5 6. That is the two-sided Wilcoxon rank sum test (Mann and Whitney's U test) with
-//! its exact distribution, ties included. Nothing is drawn at random, so the same runs always get the same answer.
+//! If both sides were the same, every choice of the new runs' ranks would be equally likely. The p value is the share of choices whose rank
+//! sum is at least as far from the mean, `n (m + n + 1) / 2`, as the observed one: here 2 of 20, 1 2 3 and 4 5 6. That is the two-sided
+//! Wilcoxon rank sum test (Mann and Whitney's U test) with its exact distribution, including ties. Nothing is random, so the same runs
+//! always give the same result.
 
-/// How many runs both sides may have together: the exact distribution takes a time that grows with the fourth power.
+/// The maximum number of runs on both sides together: the time for the exact distribution grows with the fourth power.
 pub const MAX_RUNS: usize = 100;
 
-/// For each sum of doubled ranks, in how many ways `chosen` of `ranks` make it. Counts of up to 100 choose 50 ways are
-/// not exact as floats, and right to 15 digits.
+/// For each sum of doubled ranks, the number of ways to choose `chosen` of `ranks` with that sum. Counts up to 100 choose 50 are not exact
+/// as floats, but correct to 15 digits.
 fn ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
     let total: usize = ranks.iter().sum();
     let mut table = vec![vec![0.0_f64; total + 1]; chosen + 1];
     table[0][0] = 1.0;
     for &rank in ranks {
-        // From the largest group down, so that no rank is chosen twice.
+        // From the largest number of ranks down, so that no rank is chosen twice.
         for size in (1..=chosen).rev() {
             let (smaller, larger) = table.split_at_mut(size);
             let with_it = larger[0][rank..].iter_mut();
@@ -53,7 +53,7 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// The two-sided p value of the rank test: 1 when one side has no runs.
+/// The two-sided p value of the rank test; 1 if one side has no runs.
 ///
 /// # Panics
 /// Never for up to [`MAX_RUNS`] values; for more it would take long.
@@ -63,7 +63,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     }
     let pooled: Vec<f64> = base.iter().chain(new).copied().collect();
     let ranks = doubled_ranks(&pooled);
-    // The smaller side has the smaller table, and says the same.
+    // The smaller side has the smaller table and gives the same result.
     let side = if base.len() < new.len() { &ranks[..base.len()] } else { &ranks[base.len()..] };
     let seen: usize = side.iter().sum();
     let mean = side.len() * (pooled.len() + 1);
@@ -77,7 +77,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> f64 {
     (far / ways.iter().sum::<f64>()).min(1.0)
 }
 
-/// The least p value that `base` runs against `new` can come to: only all of one side beyond all of the other.
+/// The smallest possible p value of `base` runs against `new` runs: all runs of one side are beyond all of the other.
 pub fn least_p(base: usize, new: usize) -> f64 {
     let smaller = base.min(new);
     // 2 / (base + new choose smaller)
@@ -85,11 +85,11 @@ pub fn least_p(base: usize, new: usize) -> f64 {
     least.min(1.0)
 }
 
-/// Which of the `base * new` sorted pairwise ratios bound the noise: the k-th from each end, counted from 1, so that
-/// what is between them holds with a confidence of `1 - alpha` at least. `None` when so few runs bound nothing.
+/// Which of the `base * new` sorted pairwise ratios bound the noise: the k-th from each end, counted from 1. The ratio is between them with
+/// a confidence of at least `1 - alpha`. `None` if there are too few runs for a bound.
 ///
-/// The ratio of the sides is below the k-th smallest pairwise ratio with the probability that U, the number of pairs
-/// in which the new run is smaller, is at most k - 1. The largest k whose probability is within `alpha / 2` is taken.
+/// The ratio of the sides is below the k-th smallest pairwise ratio with the probability that U, the number of pairs in which the new run
+/// is smaller, is at most k - 1. The result is the largest k whose probability is at most `alpha / 2`.
 pub fn bounding_place(base: usize, new: usize, alpha: f64) -> Option<usize> {
     let chosen = base.min(new);
     if chosen == 0 {
@@ -102,7 +102,7 @@ pub fn bounding_place(base: usize, new: usize, alpha: f64) -> Option<usize> {
     let mut below = 0.0;
     let fits = ways[least_sum..].iter().take_while(|ways| {
         below += *ways / all;
-        // A probability of just alpha / 2 fits, whatever the last digit of a sum of floats is.
+        // Accepts a probability of exactly alpha / 2 in spite of rounding errors.
         below <= alpha / 2.0 * (1.0 + 1e-9)
     });
     Some(fits.count()).filter(|&place| place > 0)
@@ -116,7 +116,7 @@ mod tests {
         (a - b).abs() < 1e-9
     }
 
-    /// All ways, one by one.
+    /// Counts all choices, one by one.
     fn p_by_counting(base: &[f64], new: &[f64]) -> f64 {
         let pooled: Vec<f64> = base.iter().chain(new).copied().collect();
         let rank = |value: f64| {

@@ -1,7 +1,7 @@
-//! Where the time of spans went before and after a change.
+//! How the parts of spans changed.
 //!
-//! The mean length of spans is the sum of the means of their parts, so its change is the sum of theirs: what grew is named,
-//! without any judgement whether that is noise.
+//! The mean length of spans is the sum of the means of their parts, so its change is the sum of the parts' changes. The parts that grew are
+//! named, whether or not that is noise.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::spans::SpanFigures;
 
-/// The parts that a length consists of.
+/// The parts that make up a length.
 const PARTS: [SpanPart; 6] = [
     SpanPart::Cpu,
     SpanPart::Steal,
@@ -23,24 +23,24 @@ const PARTS: [SpanPart; 6] = [
     SpanPart::Blocked,
 ];
 
-/// Less than this share of the change is not worth a word.
+/// Changes below this share of the total change are not shown.
 const SHARE: f64 = 0.1;
 
-/// How the mean of spans of a name changed, of all runs of a side together. Spans of which something is unknown are left out.
+/// How the mean of spans with a name changed, over all runs of each side. Spans with unknown time are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shift {
     pub name: String,
     pub base_mean_ns: Option<f64>,
     pub new_mean_ns: Option<f64>,
-    /// What each part contributes to the change; that of blocked time by what it waited for.
+    /// What each part contributes to the change; blocked time is divided by what the thread waited for.
     pub parts_ns: BTreeMap<String, f64>,
-    /// The same of blocked time, by who ended it.
+    /// The same for blocked time, by the thread that ended it.
     pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
-    /// The same by who had the lock when it began, where that is known.
+    /// The same by the thread that held the lock when the wait began, if known.
     pub held_by_ns: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-/// By part, and of blocked time by a name: who ended it, or had the lock.
+/// By part of blocked time, then by name: the thread that ended it, or that held the lock.
 type Names = BTreeMap<String, BTreeMap<String, f64>>;
 
 struct Means {
@@ -79,7 +79,7 @@ fn means(figures: &SpanFigures) -> Option<Means> {
 }
 
 impl Shift {
-    /// The change from the figures of all base runs to those of all new ones.
+    /// The change from the figures of all base runs to those of all new runs.
     pub fn new(name: &str, base: &SpanFigures, new: &SpanFigures) -> Shift {
         let (base, new) = (means(base), means(new));
         let mut parts_ns = BTreeMap::new();
@@ -92,7 +92,7 @@ impl Shift {
         }
         let change = |of: fn(&Means) -> &Names| match (&base, &new) {
             (Some(base), Some(new)) => changes(of(base), of(new)),
-            // One side alone has no change.
+            // If only one side has the figures, there is no change.
             _ => Names::new(),
         };
         let (woken_by_ns, held_by_ns) = (change(|it| &it.wakers), change(|it| &it.owners));
@@ -106,7 +106,7 @@ impl Shift {
         }
     }
 
-    /// Who is behind most of what a part of blocked time grew or shrank by, unless nobody is.
+    /// The thread that contributes most to the change of a part of blocked time, if any.
     fn most(names: &Names, part: &str, change: f64) -> Option<(String, f64)> {
         let toward = |nanos: f64| nanos * change.signum();
         let each =
@@ -174,7 +174,7 @@ mod tests {
         figures_by(locked, [201, 201])
     }
 
-    /// As of `--locks`, where 203 has the lock.
+    /// As recorded with `--locks`; 203 holds the lock.
     fn figures_held(locked: u64) -> SpanFigures {
         let owner = ("futex_owner", Value::Koid(fxt_writer::Koid(203)));
         figures_of(locked, [201, 201], &[("futex", Value::Pointer(0x10)), owner])
@@ -184,7 +184,7 @@ mod tests {
         figures_of(locked, wakers, &[])
     }
 
-    /// Two requests, which compute for 2 ms and wait for so many milliseconds for a lock, until these threads wake them.
+    /// Two requests, which compute for 2 ms and wait for a lock for this many milliseconds, until these threads wake them.
     fn figures_of(
         locked: u64,
         wakers: [u64; 2],

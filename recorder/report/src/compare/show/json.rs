@@ -1,11 +1,11 @@
-//! A comparison for programs.
+//! A comparison as JSON.
 
 use serde_json::{Value, json};
 
 use super::super::effect::ALPHA;
 use super::super::{Comparison, Finding, Row, Run};
 
-/// Goes up when something that a reader relies on changes its meaning; new fields do not count.
+/// Incremented when a field that readers rely on changes its meaning; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The comparison as `docs/reference/gates.md` describes it.
@@ -37,7 +37,7 @@ fn row(row: &Row) -> Value {
         Finding::Same => "same",
         Finding::Unknown => "unknown",
     };
-    // JSON has no infinity: a ratio to nothing is null.
+    // JSON has no infinity: a ratio to zero is null.
     let effect = row.effect.as_ref();
     let mut object = json!({
         "metric": row.measure.to_string(),
@@ -52,7 +52,7 @@ fn row(row: &Row) -> Value {
         "values_needed": row.fewest.map(|(_, needed)| needed),
         "finding": finding,
     });
-    // Of metrics that every recording has, there is nothing to say.
+    // Left out for metrics that every recording has.
     if row.not_recorded > 0 {
         object["runs_not_recorded"] = row.not_recorded.into();
     }

@@ -1,4 +1,4 @@
-//! A comparison for people and for programs.
+//! A comparison as text and as JSON.
 
 mod json;
 mod text;

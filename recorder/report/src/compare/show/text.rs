@@ -66,7 +66,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Where no difference could have shown for want of runs, and what it takes.
+/// Says which rows have too few runs for any difference to be found, and how many runs are needed.
 fn write_not_judged(comparison: &Comparison, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let unjudged = comparison.not_judged();
     let is_short = |row: &&&Row| row.fewest.is_none() && row.not_recorded == 0;
@@ -107,7 +107,7 @@ fn write_table(rows: &[Row], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for row in &table {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Names to the left, numbers to the right.
+            // Names are left-aligned, numbers right-aligned.
             match at {
                 0 => line += &format!("  {cell:<width$}"),
                 6 => line += &format!("  {cell}"),
@@ -149,7 +149,7 @@ fn cells(row: &Row) -> [String; 7] {
     [name, amount(effect.base), amount(effect.new), change(effect.ratio), bound, p, finding]
 }
 
-/// A ratio as a change: `+12 %`, and `x 15` when per cents would be hard to read.
+/// A ratio as a change: `+12 %`, or `x 15` if a percentage would be hard to read.
 pub fn change(ratio: Ratio) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if ratio.is_infinite() {
@@ -163,7 +163,7 @@ pub fn change(ratio: Ratio) -> String {
     }
 }
 
-/// Which runs had too few values for a row.
+/// Says which runs had too few values for a row.
 fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let base = comparison.base.len() - row.base.len();
     let new = comparison.new.len() - row.new.len();

@@ -1,5 +1,5 @@
-//! How often a comparison is wrong, and how often it finds what is there: recordings that were drawn at random from
-//! distributions as waits have them. Seeds are fixed, so that a test always comes out the same.
+//! How often a comparison is wrong, and how often it finds a real difference: recordings drawn at random from distributions that are
+//! typical for waits. Seeds are fixed, so the tests are deterministic.
 
 use super::super::*;
 use super::measures;
@@ -11,7 +11,7 @@ use fxtrec_gates::{Quantity, Stat};
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// From 0 to 1, both excluded.
+    /// A number between 0 and 1, both excluded.
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -26,29 +26,29 @@ impl Random {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// With a median of 1, whose logarithm scatters by `sigma`.
+    /// A number with a median of 1, whose logarithm has the standard deviation `sigma`.
     pub(super) fn lognormal(&mut self, sigma: f64) -> f64 {
         (sigma * self.normal()).exp()
     }
 
-    /// From 1 on, with a tail so heavy that it has no variance.
+    /// A number from 1 on, with a tail so heavy that it has no variance.
     fn pareto(&mut self) -> f64 {
         self.uniform().powf(-1.0 / 1.5)
     }
 }
 
-/// What a machine does: how long a thread waits, how many waits a run has, and how much one run differs from the next.
+/// A machine: how long a thread waits, how many waits a run has, and how much runs differ from each other.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     wait: fn(&mut Random) -> f64,
     waits: usize,
-    /// How much the logarithm of all waits of a run scatters from run to run.
+    /// The standard deviation, between runs, of the logarithm of all waits of a run.
     runs: f64,
-    /// How many waits after a preemption there are.
+    /// The number of waits after a preemption.
     preempted: usize,
 }
 
-/// Wake-ups on a machine with other work: most are short, one in ten waits for a time slice.
+/// Wake-ups on a machine with other load: most are short, one in ten waits for a time slice.
 fn mixed(random: &mut Random) -> f64 {
     if random.uniform() < 0.9 { 20e3 * random.lognormal(0.4) } else { 3e6 * random.lognormal(0.3) }
 }
@@ -68,7 +68,7 @@ const MACHINES: [(&str, Machine); 4] = [
         Machine { wait: |random| 10e3 * random.pareto(), waits: 2000, runs: 0.03, preempted: 400 },
     ),
     ("two kinds", Machine { wait: mixed, waits: 1000, runs: 0.03, preempted: 150 }),
-    // Too few for the 99th percentile of preemptions, and now and then for that of all waits.
+    // Too few for the 99th percentile of preemptions, and sometimes too few for that of all waits.
     (
         "few values",
         Machine {
@@ -81,7 +81,7 @@ const MACHINES: [(&str, Machine); 4] = [
 ];
 
 impl Machine {
-    /// A run, in which all takes `factor` times as long.
+    /// A run in which everything takes `factor` times as long.
     fn run(&self, factor: f64, measures: &[Measure], random: &mut Random) -> Run {
         let factor = factor * random.lognormal(self.runs);
         let mut waits = |count: usize| {
@@ -138,7 +138,7 @@ fn failures(machine: &Machine, factor: f64, share: f64, trials: u32) -> u32 {
     (0..trials).filter(failed).count() as u32
 }
 
-/// What `share` of so many trials comes to, and two standard deviations more, since trials are a sample.
+/// `share` of the trials plus two standard deviations, since trials are a sample.
 fn most(share: f64, trials: u32) -> u32 {
     let expected = share * f64::from(trials);
     (expected + 2.0 * expected.sqrt()) as u32
@@ -149,7 +149,7 @@ fn identical_code_fails_at_most_once_in_fifty_with_five_runs_a_side() {
     let trials = 250;
     let (mut without, mut with) = (0, 0);
     for (name, machine) in MACHINES {
-        // No tolerance at all is the hardest.
+        // Zero tolerance is the hardest case.
         let failed = failures(&machine, 1.0, 0.0, trials);
         assert!(failed <= most(0.02, trials), "{name}: {failed} of {trials}");
         without += failed;
@@ -171,8 +171,8 @@ fn a_fifth_more_in_the_median_is_found_nine_times_in_ten_with_five_runs_a_side()
     }
 }
 
-/// Numbers of independent rows, which are the hardest for a whole table: no more than one in fifty seems larger, and
-/// no more than one in 25 different at all.
+/// Independent rows are the hardest case for a whole table: at most one in fifty tables may seem larger, and at most one in 25 different at
+/// all.
 #[test]
 fn false_alarms_are_as_rare_as_promised() {
     let measures = measures(&OF_MACHINE);
