@@ -254,10 +254,10 @@ impl<W: SharedWords> Remote<W> {
         Ok(self.take(&copies, admit))
     }
 
-    /// Copies what is committed and was not saved, and leaves it to be saved: for
-    /// a look at a recording that goes on. A view of circular buffers always has them,
-    /// however fast they are reused: after a few attempts writers are held until
-    /// they are copied, drop what finds no room, and count it ([`Piece::held`]).
+    /// Copies what is committed and not saved, without marking it as saved: for a snapshot of a
+    /// running recording. A view always includes circular buffers, however fast they are reused:
+    /// after a few attempts, writers are held until the buffers are copied; meanwhile they drop and
+    /// count records without room ([`Piece::held`]).
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl<W: SharedWords> Remote<W> {
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }
 
-    /// Takes the records out of copies, and counts these as saved.
+    /// Takes the records out of copies and counts them as saved.
     fn take(&mut self, copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
         self.durable_peak = self.durable_peak.max(copies.durable_end - self.durable_saved);
         self.durable_saved = copies.durable_end;

@@ -19,7 +19,7 @@ pub struct Rolling<'e> {
     counted: bool,
 }
 
-/// How often a writer that waits for a reader in another process looks whether that is through.
+/// How often a writer that waits for a reader in another process checks whether the reader has finished.
 const HELD_POLL: Duration = Duration::from_millis(1);
 
 impl<'e> Rolling<'e> {
@@ -27,8 +27,8 @@ impl<'e> Rolling<'e> {
         Self { engine, counted: true }
     }
 
-    /// The same lane for records that their writer keeps when there is no room:
-    /// they do not count as dropped then, since they are offered again.
+    /// The same lane for records that the caller keeps if there is no room and
+    /// writes again later: they do not count as dropped.
     #[must_use]
     pub const fn uncounted(self) -> Self {
         Self { counted: false, ..self }
@@ -66,8 +66,8 @@ impl Engine {
         }
         match self.try_reserve(words) {
             Ok(slot) => Ok(slot),
-            // Relaxed: what is read too early or too late costs a look under the
-            // lock, or one record more.
+            // Relaxed: a stale value costs a look under the lock, or one more
+            // dropped record.
             Err(position) if self.hot.full_at.load(Ordering::Relaxed) == position.0 => {
                 Err(self.drop_one(counted))
             }
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// The current buffer is full, or the engine is stopped: switch, wait or
+    /// The slow path, for a full buffer or a stopped engine: switch, wait or
     /// drop.
     #[cold]
     #[inline(never)]
@@ -131,14 +131,14 @@ impl Engine {
             };
             let empty = position.offset() == state.parts[position.part()].start;
             if self.config.mode == Mode::Oneshot || empty {
-                // Nothing will come free; or what is there is empty and yet too
-                // small, being fenced in by writers that were given up.
+                // Either no room will become free, or the buffer is empty yet too
+                // small because of the fences of abandoned writers.
                 if !empty {
                     self.drop_others_at(&state, position);
                 }
                 return Err(self.drop_one(counted));
             }
-            // Loaded once: what is decided on it has to agree.
+            // Loaded once, so that all decisions below agree.
             let held = self.is_held();
             if !held && self.other_is_ready(&state, position) {
                 self.switch(&mut state, position);
@@ -174,24 +174,23 @@ impl Engine {
         Ok(state)
     }
 
-    /// Has writers that find no room at `position` drop their records without
-    /// taking the lock, where the policy is to drop: many threads that cannot
-    /// record are not to wait for each other as well. Whoever wakes those that wait
-    /// for room takes this back, under the lock. Where a late writer holds a buffer up it is
-    /// for those who come to look at the clock.
+    /// If the policy is to drop, makes writers that find no room at `position` drop their records
+    /// without taking the lock, so that many such threads do not wait for each other. Waking those
+    /// that wait for room undoes this, under the lock. Not while a late writer delays a buffer, since
+    /// then other writers must check its grace period.
     fn drop_others_at(&self, state: &State, position: Position) {
         if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
             self.hot.full_at.store(position.0, Ordering::Relaxed);
         }
     }
 
-    /// Whether another process copies the buffers of circular mode, and none may be reused. It does not wake those
-    /// that wait or tell those that drop when it lets go, so both have to look again.
+    /// Whether another process is copying the buffers of circular mode, so that none may be reused. It does not notify
+    /// waiting or dropping writers when it lets go, so both must check again.
     fn is_held(&self) -> bool {
         self.config.mode == Mode::Circular && self.header_words().is_held()
     }
 
-    /// Takes back that there is no room.
+    /// Clears the mark that there is no room.
     pub(super) fn is_not_full(&self) {
         self.hot.full_at.store(Position::NOWHERE.0, Ordering::Relaxed);
     }
@@ -212,14 +211,14 @@ impl Engine {
     }
 }
 
-/// How long one writer has still to wait; the clock starts at the first wait.
+/// The remaining waiting time of one writer; the clock starts at the first wait.
 #[derive(Debug)]
 pub(super) struct Wait {
     policy: OnFull,
     deadline: Option<Instant>,
-    /// Whether the record counts as dropped when there is nothing to wait for.
+    /// Whether the record counts as dropped if there is nothing to wait for.
     counted: bool,
-    /// Whether there may be room without a wake-up.
+    /// Whether room may become free without a wake-up.
     polls: bool,
 }
 
@@ -269,7 +268,7 @@ mod tests {
             let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
             let engine = engine.expect("a size in range");
             while write(&engine).is_ok() {}
-            // While somebody has the lock, as when buffers are being switched.
+            // While another thread holds the lock, as during a switch of buffers.
             let held = engine.lock();
             let (done, is_done) = std::sync::mpsc::channel();
             let theirs = engine.clone();

@@ -1,5 +1,5 @@
-//! What the engine knows of its buffers beyond the position word: changed under
-//! the lock, on the slow paths only.
+//! The engine's state of its buffers beyond the position word; changed under the
+//! lock, on slow paths only.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ pub(super) enum Phase {
     Free,
     /// The position word points here; writers reserve and commit.
     Open,
-    /// No more reservations; some may not be committed yet.
+    /// No more reservations; some may be uncommitted.
     Sealed,
-    /// Final: all of it is committed, or given up and fenced off. It is lent out
-    /// as bytes in this phase only.
+    /// Final: everything is committed, or abandoned and fenced off. Only in this
+    /// phase is it lent out as bytes.
     Complete,
     /// Being zeroed, by one thread, without the lock.
     Clearing,
 }
 
-/// A span of a rolling buffer that a writer may still write to, though its
-/// record has been given up.
+/// A span of a rolling buffer that a writer may still write to, though its record
+/// has been abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     /// Words within the buffer.
     pub(super) words: Range<usize>,
-    /// The count that will be complete when the writer is through after all.
+    /// The count that will be complete when the writer finishes.
     pub(super) counter: usize,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Part {
     /// Its end; known once sealed.
     pub(super) end: usize,
     pub(super) sealed_at: Option<Instant>,
-    /// The count of the current filling; `None` when it has been lost to a
-    /// writer that was given up, and another has to be found.
+    /// The count of the current filling; `None` if it still waits for an
+    /// abandoned writer, and another must be found.
     pub(super) counter: Option<usize>,
     /// Spans of the current filling that are not part of its data.
     pub(super) gaps: Vec<Range<usize>>,
@@ -111,24 +111,24 @@ impl Part {
 
 /// The durable part: a ring of words addressed by counts that only grow.
 ///
-/// A record may run over the ring's end and go on at its start: whoever saves
-/// the part writes both pieces one after the other.
+/// A record may wrap around the ring's end: the saver writes both pieces one
+/// after the other.
 #[derive(Debug, Default)]
 pub(super) struct DurableRing {
     /// Words committed since the start.
     pub(super) end: u64,
     /// Words of these that have been saved and may be overwritten.
     pub(super) saved: u64,
-    /// Words promised to slots that are not finished yet.
+    /// Words set aside for unfinished slots.
     pub(super) promised: usize,
-    /// The end that the last packet told.
+    /// The durable end in the last packet.
     pub(super) announced: u64,
     /// Space for records until they are final, for reuse.
     pub(super) scratch: Vec<Vec<u64>>,
 }
 
 impl DurableRing {
-    /// Words that are neither in use nor promised.
+    /// Words that are neither in use nor set aside.
     pub(super) fn room(&self, capacity: usize) -> usize {
         let used = usize::try_from(self.end - self.saved).unwrap_or(usize::MAX);
         capacity.saturating_sub(used).saturating_sub(self.promised)
@@ -142,16 +142,16 @@ pub(super) struct State {
     pub(super) durable: DurableRing,
     /// Counts that no filling uses.
     pub(super) spare: Vec<usize>,
-    /// Counts that wait for a writer that was given up.
+    /// Counts that wait for an abandoned writer.
     pub(super) lost: Vec<usize>,
-    /// Leases that threads hold, and some that nobody does any more.
+    /// Leases that threads hold, and some that are no longer held.
     pub(super) leases: Vec<Arc<Held>>,
     /// Whether records are taken.
     pub(super) running: bool,
     /// The filling that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.
     pub(super) last: Option<u32>,
-    /// The oldest filling that it made a request for.
+    /// The oldest filling for which it returned a request.
     pub(super) first: Option<u32>,
     /// A packet to be sent when the lock is released.
     pub(super) outbox: Option<Packet>,

@@ -1,20 +1,20 @@
 //! Writers that reserve room and do not finish: slow, stopped or gone.
 //!
-//! A sealed buffer waits for them, but not for ever. When the grace period is
-//! over, their records are given up. The buffer is handed over without them, and
-//! since a writer may come to life again, the words it reserved are fenced off:
-//! no later filling uses them until it is through. That keeps every byte that is
-//! lent out free of writers, whatever a straggler does.
+//! A sealed buffer waits for them only for the grace period. Then their records
+//! are abandoned and the buffer is handed over without them. Since such a writer
+//! may still continue, the words that it reserved are fenced off: no later
+//! filling uses them until it finishes. So no writer ever stores to bytes that
+//! are lent out, whatever a straggler does.
 //!
 //! ```text
 //!   sealed    [ record ][ claimed, 4 words ][ record ][ 0 0 0 ][ record ]
 //!   given up  [ data   ]      gap           [ data   ]   gap   [ data   ]
 //! ```
 //!
-//! Reservations are stepped over by their first words. A claimed one tells its
-//! size. Where the first word is still zero, the writer was caught between
-//! reserving and claiming, so it has stored nothing, and everything up to the
-//! next claim or record is the gap.
+//! First words lead from reservation to reservation; a claimed one has its size.
+//! If the first word is still zero, the writer was between reserving and
+//! claiming: it has stored nothing, and everything up to the next claim or record
+//! is the gap.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -26,17 +26,17 @@ use super::sync::{Ordering, fence};
 use crate::layout::walk::record_words;
 
 impl Engine {
-    /// Gives up all writers that have not finished in a sealed buffer, without
+    /// Abandons all writers that have not finished in a sealed buffer, without
     /// waiting for the grace period; their records count as dropped. For callers
-    /// who know that these writers are gone.
+    /// that know that these writers are gone.
     pub fn abandon_stragglers(&self) {
         let mut state = self.lock();
         self.settle(&mut state);
         self.give_up(&mut state);
     }
 
-    /// Gives up the writers of a buffer that has been sealed for longer than the
-    /// grace period; true if there were such.
+    /// Abandons the writers of a buffer that has been sealed for longer than the
+    /// grace period; true if there were any.
     pub(super) fn expire_stragglers(&self, state: &mut State) -> bool {
         let expired = self.until_expiry(state) == Some(Duration::ZERO);
         if expired {
@@ -56,7 +56,7 @@ impl Engine {
         Some(self.config.grace.saturating_sub(sealed_at.elapsed()))
     }
 
-    /// Takes note of counts that have become complete, whoever completed them.
+    /// Handles counts that have become complete since the last call.
     pub(super) fn settle(&self, state: &mut State) {
         for index in [0, 1] {
             let part = &state.parts[index];
@@ -78,8 +78,8 @@ impl Engine {
     }
 
     /// Counts a record that its writer withdraws, unless it was counted when the
-    /// writer was given up. The filler's header is stored under the same lock, so
-    /// that from here on it is not taken for an unfinished record.
+    /// writer was abandoned. The filler's header is stored under the same lock,
+    /// so that the record is not counted as unfinished later.
     pub(super) fn count_withdrawn(&self, start: usize, filler: u64, counter: usize) {
         let state = self.lock();
         if !state.lost.contains(&counter) {
@@ -133,8 +133,8 @@ impl Engine {
             let next = if word == 0 {
                 self.next_first_word(base, at..filling.end)
             } else {
-                // Sizes are the engine's own; clamped, so that even scribbled
-                // memory does not lead astray.
+                // The sizes are the engine's own; clamped in case the memory was
+                // overwritten.
                 at.saturating_add(record_words(word).unwrap_or(1)).min(filling.end)
             };
             if next > at && (word == 0 || is_claim(word)) {
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// The first word of a reservation after the unclaimed one at `span.start`,
-    /// or `span.start` itself where it is claimed by now.
+    /// or `span.start` itself if it is claimed by now.
     ///
     /// The first word found that is not zero may belong to the middle of a
     /// record whose claim was not visible a moment ago. A claim is stored before

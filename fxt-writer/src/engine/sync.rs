@@ -1,5 +1,5 @@
-//! Atomics, locks and waiting: the standard library's, or loom's where the
-//! engine is model-checked.
+//! Atomics, locks and condition variables: the standard library's, or loom's when
+//! the engine is model-checked.
 
 use std::sync::TryLockError;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks `mutex`, unless that takes waiting for somebody.
+/// Locks `mutex` if that is possible without waiting.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -30,14 +30,13 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Waits for a wake-up, or for `timeout` to pass where there is one.
+/// Waits for a wake-up, or until `timeout`, if there is one, has passed.
 pub(super) fn wait<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     timeout: Option<Duration>,
 ) -> MutexGuard<'a, T> {
-    // The model has no clock: there, what would end by a timeout has to end by
-    // a wake-up.
+    // The model has no clock: there, every wait must end by a wake-up.
     match timeout {
         Some(timeout) if !cfg!(loom) => {
             condvar

@@ -8,8 +8,8 @@ use super::state::State;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why there is nothing to view under a packet: the same reasons for which it
-/// could not be saved.
+/// Why there is nothing to view for a packet: the same reasons for which it could
+/// not be saved.
 pub type ViewError = SaveError;
 
 /// The bytes to save for one packet, borrowed from the engine's memory. While it
@@ -30,7 +30,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When no buffer waits to be saved under the packet's values.
+    /// When no buffer with the packet's values waits to be saved.
     pub fn view(&self, packet: Packet) -> Result<View<'_>, ViewError> {
         let mut state = self.lock();
         self.check_waiting(&state, packet)?;
@@ -55,11 +55,11 @@ impl Engine {
         Ok(View { engine: self, pieces, durable })
     }
 
-    /// The durable data to save before the packet's buffer: one span, or two
-    /// where it runs over the ring's end.
+    /// The durable data to save before the packet's buffer: one span, or two if
+    /// it wraps around the ring's end.
     fn durable_spans(&self, state: &State, packet: Packet) -> Vec<std::ops::Range<usize>> {
-        // Where nothing is saved on the way, all of it goes before the oldest
-        // buffer.
+        // In modes that save nothing until the end, all of it goes before the
+        // oldest buffer.
         if self.config.mode != Mode::Streaming && state.first != Some(packet.data32) {
             return Vec::new();
         }
@@ -83,12 +83,12 @@ impl View<'_> {
         self.pieces.iter().map(AsRef::as_ref)
     }
 
-    /// The durable pieces: none, one, or two where they run over the ring's end.
+    /// The durable pieces: none, one, or two if the data wraps around the ring's end.
     pub fn durable(&self) -> impl Iterator<Item = &[u8]> {
         self.slices().take(self.durable)
     }
 
-    /// The rolling pieces: one, or more where a writer was given up in between.
+    /// The rolling pieces: one, or more if a writer in between was abandoned.
     pub fn rolling(&self) -> impl Iterator<Item = &[u8]> {
         self.slices().skip(self.durable)
     }

@@ -1,21 +1,21 @@
-//! Stepping from record to record through a filling of a rolling buffer, as
-//! whoever finds the memory sees it.
+//! Steps from record to record through a filling of a rolling buffer, seeing only
+//! the memory.
 //!
-//! Records lead to each other by their first words. A claimed one was reserved
-//! and never finished; vacant room waits for records of its thread, and fillers
-//! hold none; where the words are zero nothing was written, or a writer reserved
-//! room and got no further. A first word that leads nowhere ends the walk: nothing
-//! behind it can be told from anything else.
+//! First words lead from record to record. A claimed record was reserved and
+//! never finished; vacant room is kept for records of its thread, and fillers are
+//! empty; where words are zero, nothing was written, or a writer only reserved
+//! room. An invalid first word ends the walk, since the boundaries after it are
+//! unknown.
 
 use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
 
-/// What was come across beside finished records.
+/// What the walk met in addition to finished records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
-    /// Records that were reserved and not finished, at least.
+    /// The least number of records that were reserved but not finished.
     pub(super) unfinished: u64,
-    /// Words from the first one that led nowhere to the end.
+    /// Words from an invalid first word to the end.
     pub(super) cut: usize,
 }
 

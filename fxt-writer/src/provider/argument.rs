@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use crate::arg::Text;
 use crate::{Koid, Value};
 
-/// A type whose values trace points take as arguments.
+/// A type whose values can be arguments of trace points.
 ///
-/// Implement it for types of your own by what they hold:
+/// Implement it for your own types with a value that they contain:
 ///
 /// ```
 /// use fxt_writer::Value;
@@ -76,7 +76,7 @@ impl Argument for Cow<'_, str> {
     }
 }
 
-/// The address alone; what is there is not looked at.
+/// Only the address; the memory there is not read.
 impl<T> Argument for *const T {
     #[inline]
     fn value(&self) -> Value<'_> {
@@ -84,7 +84,7 @@ impl<T> Argument for *const T {
     }
 }
 
-/// The address alone; what is there is not looked at.
+/// Only the address; the memory there is not read.
 impl<T> Argument for *mut T {
     #[inline]
     fn value(&self) -> Value<'_> {
@@ -106,7 +106,7 @@ impl<T: Argument + ?Sized> Argument for &mut T {
     }
 }
 
-/// Nothing becomes an argument without a value.
+/// `None` becomes an argument without a value.
 impl<T: Argument> Argument for Option<T> {
     #[inline]
     fn value(&self) -> Value<'_> {
@@ -114,7 +114,7 @@ impl<T: Argument> Argument for Option<T> {
     }
 }
 
-/// The name alone is all there is to say.
+/// Only the name, without a value.
 impl Argument for () {
     #[inline]
     fn value(&self) -> Value<'_> {

@@ -1,4 +1,4 @@
-//! Which categories are recorded: names, and prefixes that end in a star.
+//! The set of recorded categories: names, and prefixes followed by a star.
 
 /// The enabled categories of a session.
 ///
@@ -18,8 +18,8 @@ pub struct Categories {
 
 impl Categories {
     /// The categories that `patterns` enable: each a name, or a prefix followed
-    /// by `*`. No pattern at all enables every category, as an empty list does in
-    /// a trace controller's `TraceConfig`.
+    /// by `*`. An empty list enables every category, as in a trace controller's
+    /// `TraceConfig`.
     pub fn new(patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { patterns: patterns.into_iter().map(Into::into).collect() }
     }

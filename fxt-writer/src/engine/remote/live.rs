@@ -1,12 +1,10 @@
-//! Reading a filling while the other process goes on writing to it.
+//! Reads a filling while the other process writes to it.
 //!
-//! Two things can go wrong, beside all that a hostile process does on purpose. A
-//! record may be finished while it is being read; and the buffer may be cleared and
-//! used anew.
+//! Two things can go wrong, even without a hostile process. A record may be
+//! finished while it is being read, and the buffer may be cleared and reused.
 //!
-//! **Records.** Their writer marks the room as taken first (a claim), fills it, and
-//! stores the record's first word last. So the buffer is read twice: backwards, then
-//! forwards.
+//! **Records.** Their writer first marks the room as taken (a claim), fills it, and stores the
+//! record's first word last. So the buffer is read twice: backwards, then forwards.
 //!
 //! ```text
 //!              <---- marks ----
@@ -15,17 +13,17 @@
 //!                                           head   whole by then: now its content is read
 //! ```
 //!
-//! Were it read forwards alone, a record that is just being begun would yield a zero,
-//! a gap, and behind it content that is taken for a record. Were it read backwards
-//! alone, a record that is just being finished would yield content from before that.
+//! Reading forwards alone, a record that is just being started would yield a zero, a gap, and then
+//! content that looks like a record. Reading backwards alone, a record that is just being finished
+//! would yield content from before it was finished.
 //!
-//! **The buffer.** Before it is cleared the header says that it has no data, and
-//! before it says otherwise it counts one more wrap. So where data starts is looked at
-//! after the copy, and after that the count: a filling whose start is still the same,
-//! and whose count is the last or the one before, was not cleared meanwhile.
+//! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
+//! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
+//! after the copy, and then the count: a filling with the same start, whose count is the current or
+//! the previous one, was not cleared meanwhile.
 //!
-//! **Writers that never pause** can fill both buffers in less time than a copy takes. So
-//! after a few attempts they are held:
+//! **Writers that never pause** can fill both buffers in less time than a copy takes. So they are
+//! held after a few attempts:
 //!
 //! ```text
 //!  the reader                      a writer that finds its buffer full, under its lock
@@ -35,11 +33,11 @@
 //!    held = 0
 //! ```
 //!
-//! A writer looks at `held` by an atomic addition of nothing, so the reader's exchange comes
-//! before or after each look: before it, and writers wait; after it, and the reader sees all
-//! that was done before that look. What is left is at most one reuse that had begun, since it
-//! is made under the lock, and it changes the header a few times. Only a change of the
-//! header spoils an attempt, so some attempt of those that follow succeeds.
+//! A writer reads `held` by an atomic addition of 0, so the reader's exchange is ordered before or
+//! after each such read: if before, the writer waits; if after, the reader sees everything that the
+//! writer did before it. At most one reuse can still be under way, since it happens under the lock,
+//! and it changes the header a few times. Only a change of the header makes an attempt fail, so one
+//! of the following attempts succeeds.
 
 use super::{Copies, Remote, RemoteError, SharedWords, Tally};
 use crate::engine::config::Mode;
@@ -48,10 +46,10 @@ use crate::engine::position::part_of;
 use crate::engine::walk::finished_records;
 use crate::layout::limits::WORD_BYTES;
 
-/// How often copies are made before writers are held.
+/// The number of attempts to copy before writers are held.
 const ATTEMPTS: usize = if cfg!(loom) { 0 } else { 8 };
-/// How often after that. One reuse that had begun changes the header by five stores, and spoils no more attempts than
-/// that; so what fails more often is another process that does not keep to this.
+/// The number of attempts after that. A reuse that is under way stores to the header five times and so makes at most five
+/// attempts fail; if more fail, the other process violates the protocol.
 const HELD_ATTEMPTS: usize = if cfg!(loom) { 6 } else { 8 };
 
 /// Writers of the other process are held while this lives.
@@ -72,16 +70,16 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
 
 /// A copy of one filling.
 struct Filling {
-    /// Finished records, one behind the other.
+    /// Finished records, one after another.
     records: Vec<u64>,
     /// What was left out beside them.
     tally: Tally,
 }
 
-/// What one attempt to copy everything came to.
+/// The result of one attempt to copy everything.
 struct Attempt {
     copies: Copies,
-    /// What the header says that cannot be, if that was not being changed.
+    /// What is impossible in the header, unless it was being changed.
     fault: Option<RemoteError>,
 }
 
@@ -93,7 +91,7 @@ impl Attempt {
 }
 
 impl<W: SharedWords> Remote<W> {
-    /// Copies all that is committed and was not saved.
+    /// Copies everything that is committed and not saved.
     pub(super) fn present(&self) -> Result<Copies, RemoteError> {
         let mut fault = None;
         for _ in 0..ATTEMPTS {
@@ -102,12 +100,12 @@ impl<W: SharedWords> Remote<W> {
                 return Ok(attempt.copies);
             }
             match attempt.fault {
-                // Nobody is changing what is the same twice.
+                // The same fault twice: the header is not being changed.
                 Some(again) if fault == Some(again) => return Err(again),
                 spoiled => fault = spoiled,
             }
         }
-        // Only circular buffers are reused without asking.
+        // Only circular buffers are reused without a save.
         let hold = (self.mode == Mode::Circular).then(|| Hold::new(&self.words));
         let mut last = self.attempt()?;
         for _ in 1..HELD_ATTEMPTS {
@@ -116,14 +114,14 @@ impl<W: SharedWords> Remote<W> {
             }
             last = self.attempt()?;
         }
-        // Else what it says makes no sense, or it goes on all the same.
+        // Otherwise the header is inconsistent, or writers do not stop.
         match last {
             Attempt { fault: Some(fault), .. } => Err(fault),
             Attempt { copies, .. } => Ok(Copies { held: hold.is_some(), ..copies }),
         }
     }
 
-    /// Copies all that is committed and was not saved, once. What was reused meanwhile is left out.
+    /// Makes one attempt to copy everything that is committed and not saved, without what was reused meanwhile.
     fn attempt(&self) -> Result<Attempt, RemoteError> {
         let header = self.header().ok_or(RemoteError::NoHeader)?;
         let fillings = self.fillings(&header);
@@ -141,14 +139,14 @@ impl<W: SharedWords> Remote<W> {
                 Ok(_) => tally.torn += 1,
                 Err(error) => {
                     tally.torn += 1;
-                    // Start and end were read while they were changed, unless they are as they were.
+                    // If start or end differ from before, they were read while being changed.
                     if same && after.rolling_end[part] == header.rolling_end[part] {
                         fault = Some(error);
                     }
                 }
             }
         }
-        // Last, so that whatever a record refers to is there.
+        // Last, so that everything that a record refers to is included.
         let durable_end = self.durable_end(after.durable_end)?;
         let durable = self.copy_durable(durable_end);
         let wrapped = header.wrapped_count;
@@ -157,12 +155,12 @@ impl<W: SharedWords> Remote<W> {
         Ok(Attempt { copies, fault })
     }
 
-    /// The fillings that were not saved, the older one first: the wrapped count and the part of each, and a copy.
+    /// The fillings that were not saved, older first: wrapped count, part and a copy of each.
     fn fillings(&self, header: &Header) -> Vec<(u32, usize, Result<Filling, RemoteError>)> {
         let wrapped = header.wrapped_count;
         let copy = |wrapped, part| (wrapped, part, self.copy_live(header, part));
         if self.mode == Mode::Oneshot {
-            // It has one buffer, whatever it counts.
+            // Oneshot mode has one buffer, whatever the count.
             return vec![copy(wrapped, 0)];
         }
         let both = [wrapped.wrapping_sub(1), wrapped];
@@ -170,7 +168,7 @@ impl<W: SharedWords> Remote<W> {
         unsaved.map(|filling| copy(filling, part_of(filling))).collect()
     }
 
-    /// The records of a filling that are finished, while others may be written.
+    /// The finished records of a filling, while others may be being written.
     fn copy_live(&self, header: &Header, part: usize) -> Result<Filling, RemoteError> {
         let range = self.filling(header, part)?;
         let mut marks = vec![0; range.len()];

@@ -14,7 +14,7 @@ use crate::{ProviderId, StringRef};
 
 const BYTES: usize = 1024;
 
-/// Memory that stays as it is.
+/// Memory that does not change.
 impl SharedWords for Vec<u64> {
     fn words(&self) -> usize {
         self.len()
@@ -61,7 +61,7 @@ impl Provider {
         assert!(self.try_register(index), "there is room");
     }
 
-    /// Whether there was room; else a buffer was handed over to make some.
+    /// Whether there was room; if not, a buffer was handed over to free some.
     fn try_register(&self, index: u16) -> bool {
         let index = StringRef::indexed(index).expect("not zero");
         let record = crate::record::StringRecord { index, content: "string" };
@@ -111,7 +111,7 @@ fn numbers(rolling: &[u64]) -> Vec<u64> {
     rolling.chunks(3).map(|record| record[1]).collect()
 }
 
-/// The header of an event of three words, which nobody here reads further.
+/// The header of an event of three words, whose content no test here reads.
 const EVENT: u64 = header::TYPE.put(record_type::EVENT) | header::SIZE.put(3);
 
 #[test]
@@ -192,7 +192,7 @@ fn a_buffer_in_the_middle_of_being_cleared_has_no_records() {
     (0..20).for_each(|number| provider.write(number));
     let mut memory = provider.memory();
     let division = provider.engine.division;
-    // What `clear_part` says first; then half a record is gone.
+    // The mark that `clear_part` sets first; then half a record is cleared.
     memory[6] = (division.rolling * WORD_BYTES) as u64;
     memory[10] = memory[6];
     memory[division.rolling_base(0)] = 0;
@@ -305,8 +305,8 @@ fn any_damaged_word_costs_data_and_never_the_framing() {
     }
 }
 
-/// Memory that tells something else each time: the header of an engine now and
-/// then, numbers that look like sizes and records.
+/// Memory that reads differently each time: sometimes the header of an engine,
+/// sometimes numbers that look like sizes and records.
 struct Fickle {
     honest: Vec<u64>,
     state: RefCell<u64>,

@@ -1,4 +1,4 @@
-//! One connection to a manager: from REGISTER until one side is gone.
+//! One connection to a manager, from REGISTER until one side closes it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,14 +11,14 @@ use super::{Client, lock};
 use crate::provider::sys::{self, OwnSocket, Received};
 use crate::provider::wire::{self, FromManager, FromProvider, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES};
 
-/// Categories in one message, so that the longest fit.
+/// Categories in one message, so that even the longest fit.
 const CATEGORIES_AT_ONCE: usize = MAX_MESSAGE_BYTES / (MAX_ITEM_BYTES + 1) - 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The manager speaks another version of the protocol.
     Incompatible,
-    /// The manager is gone, or has said what makes no sense.
+    /// The manager is gone, or sent an invalid message.
     Gone {
         /// Whether a session was started over it.
         of_use: bool,
@@ -34,12 +34,12 @@ struct Over(End);
 pub(super) struct Connection {
     client: &'static Client,
     control: Arc<OwnSocket>,
-    /// Messages for which there was no room yet.
+    /// Messages that the socket had no room for yet.
     outbox: VecDeque<Vec<u8>>,
     recording: Option<Recording>,
-    /// How many of the client's categories the manager knows.
+    /// The number of the client's categories that the manager knows.
     told: usize,
-    /// Up to which of the client's alerts messages were made.
+    /// The number of the client's alerts for which messages were made.
     alerts: u64,
     registered: bool,
     of_use: bool,
@@ -53,7 +53,7 @@ impl Connection {
         Self { client, control, outbox, recording, told, alerts, registered, of_use }
     }
 
-    /// Talks until it is over; nothing is recorded afterwards.
+    /// Runs the connection until it ends; nothing is recorded afterwards.
     pub(super) fn run(mut self) -> End {
         let end = loop {
             if let Err(Over(end)) = self.step() {
@@ -71,7 +71,7 @@ impl Connection {
         Over(End::Gone { of_use: self.of_use })
     }
 
-    /// Does all there is to do, then waits for more.
+    /// Handles everything that is pending, then waits for more.
     fn step(&mut self) -> Result<(), Over> {
         self.tell()?;
         self.advance()?;
@@ -87,7 +87,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the manager or the application; tells whether packets and
+    /// Waits for the manager or the application; returns whether packets and
     /// whether messages may have come.
     fn wait(&self) -> Result<(bool, bool), Over> {
         let wanted = |sending: bool| {
@@ -109,9 +109,9 @@ impl Connection {
         Ok((ready(2), ready(1)))
     }
 
-    /// Registers, or tells what has become known since.
+    /// Registers, or sends the categories and alerts since then.
     fn tell(&mut self) -> Result<(), Over> {
-        // What the manager does not read stays in the inbox, which is bounded.
+        // While the manager does not read, everything stays in the inbox, which is bounded.
         if !self.outbox.is_empty() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     fn post(&mut self, message: &FromProvider) -> Result<(), Over> {
-        // Texts were checked where they came in.
+        // Texts were checked on entry.
         let bytes = message.encode().map_err(|_| self.gone())?;
         self.outbox.push_back(bytes);
         Ok(())
@@ -156,7 +156,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Brings the session on as far as it goes without the manager.
+    /// Advances the session as far as possible without the manager.
     fn advance(&mut self) -> Result<(), Over> {
         let Some(recording) = &mut self.recording else {
             return Ok(());
@@ -211,7 +211,7 @@ impl Connection {
                 }
             }
             FromManager::Terminate(session) => {
-                // Before any START it says that no session runs.
+                // Before any START, it means that no session runs.
                 self.client.no_session();
                 if self.recording_of(session).is_some()
                     && let Some(recording) = self.recording.take()

@@ -1,8 +1,8 @@
-//! The client: this process's side of the talk with the manager.
+//! The client: this process's side of the protocol with the manager.
 //!
-//! A thread of its own, `fxt-provider`, does all the talking, so that nothing the
-//! manager does or fails to do holds the application up. Threads that record
-//! leave messages for it in an inbox and wake it.
+//! A separate thread, `fxt-provider`, does all communication, so that the manager
+//! cannot delay the application. Threads that record put messages for it into an
+//! inbox and wake it.
 //!
 //! ```text
 //!  threads that record               fxt-provider                   manager
@@ -30,11 +30,11 @@ use super::wire::FromProvider;
 use crate::packet::Packet;
 pub(super) use run::{expects_manager, spawn};
 
-/// Alerts that wait to be told, at most; further ones are left out.
+/// The most alerts that wait to be sent; further ones are dropped.
 const MAX_ALERTS: usize = 256;
 
-/// What the threads of this process and the client's thread share. There is one
-/// per process, and it stays for as long as the process runs.
+/// The state that the threads of this process and the client's thread share.
+/// There is one per process; it is never freed.
 pub(super) struct Client {
     name: String,
     address: Option<String>,
@@ -43,8 +43,7 @@ pub(super) struct Client {
     current: Mutex<Option<Arc<Session>>>,
     /// The connection, once it is registered and nothing waits to be sent.
     direct: Mutex<Option<Arc<OwnSocket>>>,
-    /// Records that trace points could not make while the manager's answer was overdue,
-    /// by category.
+    /// Records that trace points missed while the manager's answer was overdue, by category.
     missed: Mutex<HashMap<&'static str, u64>>,
     progress: Mutex<Progress>,
     progressed: Condvar,
@@ -56,17 +55,17 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What the client's thread is to tell the manager.
+/// What the client's thread must send to the manager.
 #[derive(Debug, Default)]
 struct Inbox {
     /// All categories known so far, in the order in which they became known.
     categories: Vec<String>,
     alerts: VecDeque<String>,
-    /// How many alerts have been left here.
+    /// The number of alerts put here so far.
     raised: u64,
     /// Requests of engines to save a buffer, by their buffer's number.
     packets: VecDeque<(BufferNumber, Packet)>,
-    /// How many times a flush was asked for.
+    /// The number of flushes requested so far.
     flushes: u64,
 }
 
@@ -77,14 +76,14 @@ struct Progress {
     recording: bool,
     /// Whether there may be something to save.
     unsaved: bool,
-    /// Up to which request all flushes are through.
+    /// The number of flushes completed so far.
     flushed: u64,
-    /// Up to which of those that were left in the inbox alerts were told.
+    /// The number of alerts from the inbox that were sent so far.
     told: u64,
-    /// Whether there was no manager to be reached when one was looked for last.
+    /// Whether the last attempt to reach a manager failed.
     alone: bool,
-    /// Whether it is known if a session runs: the manager has said so, or there is none,
-    /// or the wait for it is over.
+    /// Whether it is known if a session runs: the manager has answered, there is no manager, or the
+    /// wait timed out.
     answered: bool,
 }
 
@@ -94,8 +93,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Client {
-    /// A client that will register under `name` with the manager at `address`,
-    /// or at the usual one.
+    /// A client that will register under `name` with the manager at `address`, or
+    /// at the default address.
     pub(super) fn new(
         name: String,
         categories: Vec<String>,
@@ -123,12 +122,11 @@ impl Client {
         }
     }
 
-    /// Tells the manager an alert: at once where that is possible, since what is
-    /// worth one may be the last thing that the process does, else by the client's
-    /// thread.
+    /// Sends an alert to the manager: directly if possible, since it may be the
+    /// last thing that the process does, otherwise by the client's thread.
     pub(super) fn alert(&self, name: &str) {
         let mut inbox = lock(&self.inbox);
-        // Not before those that wait.
+        // Not ahead of alerts that wait.
         if inbox.alerts.is_empty() && self.tell_directly(name) {
             return;
         }
@@ -151,8 +149,8 @@ impl Client {
         }
     }
 
-    /// Waits until all alerts so far were told, at most for `timeout`, and not
-    /// where there is nobody to tell.
+    /// Waits until all alerts so far were sent, at most for `timeout`, and not at
+    /// all without a manager.
     pub(super) fn tell_alerts(&self, timeout: Duration) {
         let inbox = lock(&self.inbox);
         let raised = inbox.raised;
@@ -167,13 +165,13 @@ impl Client {
     }
 
     fn wake(&self) {
-        // Full only when it has been woken 2^64 times, which is enough.
+        // Fails only if the counter is full, in which case the thread wakes anyway.
         let _ = self.wake.write(1);
     }
 
     /// Takes the wake-ups so far.
     fn woken(&self) {
-        // Nothing to read is as good.
+        // It does not matter if there is nothing to read.
         let _ = self.wake.read();
     }
 
@@ -185,17 +183,17 @@ impl Client {
     fn publish(&self, session: Arc<Session>) {
         let generation = session.generation().get();
         *lock(&self.current) = Some(session);
-        // Release: who sees the generation finds the session behind the lock.
+        // Release: a thread that sees the generation finds the session behind the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
         self.count_missed();
-        // Before anybody who waits goes on.
+        // Before any waiting thread continues.
         super::hook::changed();
         self.progress(|progress| {
             (progress.recording, progress.unsaved, progress.answered) = (true, true, true);
         });
     }
 
-    /// There is no session that what is recorded now could belong to.
+    /// No session runs that records made now could belong to.
     fn no_session(&self) {
         self.progress(|progress| progress.answered = true);
         if sys::end_overdue() {
@@ -210,7 +208,7 @@ impl Client {
         self.no_session();
     }
 
-    /// Nobody is to wait for an answer.
+    /// Ends all waits for an answer: no manager is expected.
     pub(super) fn expect_nobody(&self) {
         self.progress(|progress| progress.answered = true);
     }
@@ -223,7 +221,7 @@ impl Client {
         }
         let current = lock(&self.current);
         let mut progress = lock(&self.progress);
-        // The answer may have come this moment.
+        // The answer may have just come.
         if !std::mem::replace(&mut progress.answered, true) && current.is_none() {
             sys::begin_overdue();
             drop((current, progress));
@@ -231,7 +229,7 @@ impl Client {
         }
     }
 
-    /// A trace point was passed while the manager's answer was overdue.
+    /// Counts a trace point that was passed while the manager's answer was overdue.
     pub(super) fn miss(&self, category: &'static str) {
         let mut missed = lock(&self.missed);
         match self.session() {
@@ -242,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Has the session that was just published count what was missed before it.
+    /// Adds the records missed before to the session that was just published.
     fn count_missed(&self) {
         let missed = std::mem::take(&mut *lock(&self.missed));
         let Some(session) = self.session().filter(|_| !missed.is_empty()) else { return };
@@ -250,7 +248,7 @@ impl Client {
         session.engine().count_dropped(wanted.map(|(_, count)| count).sum());
     }
 
-    /// Has trace points record no more.
+    /// Makes trace points stop recording.
     fn withdraw(&self) {
         sys::GENERATION.store(0, std::sync::atomic::Ordering::Release);
         *lock(&self.current) = None;
@@ -263,13 +261,13 @@ impl Client {
         self.progressed.notify_all();
     }
 
-    /// Waits until a session runs; false when none does in time.
+    /// Waits until a session runs; false on timeout.
     pub(super) fn wait_for_session(&self, timeout: Duration) -> bool {
         self.wait(timeout, |progress| progress.recording)
     }
 
-    /// Asks for everything recorded so far to be saved, and waits for that; false
-    /// when it takes longer.
+    /// Requests that everything recorded so far be saved, and waits for that;
+    /// false on timeout.
     pub(super) fn flush(&self, timeout: Duration) -> bool {
         let request = {
             let mut inbox = lock(&self.inbox);

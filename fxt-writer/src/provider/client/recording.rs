@@ -28,7 +28,7 @@ use crate::provider::wire::{self, Start};
 enum Phase {
     /// Trace points record.
     Running,
-    /// They do not any more; what is left is being saved.
+    /// Trace points no longer record; the rest is being saved.
     Stopping,
     /// Everything is saved, or never will be.
     Stopped,
@@ -48,7 +48,7 @@ pub(super) struct Recording {
     in_flight: Option<Packet>,
     /// Answers so far.
     saves: u64,
-    /// The flush that is under way, and the answers there were before it.
+    /// The flush that is under way, and the number of answers before it.
     flushing: Option<(u64, u64)>,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Recording {
 fn next_generation() -> Generation {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     loop {
-        // Relaxed: a count, which orders nothing. 0 comes after 2^32 sessions, and the
-        // word for none that is overdue right before it.
+        // Relaxed: a count, which orders nothing. After 2^32 sessions it reaches 0, and right before
+        // that the word for an overdue answer.
         let next = NonZeroU32::new(NEXT.fetch_add(1, Ordering::Relaxed));
         if let Some(generation) = next.filter(|next| next.get() != sys::OVERDUE) {
             return generation;
@@ -66,8 +66,8 @@ fn next_generation() -> Generation {
 }
 
 impl Recording {
-    /// Does what START says: from here on trace points record. What the session
-    /// before left is kept where the buffer is the same and START wants that.
+    /// Handles START: from here on, trace points record. The previous session's
+    /// content is kept if the buffer is the same and START asks for that.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Recording {
         self.in_flight.is_none() && !self.waiting.is_empty()
     }
 
-    /// Sends what can be sent; the session's number when STOPPED is due.
+    /// Sends what can be sent; returns the session's number when STOPPED is due.
     pub(super) fn advance(&mut self, client: &Client) -> Option<wire::Session> {
         self.take_requests(client);
         if self.phase == Phase::Running {
@@ -143,7 +143,7 @@ impl Recording {
         None
     }
 
-    /// Takes what the engine has asked for.
+    /// Takes the engine's requests from the inbox.
     fn take_requests(&mut self, client: &Client) {
         let number = self.session.buffer().number();
         let mut inbox = lock(&client.inbox);
@@ -151,8 +151,8 @@ impl Recording {
         self.waiting.extend(packets.map(|(_, packet)| packet));
     }
 
-    /// Hands over the current buffer where the application has asked for that,
-    /// and says so when it is saved.
+    /// Hands over the current buffer if the application has requested a flush,
+    /// and reports when it is saved.
     fn flush(&mut self, client: &Client) {
         if self.in_flight.is_some() || !self.waiting.is_empty() {
             return;
@@ -162,7 +162,7 @@ impl Recording {
                 self.flushing = None;
                 request
             }
-            // The buffer is sealed, and its last writer not through.
+            // The buffer is sealed, but its last writer has not finished.
             Some(_) => return,
             None => 0,
         };
@@ -190,7 +190,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// When the FIFO is closed, or an answer is none to what was asked.
+    /// When the FIFO is closed, or an answer does not match a request.
     pub(super) fn receive(&mut self) -> std::io::Result<()> {
         let Some(fifo) = &self.fifo else { return Ok(()) };
         while let Some(answer) = sys::receive_packet(fifo.as_fd())? {
@@ -204,7 +204,7 @@ impl Recording {
         Ok(())
     }
 
-    /// The manager takes nothing more: tracing simply ends.
+    /// The manager accepts nothing more: tracing ends.
     pub(super) fn refused(&mut self, client: &Client) {
         self.close(client);
         (self.fifo, self.in_flight) = (None, None);
@@ -213,13 +213,13 @@ impl Recording {
         client.progress(|progress| progress.unsaved = false);
     }
 
-    /// Does what STOP says: finishes the buffer, and has the rest saved.
+    /// Handles STOP: finishes the buffer and requests that the rest be saved.
     pub(super) fn stop(&mut self, client: &Client) {
         if self.phase == Phase::Running {
             self.close(client);
             let rest = self.session.engine().finish();
             self.take_requests(client);
-            // In the other modes the manager finds the data by the header.
+            // In the other modes, the manager finds the data through the header.
             if self.mode == Mode::Streaming {
                 self.waiting.extend(rest);
             }
@@ -235,17 +235,17 @@ impl Recording {
         }
     }
 
-    /// The session is over, saved or not: lets go of its buffer.
+    /// Ends the session, saved or not, and releases its buffer.
     pub(super) fn abandon(mut self, client: &Client) {
         self.close(client);
         client.progress(|progress| progress.unsaved = false);
         self.session.buffer().mapping().let_go();
     }
 
-    /// Ends this session for the next one; its buffer, if that is `file` again,
-    /// and what has been registered there stays so. Otherwise the next session has
-    /// an engine of its own, even in the same memory: a writer that is late can
-    /// only come upon this one, which is stopped.
+    /// Ends this session and returns its buffer to the next one if that uses
+    /// `file` again; its registrations stay valid. Otherwise the next session has
+    /// a new engine, even in the same memory: a late writer can reach only this
+    /// one, which is stopped.
     fn hand_on(mut self, client: &Client, file: &OwnedFd, next: &Start) -> Option<Arc<Buffer>> {
         let buffer = Arc::clone(self.session.buffer());
         let kept = self.mode == next.mode && next.disposition != BufferDisposition::ClearEntire;

@@ -10,9 +10,9 @@ use super::Client;
 use super::connection::{Connection, End};
 use crate::provider::sys;
 
-/// The environment variable that names the manager's socket.
+/// The environment variable with the address of the manager's socket.
 pub(in crate::provider) const ADDRESS_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
-/// Where a manager listens that nobody named: `fxtrec daemon`. Only root can put a
+/// The default address, where `fxtrec daemon` listens. Only root can create a
 /// socket there.
 const DEFAULT_ADDRESS: &str = "/run/fxtrec/providers";
 /// How long to wait before trying again: longer each time, up to the last.
@@ -29,13 +29,12 @@ pub(in crate::provider) fn spawn(client: &'static Client) -> std::io::Result<()>
     sys::spawn_without_signals("fxt-provider", move || run(client))
 }
 
-/// The address of the manager, when somebody has said it.
+/// The address of the manager, if one was configured.
 fn named_address(client: &Client) -> Option<String> {
     client.address.clone().or_else(|| env::var(ADDRESS_VARIABLE).ok())
 }
 
-/// Whether there should be a manager: somebody has named one, or a daemon's socket is
-/// where it belongs.
+/// Whether a manager is expected: an address is configured, or the daemon's socket exists.
 pub(in crate::provider) fn expects_manager(client: &Client) -> bool {
     match named_address(client) {
         Some(address) => !address.is_empty(),
@@ -47,7 +46,7 @@ fn run(client: &'static Client) {
     let named = named_address(client);
     let address = named.as_deref().unwrap_or(DEFAULT_ADDRESS);
     if address.is_empty() {
-        // Nobody is to be looked for.
+        // Looking for a manager is turned off.
         return client.no_manager();
     }
     let mut failures = 0;
@@ -56,7 +55,7 @@ fn run(client: &'static Client) {
             client.progress(|progress| progress.alone = false);
             match Connection::new(client, socket).run() {
                 End::Incompatible => return client.no_manager(),
-                // A manager that was of use may be back soon.
+                // A manager that had started a session may be back soon.
                 End::Gone { of_use: true } => failures = 0,
                 End::Gone { of_use: false } => {}
             }
@@ -67,7 +66,7 @@ fn run(client: &'static Client) {
     }
 }
 
-/// Waits, and lets nobody wait for what cannot happen meanwhile.
+/// Pauses, and ends waits for what cannot happen meanwhile.
 fn pause(client: &Client, time: Duration) {
     let until = std::time::Instant::now() + time;
     loop {

@@ -21,7 +21,7 @@ fn a_view_takes_nothing_out() {
         assert_eq!(numbers(&first.rolling), (0..30).collect::<Vec<_>>(), "{mode:?}");
         assert_eq!(view(&provider), first, "{mode:?}");
         if mode == Mode::Streaming {
-            // What was asked to be saved can still be, and is not seen afterwards.
+            // The requested save still works, and the records are not seen afterwards.
             let packet = provider.inbox.try_recv().expect("the first buffer is full");
             provider.save(packet);
             let left = view(&provider);
@@ -48,7 +48,7 @@ fn a_record_in_the_making_is_not_in_a_view_and_those_around_it_are() {
     drop(slot);
 }
 
-/// Memory to which the stores of a writer are made while it is read, a few before each load from some load on.
+/// Memory that a simulated writer changes while it is read: from some load on, a few stores before each load.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: Vec<(usize, u64)>,
@@ -76,8 +76,8 @@ impl SharedWords for WrittenTo {
     }
 }
 
-/// Views memory while `stores` are made to it, at every point of the view and at several paces; `check` sees each view,
-/// and with a pace of 0 no store is made.
+/// Views memory while `stores` are made to it, starting at every point of the view and at several paces; `check` gets
+/// each view. A pace of 0 makes no store.
 fn view_through(
     memory: &[u64],
     stores: &[(usize, u64)],
@@ -133,7 +133,7 @@ fn a_room_that_is_claimed_while_others_behind_it_are_filled_hides_none_of_them()
     (0..3).for_each(|number| provider.write(number));
     let mut memory = provider.memory();
     let base = provider.engine.division.rolling_base(0);
-    // Its writer has reserved the room of the second record, and got no further.
+    // Its writer has only reserved the room of the second record.
     memory[base + 3..base + 6].fill(0);
     let stores = stores_of_event(base + 3, 1);
     view_through(&memory, &stores, Mode::Circular, |piece, _| {
@@ -149,7 +149,7 @@ fn a_buffer_that_is_used_anew_while_it_is_read_is_never_mixed_with_what_was_in_i
     let memory = provider.memory();
     let division = provider.engine.division;
     let (base, whole) = (division.rolling_base(0), (division.rolling * WORD_BYTES) as u64);
-    // What the engine does when the second buffer is full, in its order.
+    // The engine's stores when the second buffer is full, in order.
     let mut stores = vec![(6, whole), (10, whole)];
     stores.extend((base..base + 51).map(|index| (index, 0)));
     stores.extend([(1, memory[1] + (1 << 32)), (6, 0), (10, 0), (7, 72), (11, 0)]);
@@ -167,7 +167,7 @@ fn a_buffer_that_is_used_anew_while_it_is_read_is_never_mixed_with_what_was_in_i
     assert!(views > 1000, "{views}");
 }
 
-/// Memory that has been used anew whenever one looks.
+/// Memory that has been reused at every look.
 struct Restless(RefCell<Vec<u64>>);
 
 impl SharedWords for Restless {
@@ -284,7 +284,7 @@ fn a_blocked_writer_that_was_held_goes_on_when_the_reader_lets_go() {
     assert_eq!(hasty.0.dropped(), 0);
 }
 
-/// Has the threads of a scope end, also where the test fails.
+/// Makes the threads of a scope end, even if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -305,7 +305,7 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
                 let mut number = thread << 32;
                 while !over.load(Ordering::Relaxed) {
                     let mut lane = engine.rolling();
-                    // Without room for the moment it is the other thread's turn to write.
+                    // No room for the moment: let the other thread write.
                     let Ok(mut slot) = lane.reserve(3) else { continue };
                     slot.put(number);
                     slot.put(!number);
@@ -315,7 +315,7 @@ fn a_look_at_an_engine_under_full_load_shows_what_its_threads_wrote_in_order() {
             });
         }
         let ends = Ends(&over);
-        // Until there was something to be seen, and the buffers were used anew often enough.
+        // Until the views have seen enough records and the buffers were reused often enough.
         while records < 100_000 || wrapped < 100 {
             let piece = provider.remote.view(&mut |_| true).expect("a header");
             assert_eq!((piece.tally.cut_bytes, piece.tally.torn), (0, 0), "{:?}", piece.tally);
