@@ -1,6 +1,6 @@
-//! What it costs to encode a context switch with two weights: into nothing, into
-//! memory, into the engine from one and from many threads, beside a memcpy of
-//! the same bytes.
+//! The cost of encoding a context switch with two weights: discarded, into
+//! memory, and into the engine from one and from many threads, compared with a
+//! memcpy of the same bytes.
 //!
 //! ```sh
 //! cargo bench -p fxt-writer --bench encode
@@ -22,7 +22,7 @@ use fxt_writer::{Arg, Koid, Space, StringRef, Text, Ticks, Value};
 /// Words in the record: 4 and two arguments.
 const RECORD_WORDS: usize = 6;
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
-/// What all memory targets cycle through: the engine's default size.
+/// The memory that all memory targets cycle through: the engine's default size.
 const MEMORY_BYTES: usize = 8 << 20;
 
 /// The refs of the weights' names: values known at run time only.
@@ -55,7 +55,7 @@ fn with_switch(
     })
 }
 
-/// Writes `count` records; false if any was refused.
+/// Writes `count` records; false if any was rejected.
 fn fill<S: Space>(space: &mut S, count: u64, names: [StringRef; 2]) -> bool {
     let mut whole = true;
     for number in 0..count {
@@ -97,9 +97,9 @@ fn memcpy(iterations: u64) -> Duration {
 enum Lane {
     /// One reservation per record.
     Single,
-    /// One reservation for many records, which nobody sees before it is closed.
+    /// One reservation for many records, which become visible when it is closed.
     Batch,
-    /// One reservation for many records, each seen at once.
+    /// One reservation for many records, each visible at once.
     Lease,
 }
 

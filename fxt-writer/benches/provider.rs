@@ -1,14 +1,14 @@
-//! What a trace point costs an application: without a session, with one, in a
-//! category that is off; beside the crate `tracing` with this crate's layer and
-//! with the layer of `tracing-chrome`, in the same run.
+//! The cost of a trace point to an application: without a session, with one, and
+//! in a category that is off; compared with the crate `tracing` with this crate's
+//! layer and with the layer of `tracing-chrome`, in the same run.
 //!
 //! ```sh
 //! cargo bench -p fxt-writer --features tracing --bench provider
 //! ```
 //!
-//! Each operation is a whole span: begin and end. What the clock alone takes for
-//! that is measured beside it. The session is in circular
-//! mode, so that nothing has to be saved and nothing is dropped.
+//! Each operation is a whole span: begin and end. The cost of the two clock reads
+//! alone is measured, too. The session is in circular mode, so that nothing must
+//! be saved and nothing is dropped.
 
 use std::hint::black_box;
 use std::io::{self, IoSlice};
@@ -31,7 +31,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const BUFFER_BYTES: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A manager that starts one session and asks for nothing more.
+/// A manager that starts one session and does nothing more.
 struct Manager {
     listener: OwnedFd,
     address: String,
@@ -82,8 +82,7 @@ fn become_provider(manager: &Manager) -> Provider {
     provider::Builder::new("bench").address(&*manager.address).init().expect("a provider")
 }
 
-/// What no span can do without: two reads of the clock. An instant is one of the
-/// same clock.
+/// The minimum for every span: two reads of the clock.
 fn clock(c: &mut Criterion) {
     c.bench_function("two reads of the clock", |b| {
         b.iter(|| (black_box(Instant::now()), black_box(Instant::now())));
@@ -136,7 +135,7 @@ macro_rules! traced {
 
 fn tracing_layers(c: &mut Criterion, session: &str) {
     let mut group = c.benchmark_group(format!("tracing, {session}"));
-    // What tracing-chrome does not get rid of in time it keeps in memory.
+    // tracing-chrome keeps in memory what it has not written yet.
     group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
     group.sample_size(20);
     traced!(group, "span, provider's layer", provider::tracing::layer());

@@ -107,7 +107,7 @@ fn scheduling(trace: &mut Trace) -> Outcome {
     let weight = Arg::new(trace.text("weight")?, Value::Int32(1024));
     let wakeup = Wakeup { cpu: 1, time: at(435), thread: WORKER.1, args: &[weight, waker] };
     trace.write(&wakeup)?;
-    // Idle is known by the least weight there is.
+    // The lowest weight marks the idle task.
     let (idle, normal) = (Value::Int32(i32::MIN), Value::Int32(1024));
     let running = ThreadState::Running;
     let story = [

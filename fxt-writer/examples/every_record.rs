@@ -3,8 +3,8 @@
 //! record takes arguments. For checks of readers: `scripts/check-formats` has
 //! two of them read it. For a trace that tells a story, see `every_event`.
 //!
-//! A second file holds what some readers refuse, and the rest of the file with
-//! it: a legacy context switch, and records of types that no one has defined.
+//! A second file has the records that make some readers reject a whole file: a
+//! legacy context switch, and records of undefined types.
 //!
 //! ```sh
 //! cargo run -p fxt-writer --example every_record -- out.fxt refused.fxt
@@ -60,7 +60,7 @@ fn every_record() -> Result<Vec<u8>, Box<dyn Error>> {
     ProviderInfo { id: TWO, name: "second provider" }.write(&mut trace)?;
     Initialization { ticks_per_second: 1_000 }.write(&mut trace)?;
     records(&mut trace, &Forms::inline())?;
-    // Back to the first: its tables and its ticks still hold.
+    // Back to the first: its tables and tick length still apply.
     ProviderSection { id: ONE }.write(&mut trace)?;
     records(&mut trace, &indexed)?;
     Ok(trace)

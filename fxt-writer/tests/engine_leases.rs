@@ -1,5 +1,5 @@
-//! A thread's own piece of the buffer: what is in it goes with the buffer, whatever
-//! the thread does.
+//! A thread's own piece of the buffer: its records are handed over with the
+//! buffer, whatever the thread does.
 #![cfg(not(loom))]
 
 mod common;
@@ -85,8 +85,8 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What somebody finds who copies the memory of an engine with a thread that holds
-/// a lease.
+/// The records found in a copy of an engine's memory while a thread holds a
+/// lease.
 fn found(write: impl FnOnce(&Lease)) -> Recovered {
     let words = BYTES / 8;
     let memory = Box::leak(vec![0_u64; words].into_boxed_slice());

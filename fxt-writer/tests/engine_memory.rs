@@ -1,5 +1,5 @@
-//! The engine's memory seen from outside: what nobody wrote is zero, and what was
-//! finished can be found without the engine.
+//! The engine's memory seen from outside: unwritten words are zero, and finished
+//! records can be found without the engine.
 #![cfg(not(loom))]
 
 mod common;
@@ -39,7 +39,7 @@ impl Left {
         Self { engine: engine.expect("a size in range"), inbox, memory }
     }
 
-    /// The memory as it is when the process with the engine is gone.
+    /// The memory after the engine is gone.
     fn behind(self) -> Box<[u64]> {
         let engine = Arc::into_inner(self.engine).expect("no other owner");
         drop(engine);

@@ -1,5 +1,5 @@
-//! Writers that reserve room and do not finish cannot hold up the others, nor
-//! spoil what is saved.
+//! Writers that reserve room and do not finish neither block the others nor
+//! corrupt what is saved.
 #![cfg(not(loom))]
 
 mod common;

@@ -223,7 +223,7 @@ fn a_batch_that_was_overtaken_leaves_a_filler() {
     assert_eq!(engine.dropped(), 1, "the slot of the batch that was not finished");
 }
 
-/// Fills both buffers of an engine that blocks, with nobody saving.
+/// Fills both buffers of a blocking engine without a saver.
 fn full_engine() -> (Arc<Engine>, mpsc::Receiver<Packet>) {
     let (engine, inbox) = engine(small(OnFull::Block));
     for _ in 0..2 * (52 / 3) {

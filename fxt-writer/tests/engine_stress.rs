@@ -70,12 +70,12 @@ fn check(output: &[u64]) -> BTreeMap<u64, u64> {
 }
 
 fn config(on_full: OnFull) -> Config {
-    // A machine that is starved takes the CPU away from a thread in the middle of a record for more than the usual second.
+    // On an overloaded machine, a thread may be off the CPU in the middle of a record for more than the default second.
     let grace = Duration::from_secs(120);
     Config { mode: Mode::Streaming, bytes: 1024, on_full, grace }
 }
 
-/// Has every thread call `write`, and returns how many calls were refused.
+/// Calls `write` from every thread, and returns how many calls were rejected.
 fn run(engine: &Engine, write: impl Fn(&Engine, u64, u64) -> bool + Sync) -> u64 {
     let (per_thread, write) = (records_per_thread(), &write);
     thread::scope(|scope| {
@@ -187,7 +187,7 @@ fn writers_that_are_given_up_cost_their_own_records_only() {
     let grace = Duration::ZERO;
     let (engine, saver) = Saver::start(Config { grace, ..config(OnFull::Block) });
     let stop = Arc::new(AtomicBool::new(false));
-    // With no grace at all, any writer that is slow may be given up at any time.
+    // Without a grace period, any slow writer may be abandoned at any time.
     let hurry = thread::spawn({
         let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
         move || {
@@ -208,7 +208,7 @@ fn writers_that_are_given_up_cost_their_own_records_only() {
     let found = counts.values().sum::<u64>();
     let asked = threads() * records_per_thread();
     let dropped = engine.dropped();
-    // Neighbours that are given up before they claimed their room count as one.
+    // Neighbours that are abandoned before they claimed their room count as one.
     assert!(found + dropped <= asked, "{found} and {dropped} dropped of {asked}");
     assert!(found == asked || dropped > 0);
 }
@@ -238,7 +238,7 @@ fn stopping_in_the_middle_loses_nothing_that_was_accepted() {
     assert_eq!(engine.dropped(), 0);
 }
 
-/// The same record by way of a lease.
+/// The same record, written through a lease.
 struct Checked {
     writer: u64,
     number: u64,
@@ -269,8 +269,8 @@ fn lending(on_full: OnFull) -> Config {
 
 const LEASED: u64 = 8;
 
-/// Has every thread write with a lease of its own, while another thread keeps
-/// handing buffers over; returns how many records were refused.
+/// Every thread writes with its own lease, while another thread keeps handing
+/// buffers over; returns how many records were rejected.
 fn run_leased(engine: &Arc<Engine>, mut hurry: impl FnMut(&Engine) + Send) -> u64 {
     assert!(engine.lend(), "this kernel has membarrier");
     let per_thread = LEASED * records_per_thread();
@@ -337,7 +337,7 @@ fn leases_whose_threads_are_given_up_cost_their_own_records_only() {
     let found = counts.values().sum::<u64>();
     let asked = LEASED * threads() * records_per_thread();
     let dropped = engine.dropped();
-    // Of those that go alone, neighbours may count as one.
+    // Neighbours that were reserved separately may count as one.
     assert!(found + dropped <= asked, "{found} and {dropped} dropped of {asked}");
     assert!(found == asked || dropped > 0);
 }

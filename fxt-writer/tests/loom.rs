@@ -28,7 +28,7 @@ fn write(space: &mut impl Space<Full = Full>, number: u64) -> Result<(), Full> {
     Ok(())
 }
 
-/// Packets on their way to whoever saves.
+/// Packets on their way to the saver.
 #[derive(Default)]
 struct Queue {
     packets: Mutex<Vec<Packet>>,
@@ -92,7 +92,7 @@ fn numbers(words: &[u64]) -> Vec<u64> {
                 numbers.push(*number);
                 after
             }
-            // What an overtaken batch leaves, or a lease: an empty filler.
+            // An overtaken batch, or a lease, leaves an empty filler.
             (0x12, after) => after,
             (0x32, [0, 0, after @ ..]) => after,
             (0x52, [0, 0, 0, 0, after @ ..]) => after,
@@ -208,7 +208,7 @@ fn a_straggler_is_saved_or_counted_and_never_seen_half_written() {
         let flushed = engine.flush();
         engine.abandon_stragglers();
         let mut saved = save(&engine, queue.take());
-        // Its buffer may be used again while it is still at it.
+        // Its buffer may be reused while it is still writing.
         assert_eq!(write(&mut engine.rolling(), 8), Ok(()));
         engine.flush();
         saved.extend(save(&engine, queue.take()));
@@ -303,8 +303,8 @@ fn while_a_reader_holds_writers_at_most_the_reuse_that_had_begun_is_finished() {
 
 #[test]
 fn a_snapshot_of_circular_buffers_always_comes_whole() {
-    // A reader looks at each word of the header and of both buffers, and may see an old or a new one of each. With two preemptions or a second
-    // record this takes more than minutes.
+    // A reader reads each word of the header and of both buffers, and may see an old or a new value of each. With two preemptions or a
+    // second record, this takes too long.
     explore(1, || {
         let (engine, _queue) = engine(Mode::Circular, OnFull::Drop);
         (0..4).for_each(|number| assert_eq!(write(&mut engine.rolling(), number), Ok(())));
@@ -316,14 +316,14 @@ fn a_snapshot_of_circular_buffers_always_comes_whole() {
         let remote = Remote::new(Arc::clone(&memory), Mode::Circular).expect("a size in range");
         let piece = remote.view(&mut |_| true).expect("its writers keep to the protocol");
         assert_eq!((piece.tally.torn, piece.tally.cut_bytes), (0, 0));
-        // Both buffers, or one and what had come into the other. Nothing is missing in between, or was written later than what is.
+        // Both buffers, or one and part of the other, without gaps in the sequence.
         let found = numbers(&piece.rolling);
         let first = found.first().copied().expect("one buffer is full at any time");
         assert_eq!(found, (first..first + found.len() as u64).collect::<Vec<_>>());
         assert!(found.len() >= 2, "{found:?}");
         let (written, dropped) = writer.join().unwrap();
         assert_eq!(written + dropped, 1);
-        // Writers were let go.
+        // Writers are no longer held.
         assert_eq!(memory.load(HELD), 0);
         assert_eq!(write(&mut memory.rolling(), 8), Ok(()));
     });
@@ -348,14 +348,14 @@ fn a_batch_gives_back_only_what_nobody_has_passed() {
     });
 }
 
-/// The same record by way of a lease, with a number that is not 0; whether it is in
-/// the buffer.
+/// Writes the record through a lease, with a number other than 0; returns whether
+/// it is in the buffer.
 fn write_leased(lease: &Lease, number: u64) -> bool {
     lease.write(&Initialization { ticks_per_second: number }).is_ok()
 }
 
-/// An engine with 10 words in a buffer; a thread's first record goes alone, and its
-/// next ones into pieces of 5 words.
+/// An engine with 10 words in a buffer; a thread's first record is reserved
+/// separately, its next ones go into pieces of 5 words.
 fn lending_engine() -> (Arc<Engine>, Arc<Queue>) {
     let (engine, queue) = engine_of(352, Mode::Streaming, OnFull::Drop);
     assert!(engine.lend());
@@ -418,7 +418,7 @@ fn a_straggler_in_a_lease_is_saved_or_counted_once() {
         let whole = saved.iter().filter(|&&number| number / 10 == 7).count();
         assert_eq!(whole, saved.len());
         assert!(saved.is_sorted());
-        // What its writer took for written may have been given up, and was counted then.
+        // A record that its writer took for written may have been abandoned, and was counted then.
         assert!(saved.len() as u64 <= written);
         assert_eq!(saved.len() as u64 + engine.dropped(), 3);
     });

@@ -1,4 +1,4 @@
-//! The convenient writer: what it registers, when, and what it does when it
+//! The high-level writer: what it registers, when, and what it does when it
 //! cannot.
 #![cfg(not(loom))]
 
@@ -14,8 +14,8 @@ use fxt_writer::{EncodeError, Koid, Ticks, WriteError, Writer};
 
 const THREAD: (Koid, Koid) = (Koid(10), Koid(11));
 
-/// What readers see of the names of all events: the strings are looked up in a
-/// table that is kept while reading, as a reader does.
+/// The names of all events as a reader resolves them, with a string table kept
+/// while reading.
 fn event_names(words: &[u64]) -> Vec<String> {
     let mut table = vec![String::new(); 0x8000];
     let mut names = Vec::new();

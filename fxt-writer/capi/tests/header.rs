@@ -1,4 +1,4 @@
-//! The committed header is what cbindgen makes of the source.
+//! The committed header equals cbindgen's output for the source.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 fn the_header_is_made_from_the_source() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("a sound file");
-    // Its modules are found from there.
+    // cbindgen finds the modules from there.
     let builder = cbindgen::Builder::new().with_config(config).with_src(folder.join("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().expect("sources that can be read").write(&mut made);

@@ -1,9 +1,9 @@
-//! A provider that lies: memory that holds anything and changes while it is read, and packets of any kind in any order.
-//! Whatever is saved is whole records of kinds that providers may write, never more than the memory holds, and an
-//! archive of it is read without damage.
+//! A hostile provider: memory with any content, which changes while it is read, and packets of any kind in any order.
+//! Everything saved must be whole records of kinds that providers may write, at most as much as the memory holds, and an
+//! archive of it must read without damage.
 //!
 //! The input's first bytes choose the mode, the size and how the memory changes; then come packets, up to a byte 0xff;
-//! the rest is what the memory holds behind a header that is right.
+//! the rest is the memory's content after a valid header.
 
 #![no_main]
 
@@ -17,7 +17,7 @@ use fxt_writer::packet::Packet;
 use fxt_writer::record::{Magic, ProviderInfo, Record};
 use libfuzzer_sys::fuzz_target;
 
-/// Memory of which some loads yield something else than what is there.
+/// Memory of which some loads return a different value.
 struct Fickle<'a> {
     words: Vec<u64>,
     changes: &'a [u8],
@@ -80,7 +80,7 @@ fn assert_sound(piece: &Piece, bytes: usize) {
                 }
             }
             Ok(None) => break,
-            // What is in a record is its provider's affair.
+            // The content of a record is the provider's responsibility.
             Err(fxt_reader::Error::Damaged(_)) => return,
             Err(error) => panic!("{error}"),
         }
@@ -103,7 +103,7 @@ fuzz_target!(|input: &[u8]| {
         word[..chunk.len()].copy_from_slice(chunk);
         u64::from_le_bytes(word)
     });
-    // The first few words are what the header says of data.
+    // The first few words are the header's fields about the data.
     for (index, word) in content.enumerate() {
         match index {
             0..=6 => words[5 + index] = word,

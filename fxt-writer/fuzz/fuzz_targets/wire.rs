@@ -1,4 +1,4 @@
-//! Any bytes as a control message: decoding yields a message that is written as the same bytes, or an error.
+//! Any bytes as a control message: decoding returns an error, or a message that encodes to the same bytes.
 
 #![no_main]
 

@@ -1,19 +1,18 @@
-//! Text that is put together for a record, in memory that each thread reuses.
+//! Formats text for a record, in memory that each thread reuses.
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
 
 use crate::layout::limits::MAX_STRING_BYTES;
 
-/// More than this is not kept for the next message.
+/// The most memory kept for the next message.
 const KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {
     static SCRATCH: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Takes text until it is as long as a string may be, and says then that it is
-/// full, so that no more is formatted.
+/// Takes text up to the longest string, then fails, so that formatting stops.
 pub(super) struct Bounded<'a>(pub(super) &'a mut String);
 
 impl Write for Bounded<'_> {
@@ -28,20 +27,20 @@ impl Write for Bounded<'_> {
     }
 }
 
-/// Lets `take` have the formatted text, cut to 32 000 bytes.
+/// Passes the formatted text, cut to 32 000 bytes, to `take`.
 pub fn with_formatted<R>(text: fmt::Arguments<'_>, take: impl FnOnce(&str) -> R) -> R {
     match text.as_str() {
         Some(text) => take(text),
         None => with_scratch(|scratch| {
-            // Full, or a Display that fails: what there is will do.
+            // Full, or a Display that fails: use the text so far.
             let _ = Bounded(scratch).write_fmt(text);
             take(scratch)
         }),
     }
 }
 
-/// Lets `fill` have an empty string whose memory is reused. Within `fill`, and
-/// in a thread that is about to end, another one has memory of its own.
+/// Passes an empty string with reused memory to `fill`. A nested call, or one in
+/// a thread that is about to end, allocates.
 pub(super) fn with_scratch<R>(fill: impl FnOnce(&mut String) -> R) -> R {
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = fill(&mut scratch);

@@ -10,11 +10,11 @@ use super::wire::{MAX_ALERT_BYTES, MAX_ITEM_BYTES};
 use crate::engine;
 use crate::layout::Field;
 
-/// How long the end of a [`Provider`] waits for what was recorded to be saved.
+/// How long dropping a [`Provider`] waits until all records are saved.
 const FLUSH_AT_END: Duration = Duration::from_millis(500);
 
-/// How long [`Builder::init`] waits for a manager that there should be to say whether a
-/// session runs. Usually that takes some milliseconds.
+/// How long [`Builder::init`] waits for an expected manager to answer whether a session runs. Usually
+/// that takes some milliseconds.
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// Why a process cannot become a provider.
@@ -29,27 +29,26 @@ pub enum InitError {
         /// The offending text.
         text: String,
     },
-    /// The kernel cannot keep a session from children (Linux 4.14 can).
+    /// The kernel cannot hide a session from forked children (Linux 4.14 can).
     #[error("the kernel cannot hide a session from forked children (MADV_WIPEONFORK): {0}")]
     Fork(#[source] io::Error),
-    /// There is no descriptor or no thread to be had.
+    /// No descriptor or thread is available.
     #[error("cannot start the provider's thread: {0}")]
     Thread(#[source] io::Error),
 }
 
 /// Makes this process a trace provider; see [`Builder`] for more than a name.
 ///
-/// Under `fxtrec -- COMMAND` it returns when trace points record, so that the first
-/// events of a short program are in the trace as well. It waits for that, usually for
-/// some milliseconds and never longer than half a second, where
-/// `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket exists; otherwise it returns
-/// at once. A manager without a session says so, and ends the wait. A thread looks for
-/// managers for as long as the process runs.
+/// Under `fxtrec -- COMMAND` it returns when trace points record, so that the first events of a short
+/// program are in the trace as well. If `FXTREC_PROVIDER_SOCKET` is set or the daemon's socket
+/// exists, it waits until a session runs or the manager answers that none does: usually some
+/// milliseconds, at most half a second. Otherwise it returns at once. A thread looks for managers for
+/// as long as the process runs.
 ///
 /// # Errors
 ///
-/// When the name is none, or there is no thread to be had. Trace points then
-/// record nothing, and cost nothing.
+/// When the name is invalid, or no descriptor or thread is available. Trace
+/// points then record nothing, and cost nothing.
 pub fn init(name: &str) -> Result<Provider, InitError> {
     Builder::new(name).init()
 }
@@ -64,30 +63,29 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A provider of that name, 1 to 255 bytes long.
+    /// A provider named `name`, 1 to 255 bytes long.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), categories: Vec::new(), address: None }
     }
 
-    /// Makes a category known to managers before a trace point of it is passed
-    /// for the first time in a session, which makes it known as well.
+    /// Makes a category known to managers at once; otherwise they learn it when
+    /// one of its trace points is first passed in a session.
     pub fn category(mut self, category: impl Into<String>) -> Self {
         self.categories.push(category.into());
         self
     }
 
-    /// Looks for the manager at this address (a path, or `@name` for an abstract
-    /// one) instead of that in the environment variable
-    /// `FXTREC_PROVIDER_SOCKET`, or, without that, `/run/fxtrec/providers`, where
-    /// `fxtrec daemon` listens. An empty one turns looking off, and so does an empty
-    /// variable: the process is no provider then.
+    /// Sets the manager's address: a path, or `@name` for an abstract one. The default is the
+    /// environment variable `FXTREC_PROVIDER_SOCKET` or, if that is not set, `/run/fxtrec/providers`,
+    /// where `fxtrec daemon` listens. With an empty address or variable, the process does not look
+    /// for a manager and is not a provider.
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self
     }
 
-    /// Becomes a provider, unless the process is one already: then that one is
-    /// meant, and name and address are as they were.
+    /// Makes the process a provider. If it is one already, this returns a handle
+    /// to that one, whose name and address do not change.
     ///
     /// # Errors
     ///
@@ -99,7 +97,7 @@ impl Builder {
         }
         if let Some(client) = sys::client() {
             self.categories.iter().for_each(|category| client.learn(category));
-            // Another thread may just be doing what follows.
+            // Another thread may be doing the following now.
             client.await_answer(ANSWER);
             return Ok(Provider { client });
         }
@@ -110,7 +108,7 @@ impl Builder {
             Ok(client) => {
                 sys::at_exit(last_words);
                 if client::expects_manager(client) {
-                    // While there is no other thread: afterwards it takes some 15 ms.
+                    // Before any other thread exists: afterwards it takes some 15 ms.
                     engine::prepare_process();
                 } else {
                     client.expect_nobody();
@@ -134,10 +132,9 @@ fn is_item(text: &str) -> bool {
 
 /// This process as a provider.
 ///
-/// Dropping it, for instance at the end of `main`, waits up to half a second for
-/// what was recorded to be saved. The process stays a provider all the same; a
-/// buffer that is not handed over in time is read by the manager when the
-/// process is gone.
+/// Dropping it, for instance at the end of `main`, waits up to half a second
+/// until all records are saved. The process stays a provider; a buffer that is
+/// not handed over in time is read by the manager after the process has exited.
 #[derive(Debug)]
 #[must_use = "dropping it waits for records to be saved; keep it to the end of main"]
 pub struct Provider {
@@ -145,22 +142,22 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Waits until a session runs, at most for `timeout`; whether one does. For
-    /// programs that are to be recorded by a session which is started later: one
-    /// that runs already [`init`] has waited for.
+    /// Waits until a session runs, at most for `timeout`; returns whether one
+    /// does. For programs to be recorded by a session that is started later; for
+    /// one that runs already, [`init`] has waited.
     pub fn wait_for_session(&self, timeout: Duration) -> bool {
         self.client.wait_for_session(timeout)
     }
 
-    /// Whether a session runs at present.
+    /// Whether a session runs now.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         !matches!(sys::generation(), 0 | sys::OVERDUE)
     }
 
-    /// Has everything that was recorded so far saved, and waits for that, at most
-    /// for `timeout`; whether it is. In oneshot and circular mode nothing is
-    /// saved before the end, and this returns at once.
+    /// Requests that all records so far be saved and waits for that, at most for
+    /// `timeout`; returns whether they are. In oneshot and circular mode nothing
+    /// is saved before the end, and this returns at once.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.client.flush(timeout)
     }
@@ -174,21 +171,21 @@ impl Drop for Provider {
     }
 }
 
-/// At the exit of the process: alerts that nobody was told yet, though there is
-/// somebody. In a child of `fork` there is no client.
+/// Called at the exit of the process: sends the remaining alerts if there is a
+/// manager. A child of `fork` has no client.
 extern "C" fn last_words() {
     if let Some(client) = sys::client() {
         client.tell_alerts(FLUSH_AT_END);
     }
 }
 
-/// Tells the manager that something has happened which it may be waiting for, also
-/// when the process ends right afterwards: a registered process tells it at once,
-/// by one system call, and one that is just looking for the manager waits up to
-/// half a second for that when it exits.
+/// Reports an event to the manager, which may trigger on it. This works even if
+/// the process exits right afterwards: a registered process sends the alert at
+/// once, by one system call; one that is still looking for the manager waits up
+/// to half a second for that on exit.
 ///
-/// The macro [`alert!`](super::alert!) is the same for a category that can be
-/// turned off, and does nothing without a session. Names longer than 14 bytes are cut.
+/// The macro [`alert!`](super::alert!) does the same for a category that can be turned off, and
+/// nothing without a session. Names longer than 14 bytes are cut.
 pub fn alert(name: &str) {
     let mut end = name.len().min(MAX_ALERT_BYTES);
     while !name.is_char_boundary(end) {
@@ -200,8 +197,8 @@ pub fn alert(name: &str) {
     }
 }
 
-/// A number that no other call in this process has returned, and none in a
-/// process of another id: for asynchronous operations and flows.
+/// A number that no other call in this process, or in a process with another id,
+/// returns: for asynchronous operations and flows.
 #[must_use]
 pub fn unique_id() -> u64 {
     const PROCESS: Field = Field::new(32, 63);

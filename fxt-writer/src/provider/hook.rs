@@ -1,13 +1,13 @@
-//! Telling others in this process that a session began or ended.
+//! Calls hooks in this process when a session begins or ends.
 
 #[cfg(any(feature = "tracing", feature = "log"))]
 use std::sync::{Mutex, PoisonError};
 
-/// The layer of `tracing` and the logger may both be there.
+/// Both the layer of `tracing` and the logger may be in use.
 #[cfg(any(feature = "tracing", feature = "log"))]
 static HOOKS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
 
-/// Has `hook` called by the client's thread after each change, once however often it was asked for.
+/// Makes the client's thread call `hook` after each change. Registering it again has no effect.
 #[cfg(any(feature = "tracing", feature = "log"))]
 pub(super) fn call_on_change(hook: fn()) {
     let mut hooks = HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -20,7 +20,7 @@ pub(super) fn call_on_change(hook: fn()) {
 pub(super) fn changed() {
     #[cfg(any(feature = "tracing", feature = "log"))]
     {
-        // A hook may ask for another one.
+        // A hook may register another one.
         let hooks = HOOKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for hook in hooks {
             hook();

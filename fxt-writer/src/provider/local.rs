@@ -1,11 +1,10 @@
-//! What a thread keeps for itself, so that recording takes no lock: the running
-//! session, the thread's name in it, and ends that found no room.
+//! Thread-local state, so that recording takes no lock: the running session, the
+//! thread's name in it, and duration ends that found no room.
 //!
-//! An end that is lost would have the ends after it close the wrong spans. So an
-//! end is not dropped: the thread keeps it, with its time, and writes it before
-//! its next record. Until there is room for it, the thread's other records are
-//! dropped, and counted. What is still owed when the session ends counts as
-//! dropped then.
+//! If an end were lost, the ends after it would close the wrong spans. So an end
+//! is not dropped: the thread keeps it, with its time, and writes it before its
+//! next record. Until there is room for it, the thread's other records are
+//! dropped and counted. Ends still owed when the session ends count as dropped.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::error::WriteError;
 use crate::record::{Event, EventKind, Record};
 use crate::{ThreadName, Ticks, Value};
 
-/// What one thread knows of one session.
+/// One thread's state in one session.
 struct Local {
     session: Arc<Session>,
     thread: ThreadName,
@@ -27,7 +26,7 @@ struct Local {
     index: u64,
     /// Where its records go.
     lease: Lease,
-    /// Whether `owed` has any; looked at on every record.
+    /// Whether `owed` has any; checked on every record.
     owes: Cell<bool>,
     /// Ends to be written before anything else.
     owed: RefCell<Vec<(Armed, Ticks)>>,
@@ -43,7 +42,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// An event, if it is plain.
+    /// The event in plain form, if it has one.
     #[inline(always)]
     pub(super) fn plain<const N: usize>(
         &self,
@@ -69,7 +68,7 @@ impl Recorder<'_> {
     }
 
     /// Writes a record, unless the thread owes ends that must come first and find
-    /// no room; says whether it is in the buffer. What is dropped is counted.
+    /// no room; returns whether it is in the buffer. A dropped record is counted.
     #[inline]
     pub(super) fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {
         if self.local.owes.get() && !self.pay() {
@@ -94,11 +93,11 @@ impl Recorder<'_> {
             Some(plain) => self.local.lease.write_uncounted(&plain),
             None => self.write_long_end(armed, time),
         };
-        // A stopped engine takes nothing later either, and nobody counts any more.
+        // A stopped engine will not take it later either, and no longer counts drops.
         matches!(written, Ok(()) | Err(WriteError::Full(Full::Stopped)))
     }
 
-    /// The end of a duration of which something is not registered.
+    /// Writes the end of a duration with an unregistered string or thread.
     #[cold]
     #[inline(never)]
     fn write_long_end(&self, armed: Armed, time: Ticks) -> Result<(), WriteError<Full>> {
@@ -120,7 +119,7 @@ impl Recorder<'_> {
         self.session().owe_end();
     }
 
-    /// Writes the ends that are owed; true when none is left.
+    /// Writes the owed ends; true when none is left.
     #[cold]
     fn pay(&self) -> bool {
         let mut owed = self.local.owed.borrow_mut();
@@ -136,29 +135,29 @@ impl Recorder<'_> {
     }
 }
 
-/// A thread's last chance to write what it owes, and to give room back.
+/// The thread's last chance to write the ends that it owes and to give room back.
 impl Drop for Local {
     fn drop(&mut self) {
         if self.owes.get() {
             Recorder { local: self }.pay();
         }
-        // Otherwise the session is over, or this is a child of fork, which does not
-        // have the buffer.
+        // Otherwise the session is over, or this is a child of fork, in which the
+        // buffer is not mapped.
         if sys::generation() == self.session.generation().get() {
             self.lease.give_back();
         }
     }
 }
 
-/// Lets `record` write into the session of that generation; `None` if it is over.
+/// Passes a recorder for the session of that generation to `record`; `None` if the session is over.
 #[inline]
 pub(super) fn with_recorder<R>(
     generation: Generation,
     record: impl FnOnce(&Recorder<'_>) -> R,
 ) -> Option<R> {
     let mut record = Some(record);
-    // A shared borrow: a record within a record (there is none in this crate, but
-    // a layer's formatting may trace) only borrows once more.
+    // A shared borrow, so that a record within a record can borrow, too. This
+    // crate makes none, but formatting in a layer may.
     let done = LOCAL.try_with(|cell| {
         let local = cell.try_borrow().ok()?;
         let local = local.as_ref().filter(|local| local.session.generation() == generation)?;
@@ -170,8 +169,8 @@ pub(super) fn with_recorder<R>(
     }
 }
 
-/// The thread's first record in this session, or its last ones, when its own
-/// memory is gone already.
+/// Records the thread's first record in this session, or one after its
+/// thread-local memory has been freed.
 #[cold]
 #[inline(never)]
 fn with_new_recorder<R>(
@@ -188,7 +187,7 @@ fn with_new_recorder<R>(
     let local = Local { session, thread, index, lease, owes: Cell::new(false), owed };
     let result = record(&Recorder { local: &local });
     let kept = LOCAL.try_with(|cell| {
-        // Borrowed only in the middle of a record, which looks again next time.
+        // Already borrowed only in the middle of a record; the next record tries again.
         cell.try_borrow_mut().ok().map(|mut kept| kept.replace(local))
     });
     drop(kept);

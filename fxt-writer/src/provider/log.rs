@@ -1,4 +1,4 @@
-//! A logger of the crate `log`: its records are in the trace, as log records of the thread that made them.
+//! A logger for the crate `log`: its records go to the trace, as log records of the thread that logs.
 //!
 //! ```
 //! # fn main() -> Result<(), fxt_writer::provider::log::InitError> {
@@ -7,8 +7,8 @@
 //! # }
 //! ```
 //!
-//! The crate `log` has one logger. Where there is one already, such as that of `env_logger`, [`init_before`] puts this one
-//! before it.
+//! The crate `log` has one logger. If the program uses one already, such as that of `env_logger`, [`init_before`] puts
+//! this one in front of it.
 //!
 //! A record's target is its category, so that `app*` turns on all modules of `app`; its text is `LEVEL target: message`.
 //! While no session runs, `log` itself turns records off, at the cost of a load and a branch.
@@ -22,7 +22,7 @@ use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 use super::format::{Bounded, with_scratch};
 use super::{Provider, Site, hook, sys};
 
-/// Why the one line did not do.
+/// Why [`init`] or [`init_before`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -43,7 +43,7 @@ pub fn init(name: &str) -> Result<Provider, InitError> {
     begin(name, None, LevelFilter::Off)
 }
 
-/// As [`init`], and gives each record of at most the level `most` to another logger as well, whether or not a session runs.
+/// As [`init`], and also passes each record up to the level `most` to another logger, whether or not a session runs.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ fn begin(
     most: LevelFilter,
 ) -> Result<Provider, InitError> {
     log::set_boxed_logger(Box::new(ProviderLogger { other, most }))?;
-    // Nobody else has set it: there is one logger.
+    // It has not been set before: there is only one logger.
     let _ = MOST_OF_OTHER.set(most);
     hook::call_on_change(set_most);
     set_most();
@@ -71,7 +71,7 @@ fn begin(
 
 static MOST_OF_OTHER: OnceLock<LevelFilter> = OnceLock::new();
 
-/// Lets `log` pass everything while a session runs, and else what the other logger wants.
+/// Makes `log` pass everything while a session runs, and otherwise only what the other logger wants.
 fn set_most() {
     let other = MOST_OF_OTHER.get().copied().unwrap_or(LevelFilter::Off);
     log::set_max_level(if sys::generation() == 0 { other } else { LevelFilter::Trace });
@@ -96,13 +96,13 @@ impl Log for ProviderLogger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        // Without a session there is nothing to be looked up.
+        // Without a session, skip the look-up.
         if sys::generation() != 0
             && let Some(armed) = site(record.target()).armed()
         {
             with_scratch(|text| {
                 let (level, target) = (record.level(), record.target());
-                // Full, or a Display that fails: what there is will do.
+                // Full, or a Display that fails: use the text so far.
                 let _ = write!(Bounded(text), "{level} {target}: {}", record.args());
                 armed.log(text);
             });
@@ -113,15 +113,15 @@ impl Log for ProviderLogger {
     }
 
     fn flush(&self) {
-        // What is recorded is in shared memory: there is nothing to be flushed.
+        // Records are in shared memory and need no flush.
         if let Some(other) = &self.other {
             other.flush();
         }
     }
 }
 
-/// How many targets have a trace point of their own, which stays for as long as the process runs. Targets are paths of
-/// modules, unless a program makes them up as it runs.
+/// The most targets that get their own trace point, which is never freed. Targets are module paths, unless a program
+/// makes them up at run time.
 const MOST_TARGETS: usize = 4096;
 
 /// The trace point of a target.

@@ -1,12 +1,12 @@
 //! The macros of trace points.
 //!
-//! All take a category and a name, both constant strings of 1 to 255 bytes, and
-//! then, where the kind of event has one, an id; last come arguments, up to 15,
-//! as `key = value` or `"any key" = value`. Values are of types that implement
-//! [`Argument`](super::Argument), and are computed only where the trace point
+//! All take a category and a name, both constant strings of 1 to 255 bytes, then
+//! an id, if the kind of event has one, and last up to 15 arguments, as `key =
+//! value` or `"any key" = value`. The types of values implement
+//! [`Argument`](super::Argument). Values are computed only if the trace point
 //! records.
 
-/// Whether a category is recorded at present, for work that only a trace needs.
+/// Whether a category is recorded now, for work that only a trace needs.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -23,7 +23,7 @@ macro_rules! __provider_enabled {
     };
 }
 
-/// The trace point that the use of a macro is, if it is to record.
+/// The trace point of a macro use, if it records.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_armed {
@@ -32,7 +32,7 @@ macro_rules! __provider_armed {
     };
 }
 
-/// The trace point that the use of a macro is.
+/// The trace point of a macro use.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_site {
@@ -65,7 +65,7 @@ macro_rules! __provider_record {
     }};
 }
 
-/// How many tokens there are.
+/// The number of tokens.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_count {
@@ -74,7 +74,7 @@ macro_rules! __provider_count {
     };
 }
 
-/// An event of the kind that `$kind` makes.
+/// An event of kind `$kind`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_event {
@@ -87,7 +87,7 @@ macro_rules! __provider_event {
 
 /// A duration of this thread, from here to the end of the scope.
 ///
-/// Yields a guard; bind it to a name, `_` alone would drop it at once.
+/// Returns a guard. Bind it to a name: `_` alone would drop it at once.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -121,8 +121,8 @@ macro_rules! __provider_instant {
     };
 }
 
-/// Samples of time series: each argument is a series of its own. An id, if there
-/// is one, tells counters of the same name apart.
+/// Samples of time series: each argument is a separate series. An optional id
+/// distinguishes counters of the same name.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -145,7 +145,7 @@ macro_rules! __provider_counter {
     };
 }
 
-/// An event that is correlated with others by an id.
+/// An event that an id correlates with others.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __provider_correlated {
@@ -195,8 +195,7 @@ macro_rules! __provider_async_end {
     };
 }
 
-/// An operation, from here to wherever the guard that this yields is dropped: on another thread, or behind an `.await`. It has an
-/// id of its own.
+/// An operation, from here until the returned guard is dropped, possibly on another thread or after an `.await`. It gets a unique id.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -258,9 +257,9 @@ macro_rules! __provider_flow_end {
     };
 }
 
-/// Bytes under a name. Beyond 32 000 bytes they take several records; pieces of
-/// one name belong together, so threads that may write at once take different
-/// names.
+/// Bytes under a name. More than 32 000 bytes take several records. Readers join
+/// all pieces of a name, so threads that may write at the same time must use
+/// different names.
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -276,8 +275,7 @@ macro_rules! __provider_blob {
     };
 }
 
-/// A log message, with the category that turns it on and a format as in
-/// [`format!`].
+/// A log message: the category that enables it, and a format as in [`format!`].
 ///
 /// ```
 /// # use fxt_writer::provider;
@@ -297,8 +295,8 @@ macro_rules! __provider_log {
     };
 }
 
-/// Tells the manager that something has happened which it may be waiting for,
-/// for instance to take a snapshot: an alert of 1 to 14 bytes.
+/// Reports an event to the manager, which may trigger on it, for instance to take
+/// a snapshot: an alert of 1 to 14 bytes.
 ///
 /// ```
 /// # use fxt_writer::provider;

@@ -13,22 +13,23 @@
 //! }
 //! ```
 //!
-//! Under `fxtrec -- ./app` that is all there is to do: `init` returns when the
-//! session runs. Without a manager it returns at once, and trace points record nothing: each is a relaxed load and a branch. A manager may
-//! come, go and come back at any time.
+//! Under `fxtrec -- ./app` nothing else is needed: `init` returns when the session runs. Without a manager it returns at once, and trace
+//! points record nothing: each is a relaxed load and a branch. A manager may come, go and come back at any time.
 //!
-//! In a session the first pass of a trace point registers its strings; from then
-//! on recording takes no lock, no system call and no memory. When the manager
-//! does not save buffers fast enough, records are dropped and counted.
+//! In a session, the first pass of a trace point registers its strings; from then
+//! on, recording takes no lock, makes no system call and allocates no memory. If
+//! the manager does not save buffers fast enough, records are dropped and
+//! counted.
 //!
-//! A signal handler must not record. After `fork` the child records nothing, and
-//! may become a provider of its own by [`init`].
+//! A signal handler must not record. After `fork`, the child records nothing; it
+//! may become a provider itself by [`init`].
 //!
-//! `docs/provider.md` in this crate has what things cost; [`wire`] is the control
+//! `docs/provider.md` in this crate lists the costs; [`wire`] is the control
 //! protocol, for both sides. With the feature `tracing`, applications that use
 //! that crate need one line: `provider::tracing::init("app")`; with the feature
 //! `log`, those that use the crate `log` need `provider::log::init("app")`. The
-//! feature `traced` is the attribute `#[traced]`, which makes a span of each call.
+//! feature `traced` provides the attribute `#[traced]`, which records each call
+//! of a function as a span.
 
 mod argument;
 mod categories;
@@ -60,11 +61,11 @@ pub use macros::{
 pub use record::{AsyncSpan, Duration};
 pub use site::{Armed, Name, Site};
 
-/// Each call of a function is a span: [`duration!`] from its first line to its end, whichever way it ends, or
-/// [`async_span!`] of an `async fn`, from its first poll to its end or to when it is dropped.
+/// Records each call of a function as a span: a [`duration!`] from its first line to its end, however it ends, or, for an
+/// `async fn`, an [`async_span!`] from its first poll until it ends or is dropped.
 ///
-/// Category and name may be given, in this order, and arguments behind them, which may use the function's
-/// parameters. Without a category, that is the module's path; without a name, the function's.
+/// Category and name are optional, in this order, followed by arguments, which may use the function's parameters. The
+/// default category is the module's path, the default name the function's.
 ///
 /// ```
 /// use fxt_writer::provider::traced;
@@ -82,7 +83,7 @@ pub use site::{Armed, Name, Site};
 /// # drop(load("/"));
 /// ```
 ///
-/// A function without a body, a `const fn`, and what is no function are errors:
+/// Functions without a body, `const fn`s and items other than functions are errors:
 ///
 /// ```compile_fail
 /// #[fxt_writer::provider::traced]

@@ -1,9 +1,9 @@
-//! Events that nothing but numbers remain of, once their strings and threads are
-//! registered: most of those that programs record.
+//! Events that consist of numbers only, once their strings and threads are
+//! registered, as most events do.
 //!
-//! They are put together in registers. An [`Event`](crate::record::Event) with its
-//! arguments is several times as large as the record, and has been written to the
-//! stack and copied there before a word of it is in the buffer.
+//! They are encoded in registers. An [`Event`](crate::record::Event) with its
+//! arguments is several times as large as the record, and is written to and
+//! copied on the stack before its first word reaches the buffer.
 
 use crate::error::EncodeError;
 use crate::layout::{argument, event, record_type};
@@ -14,22 +14,22 @@ use crate::{Ticks, Value};
 /// Words before an event's arguments.
 const FIXED_WORDS: usize = 2;
 
-/// An event whose thread, strings and names of arguments are registered, and no
-/// argument of which has a string for its value.
+/// An event with registered thread, strings and argument names, and without
+/// string values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain<const N: usize> {
     /// All but the size.
     header: u64,
     time: Ticks,
-    /// Each argument's first word, and whether it has another.
+    /// Each argument's first word, and its second word, if it has one.
     args: [(u64, Option<u64>); N],
     id: Option<u64>,
     words: usize,
 }
 
 impl<const N: usize> Plain<N> {
-    /// The event of that kind whose thread, category, name and names of arguments have
-    /// these indices in their tables, where 0 is none; and if it is plain.
+    /// The event of that kind whose thread, category, name and argument names have these table
+    /// indices, 0 for none; `None` if it is not plain.
     #[inline(always)]
     pub(super) fn new(
         kind: EventKind,
@@ -108,7 +108,7 @@ mod tests {
         Text::Indexed(StringRef::indexed(index).expect("in range"))
     }
 
-    /// The same event as others write it.
+    /// The same event as an `Event` record.
     fn event<'a>(kind: EventKind, args: &'a [Arg<'a>]) -> Event<'a> {
         let thread = ThreadName::Indexed(ThreadRef::indexed(3).expect("in range"));
         Event { kind, time: TIME, thread, category: text(1), name: text(2), args }

@@ -12,7 +12,7 @@ use crate::layout::limits::{MAX_ARGS, MAX_STRING_BYTES};
 use crate::record::{Blob, BlobType, Event, EventKind, Log};
 use crate::{Arg, Text, Ticks, Value, text};
 
-/// To how many bytes strings are cut in a record that would be too large.
+/// The length to which strings are cut in a record that would be too large.
 const CUT_BYTES: usize = 1024;
 /// Bytes of a blob in one record; longer ones take several.
 const BLOB_PIECE_BYTES: usize = 32_000;
@@ -20,7 +20,7 @@ const BLOB_PIECE_BYTES: usize = 32_000;
 const MAX_LOG_BYTES: usize = MAX_STRING_BYTES;
 
 impl Armed {
-    /// Records an event that is one moment; says whether it is in the buffer.
+    /// Records an event at one point in time; returns whether it is in the buffer.
     #[inline(never)]
     pub fn event<const N: usize>(
         self,
@@ -42,8 +42,8 @@ impl Armed {
         written == Some(true)
     }
 
-    /// As [`event`](Self::event), with names that are known at run time only, and
-    /// at most 15 arguments: further ones are left out.
+    /// As [`event`](Self::event), with argument names known only at run time.
+    /// Arguments beyond 15 are left out.
     #[inline(never)]
     pub fn event_with(self, kind: EventKind, args: &[Arg<'_>]) -> bool {
         let args = &args[..args.len().min(MAX_ARGS)];
@@ -53,9 +53,9 @@ impl Armed {
         written == Some(true)
     }
 
-    /// As [`event`](Self::event), with arguments that are counted at run time only:
-    /// at most 15, further ones are left out. Another name may take the place of
-    /// the trace point's.
+    /// As [`event`](Self::event), with a number of arguments known only at run
+    /// time; those beyond 15 are left out. Another name may replace the trace
+    /// point's.
     #[inline(never)]
     pub fn event_of<'a>(
         self,
@@ -76,7 +76,7 @@ impl Armed {
         written == Some(true)
     }
 
-    /// Begins a duration, which ends when what is returned is dropped.
+    /// Begins a duration, which ends when the returned guard is dropped.
     #[inline]
     pub fn duration<const N: usize>(
         self,
@@ -87,7 +87,7 @@ impl Armed {
         Duration::begun(begun.then_some(self))
     }
 
-    /// Begins an operation, which ends when what is returned is dropped, on whichever thread.
+    /// Begins an operation, which ends when the returned guard is dropped, on any thread.
     #[inline]
     pub fn async_span<const N: usize>(
         self,
@@ -99,14 +99,14 @@ impl Armed {
         AsyncSpan { open: begun.then(|| (self.site(), self.generation(), id)) }
     }
 
-    /// Records bytes under this trace point's name: in one record, or, beyond
-    /// 32 000 bytes, in several that readers put together again.
+    /// Records bytes under this trace point's name: in one record or, beyond 32
+    /// 000 bytes, in several, which readers join.
     #[inline(never)]
     pub fn blob(self, bytes: &[u8]) {
         with_recorder(self.generation(), |recorder| {
             let piece = |payload| {
                 let record = Blob { name: self.name(), blob_type: BlobType::Data, payload };
-                // Counted where there is no room; a blob always can be expressed.
+                // Counted if there is no room; the format can express every blob.
                 let _ = recorder.write(&record);
             };
             if bytes.is_empty() {
@@ -131,7 +131,7 @@ impl Armed {
     }
 }
 
-/// Writes an event of any kind; says whether it is in the buffer.
+/// Writes an event of any kind; returns whether it is in the buffer.
 #[inline(always)]
 fn write_named(
     recorder: &Recorder<'_>,
@@ -149,8 +149,8 @@ fn write_named(
     }
 }
 
-/// Writes an event whose strings no record can carry as they are: they are cut
-/// before the first NUL, and to 1 KiB.
+/// Writes an event whose strings do not fit a record or contain a NUL: they are
+/// cut before the first NUL and to 1 KiB.
 #[cold]
 #[inline(never)]
 fn write_cut(recorder: &Recorder<'_>, event: Event<'_>) -> bool {
@@ -178,28 +178,27 @@ fn cut_text(text: Text<'_>) -> Text<'_> {
 
 /// A duration of this thread that lasts as long as this is alive.
 ///
-/// It is written as two events, begin and end: what the program was doing when
-/// it was killed, or when a snapshot was taken, is in the trace as well. A
-/// duration whose begin was not recorded has no end either.
+/// It is written as two events, begin and end, so the trace also has the
+/// durations that were open when the program was killed or a snapshot was taken.
+/// A duration whose begin was not recorded has no end either.
 #[derive(Debug)]
 #[must_use = "the duration ends when this is dropped; bind it to a name such as `_span`"]
 pub struct Duration {
     open: Option<(&'static Site, Generation)>,
-    /// Durations nest per thread, so they stay on theirs.
+    /// Durations nest per thread, so they must stay on their thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl Duration {
-    /// The duration that began at this trace point, or none at all.
+    /// The duration that began at this trace point, or an empty one for `None`.
     #[inline]
     pub fn begun(armed: Option<Armed>) -> Self {
         let open = armed.map(|armed| (armed.site(), armed.generation()));
         Self { open, on_this_thread: PhantomData }
     }
 
-    /// Takes the duration apart, which does not end it; for languages without
-    /// scopes of this kind. [`reopened`](Self::reopened) makes it whole again, on
-    /// the same thread.
+    /// Takes the duration apart without ending it, for languages without
+    /// destructors. [`reopened`](Self::reopened) rebuilds it, on the same thread.
     #[must_use]
     pub fn leave_open(mut self) -> Option<(&'static Site, u32)> {
         self.open.take().map(|(site, generation)| (site, generation.get()))
@@ -227,11 +226,11 @@ impl Drop for Duration {
     }
 }
 
-/// An operation that lasts as long as this is alive, and may end on another thread than it began on; other operations
-/// may overlap with it in any way.
+/// An operation that lasts as long as this value is alive. It may end on another thread than it began on, and operations
+/// may overlap in any way.
 ///
-/// It is written as two events with an id of their own. An operation whose begin was not recorded has no end either. Unlike
-/// the end of a [`Duration`], its end is dropped if there is no room for it: nothing else depends on it.
+/// It is written as two events with a unique id. An operation whose begin was not recorded has no end either. Unlike the
+/// end of a [`Duration`], its end is dropped if there is no room for it: nothing else depends on it.
 #[derive(Debug)]
 #[must_use = "the operation ends when this is dropped; bind it to a name such as `_span`"]
 pub struct AsyncSpan {

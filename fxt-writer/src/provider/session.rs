@@ -1,5 +1,5 @@
-//! A session as trace points see it: an engine in the shared buffer, and the
-//! tables of what has been registered there.
+//! A session from the trace points' side: an engine in the shared buffer, and the
+//! tables of strings and threads registered there.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,17 +26,17 @@ pub(super) struct Session {
     process: Koid,
     categories: Categories,
     buffer: Arc<Buffer>,
-    /// Ends of durations that threads have still to write.
+    /// Ends of durations that threads still owe.
     owed_ends: AtomicU64,
-    /// Told of every category on its first pass.
+    /// Called for every category on its first pass.
     on_category: Box<dyn Fn(&'static str) + Send + Sync>,
 }
 
-/// Tells one buffer of this process from the others.
+/// Distinguishes the buffers of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BufferNumber(pub(super) u32);
 
-/// What a session records into; the next one may go on in it.
+/// The buffer of a session; the next session may reuse it.
 pub(super) struct Buffer {
     number: BufferNumber,
     engine: Arc<Engine>,
@@ -44,12 +44,12 @@ pub(super) struct Buffer {
     tables: Mutex<Tables>,
 }
 
-/// What has been registered in the buffer.
+/// The strings and threads registered in the buffer.
 #[derive(Debug, Default)]
 struct Tables {
     strings: HashMap<&'static str, StringRef>,
-    /// By thread id. A thread keeps its index when its id is given to another:
-    /// records name threads by id in the end.
+    /// By thread id. A new thread with a reused id gets the same index, since
+    /// readers resolve an index to the id.
     threads: HashMap<u64, ThreadRef>,
 }
 
@@ -75,7 +75,7 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// When the memory cannot be cleared or is no size for an engine.
+    /// When the memory cannot be cleared or its size does not suit an engine.
     pub(super) fn new(
         number: BufferNumber,
         mapping: Mapping,
@@ -83,7 +83,7 @@ impl Buffer {
         notify: impl Fn(Packet) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let (engine, mapping) = mapping.into_engine(mode, GRACE, notify)?;
-        // Without leases every record is reserved on its own.
+        // Without leases, every record is reserved separately.
         let _ = engine.lend();
         Ok(Arc::new(Self { number, engine, mapping, tables: Mutex::default() }))
     }
@@ -100,21 +100,21 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// When there is no room beside what is to be kept.
+    /// When there is no room in addition to the data to keep.
     pub(super) fn restart(&self, disposition: BufferDisposition) -> io::Result<()> {
         self.engine.start(disposition).map_err(io::Error::other)
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // What panics under the lock, if anything, has changed nothing by halves.
+        // A panic under the lock leaves no half-made change.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Session {
-    /// A session that records into `buffer`, which takes records already: its
-    /// head, and the process by name, are the first. It takes no part in anything
-    /// until it is published.
+    /// A session that records into `buffer`, which takes records already; the
+    /// first are the initialization record and the process's name. It has no
+    /// effect until it is published.
     pub(super) fn new(
         generation: Generation,
         process: Koid,
@@ -130,7 +130,7 @@ impl Session {
             name: Text::Inline(&name),
             args: &[],
         };
-        // A buffer that is kept may have no room; then it has both already.
+        // A reused buffer may have no room, but then it has both already.
         let _ = Initialization { ticks_per_second: TICKS_PER_SECOND }.write(&mut durable);
         let _ = process_record.write(&mut durable.uncounted());
         let on_category = Box::new(on_category);
@@ -157,13 +157,13 @@ impl Session {
         &self.buffer
     }
 
-    /// A thread has the end of a duration to write later.
+    /// Counts the end of a duration that a thread must write later.
     pub(super) fn owe_end(&self) {
         // Relaxed, here and below: a count, which orders nothing.
         self.owed_ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many of these ends have been written.
+    /// Counts owed ends as written.
     pub(super) fn pay_ends(&self, ends: usize) {
         self.owed_ends.fetch_sub(ends as u64, Ordering::Relaxed);
     }
@@ -180,8 +180,8 @@ impl Session {
         self.categories.contains(category)
     }
 
-    /// The index of a string, registered now unless it was; empty when there is
-    /// no room for one more.
+    /// The index of a string, which is registered if needed; the empty ref when
+    /// there is no room for another.
     pub(super) fn string(&self, content: &'static str) -> StringRef {
         let mut tables = self.buffer.tables();
         if let Some(index) = tables.strings.get(content) {
@@ -200,7 +200,7 @@ impl Session {
         index
     }
 
-    /// How records name the present thread, whose name is registered too.
+    /// How records name the current thread, whose name is registered, too.
     pub(super) fn thread(&self) -> ThreadName {
         let (process, thread) = (self.process, sys::thread_id());
         let name = sys::thread_name();
@@ -212,7 +212,7 @@ impl Session {
             name: Text::Inline(&name),
             args: &of,
         };
-        // Without room the thread goes by its number.
+        // Without room, the thread appears by its number.
         let _ = named.write(&mut durable);
 
         let inline = ThreadName::Inline { process, thread };
@@ -231,7 +231,7 @@ impl Session {
     }
 }
 
-/// What the scheduler calls the process: the name of its first thread.
+/// The process's name in the scheduler's records: that of its first thread.
 fn process_name() -> String {
     let name = std::fs::read("/proc/self/comm").unwrap_or_default();
     crate::text::clean(name.trim_ascii_end()).into_owned()

@@ -1,14 +1,14 @@
-//! Trace points' own memory: what each has to know to decide in two loads, and
-//! to name its strings without looking them up.
+//! Trace points' state: with it, each decides in two loads whether to record, and
+//! refers to its strings without a look-up.
 //!
 //! ```text
 //!  [0 .. 31]    [32 .. 46]      [47 .. 61]  [62 .. 62]
 //!  generation | category index | name index | enabled
 //! ```
 //!
-//! One word holds all of it, so that it is always of one session: a trace point
-//! that finds another generation than the running one looks again. An index of 0
-//! has the string written inline.
+//! One word holds all of it, so that all parts belong to the same session. A
+//! trace point whose generation is not the running one looks its session up
+//! again. With an index of 0, the string is written inline.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ const fn is_good(text: &str) -> bool {
     !bytes.is_empty() && bytes.len() <= MAX_BYTES
 }
 
-/// A text that is made good, and stays for as long as the process runs.
+/// A valid version of a text, which is never freed.
 fn leaked_text(text: &str) -> &'static str {
     let mut end = text.len().min(MAX_BYTES);
     while !text.is_char_boundary(end) {
@@ -74,9 +74,9 @@ impl Site {
         Self { category, name, word: AtomicU64::new(0) }
     }
 
-    /// A trace point whose texts are known at run time only: they are cut, and
-    /// characters that do not belong are replaced, instead of a panic. Both texts
-    /// and the trace point stay for as long as the process runs.
+    /// A trace point whose texts are known only at run time. Invalid texts do not
+    /// panic: they are cut, and invalid characters are replaced. The texts and
+    /// the trace point are never freed.
     #[must_use]
     pub fn leaked(category: &str, name: &str) -> &'static Self {
         Box::leak(Box::new(Self::new(leaked_text(category), leaked_text(name))))
@@ -94,9 +94,9 @@ impl Site {
         self.name
     }
 
-    /// Whether something is to be recorded here, and if so, all that recording
-    /// needs. Without a session this is one relaxed load and a branch; in a
-    /// session that does not want the category, one load more.
+    /// If this trace point records, everything that recording needs. Without a
+    /// session this is one relaxed load and a branch; in a session that does not
+    /// want the category, one load more.
     #[inline(always)]
     #[must_use]
     pub fn armed(&'static self) -> Option<Armed> {
@@ -116,7 +116,7 @@ impl Site {
         word.is_enabled().then_some(Armed { site: self, word })
     }
 
-    /// As [`armed`](Self::armed), for whoever only asks and records nothing.
+    /// As [`armed`](Self::armed), for callers that record nothing.
     #[inline]
     #[must_use]
     pub fn is_wanted(&'static self) -> bool {
@@ -175,7 +175,7 @@ impl SiteWord {
     }
 }
 
-/// The text of an index, or inline where it has none.
+/// The text by its index, or inline if it has none.
 #[inline(always)]
 fn text(index: u64, content: &'static str) -> Text<'static> {
     match u16::try_from(index).map(StringRef::indexed) {
@@ -184,8 +184,8 @@ fn text(index: u64, content: &'static str) -> Text<'static> {
     }
 }
 
-/// A trace point that is to record, in the session that wants it. Two words, which
-/// functions take in registers.
+/// A trace point that records, with its session. Two words, which are passed in
+/// registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed {
     site: &'static Site,
@@ -195,7 +195,7 @@ pub struct Armed {
 impl Armed {
     #[inline(always)]
     pub(super) fn generation(&self) -> Generation {
-        // 32 bits. No session is 0, and so no trace point is armed in it.
+        // 32 bits. No session has the number 0, so no trace point is armed with it.
         NonZeroU32::new(GENERATION.get(self.word.0) as u32).unwrap_or(NonZeroU32::MIN)
     }
 
@@ -203,7 +203,7 @@ impl Armed {
         self.site
     }
 
-    /// The indices of category and name in the session, each 0 where it has none.
+    /// The indices of category and name in the session; 0 for none.
     #[inline(always)]
     pub(super) fn indices(&self) -> [u64; 2] {
         [CATEGORY.get(self.word.0), NAME.get(self.word.0)]
@@ -239,8 +239,8 @@ impl Name {
         Self { content, word: AtomicU64::new(0) }
     }
 
-    /// A name that is known at run time only: made good instead of a panic, as
-    /// in [`Site::leaked`].
+    /// A name that is known only at run time. An invalid one is corrected instead
+    /// of a panic, as in [`Site::leaked`].
     #[must_use]
     pub fn leaked(content: &str) -> Self {
         Self::new(leaked_text(content))
@@ -252,7 +252,7 @@ impl Name {
         self.content
     }
 
-    /// The name's index in that session, 0 where it has none yet.
+    /// The name's index in that session; 0 if it has none yet.
     #[inline(always)]
     pub(super) fn index(&self, generation: Generation) -> u64 {
         // Acquire: the string's record comes before ours.
@@ -260,7 +260,7 @@ impl Name {
         if word.is_of(generation) { NAME.get(word.0) } else { 0 }
     }
 
-    /// The name as a record of this session carries it.
+    /// The name in the form for a record of this session.
     #[inline]
     pub(super) fn text(&'static self, session: &Session) -> Text<'static> {
         // Acquire: the string's record comes before ours.

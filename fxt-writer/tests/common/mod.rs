@@ -1,5 +1,5 @@
-//! What the engine's tests share: small records with a number in them, and a
-//! saver that keeps the output as words.
+//! Shared by the engine's tests: small numbered records, and a saver that keeps
+//! the output as words.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fxt_writer::packet::Packet;
 use fxt_writer::record::{StringRecord, ThreadRecord};
 use fxt_writer::{Koid, StringRef, ThreadRef};
 
-/// A record of three words that tells who wrote it and a number.
+/// A record of three words with its writer and a number.
 pub(crate) fn numbered(writer: u64, number: u64) -> ThreadRecord {
     let index = ThreadRef::indexed(1).expect("1 is an index");
     ThreadRecord { index, process: Koid(writer), thread: Koid(number) }
@@ -24,15 +24,15 @@ pub(crate) fn string_record(index: u16) -> StringRecord<'static> {
     StringRecord { index, content: "sixteen bytes..." }
 }
 
-/// An engine whose packets come out of the receiver.
+/// An engine that sends its packets to the receiver.
 pub(crate) fn engine(config: Config) -> (Arc<Engine>, Receiver<Packet>) {
     let (packets, inbox) = mpsc::channel();
-    // A test that has seen enough drops its inbox.
+    // A test may drop its receiver early.
     let engine = Engine::new(config, move |packet| packets.send(packet).unwrap_or(()));
     (engine.expect("a size in range"), inbox)
 }
 
-/// Saves one buffer as whoever gets packets does.
+/// Saves one buffer as a receiver of packets does.
 pub(crate) fn save(engine: &Engine, packet: Packet, output: &mut Vec<u64>) {
     let view = engine.view(packet).expect("a buffer to save");
     view.slices().for_each(|bytes| output.extend(words(bytes)));

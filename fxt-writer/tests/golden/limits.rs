@@ -1,4 +1,4 @@
-//! What the format cannot express is refused, and nothing is written.
+//! What the format cannot express is rejected, and nothing is written.
 
 use fxt_writer::record::{
     Backtrace, Blob, BlobType, ContextSwitch, Event, EventKind, Initialization, KernelObject,

@@ -56,7 +56,7 @@ fn userspace_objects_with_indexed_and_inline_process_and_name() {
         args: &[Arg::new(indexed(3), Value::Null)],
         ..record
     };
-    // Of an inline process only its own koid is there, no thread koid.
+    // An inline process has only its own koid, no thread koid.
     let (fixed, name) = ([header(5, 0, inline_ref(6), 1), 0xdead_beef, 40], stream(b"widget"));
     assert_words(&record, &[&fixed, &name, &[null]]);
 }

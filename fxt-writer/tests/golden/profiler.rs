@@ -1,4 +1,4 @@
-//! Profiler records against the words that Fuchsia's own writer makes of the same values.
+//! Profiler records compared with the words of Fuchsia's own writer for the same values.
 
 use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
 use fxt_writer::{Koid, ThreadName, ThreadRef, Ticks};

@@ -1,18 +1,18 @@
-//! The trace's clock: CLOCK_MONOTONIC of the kernel, in nanoseconds, which the
-//! scheduler's records are in too. In a time namespace a process reads another.
+//! The trace's clock: the kernel's CLOCK_MONOTONIC, in nanoseconds, as in the
+//! scheduler's records. In a time namespace, a process reads it with an offset.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::Ticks;
 
-/// By how many nanoseconds the clock of this process is ahead of the kernel's.
+/// Nanoseconds by which this process's clock is ahead of the kernel's.
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 
-/// Looks in which time namespace this process is. To be called before the first record.
+/// Finds the offset of this process's time namespace. Must be called before the first record.
 pub(in crate::provider) fn find_namespace() {
     let read = |name| std::fs::read_link(name).ok();
     let own = read("/proc/self/ns/time");
-    // The file is about the namespace that children will be in.
+    // The file describes the namespace of future children.
     if own.is_some() && own == read("/proc/self/ns/time_for_children") {
         let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
         AHEAD.store(monotonic_offset(&text).unwrap_or(0), Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn monotonic_offset(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
-/// The present time. The kernel's vdso answers without a system call.
+/// The current time, from the vdso, without a system call.
 #[inline]
 pub(in crate::provider) fn now() -> Ticks {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -37,7 +37,7 @@ pub(in crate::provider) fn now() -> Ticks {
     // Both are positive, and their types differ between architectures.
     #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "time_t may have 32 bits")]
     let read = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-    // Relaxed: it is stored before anything is recorded, and has one value from then on.
+    // Relaxed: it is stored before the first record and does not change afterwards.
     Ticks(read.saturating_add_signed(-AHEAD.load(Ordering::Relaxed)))
 }
 

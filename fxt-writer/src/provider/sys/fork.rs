@@ -1,12 +1,12 @@
-//! What a forked child must not inherit: that a session runs, who talks to the
-//! manager, and the sockets that it talks over.
+//! What a forked child must not inherit: the running session, the manager's
+//! client, and the client's sockets.
 //!
-//! The first two live in a page of their own that the kernel hands to every
-//! child full of zeros (MADV_WIPEONFORK), however it was forked. So a child finds
-//! that no session runs, writes nothing, and may become a provider of its own.
-//! The buffer itself is not mapped in a child ([`Mapping`](super::Mapping)). The
-//! sockets are closed when `fork` returns in the child: as long as a copy is open,
-//! the manager would not notice that the parent is gone.
+//! The first two are in a separate page that is all zeros in every child, however
+//! it was forked (MADV_WIPEONFORK). So in a child no session runs, nothing is
+//! written, and the child may become a provider itself. The buffer is not mapped
+//! in a child ([`Mapping`](super::Mapping)). The sockets are closed when `fork`
+//! returns in the child: while a copy is open, the manager does not notice that
+//! the parent is gone.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::provider::client::Client;
 
-/// What the kernel wipes in a child. Aligned so that it has its pages to itself,
-/// whatever size the machine's pages have.
+/// The memory that the kernel wipes in a child. Aligned so that nothing else
+/// shares its pages, for any page size.
 #[repr(C)]
 #[cfg_attr(any(target_arch = "x86", target_arch = "x86_64"), repr(align(4096)))]
 #[cfg_attr(not(any(target_arch = "x86", target_arch = "x86_64")), repr(align(65536)))]
 struct ForkPage {
     /// The running session's generation; 0 while none runs.
     generation: AtomicU32,
-    /// The process that this page speaks of; 0 before it has a client.
+    /// The process that this page belongs to; 0 before it has a client.
     owner: AtomicU32,
     /// The client that talks to the manager; it is never freed.
     client: AtomicPtr<Client>,
@@ -36,30 +36,30 @@ static PAGE: ForkPage = ForkPage {
     client: AtomicPtr::new(std::ptr::null_mut()),
 };
 
-/// The word that says whether a session runs, and which; 0 while none runs.
+/// The running session's generation; 0 while none runs.
 pub static GENERATION: &AtomicU32 = &PAGE.generation;
 
-/// Tells one session of this process from the others.
+/// Distinguishes the sessions of this process.
 pub(in crate::provider) type Generation = NonZeroU32;
 
 /// The running session's generation, or 0.
 #[inline(always)]
 pub(in crate::provider) fn generation() -> u32 {
-    // Relaxed: what it publishes is behind the client's lock.
+    // Relaxed: the session that it publishes is behind the client's lock.
     PAGE.generation.load(Ordering::Relaxed)
 }
 
-/// In the place of a generation: the manager was to say whether a session runs, and has
-/// not done so in time. Trace points count what they would have recorded.
+/// In place of a generation: the manager has not answered in time whether a session runs. Trace
+/// points count what they would have recorded.
 pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
 
-/// From now on trace points count. Only where no session can be published meanwhile.
+/// Makes trace points count. Call only when no session can be published meanwhile.
 pub(in crate::provider) fn begin_overdue() {
     // Release, here and below: as for a session's generation.
     let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);
 }
 
-/// Trace points no longer count; whether they did.
+/// Makes trace points stop counting; returns whether they did count.
 pub(in crate::provider) fn end_overdue() -> bool {
     PAGE.generation.compare_exchange(OVERDUE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
 }
@@ -72,8 +72,8 @@ pub(in crate::provider) fn client() -> Option<&'static Client> {
     unsafe { client.as_ref() }
 }
 
-/// Makes `client` this process's client unless it has one, and tells which it
-/// has now.
+/// Makes `client` this process's client unless it has one; returns the client
+/// that it has now.
 pub(in crate::provider) fn publish_client(
     client: Client,
 ) -> Result<&'static Client, &'static Client> {
@@ -96,7 +96,7 @@ pub(in crate::provider) fn publish_client(
     }
 }
 
-/// Makes this process the page's owner, and has children find the page empty.
+/// Makes this process the page's owner, and the page empty in children.
 pub(in crate::provider) fn claim_process() -> io::Result<()> {
     static AT_FORK: Once = Once::new();
 
@@ -122,7 +122,7 @@ pub(in crate::provider) fn claim_process() -> io::Result<()> {
     Ok(())
 }
 
-/// Has `last_words` called when the process exits, once.
+/// Registers `last_words` to be called once when the process exits.
 pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
@@ -132,8 +132,8 @@ pub(in crate::provider) fn at_exit(last_words: extern "C" fn()) {
     });
 }
 
-/// Whether what belongs to the process `owner` is this process's, and not a copy
-/// that a child has of its parent's.
+/// Whether this process is `owner`, and not a child with a copy of its parent's
+/// data.
 pub(super) fn owned_here(owner: u32) -> bool {
     PAGE.owner.load(Ordering::Acquire) == owner
 }
@@ -143,7 +143,7 @@ pub(super) fn owner() -> u32 {
     PAGE.owner.load(Ordering::Acquire)
 }
 
-/// Sockets to be closed in a child; -1 where there is none.
+/// Sockets to close in a child; -1 for none.
 static SOCKETS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
 /// A socket that is closed in children: one of the connection, or one of the
@@ -155,12 +155,12 @@ pub(in crate::provider) struct OwnSocket {
 }
 
 impl OwnSocket {
-    /// The control socket, of which there is one at a time.
+    /// The control socket; at most one exists at a time.
     pub(in crate::provider) fn control(fd: OwnedFd) -> Self {
         Self::at(fd, &SOCKETS[0])
     }
 
-    /// The FIFO of a session, of which there is one at a time.
+    /// The FIFO of a session; at most one exists at a time.
     pub(in crate::provider) fn fifo(fd: OwnedFd) -> Self {
         Self::at(fd, &SOCKETS[1])
     }
@@ -177,12 +177,12 @@ impl AsFd for OwnSocket {
     }
 }
 
-/// Takes the number from the list before it is free for another file, which a
-/// child must keep.
+/// Removes the descriptor from the list before its number can be reused for a
+/// file that a child must keep.
 impl Drop for OwnSocket {
     fn drop(&mut self) {
         let own = self.fd.as_raw_fd();
-        // Another socket may have taken the place already.
+        // Another socket may be in its place already.
         let _ = self.place.compare_exchange(own, -1, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

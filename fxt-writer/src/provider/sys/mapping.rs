@@ -1,4 +1,4 @@
-//! The buffer that is shared with the manager, as memory of this process.
+//! The buffer shared with the manager, mapped into this process.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -15,10 +15,10 @@ use super::fork;
 use crate::engine::{Config, Engine, Mode, OnFull};
 use crate::packet::Packet;
 
-/// What is fetched ahead of use, at most: some 20 ms of the client's thread.
+/// The most memory populated in advance, which takes the client's thread some 20 ms.
 const MAX_POPULATED_BYTES: usize = 64 << 20;
 
-/// Why a descriptor is not taken as a buffer.
+/// Why a descriptor is not accepted as a buffer.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::provider) enum BufferError {
     /// It can shrink, and touching memory beyond its end would kill the process.
@@ -51,7 +51,7 @@ pub(in crate::provider) struct Mapping {
     bytes: NonZeroUsize,
     /// The process that mapped it. Children do not inherit it.
     owner: u32,
-    /// Device and inode, by which the same buffer is known again.
+    /// Device and inode, which identify the buffer.
     file: (u64, u64),
 }
 
@@ -91,11 +91,11 @@ impl Mapping {
         fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file)
     }
 
-    /// An engine of this mode in the memory, which is made zero for it.
+    /// Makes an engine of this mode in the memory, which is zeroed first.
     ///
     /// # Errors
     ///
-    /// When the memory cannot be cleared, or its size is none for an engine.
+    /// When the memory cannot be cleared, or its size does not suit an engine.
     pub(in crate::provider) fn into_engine(
         self,
         mode: Mode,
@@ -118,8 +118,8 @@ impl Mapping {
         Ok((engine, mapping))
     }
 
-    /// Fetches pages, so that recording does not have to: all of them, unless it
-    /// would take long. A failure costs only that.
+    /// Populates pages in advance, so that recording takes no page faults; all of
+    /// them, unless that would take long. A failure has no other effect.
     pub(in crate::provider) fn populate(&self) {
         let bytes = self.bytes.get().min(MAX_POPULATED_BYTES);
         // SAFETY: the advice changes no content, whoever uses the memory meanwhile.
@@ -128,8 +128,9 @@ impl Mapping {
         }
     }
 
-    /// Lets go of the manager's memory, though late writers may still have its
-    /// address: private memory takes its place at once, in which they harm nobody.
+    /// Releases the manager's memory. Since late writers may still have its
+    /// address, private memory replaces it atomically, where their stores do no
+    /// harm.
     pub(in crate::provider) fn let_go(&self) {
         let address = NonZeroUsize::new(self.address.as_ptr().addr());
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;

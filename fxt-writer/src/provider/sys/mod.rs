@@ -1,5 +1,5 @@
-//! All that touches Linux, and with it all the unsafe code of the provider: the
-//! clock, the page that a fork wipes, the shared buffer, the sockets.
+//! All system calls, and so all unsafe code, of the provider: the clock, the page
+//! that a fork wipes, the shared buffer, the sockets.
 
 mod clock;
 mod fork;

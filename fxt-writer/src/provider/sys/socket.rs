@@ -24,7 +24,7 @@ pub(in crate::provider) fn connect(address: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// What came over the control socket.
+/// The result of a read from the control socket.
 #[derive(Debug)]
 pub(in crate::provider) enum Received {
     /// One datagram, and the descriptors that came with it.
@@ -64,11 +64,11 @@ pub(in crate::provider) fn receive(socket: BorrowedFd<'_>) -> Received {
     Received::Message(bytes, descriptors)
 }
 
-/// One packet of the FIFO; `None` when there is none for now.
+/// One packet from the FIFO; `None` when there is none for now.
 ///
 /// # Errors
 ///
-/// When the other end is closed, or what came is no packet.
+/// When the other end is closed, or the datagram is not a packet.
 pub(in crate::provider) fn receive_packet(fifo: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_BYTES + 1];
     match recv(fifo.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {

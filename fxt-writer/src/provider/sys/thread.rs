@@ -1,4 +1,4 @@
-//! Threads: who the present one is, and one of our own.
+//! The current thread's id and name, and the client's own thread.
 
 use std::io;
 use std::thread;
@@ -8,13 +8,13 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use crate::Koid;
 use crate::text;
 
-/// The present thread's id, as this process's namespace has it.
+/// The current thread's id, in this process's PID namespace.
 pub(in crate::provider) fn thread_id() -> Koid {
     // Thread ids are positive.
     Koid(u64::from(nix::unistd::gettid().as_raw().unsigned_abs()))
 }
 
-/// The present thread's name, as the kernel's scheduler knows it.
+/// The current thread's name in the kernel.
 pub(in crate::provider) fn thread_name() -> String {
     let name = nix::sys::prctl::get_name().unwrap_or_default();
     text::clean(name.to_bytes()).into_owned()

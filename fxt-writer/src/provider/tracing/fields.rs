@@ -27,19 +27,19 @@ enum Kept {
 pub(super) struct Fields {
     kept: Vec<(usize, Kept)>,
     text: String,
-    /// What an event says, where it says something.
+    /// The event's message, if it has one.
     message: Option<Range<usize>>,
 }
 
 impl Fields {
-    /// None at all.
+    /// No fields.
     pub(super) const NONE: Self = Self { kept: Vec::new(), text: String::new(), message: None };
 
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Empties it, for other fields.
+    /// Removes all fields, for reuse.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
         self.text.clear();
@@ -70,7 +70,7 @@ impl Fields {
     }
 
     fn keep(&mut self, field: &Field, value: Kept) {
-        // A field that is recorded again has changed.
+        // A field that is recorded again has a new value.
         match self.kept.iter().position(|(index, _)| *index == field.index()) {
             Some(at) => self.kept[at].1 = value,
             None if self.kept.len() < MAX_ARGS => self.kept.push((field.index(), value)),
@@ -80,7 +80,7 @@ impl Fields {
 
     fn keep_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
         let start = self.text.len();
-        // Full, or a Debug that fails: what there is will do.
+        // Full, or a Debug that fails: use the text so far.
         let _ = Bounded(&mut self.text).write_fmt(text);
         let range = start..self.text.len();
         if field.name() == "message" {
@@ -141,6 +141,6 @@ pub(super) fn log_text(
             }
         })
     };
-    // Full: what there is will do.
+    // Full: use the text so far.
     let _ = write();
 }

@@ -24,11 +24,11 @@ pub struct ProviderLayer {
     logs: LevelFilter,
 }
 
-/// Wants what the running session wants, and nothing while none runs.
+/// A filter that enables what the running session wants, and nothing while none runs.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedTargets(());
 
-/// The argument that tells an event's level.
+/// The argument with an event's level.
 static LEVEL: Name = Name::new("level");
 
 thread_local! {
@@ -40,7 +40,7 @@ thread_local! {
 
 impl ProviderLayer {
     pub(super) fn new() -> Self {
-        // What is on and off changes with sessions.
+        // Which callsites are enabled changes with sessions.
         hook::call_on_change(callsite::rebuild_interest_cache);
         Self { logs: LevelFilter::OFF }
     }
@@ -58,8 +58,8 @@ impl ProviderLayer {
     }
 }
 
-/// Whether spans and events come to the layer: to be recorded, or, while the manager's
-/// answer is overdue, to be counted.
+/// Whether the layer gets spans and events: to record them or, while the manager's answer is overdue,
+/// to count them.
 fn is_on(metadata: &Metadata<'_>) -> bool {
     sys::generation() == sys::OVERDUE || point(metadata).site.is_wanted()
 }
@@ -116,7 +116,7 @@ where
         drop(extensions);
         if begun {
             let duration = Duration::begun(Some(armed));
-            // In a thread that is about to end the duration ends here.
+            // In a thread that is about to end, the duration ends here.
             let _ =
                 ENTERED.try_with(|entered| entered.borrow_mut().push((id.into_u64(), duration)));
         }

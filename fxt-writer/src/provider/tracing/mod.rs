@@ -1,5 +1,5 @@
-//! A layer of `tracing-subscriber`: every application that uses the crate
-//! `tracing` becomes a trace provider by one line.
+//! A layer for `tracing-subscriber`: one line makes an application that uses the
+//! crate `tracing` a trace provider.
 //!
 //! ```standalone_crate
 //! # fn main() -> Result<(), fxt_writer::provider::tracing::InitError> {
@@ -8,7 +8,7 @@
 //! # }
 //! ```
 //!
-//! Beside other layers it is one more, with the provider made by
+//! To combine it with other layers, make the provider with
 //! [`provider::init`](super::init):
 //!
 //! ```
@@ -26,9 +26,10 @@
 //! | an event | an instant, named by its message, with its fields and level |
 //! | an event of a level that was asked for | a log record |
 //!
-//! While no session runs, and for targets that it does not want, spans and events
-//! are off by `tracing`'s own means, which cost a load and a branch. A span that
-//! was made while it was off stays so: its later entries are not recorded.
+//! While no session runs, and for targets that the session does not want,
+//! `tracing` itself disables spans and events, at the cost of a load and a
+//! branch. A span that was created while disabled stays disabled: its later
+//! entries are not recorded.
 
 mod fields;
 mod layer;
@@ -43,14 +44,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::Provider;
 
-/// Why the one line did not do.
+/// Why [`init`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// The process cannot become a provider.
     #[error(transparent)]
     Provider(#[from] super::InitError),
-    /// There is a subscriber already; give it the [`layer`].
+    /// There is a subscriber already; add the [`layer`] to it.
     #[error("a tracing subscriber is already set; add provider::tracing::layer() to it: {0}")]
     Subscriber(#[from] tracing_subscriber::util::TryInitError),
 }

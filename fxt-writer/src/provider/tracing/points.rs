@@ -1,4 +1,4 @@
-//! The trace points that stand for `tracing`'s callsites.
+//! The trace points of `tracing`'s callsites.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,13 +19,13 @@ pub(super) struct Point {
 const CACHED: usize = 64;
 
 thread_local! {
-    /// By address of the callsite; the last one with the same place stays.
+    /// By the callsite's address; of those with the same slot, the last one stays.
     static CACHE: [Cell<Option<(usize, &'static Point)>>; CACHED] =
         const { [const { Cell::new(None) }; CACHED] };
 }
 
-/// The trace point of this callsite; made when it is first asked for, and never
-/// freed, as callsites are not either.
+/// The trace point of this callsite; created on first use and never freed, like
+/// callsites.
 pub(super) fn point(metadata: &Metadata<'_>) -> &'static Point {
     let callsite = metadata.callsite();
     let address = std::ptr::from_ref(callsite.0).addr();
@@ -35,7 +35,7 @@ pub(super) fn point(metadata: &Metadata<'_>) -> &'static Point {
         return point;
     }
     let point = look_up(address, metadata);
-    // A thread that is about to end looks it up each time.
+    // A thread that is about to end has no cache.
     let _ = CACHE.try_with(|cache| cache[place].set(Some((address, point))));
     point
 }

@@ -2,8 +2,8 @@
 
 use super::{HEAD_BYTES, MAX_ALERT_BYTES, MAX_ITEM_BYTES, MAX_MESSAGE_BYTES, PROTOCOL_VERSION};
 
-/// A message that cannot be sent, or bytes that are no message. Whoever gets
-/// such bytes closes the connection.
+/// A message that cannot be sent, or bytes that are not a valid message. The
+/// receiver of such bytes closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -15,13 +15,13 @@ pub enum WireError {
         /// The version in the message.
         found: u16,
     },
-    /// There are fewer bytes than a head has.
+    /// There are fewer bytes than in a head.
     #[error("a control message of {bytes} bytes is shorter than its header of {HEAD_BYTES}")]
     Truncated {
         /// Bytes that there are.
         bytes: usize,
     },
-    /// The head tells a payload that is not the one that came.
+    /// The payload size in the head differs from that of the payload received.
     #[error("a control message announces {told} bytes of payload and has {found}")]
     PayloadSize {
         /// Bytes that the head tells.
@@ -29,7 +29,7 @@ pub enum WireError {
         /// Bytes after the head.
         found: usize,
     },
-    /// The message is longer than any may be.
+    /// The message is longer than the maximum.
     #[error(
         "a control message of {bytes} bytes is longer than {MAX_MESSAGE_BYTES}; send it in pieces"
     )]
@@ -37,13 +37,13 @@ pub enum WireError {
         /// Its bytes.
         bytes: usize,
     },
-    /// No message of that kind comes from this side.
+    /// The sending side has no message of that kind.
     #[error("control message kind {kind} is not permitted from this side")]
     Kind {
         /// The kind in the message.
         kind: u16,
     },
-    /// A field that has to be zero is not.
+    /// A field that must be zero is not.
     #[error("a control message has {value:#x} instead of zero in a reserved field")]
     NotZero {
         /// The value found.

@@ -11,8 +11,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The one message that `bytes` are. The version is looked at before all
-    /// else, since with another one nothing else means anything.
+    /// Decodes the message in `bytes`. The version is checked first, since with
+    /// another version nothing else is meaningful.
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let truncated = WireError::Truncated { bytes: bytes.len() };
         let (head, payload) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(truncated)?;
@@ -53,7 +53,7 @@ impl<'a> Frame<'a> {
         Ok(message)
     }
 
-    /// Checks that the message carries no number, as its kind wants.
+    /// Checks that the message carries no number, as its kind requires.
     pub(super) fn expect_no_data(&self) -> Result<(), WireError> {
         match self.data {
             0 => Ok(()),
@@ -61,7 +61,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Checks that the message carries no payload, as its kind wants.
+    /// Checks that the message carries no payload, as its kind requires.
     pub(super) fn expect_no_payload(&self) -> Result<(), WireError> {
         match self.payload.len() {
             0 => Ok(()),

@@ -23,7 +23,7 @@ pub(super) fn encode<'a>(
     Ok(())
 }
 
-/// The text that `bytes` are.
+/// Decodes `bytes` as text.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, WireError> {
     std::str::from_utf8(bytes).map_err(|error| WireError::NotUtf8 { at: error.valid_up_to() })
 }

@@ -13,12 +13,12 @@ pub enum FromManager {
         /// How to record.
         start: Start,
     },
-    /// STOP: finish the buffer, hand over what is left, answer STOPPED.
+    /// STOP: finish the buffer, hand over the rest, answer STOPPED.
     Stop(
         /// The session to stop.
         Session,
     ),
-    /// TERMINATE: let go of the buffer. Before any START: no session runs at present.
+    /// TERMINATE: release the buffer. Before any START: no session runs now.
     Terminate(
         /// The session that is over, or, before any START, any number.
         Session,
@@ -26,11 +26,11 @@ pub enum FromManager {
 }
 
 impl FromManager {
-    /// The message that `bytes`, one whole datagram, are.
+    /// Decodes `bytes`, one whole datagram.
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// When the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let frame = Frame::decode(bytes)?;
         match frame.kind {

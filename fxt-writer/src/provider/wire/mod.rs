@@ -1,5 +1,5 @@
-//! Control messages: what a provider and the manager tell each other over their
-//! control socket, as bytes and back.
+//! Control messages between a provider and the manager over their control socket:
+//! encoding and decoding.
 //!
 //! One message is one datagram of a SOCK_SEQPACKET socket, at most
 //! [`MAX_MESSAGE_BYTES`] long. Numbers are in machine order, since both ends run
@@ -29,8 +29,8 @@
 //!     |<--------------------------------------------------------|
 //! ```
 //!
-//! Nothing here does I/O, and neither side trusts the other: whatever the bytes
-//! are, decoding yields a message or says what is wrong with them.
+//! Nothing here does I/O. Neither side trusts the other: decoding any bytes
+//! returns a message or an error.
 //!
 //! ```
 //! use fxt_writer::provider::wire::FromProvider;
@@ -66,8 +66,8 @@ pub const HEAD_BYTES: usize = 16;
 pub const PROTOCOL_VERSION: u16 = 1;
 /// The most bytes in an alert's name.
 pub const MAX_ALERT_BYTES: usize = 14;
-/// The most bytes in one item of a list: that of a provider's name in its
-/// metadata record, which categories have to keep to as well.
+/// The most bytes in one item of a list: the limit of a provider's name in its
+/// metadata record, which applies to categories, too.
 pub const MAX_ITEM_BYTES: usize = crate::layout::limits::MAX_PROVIDER_NAME_BYTES;
 /// Descriptors that travel with START: the buffer, then the provider's end of
 /// the FIFO.
@@ -84,13 +84,12 @@ mod kind {
     pub(super) const TERMINATE: u16 = 18;
 }
 
-/// Tells one run of tracing from the others; the manager gives every START a new
-/// one.
+/// Identifies a run of tracing; the manager gives every START a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(NonZeroU64);
 
 impl Session {
-    /// The session of that number; there is none of number 0.
+    /// The session of that number; `None` for 0.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {

@@ -6,16 +6,16 @@ use super::{MAX_ALERT_BYTES, Session, WireError, kind, list};
 /// A message from a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromProvider {
-    /// REGISTER, the first message of a connection: here I am.
+    /// REGISTER, the first message of a connection.
     Register {
-        /// What the provider is called; 1 to 255 bytes.
+        /// The provider's name; 1 to 255 bytes.
         name: String,
-        /// Categories that it is known to have by now; each 1 to 255 bytes.
+        /// Its categories known so far; each 1 to 255 bytes.
         categories: Vec<String>,
     },
-    /// CATEGORIES: these have become known since.
+    /// CATEGORIES: categories that have become known since.
     Categories(
-        /// The new ones, without those told before.
+        /// The new ones, without those sent before.
         Vec<String>,
     ),
     /// STOPPED: the buffer of this session is final, and in streaming mode saved.
@@ -23,7 +23,7 @@ pub enum FromProvider {
         /// The session of the STOP that this answers.
         Session,
     ),
-    /// ALERT: something that a trigger may wait for has happened.
+    /// ALERT: an event on which a trigger may fire.
     Alert(
         /// The alert's name, 1 to 14 bytes.
         String,
@@ -31,11 +31,11 @@ pub enum FromProvider {
 }
 
 impl FromProvider {
-    /// The message that `bytes`, one whole datagram, are.
+    /// Decodes `bytes`, one whole datagram.
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// When the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let frame = Frame::decode(bytes)?;
         match frame.kind {

@@ -19,14 +19,14 @@ pub const START_BLOCK_BYTES: usize = 32;
 pub struct Start {
     /// What happens when the buffer is full.
     pub mode: Mode,
-    /// What becomes of what an earlier session left in the buffer.
+    /// What happens to the content of an earlier session in the buffer.
     pub disposition: BufferDisposition,
     /// Bytes of the buffer whose descriptor comes with the message.
     pub buffer_bytes: u64,
-    /// The provider's process as the manager sees it: its process id there.
+    /// The provider's process id in the manager's PID namespace.
     pub process: Koid,
-    /// The enabled categories: names, prefixes such as `app*`, or `*` for all;
-    /// none at all stands for all as well.
+    /// The enabled categories: names, prefixes such as `app*`, or `*` for all; an
+    /// empty list also means all.
     pub categories: Vec<String>,
 }
 

@@ -234,8 +234,8 @@ fn a_message_may_have_64_kib_and_not_one_byte_more() {
     assert_eq!(decoded, Err(WireError::TooLong { bytes: MAX_MESSAGE_BYTES + 1 }));
 }
 
-/// Every byte of every message is changed to every value; none may panic, and
-/// what is still a message must be one that encodes to these very bytes.
+/// Changes every byte of every message to every value: decoding must not panic,
+/// and a message that still decodes must encode to the same bytes.
 #[test]
 fn a_changed_byte_gives_an_error_or_another_true_message() {
     let mut changed_messages = 0;
