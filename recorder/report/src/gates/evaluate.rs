@@ -1,90 +1,90 @@
-//! From a gate and a recording to a verdict.
+//! Evaluates gates against a recording.
 
 use super::evidence::{Doubt, Evidence, Offender};
 use crate::SpanFigures;
 use fxtrec_gates::{Amount, Comparison, Dimension, Gate, Quantity, SpanPart, Stat, Total};
 
-/// So many of the worst are named.
+/// The number of worst offenders that are named.
 const OFFENDERS: usize = 3;
 
-/// What becomes of a gate that there are too few values for.
+/// The result of a gate with too few values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTooFew {
-    /// It fails: what was not measured is not known to be well.
+    /// It fails: a value that was not measured may be bad.
     #[default]
     Fail,
     Pass,
 }
 
-/// What becomes of a gate that failed only since others took time from its spans.
+/// The result of a gate that failed only because others took time from its spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDisturbed {
     /// It fails.
     #[default]
     Fail,
     Pass,
-    /// It neither fails nor passes: the exit status says so, unless another gate failed.
+    /// It neither fails nor passes; the exit status says so, unless another gate failed.
     Exit4,
 }
 
-/// What becomes of gates that do not simply pass or fail.
+/// The results of gates that do not simply pass or fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub on_too_few: OnTooFew,
     pub on_disturbed: OnDisturbed,
 }
 
-/// Whether others are to blame that a gate on the length of spans failed.
+/// Whether others caused the failure of a gate on the length of spans.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Blame {
-    /// Without what others took, it would have passed.
+    /// Without the time that others took, it would have passed.
     Others(Taken),
-    /// Without what others took, it would have failed too.
+    /// Without the time that others took, it would have failed too.
     Both(Taken),
-    /// Events are missing, so that it is not known.
+    /// Unknown, because events are missing.
     Lost,
     /// The gate on the CPU time of the same spans failed.
     OwnCpu,
 }
 
-/// What others took from spans.
+/// The time that others took from spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
-    /// What the gate is about, without that.
+    /// The gate's value without that time.
     pub undisturbed: Amount,
-    /// What was taken of all of the spans: a part, and its sum.
+    /// The time that was taken from all of the spans: each part, and its sum.
     pub parts: Vec<(SpanPart, Amount)>,
-    /// Of so many spans it is not known, and nothing is taken off.
+    /// The number of spans for which it is unknown; nothing is subtracted for them.
     pub uncertain: u64,
 }
 
-/// How a gate came out.
+/// The finding for a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// What must not be is not so.
+    /// The gate's statement is not true.
     Kept,
     Broken,
-    /// There are too few values to tell.
+    /// There are too few values.
     TooFew {
-        /// How many the statistic needs.
+        /// The number that the statistic needs.
         needed: u64,
     },
-    /// The condition is true of no thread of the recording.
+    /// No thread of the recording meets the condition.
     Nobody,
-    /// The recording does not tell.
+    /// The recording does not have what the gate needs.
     NotRecorded,
-    /// Nothing was found, but applications dropped records that may have been otherwise.
+    /// The gate is not broken, but applications dropped records that may have broken it.
     RecordsLost,
 }
 
 impl Finding {
-    /// Whether nothing was found that could be held against the limit.
+    /// Whether there was no value to compare with the limit.
     pub fn is_open(self) -> bool {
         matches!(self, Finding::TooFew { .. } | Finding::Nobody | Finding::NotRecorded)
     }
 }
 
-/// What a recording says to a gate.
+/// The result of a gate for a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict<'g> {
     pub gate: &'g Gate,
@@ -93,28 +93,28 @@ pub struct Verdict<'g> {
     pub failed: bool,
     /// Whether it counts as neither failed nor passed.
     pub undecided: bool,
-    /// Who is to blame, if it is a gate on the length of spans that is broken.
+    /// The cause, if a gate on the length of spans is broken.
     pub blame: Option<Blame>,
-    /// The value; `None` when there is none.
+    /// The value, if there is one.
     pub measured: Option<Amount>,
-    /// How many values that is from; `None` for what is one number.
+    /// The number of values behind it; `None` for a single number.
     pub samples: Option<u64>,
-    /// How many more values there would be, had their beginning and their end been seen.
+    /// The number of further values whose beginning or end was not recorded.
     pub censored: u64,
-    /// How well the value is known, when it is what was lost.
+    /// How reliable the value is, if it is the number of lost events.
     pub doubt: Doubt,
-    /// The worst, when it is broken.
+    /// The worst offenders, if it is broken.
     pub offenders: Vec<Offender>,
 }
 
 impl Verdict<'_> {
-    /// Whether it is broken, and only others are to blame.
+    /// Whether it is broken, and only others caused that.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.blame, Some(Blame::Others(_)))
     }
 }
 
-/// Holds a recording against gates.
+/// Evaluates gates against a recording.
 pub fn judge_all<'g>(
     gates: &'g [Gate],
     evidence: &impl Evidence,
@@ -122,7 +122,7 @@ pub fn judge_all<'g>(
 ) -> Vec<Verdict<'g>> {
     let mut verdicts: Vec<Verdict<'g>> =
         gates.iter().map(|gate| judge(gate, evidence, policy)).collect();
-    // Nobody is to blame for what the code itself took more of.
+    // Others are not the cause if the code itself needed more CPU time.
     let cpu_of = |verdict: &Verdict<'g>| match &verdict.gate.quantity {
         Quantity::Span(span, _) if span.part == SpanPart::Cpu => Some(&*span.name),
         _ => None,
@@ -141,9 +141,9 @@ pub fn judge_all<'g>(
     verdicts
 }
 
-/// What was found, before it is judged.
+/// The measured values, before the evaluation.
 struct Measured {
-    /// What others took, of the lengths of spans.
+    /// The time that others took, for lengths of spans.
     taken: Option<Taken>,
     number: Option<f64>,
     samples: Option<u64>,
@@ -151,7 +151,7 @@ struct Measured {
     doubt: Doubt,
 }
 
-/// What others take from a span.
+/// The parts of a span that others take.
 const OTHERS: [SpanPart; 3] = [SpanPart::Strangers, SpanPart::Steal, SpanPart::Throttled];
 
 fn measure(gate: &Gate, evidence: &impl Evidence) -> Option<Measured> {
@@ -199,7 +199,7 @@ fn taken(undisturbed: f64, figures: &SpanFigures) -> Taken {
     }
 }
 
-/// Who is to blame that a gate is broken.
+/// The cause of a broken gate.
 fn blame(gate: &Gate, measured: &Measured, evidence: &impl Evidence) -> Option<Blame> {
     let taken = measured.taken.clone().filter(|_| is_about_more(gate))?;
     if !evidence.is_whole() {
@@ -211,7 +211,7 @@ fn blame(gate: &Gate, measured: &Measured, evidence: &impl Evidence) -> Option<B
     })
 }
 
-/// Holds a recording against a gate.
+/// Evaluates a gate against a recording.
 pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Verdict<'g> {
     let condition = gate.condition.as_ref();
     let knows = evidence.knows(&gate.quantity)
@@ -219,7 +219,7 @@ pub fn judge<'g>(gate: &'g Gate, evidence: &impl Evidence, policy: Policy) -> Ve
     let measured = if knows { measure(gate, evidence) } else { None };
     let nothing = if knows { Finding::Nobody } else { Finding::NotRecorded };
     let finding = match measured.as_ref().map_or(nothing, |measured| find(gate, measured)) {
-        // Values that are not known may be beyond the limit.
+        // Unknown values may be beyond the limit.
         Finding::Kept
             if matches!(gate.quantity, Quantity::Statistic(_, Stat::Max))
                 && condition.is_some_and(|it| evidence.least(it) > gate.limit.number) =>
@@ -273,7 +273,7 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
     let needed = gate.quantity.samples_needed();
     let enough = measured.samples.is_none_or(|samples| samples >= needed);
     match measured.number {
-        // Nobody knows that it is not so.
+        // It cannot be excluded.
         Some(_) if measured.doubt.unknown_gaps > 0 && is_about_more(gate) => Finding::Broken,
         Some(number) if enough => match gate.comparison.holds(number, gate.limit.number) {
             true => Finding::Broken,
@@ -284,8 +284,8 @@ fn find(gate: &Gate, measured: &Measured) -> Finding {
     }
 }
 
-/// Whether a gate says that no single value must be beyond the limit, which is so when there is no value: nobody who
-/// writes `blocked_d.max > 1s` wants it to fail since no thread was ever blocked so.
+/// Whether a gate says that no single value may be beyond the limit, which also holds if there are no values: `blocked_d.max > 1s` should
+/// not fail because no thread was ever blocked that way.
 fn is_about_any(gate: &Gate) -> bool {
     let stat = match &gate.quantity {
         Quantity::Statistic(_, stat) | Quantity::Span(_, stat) => *stat,

@@ -1,4 +1,4 @@
-//! What a verdict is based on.
+//! The data that verdicts are based on.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use fxtrec_gates::Amount;
 use fxtrec_gates::Condition;
 use fxtrec_gates::{Quantity, Total};
 
-/// What can be asked of a recording. A condition narrows the question to those it is true of.
+/// The questions that a recording can answer. A condition restricts them to the threads that meet it.
 pub trait Evidence {
-    /// The values of a metric; `None` when the condition is true of no thread at all.
+    /// The values of a metric; `None` if no thread meets the condition.
     fn values(&self, metric: Metric, condition: Option<&Condition>) -> Option<Distribution>;
 
-    /// A metric that is one number; `None` when the condition is true of no thread at all.
+    /// A metric that is a single number; `None` if no thread meets the condition.
     fn total(&self, total: Total, condition: Option<&Condition>) -> Option<f64>;
 
-    /// The spans of a name; `None` when there are none, or the condition is true of no thread that has one.
+    /// The spans with a name; `None` if there are none, or none of a thread that meets the condition.
     fn spans(&self, _name: &str, _: Option<&Condition>) -> Option<SpanFigures> {
         None
     }
 
-    /// Whether nothing is missing from the recording, as far as anybody can tell.
+    /// Whether the recording is complete, as far as it shows.
     fn is_whole(&self) -> bool {
         true
     }
 
-    /// Who contributed most to a quantity, worst first, at most so many.
+    /// The threads that contributed most to a quantity, the worst first; `at_most` of them.
     fn offenders(
         &self,
         quantity: &Quantity,
@@ -34,52 +34,52 @@ pub trait Evidence {
         at_most: usize,
     ) -> Vec<Offender>;
 
-    /// Whether the recording has what a quantity is made of.
+    /// Whether the recording has the data for a quantity.
     fn knows(&self, _: &Quantity) -> bool {
         true
     }
 
-    /// Whether it has what a condition asks for.
+    /// Whether the recording has the data for a condition.
     fn can_tell(&self, _: &Condition) -> bool {
         true
     }
 
-    /// Of values below this, in nanoseconds, nothing is known to a condition.
+    /// For values below this, in nanoseconds, the condition cannot be checked.
     fn least(&self, _: &Condition) -> f64 {
         0.0
     }
 
-    /// How many events are missing from the recording.
+    /// The number of events that are missing from the recording.
     fn lost(&self) -> u64;
 
-    /// Whether applications dropped records of their own: spans may be missing, and be shorter or longer than they seem.
+    /// Whether applications dropped records of their own: spans may be missing, or be shorter or longer than they seem.
     fn lacks_records(&self) -> bool {
         false
     }
 
-    /// How well that is known.
+    /// How reliable that number is.
     fn doubt(&self) -> Doubt {
         Doubt::default()
     }
 }
 
-/// How well it is known how many events are missing.
+/// How reliable the number of missing events is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubt {
-    /// Whether they may be fewer.
+    /// Whether the true number may be smaller.
     pub at_most: bool,
-    /// Gaps of which nobody knows how many are missing there, and which are not in the sum.
+    /// The number of gaps with an unknown number of events; they are not included.
     pub unknown_gaps: u64,
-    /// How many in the sum are records that applications dropped of their own.
+    /// How many of the missing events are records that applications dropped themselves.
     pub records: u64,
 }
 
-/// A thread that has a large part in a failed gate, or a gap.
+/// A thread or a gap with a large part in a failed gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offender {
     /// Its own figure.
     pub amount: Amount,
-    /// Who it is, and what more is known.
+    /// A description of it.
     pub what: String,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Offender {
     }
 }
 
-/// A length of time, as it is printed.
+/// A length of time, for output.
 pub(crate) fn time(length: Duration) -> Amount {
     Amount { number: length.as_nanos() as f64, dimension: fxtrec_gates::Dimension::Time }
 }

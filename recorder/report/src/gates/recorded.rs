@@ -1,13 +1,13 @@
-//! Reports as evidence.
+//! Reports as the data for gates.
 //!
-//! A report has its figures by thread and by CPU, not by both. A condition that names CPUs is therefore asked of one
-//! report for each group of CPUs that it tells apart:
+//! A report has its figures by thread and by CPU, but not by both. A condition that names CPUs is therefore evaluated on a separate report
+//! for each group of CPUs that it distinguishes:
 //!
 //! ```text
 //! cpu = 1 and comm = "app" or cpu = 3      CPUs 0 .. 7      groups {1} {3} {0 2 4 5 6 7}
 //! ```
 //!
-//! Within a group the condition is about threads alone, and whose figures it is true of are put together.
+//! Within a group, the condition only depends on threads, and the figures of the threads that meet it are merged.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -25,22 +25,22 @@ use fxtrec_gates::{Condition, Subject};
 use fxtrec_gates::{Dimension, Quantity, SpanMetric, SpanPart, Stat, Total};
 use fxtrec_units::text::{counted, noun};
 
-/// So many antagonists of a wait are named.
+/// The number of antagonists of a wait that are named.
 const NAMED: usize = 3;
 
-/// A recording, as one report and, where conditions name CPUs, one for each group of CPUs.
+/// A recording: one report and, if conditions name CPUs, one more for each group of CPUs.
 #[derive(Clone, Debug)]
 pub struct Recorded<'r> {
     whole: &'r Report,
     by_cpus: Vec<(Cpu, Report)>,
     spans: Option<SpanReport>,
-    /// Its long waits with their stacks.
+    /// Its long waits, with their stacks.
     blocked: Option<Blocked>,
     /// The threads that COMMAND started.
     command: HashSet<u64>,
 }
 
-/// The groups of `report`'s CPUs that these conditions tell apart; none when they name no CPU.
+/// The groups of `report`'s CPUs that these conditions distinguish; none if they name no CPU.
 pub fn cpu_groups<'c>(
     report: &Report,
     conditions: impl IntoIterator<Item = &'c Condition>,
@@ -59,33 +59,32 @@ pub fn cpu_groups<'c>(
 }
 
 impl<'r> Recorded<'r> {
-    /// Evidence for conditions that name no CPU.
+    /// The data for conditions that name no CPU.
     pub fn new(whole: &'r Report) -> Recorded<'r> {
         let of_command = whole.threads().iter().filter(|thread| thread.in_command);
         let command = of_command.filter_map(|thread| Some(thread.koid?.0)).collect();
         Recorded { whole, by_cpus: Vec::new(), spans: None, blocked: None, command }
     }
 
-    /// Adds a report about one of the [`cpu_groups`] alone.
+    /// Adds a report that covers only one of the [`cpu_groups`].
     pub fn add(&mut self, group: &[Cpu], report: Report) {
-        // Conditions say the same of every CPU of a group.
+        // Conditions give the same result for every CPU of a group.
         if let Some(cpu) = group.first() {
             self.by_cpus.push((*cpu, report));
         }
     }
 
-    /// Adds its spans, without which nothing is known of any.
+    /// Adds its spans; without them, all spans are unknown.
     pub fn add_spans(&mut self, spans: SpanReport) {
         self.spans = Some(spans);
     }
 
-    /// Adds its long waits, without which nothing is known of any stack.
+    /// Adds its long waits; without them, all stacks are unknown.
     pub fn add_blocked(&mut self, blocked: Blocked) {
         self.blocked = Some(blocked);
     }
 
-    /// The waits of a metric that a condition on stacks is true of, the longest first. A wait without a stack is in no
-    /// function.
+    /// The waits of a metric whose stacks meet a condition, the longest first. A wait without a stack is in no function.
     fn waits(&self, metric: Metric, condition: &Condition) -> Vec<&stacks::Wait> {
         let Some(blocked) = &self.blocked else { return Vec::new() };
         let fits = |wait: &&stacks::Wait| {
@@ -103,7 +102,7 @@ impl<'r> Recorded<'r> {
         blocked.waits.iter().filter(fits).collect()
     }
 
-    /// The spans of a name, of threads that a condition is true of.
+    /// The spans with a name, of threads that meet a condition.
     fn rows(&self, name: &str, condition: Option<&Condition>) -> Vec<&SpanRow> {
         let fits = |row: &&SpanRow| {
             let (comm, pid, tid) = (&*row.comm, row.pid, Some(row.tid));
@@ -115,7 +114,7 @@ impl<'r> Recorded<'r> {
         self.spans.iter().flat_map(|spans| &spans.rows).filter(fits).collect()
     }
 
-    /// The longest spans of a name, or those with the most of a part.
+    /// The longest spans with a name, or those with the most time in a part.
     fn longest_spans(
         &self,
         span: &SpanMetric,
@@ -148,8 +147,7 @@ impl<'r> Recorded<'r> {
         found.into_iter().take(at_most).map(tell).collect()
     }
 
-    /// The threads that a condition is true of, each with the report that it is from; one that several groups have is
-    /// there several times.
+    /// The threads that meet a condition, each with its report; a thread in several groups occurs several times.
     fn chosen(&self, condition: Option<&Condition>) -> Vec<(&Report, &ThreadReport)> {
         let names_cpus = condition.is_some_and(|condition| !condition.cpus().is_empty());
         let sources: Vec<(Option<u16>, &Report)> = match names_cpus {
@@ -173,7 +171,7 @@ impl<'r> Recorded<'r> {
     fn gaps(&self, at_most: usize) -> Vec<Offender> {
         let begin = self.whole.span.begin;
         let mut gaps: Vec<_> = self.whole.losses.list.iter().collect();
-        // One of unknown size may be the largest.
+        // A gap of unknown size may be the largest.
         gaps.sort_by_key(|gap| Reverse(gap.events.unwrap_or(u64::MAX)));
         let offender = |gap: &&crate::Gap| {
             let cpu = gap.cpu.map(|cpu| format!(" of CPU {}", cpu.0)).unwrap_or_default();
@@ -224,7 +222,7 @@ impl Evidence for Recorded<'_> {
         }
         let sum = |of: fn(&Stats) -> u64| chosen.iter().map(|(_, thread)| of(&thread.stats)).sum();
         let switches = match condition {
-            // Those from idle, which is no thread, as well.
+            // Includes switches away from the idle task, which is not a thread.
             None => self.whole.switches(),
             Some(_) => sum(Stats::switches),
         };
@@ -282,7 +280,7 @@ impl Evidence for Recorded<'_> {
             .map(|(report, thread)| (part(quantity, thread).unwrap_or(0.0), report, thread))
             .filter(|(part, ..)| *part > 0.0)
             .collect();
-        // Equal ones by name and id, so that every run says the same.
+        // Equal ones are sorted by name and id, so that the output is always the same.
         chosen.sort_by(|a, b| {
             b.0.total_cmp(&a.0).then_with(|| (&a.2.comm, a.2.tid).cmp(&(&b.2.comm, b.2.tid)))
         });
@@ -352,7 +350,7 @@ impl Evidence for Recorded<'_> {
     }
 }
 
-/// The statistic by which a thread's part in another is told.
+/// The statistic that shows a thread's part in another statistic.
 fn telling(stat: Stat) -> Stat {
     match stat {
         Stat::Count => Stat::Count,
@@ -369,7 +367,7 @@ fn part(quantity: &Quantity, thread: &ThreadReport) -> Option<f64> {
         Quantity::Total(Total::Moved) => Some(moved(&thread.stats) as f64),
         Quantity::Total(Total::CpuTime) => Some(cpu_time(&thread.stats) as f64),
         Quantity::Total(Total::BlockedTime) => Some(blocked_time(&thread.stats) as f64),
-        // It belongs to no thread.
+        // The duration belongs to no thread.
         Quantity::Total(Total::Duration) => None,
         Quantity::Total(_) => Some(thread.stats.switches() as f64),
         Quantity::Span(..) => None,
@@ -405,13 +403,13 @@ fn count(number: u64) -> Amount {
     Amount { number: number as f64, dimension: Dimension::Count }
 }
 
-/// When something ended, counted from the beginning of the recording.
+/// When something ended, relative to the beginning of the recording.
 fn until(moment: Nanos, begin: Nanos) -> String {
     let seconds = moment.0.saturating_sub(begin.0) as f64 / 1e9;
     format!(", until {seconds:.6} s")
 }
 
-/// Who a thread is, and what is known about its worst moment.
+/// A thread, and what is known about its worst moment.
 fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),
@@ -431,7 +429,7 @@ fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: 
     }
 }
 
-/// The longest wait of a thread that is of this metric.
+/// The longest wait of a thread for this metric.
 fn longest<'r>(metric: Metric, report: &'r Report, thread: &'r ThreadReport) -> Option<&'r Wait> {
     let fits = |wait: &&Wait| {
         let own = thread.koid == Some(wait.thread.koid);

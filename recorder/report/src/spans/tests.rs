@@ -18,7 +18,7 @@ fn measured(scene: &Scene) -> SpanReport {
     measured_of(scene, &Selection::default())
 }
 
-/// The parts of the only span, in microseconds, and what is unknown of it.
+/// The parts of the only span, in microseconds, and its unknown time.
 fn parts(report: &SpanReport) -> (Vec<(&'static str, u64)>, u64) {
     let [row] = &report.rows[..] else { panic!("one row: {report:#?}") };
     let [time] = &row.worst[..] else { panic!("one span: {row:#?}") };
@@ -26,8 +26,8 @@ fn parts(report: &SpanReport) -> (Vec<(&'static str, u64)>, u64) {
     (all.filter(|part| part.1 > 0).collect(), time.unknown / 1000)
 }
 
-/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us, in which it waits for its own 102 and for 201, which
-/// was there before it.
+/// COMMAND's process is 100; its thread 101 has a span from 0 to 100 us. In it, the thread waits while its own 102 has the CPU, and while
+/// 201 has it, which existed before.
 fn late() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -91,7 +91,7 @@ fn what_the_host_and_quotas_take_is_no_ones_own_and_what_is_not_divided_is() {
     let ((found, unknown), undisturbed) = with((0, 100));
     assert_eq!(found, [("wall", 100), ("cpu", 65), ("steal", 30), ("irq", 5)]);
     assert_eq!((unknown, undisturbed), (0, 70));
-    // Whether the host took it from the span or from the rest of the slice, nobody knows.
+    // It is unknown whether the host took it from the span or from the rest of the slice.
     let ((found, unknown), undisturbed) = with((50, 100));
     assert_eq!(found, [("wall", 50), ("cpu", 50)]);
     assert_eq!((unknown, undisturbed), (0, 50));
@@ -110,7 +110,7 @@ fn a_span_of_which_something_is_unknown_is_censored_in_its_parts_and_not_in_its_
     let count = |part| (figures.part(part).count(), figures.part(part).censored());
     assert_eq!([count(SpanPart::Wall), count(SpanPart::Cpu)], [(1, 0), (0, 1)]);
     assert_eq!(figures.undisturbed.max(), Some(Duration::from_micros(100)), "nothing is taken off");
-    // A thread of which the trace tells nothing else.
+    // A thread without any other records.
     let mut scene = Scene::of_command(ALL, 100);
     scene.switch(0, 0, 0, Leaves::R, 101).span((0, 100), 103, "request").end(200);
     let report = measured(&scene);
@@ -163,7 +163,7 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is in the file, the parts and what is unknown are as long as the span.
+    /// Whatever is in the file, the parts and the unknown time sum up to the length of the span.
     #[test]
     fn the_parts_of_a_span_are_as_long_as_it_is(
         steps in prop::collection::vec(any::<(u8, u8, u8, u8)>(), 5..80),

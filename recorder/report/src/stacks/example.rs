@@ -1,4 +1,4 @@
-//! A small trace with stacks, made by hand, for tests.
+//! A small handmade trace with stacks, for tests.
 
 use fxt_writer::record::{
     Backtrace, ContextSwitch, KernelObject, Mapping, Module, ObjectType, ProcessName, ThreadState,
@@ -10,9 +10,9 @@ use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 pub const MS: u64 = 1_000_000;
 const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 
-/// Thread 41 "work;er" of process 40 is blocked from 10 to 15 ms and from 20 to 22 ms, each with a stack; from 30 to 33
-/// without one; and from 40 to 40.2, which is short. It has a CPU a millisecond after each wake-up, for a millisecond. Thread
-/// 60 "waker" ends the first wait, and it is known from where.
+/// Thread 41 "work;er" of process 40 is blocked from 10 to 15 ms and from 20 to 22 ms, each with a stack; from 30 to 33 ms without one; and
+/// briefly from 40 to 40.2 ms. It gets a CPU one millisecond after each wake-up, for one millisecond. Thread 60 "waker" ends the first
+/// wait, and the stack of that wake-up is recorded.
 pub fn trace(with_stacks: bool) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");
@@ -78,7 +78,8 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
     let link = link_flags(0);
     for (time, koid, flags, frames) in [
         (15 * MS - 100, 60, link | Kind::Wake.flags(), &[0x7030][..]),
-        // The first a little behind its switch, the second before it, which was seen late; the last of a wait that has no length.
+        // The first is slightly later than its switch; the second is before its switch, which was seen late; the last belongs to a wait
+        // without a length.
         (10 * MS + 300, 41, link | problem::USER_UNPROVED, &[IN_KERNEL, 0x7010, 0x9000]),
         (20 * MS - 400, 41, 0, &[IN_KERNEL, 0x7020]),
         (50 * MS + 100, 41, 0, &[IN_KERNEL]),

@@ -1,7 +1,7 @@
-//! A profile as the Firefox Profiler reads it: its processed format, in JSON.
+//! A profile in the processed JSON format of the Firefox Profiler.
 //!
-//! Members and their meanings are those of the profiler's `src/types/profile.ts`. It brings older versions up to date when it
-//! loads a file, so the version is that which this was written for.
+//! Members have the meanings of the profiler's `src/types/profile.ts`. The profiler upgrades older versions when it loads a file, so the
+//! version here is the one that this code was written for.
 
 use std::io::{self, Write};
 
@@ -11,24 +11,24 @@ use serde_json::{Value, json};
 
 use super::profile::{Profile, Sample};
 
-/// The processed format that is written.
+/// The version of the processed format.
 const PROCESSED_VERSION: u32 = 48;
 
-/// The format of Firefox itself, which processed ones name too.
+/// The version of Firefox's own format, which processed profiles name too.
 const GECKO_VERSION: u32 = 27;
 
 const USER: usize = 0;
 const KERNEL: usize = 1;
 
-/// What a thread's stacks are made of; all numbers are places in these tables.
+/// The tables that a thread's stacks refer to; all numbers are indexes into these tables.
 #[derive(Debug, Default)]
 struct Tables {
     strings: Vec<String>,
     known_strings: FxHashMap<String, usize>,
-    /// For each function its name, and its resource.
+    /// For each function its name and its resource.
     functions: Vec<(usize, Option<usize>)>,
     known_functions: FxHashMap<(usize, Option<usize>), usize>,
-    /// For each frame its address within its file, its category, and its function.
+    /// For each frame its address in its file, its category, and its function.
     frames: Vec<(Option<u64>, usize, usize)>,
     known_frames: FxHashMap<(Option<u64>, usize, usize), usize>,
     /// For each stack the stack of the caller, and the frame.
@@ -99,7 +99,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A thread of the profiler: the stacks of one kind of a thread.
+/// A thread of the profile: the stacks of one kind of one thread.
 fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Value {
     let mut tables = Tables::default();
     let stacks: Vec<Option<usize>> =
@@ -148,7 +148,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
         },
         "frameTable": {
             "length": frame_count,
-            // -1 is for none.
+            // -1 means none.
             "address": frames.iter().map(|(address, ..)| address.map_or(json!(-1), |it| json!(it))).collect::<Vec<_>>(),
             "inlineDepth": vec![0; frame_count],
             "category": frames.iter().map(|(_, category, _)| *category).collect::<Vec<_>>(),
@@ -175,7 +175,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
             "lib": resources.iter().map(|(library, _)| *library).collect::<Vec<_>>(),
             "name": resources.iter().map(|(_, name)| *name).collect::<Vec<_>>(),
             "host": nothing(resources.len()),
-            // A library.
+            // The type of libraries.
             "type": vec![1; resources.len()],
         },
         "nativeSymbols": {
@@ -185,7 +185,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
     })
 }
 
-/// Writes profiles of a trace as one, which shows each thread once for each kind of stack.
+/// Writes profiles of a trace as one, in which each thread occurs once for each kind of stack.
 ///
 /// # Errors
 /// Those of `out`.

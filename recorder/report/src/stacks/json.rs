@@ -1,4 +1,4 @@
-//! Blocked times and their stacks as JSON, in the shape that `docs/reference/stacks.md` describes.
+//! Blocked times and their stacks as JSON, in the format of `docs/reference/stacks.md`.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Blocked, Wait, Waker, nanos};
 use crate::Party;
 
-/// Goes up when a member changes its meaning or goes away; new members may come at any time.
+/// Incremented when a member is removed or changes its meaning; new members may be added at any time.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -60,10 +60,10 @@ impl<'a> From<&'a Party> for Who<'a> {
 struct Frame<'a> {
     function: Option<&'a str>,
     module: Option<&'a str>,
-    /// Within the module, where that is known.
+    /// Within the module, if that is known.
     address: u64,
     kernel: bool,
-    /// What was put into other functions first.
+    /// Inlined functions come first.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     lines: Vec<Line<'a>>,
 }

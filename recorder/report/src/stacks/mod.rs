@@ -1,4 +1,4 @@
-//! Where threads were in their code: for how long they were blocked, by stack.
+//! Blocked times by stack.
 //!
 //! ```text
 //!   trace --> Recorded: stacks, names of functions --+
@@ -6,8 +6,8 @@
 //!          --> Waits: blocked times of the report ---+           --> text, JSON, flame graphs
 //! ```
 //!
-//! The trace is read twice. The blocked times are those of the metrics `blocked` and `blocked_d`; a stack belongs to the
-//! wait of its thread that its time is in.
+//! The trace is read twice. The blocked times are those of the metrics `blocked` and `blocked_d`. A stack belongs to the wait of its thread
+//! that contains its time.
 
 #[cfg(any(test, feature = "scene"))]
 pub mod example;
@@ -38,7 +38,7 @@ pub use recorded::{Frame, Line, Recorded, Stack};
 pub use svg::write_svg;
 pub use text::write_text;
 
-/// By how much the time of a switch that was seen late may be later than that of its stack, in nanoseconds.
+/// By how many nanoseconds a switch that was seen late may be later than its stack.
 pub const LATE: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,16 +54,16 @@ pub struct Wait {
     pub thread: Party,
     /// When it left its CPU, in nanoseconds.
     pub begin: u64,
-    /// Until it was woken.
+    /// How long until it was woken.
     pub blocked: Duration,
-    /// Until it had a CPU.
+    /// How long until it had a CPU.
     pub away: Duration,
     pub waker: Waker,
-    /// Whether it was the metric `blocked_d`.
+    /// Whether it counts in the metric `blocked_d`.
     pub is_uninterruptible: bool,
-    /// The number of its stack in [`Recorded::all`]; `None` when there is none.
+    /// The index of its stack in [`Recorded::all`], if there is one.
     pub stack: Option<usize>,
-    /// The number of the stack from which it was woken.
+    /// The index of the waker's stack.
     pub wake_stack: Option<usize>,
 }
 
@@ -71,29 +71,29 @@ pub struct Wait {
 #[derive(Clone, Debug)]
 pub struct Blocked {
     pub recorded: Recorded,
-    /// Which waits are long.
+    /// The minimum length of long waits.
     pub over: Duration,
     /// The longest first.
     pub waits: Vec<Wait>,
-    /// Stacks of chosen threads whose wait has no known length.
+    /// The number of stacks of chosen threads whose wait has no known length.
     pub censored: u64,
-    /// The threads that woke others or ran when they were looked at, and are chosen, or woke a thread that is.
+    /// The threads that woke others or were sampled on a CPU, and that are chosen or woke a chosen thread.
     pub running: FxHashMap<u64, Party>,
 }
 
 /// Waits with the same stack.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The number of one of their stacks; `None` when they have none.
+    /// The index of one of their stacks; `None` if they have none.
     pub stack: Option<usize>,
-    /// What any of their stacks lacks.
+    /// What their stacks lack, taken together.
     pub problems: u32,
     /// The longest first.
     pub waits: Vec<&'a Wait>,
     pub blocked: Duration,
 }
 
-/// Reads a trace twice; `None` when nobody recorded stacks.
+/// Reads a trace twice; `None` if no stacks were recorded.
 ///
 /// # Errors
 /// Those of `open` and of the reader.
@@ -127,9 +127,9 @@ pub fn blocked<'r, E: From<Error>>(
 struct Waits {
     over: u64,
     of: FxHashMap<Koid, Vec<Wait>>,
-    /// Who woke each thread last: `None` for an interrupt.
+    /// The last waker of each thread; `None` for an interrupt.
     wakers: FxHashMap<Koid, Option<Koid>>,
-    /// Whether each thread left its CPU last to wait uninterruptibly.
+    /// Whether each thread last left its CPU to wait uninterruptibly.
     uninterruptible: FxHashMap<Koid, bool>,
 }
 
@@ -141,7 +141,7 @@ fn party(koid: Koid, names: Names<'_>) -> Party {
 
 impl Observer for Waits {
     fn woken(&mut self, woken: &Woken<'_>) {
-        // What was awake already was not woken.
+        // A thread that was awake already was not woken.
         if woken.next.is_none() {
             return;
         }
@@ -159,7 +159,7 @@ impl Observer for Waits {
         let (Some(blocked), Some(latency), Some(ran)) = (out.blocked, out.latency, out.ran) else {
             return;
         };
-        // The time in which a quota held it back is no part of the latency.
+        // The time in which a quota held it back does not count as latency.
         let away = blocked + latency + out.throttled;
         if away < self.over {
             return;
@@ -183,7 +183,7 @@ impl Observer for Waits {
 }
 
 impl Waits {
-    /// Finds the wait of each stack. `shown` has the chosen threads with their names.
+    /// Finds the wait of each stack. `shown` has the chosen threads and their names.
     fn join(mut self, recorded: Recorded, shown: &FxHashMap<Koid, &str>) -> Blocked {
         let mut censored = 0;
         self.of.retain(|koid, _| shown.contains_key(koid));
@@ -212,7 +212,7 @@ impl Waits {
             wait.stack = Some(number);
             let end = wait.begin + nanos(wait.away);
             let wakes = linked.get(&(stack.provider, stack.link)).filter(|_| stack.link != 0);
-            // The numbers begin anew now and then.
+            // The link numbers start over from time to time.
             wait.wake_stack = wakes.and_then(|wakes| {
                 let during = |&&at: &&usize| (stack.time..=end).contains(&recorded.all[at].time);
                 wakes.iter().find(during).copied()
@@ -220,13 +220,13 @@ impl Waits {
         }
         let mut waits: Vec<Wait> = self.of.into_values().flatten().collect();
         if recorded.of_some {
-            // Which processes those are, their stacks tell.
+            // The stacks show which processes those are.
             let with = waits.iter().filter(|wait| wait.stack.is_some());
             let with: FxHashSet<_> = with.map(|wait| wait.thread.pid).collect();
             waits.retain(|wait| with.contains(&wait.thread.pid));
         }
         for wait in &mut waits {
-            // It may have had another name when it waited.
+            // The thread may have had another name during the wait.
             if let Some(comm) = shown.get(&wait.thread.koid) {
                 wait.thread.comm = (*comm).into();
             }
@@ -244,12 +244,12 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Blocked {
-    /// Until all threads were woken, taken together.
+    /// The blocked time of all waits together.
     pub fn total(&self) -> Duration {
         self.waits.iter().map(|wait| wait.blocked).sum()
     }
 
-    /// The waits by stack, that with the longest time first. Stacks are the same if their functions are.
+    /// The waits by stack, the longest total first. Stacks are equal if their functions are.
     pub fn places(&self) -> Vec<Place<'_>> {
         let mut places: FxHashMap<Option<Vec<String>>, Place<'_>> = FxHashMap::default();
         for wait in &self.waits {
@@ -275,7 +275,7 @@ impl Blocked {
         self.recorded.frames(stack).filter_map(name).collect()
     }
 
-    /// What the functions of a stack are called, the innermost first; the kernel's end in `_[k]`.
+    /// The names of the functions of a stack, the innermost first; kernel functions end in `_[k]`.
     pub fn labels(&self, stack: &Stack) -> Vec<String> {
         self.recorded.frames(stack).map(|frame| profile::label(&frame)).collect()
     }

@@ -1,6 +1,6 @@
-//! A profile as `pprof` reads it: the message `Profile` of its `profile.proto`, compressed by gzip.
+//! A profile for `pprof`: the message `Profile` of its `profile.proto`, compressed with gzip.
 //!
-//! The few fields that are needed are written by hand: field numbers and types are those of
+//! The few necessary fields are written by hand; field numbers and types are those of
 //! <https://github.com/google/pprof/blob/main/proto/profile.proto>.
 
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use rustc_hash::FxHashMap;
 
 use super::profile::{Profile, label};
 
-/// Things that are written once and referred to by number, in order of appearance.
+/// Items that are written once and referred to by number, in order of appearance.
 #[derive(Debug)]
 struct Table<K> {
     known: FxHashMap<K, u64>,
-    /// The number of the first.
+    /// The number of the first item.
     base: u64,
 }
 
@@ -26,7 +26,7 @@ impl<K: std::hash::Hash + Eq> Table<K> {
         Table { known: FxHashMap::default(), base }
     }
 
-    /// Its number, and whether it is new.
+    /// The number of an item, and whether it is new.
     fn number(&mut self, key: K) -> (u64, bool) {
         let next = self.known.len() as u64 + self.base;
         let number = *self.known.entry(key).or_insert(next);
@@ -34,7 +34,7 @@ impl<K: std::hash::Hash + Eq> Table<K> {
     }
 }
 
-/// The table of texts, whose first is empty.
+/// The string table; its first string is empty.
 #[derive(Debug)]
 struct Texts {
     table: Table<String>,
@@ -78,7 +78,7 @@ fn encode(profile: &Profile<'_>) -> Vec<u8> {
                 let mut message = Message::default();
                 message.number(1, mapping);
                 message.number(5, texts.number(path));
-                // It has the names of functions.
+                // Sets `has_functions`.
                 message.number(7, 1);
                 out.bytes(3, &message.0);
             }
@@ -118,7 +118,7 @@ fn encode(profile: &Profile<'_>) -> Vec<u8> {
         message.bytes(3, &tid.0);
         out.bytes(2, &message.0);
     }
-    // The weight, and not the number of samples, is what is shown at first.
+    // Makes the weight, not the number of samples, the default.
     out.number(14, texts.number(what));
     for text in &texts.all {
         out.bytes(6, text.as_bytes());
@@ -126,7 +126,7 @@ fn encode(profile: &Profile<'_>) -> Vec<u8> {
     out.0
 }
 
-/// Writes a profile as `go tool pprof` and its relatives read it.
+/// Writes a profile for `go tool pprof` and compatible tools.
 ///
 /// # Errors
 /// Those of `out`.

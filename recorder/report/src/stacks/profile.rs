@@ -1,4 +1,4 @@
-//! Stacks with weights, as the formats for profiles have them, and folded text.
+//! Stacks with weights, for the profile formats, and as folded text.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use fxtrec_sched::backtrace::Kind;
 use super::{Blocked, Frame, Stack, nanos};
 use crate::Party;
 
-/// What weighs how much, and where.
+/// The weighted stacks of one kind.
 #[derive(Debug)]
 pub struct Profile<'a> {
     pub kind: Kind,
     pub samples: Vec<Sample<'a>>,
 }
 
-/// A stack of a thread with its weight.
+/// A stack of a thread, with its weight.
 #[derive(Debug)]
 pub struct Sample<'a> {
     pub thread: &'a Party,
@@ -28,8 +28,8 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Profile<'a> {
-    /// The profile of a kind: the blocked time of each long wait by the stack of the thread that waited, or by the stack of
-    /// the thread that ended it; or the time on a CPU, of which each sample stands for the same.
+    /// The profile of a kind. For waits: the blocked time of each long wait, by the stack of the waiting thread or by that of its waker.
+    /// For time on a CPU: each sample stands for the same time.
     pub fn of(kind: Kind, blocked: &'a Blocked) -> Profile<'a> {
         let running = &blocked.running;
         let stack = |number: Option<usize>| number.map(|number| &blocked.recorded.all[number]);
@@ -73,7 +73,7 @@ impl<'a> Profile<'a> {
         Profile { kind, samples }
     }
 
-    /// What the weights are.
+    /// The meaning of the weights.
     pub fn title(&self) -> &'static str {
         match self.kind {
             Kind::OffCpu => "blocked",
@@ -82,7 +82,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    /// The weight of each different stack: the thread's name, then the functions, the outermost first.
+    /// The weight of each distinct stack: the thread's name, then the functions, the outermost first.
     pub fn folded(&self) -> BTreeMap<Vec<String>, u64> {
         let mut lines: BTreeMap<Vec<String>, u64> = BTreeMap::new();
         for sample in &self.samples {
@@ -97,7 +97,7 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// What to call a function; the kernel's end in `_[k]`.
+/// The name of a function; kernel functions end in `_[k]`.
 pub(super) fn label(frame: &Frame<'_>) -> String {
     match frame.in_kernel {
         true => format!("{}_[k]", frame.label()),
@@ -105,18 +105,18 @@ pub(super) fn label(frame: &Frame<'_>) -> String {
     }
 }
 
-/// A name as a part of a line: without what divides parts and lines, and never blank.
+/// A name as a part of a line: without separators of parts and lines, and never blank.
 fn part(name: &str) -> String {
     if name.trim().is_empty() {
         return "[no name]".to_owned();
     }
-    // Some readers end lines at the separators of Unicode, too.
+    // Some readers also end lines at the separators of Unicode.
     let divides =
         |letter: char| matches!(letter, ';' | '\u{2028}' | '\u{2029}') || letter.is_control();
     name.chars().map(|letter| if divides(letter) { '_' } else { letter }).collect()
 }
 
-/// Writes a line for each different stack, as flamegraph.pl, inferno and speedscope read them.
+/// Writes a line for each distinct stack, for flamegraph.pl, inferno and speedscope.
 ///
 /// # Errors
 /// Those of `out`.

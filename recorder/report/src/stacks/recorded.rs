@@ -1,4 +1,4 @@
-//! The stacks of a trace, and what is known of their frames.
+//! The stacks of a trace, and what is known about their frames.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use fxtrec_sched::unsigned;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-/// The process whose code is the kernel's.
+/// The process whose code is the kernel.
 const KERNEL: Koid = Koid(0);
 
-/// Whose a koid is: recordings that were merged have a kernel each.
+/// The owner of a koid: merged recordings have a kernel each.
 type Process = (Option<ProviderId>, Koid);
 
 /// The stack of a thread at a time.
@@ -29,9 +29,9 @@ pub struct Stack {
     /// See [`backtrace::link`].
     pub(crate) link: u32,
     process: Koid,
-    /// How many mappings of its process had been told before it: what comes later may be of the next program.
+    /// How many mappings of its process were recorded before it: later ones may belong to the next program.
     mapped: usize,
-    /// The innermost first. Stacks of the same addresses share them.
+    /// The innermost first. Stacks with equal addresses share them.
     addresses: Arc<[u64]>,
 }
 
@@ -39,13 +39,13 @@ pub struct Stack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame<'a> {
     pub address: u64,
-    /// Whether it is the kernel's.
+    /// Whether it is in the kernel.
     pub in_kernel: bool,
-    /// What the function is called, if that is known.
+    /// The name of the function, if known.
     pub function: Option<&'a str>,
-    /// The path of the file that it is in, and the address there, if they are known.
+    /// The path of the file that it is in, and the address in the file, if known.
     pub module: Option<(&'a str, u64)>,
-    /// Where in the source code it was, if somebody has looked: what the compiler put into other functions comes first.
+    /// The places in the source code, if they were looked up; inlined functions come first.
     pub lines: &'a [Line],
 }
 
@@ -53,7 +53,7 @@ pub struct Frame<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Line {
     pub function: Option<String>,
-    /// The path that the compiler was given.
+    /// The path that the compiler used.
     pub file: String,
     pub line: u32,
 }
@@ -75,7 +75,7 @@ impl Stack {
         self.process
     }
 
-    /// The stack as numbers, for [`Stack::of_words`].
+    /// The stack as numbers, to be read by [`Stack::of_words`].
     pub fn words(&self) -> impl Iterator<Item = u64> {
         let kind = (self.kind as u64) << 32 | u64::from(self.problems);
         let provider = self.provider.map_or(0, |provider| u64::from(provider.0) + 1);
@@ -106,7 +106,7 @@ impl Stack {
 }
 
 impl Frame<'_> {
-    /// What to call it: its function, or the file and the address in it, or its address alone.
+    /// The label of the frame: its function, or the file and the address in it, or only its address.
     pub fn label(&self) -> String {
         let by_line = self.lines.last().and_then(|line| line.function.as_deref());
         match (self.function.or(by_line), self.file()) {
@@ -116,7 +116,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The name of the file that it is in, without folders, and the address there.
+    /// The name of its file, without folders, and the address in the file.
     pub fn file(&self) -> Option<(&str, u64)> {
         let (path, within) = self.module?;
         Some((path.rsplit('/').next().unwrap_or(path), within))
@@ -127,40 +127,40 @@ fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// Where the program's part of a stack begins.
+/// The index of the first frame of the program.
 fn first_of_program(stack: &Stack) -> usize {
     stack.addresses.iter().take_while(|address| is_kernel(**address)).count()
 }
 
-/// How functions of the kernel begin that a system call enters it by.
+/// Prefixes of the kernel functions that handle the entry of a system call.
 const CALL_ENTRIES: [&str; 4] = ["do_syscall", "entry_SYSCALL", "el0_svc", "invoke_syscall"];
 
 /// All stacks of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub all: Vec<Stack>,
-    /// Which waits have one, in nanoseconds; `None` when the trace says nothing about stacks.
+    /// Waits longer than this, in nanoseconds, have a stack; `None` if the trace does not say anything about stacks.
     pub over: Option<u64>,
     /// Whether only some processes have stacks.
     pub of_some: bool,
-    /// How often a second CPUs were looked at; 0 if they were not.
+    /// How many times per second CPUs were sampled; 0 if they were not.
     pub frequency: u64,
-    /// By their addresses, and the module in which each is if that was told: a process may execute another program.
+    /// Function names by address and, if known, by the module that contains it, since a process may execute another program.
     functions: FxHashMap<(Process, Option<u16>, u64), String>,
-    /// With their build ids.
+    /// Paths with build ids.
     modules: FxHashMap<(Process, u16), (String, Vec<u8>)>,
-    /// Of each program counter, also of those that are no place to return to.
+    /// For each program counter, and whether it is a return address.
     lines: FxHashMap<(Process, Option<u16>, u64, bool), Vec<Line>>,
     mappings: FxHashMap<Process, Vec<Mapping>>,
-    /// The addresses of all stacks, each once.
+    /// The addresses of all stacks, each list once.
     known: FxHashSet<Arc<[u64]>>,
 }
 
 impl Recorded {
-    /// Reads a trace for its stacks alone.
+    /// Reads only the stacks of a trace.
     ///
     /// # Errors
-    /// Those of the reader, but for damaged records, which are left out.
+    /// Those of the reader; damaged records are left out.
     pub fn read(reader: &mut Reader<'_>) -> Result<Recorded, Error> {
         let mut stacks = Recorded::default();
         loop {
@@ -173,7 +173,7 @@ impl Recorded {
         }
     }
 
-    /// Takes what a record says of stacks. One of a stack adds it at the end of all.
+    /// Takes what a record says about stacks. A stack is added at the end of `all`.
     pub fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Backtrace(record) => {
@@ -205,7 +205,7 @@ impl Recorded {
         }
     }
 
-    /// A stack that is told now, without adding it.
+    /// The stack of a record, without adding it.
     pub fn alone(&self, provider: Option<ProviderId>, record: &Backtrace<'_>) -> Option<Stack> {
         Some(Stack {
             time: record.time.0,
@@ -228,7 +228,7 @@ impl Recorded {
         addresses
     }
 
-    /// The build id of the file that an address of a stack is in, and where the part of it that holds the address begins and ends.
+    /// The build id of the file that contains an address of a stack, and the range of the file's mapping that contains the address.
     pub fn file(&self, stack: &Stack, address: u64) -> Option<(&[u8], u64, u64)> {
         let process = (stack.provider, if is_kernel(address) { KERNEL } else { stack.process });
         let mapping = self.mapping(process, address, stack)?;
@@ -236,13 +236,13 @@ impl Recorded {
         Some((build_id, mapping.start, mapping.start.saturating_add(mapping.length)))
     }
 
-    /// Whether waits of this thread were to have stacks, as far as the trace says so: where only some processes' were, its threads
-    /// with stacks do.
+    /// Whether waits of this thread should have stacks, according to the trace: if only some processes have stacks, then only threads with
+    /// a stack.
     pub fn is_about(&self, thread: Koid) -> bool {
         !self.of_some || self.all.iter().any(|stack| stack.thread == thread)
     }
 
-    /// The stack of a wait of a thread, from when it left its CPU until it was woken, and the stack from which it was woken.
+    /// The stack of a wait of a thread, from when it left its CPU until it was woken, and the stack of its waker.
     pub fn of_wait(
         &self,
         thread: Koid,
@@ -287,22 +287,21 @@ impl Recorded {
         })
     }
 
-    /// Stacks for which this is the same have the same frames: the recording, the process, a module of the program that it ran, and
-    /// the addresses.
+    /// Identifies the frames of a stack: stacks with equal results have the same frames. The parts are the recording, the process, a module
+    /// of the program that the process ran, and the addresses.
     pub fn place<'a>(
         &self,
         stack: &'a Stack,
     ) -> (Option<ProviderId>, Koid, Option<u16>, &'a [u64]) {
         let process = (stack.provider, stack.process);
-        // Programs of a process have no module in common.
+        // Different programs of a process have no module in common.
         let innermost = stack.addresses.get(first_of_program(stack));
         let mapping = innermost.and_then(|&address| self.mapping(process, address, stack));
         let module = mapping.map(|mapping| mapping.module);
         (stack.provider, stack.process, module, &stack.addresses)
     }
 
-    /// Finds the lines of the source code of all programs: `look` is asked for each file by its path, its build id and an
-    /// address within it.
+    /// Finds the source lines of all programs: `look` is called with the path of a file, its build id and an address within it.
     pub fn find_lines(&mut self, mut look: impl FnMut(&str, &[u8], u64) -> Vec<Line>) {
         let mut lines = std::mem::take(&mut self.lines);
         for stack in &self.all {
@@ -317,7 +316,7 @@ impl Recorded {
                 };
                 let found =
                     self.within(process, address, mapping).map(|((path, build_id), within)| {
-                        // The call is before the place that it returns to.
+                        // The call instruction is before its return address.
                         look(path, build_id, within.saturating_sub(u64::from(at >= calls)))
                     });
                 place.insert(found.unwrap_or_default());
@@ -326,8 +325,8 @@ impl Recorded {
         self.lines = lines;
     }
 
-    /// From which frame on the program's addresses are those behind a call: the first is where the processor was, unless it is
-    /// behind the instruction that entered the kernel.
+    /// The first of the program's frames whose address is a return address. The innermost address is where the processor was, unless it is
+    /// the address after the instruction that entered the kernel.
     fn first_that_calls(&self, stack: &Stack) -> usize {
         let first = first_of_program(stack);
         let kernel = (stack.provider, KERNEL);
@@ -340,15 +339,15 @@ impl Recorded {
         first + usize::from(!by_call)
     }
 
-    /// What an address of a process was in when it had this stack.
+    /// The mapping of a process that contained an address when the stack was taken.
     fn mapping(&self, process: Process, address: u64, stack: &Stack) -> Option<&Mapping> {
         let all = self.mappings.get(&process)?;
-        // How many the kernel had is of no interest: it keeps what it has.
+        // The number of mappings does not matter for the kernel, which keeps its mappings.
         let mapped = if process.1 == KERNEL { all.len() } else { stack.mapped };
         let (before, behind) = all.split_at(mapped.min(all.len()));
         let has = |mapping: &&Mapping| mapping.contains(address);
-        // The last that was told is the one that holds. Where a part of a recording is kept, all are told at its end, with the time of
-        // the last stack that is in them.
+        // The last mapping that was recorded applies. If only a part of a recording is kept, all mappings are written at its end, with the
+        // time of the last stack that is in them.
         let told = before.iter().rev().find(has);
         let later = || {
             let later = behind.iter().rev().filter(has);
@@ -359,7 +358,7 @@ impl Recorded {
         told.or_else(later)
     }
 
-    /// The file that an address of a process is in, and the address there.
+    /// The file that contains an address of a process, and the address in the file.
     fn within(
         &self,
         process: Process,

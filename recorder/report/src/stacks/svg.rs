@@ -1,4 +1,4 @@
-//! A flame graph as one picture that needs nothing else: SVG with a script to zoom and to search.
+//! A flame graph as a single self-contained picture: SVG with a script to zoom and to search.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,14 +12,14 @@ use super::profile::Profile;
 
 const WIDTH: f64 = 1200.0;
 const ROW: usize = 17;
-/// Above the graph: the title and the line of what is searched.
+/// The height above the graph, for the title and the search line.
 const HEAD: usize = 44;
-/// What is narrower than this is left out, in parts of a pixel: nobody can see it.
+/// Boxes narrower than this are left out, in pixels: they would be invisible.
 const NARROWEST: f64 = 0.2;
-/// How wide a letter is.
+/// The width of a letter.
 const LETTER: f64 = 6.6;
 
-/// A function with what it called.
+/// A function with its callees.
 #[derive(Debug, Default)]
 struct Node {
     weight: u64,
@@ -40,7 +40,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
-            // XML has no place for control characters.
+            // XML does not allow control characters.
             letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => {
                 out.push('\u{fffd}');
             }
@@ -50,7 +50,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A colour that a name has in every graph: the kernel's are orange, blocked time blue, time on a CPU red.
+/// The colour of a name, which is the same in every graph: kernel functions are orange, blocked time blue, time on a CPU red.
 fn colour(name: &str, kind: Kind) -> String {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -64,7 +64,7 @@ fn colour(name: &str, kind: Kind) -> String {
     format!("hsl({},{}%,{}%)", hue + hash % 20, 55 + hash / 20 % 25, 66 + hash / 500 % 12)
 }
 
-/// Draws a function and what it called, below it.
+/// Draws a function, and its callees below it.
 fn draw(name: &str, node: &Node, place: (f64, usize), total: u64, kind: Kind, out: &mut String) {
     let (left, depth) = place;
     let width = WIDTH * node.weight as f64 / total as f64;

@@ -28,7 +28,7 @@ fn each_long_wait_has_its_stack_and_the_longest_comes_first() {
     assert!(read(false).is_none());
 }
 
-/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` tells whose stacks were recorded.
+/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` says which processes have stacks.
 fn with_another_process(of: Option<&str>) -> Blocked {
     use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
     use fxt_writer::{Arg, Koid as Id, Text, Ticks, Value, Writer};
@@ -65,7 +65,7 @@ fn where_only_some_processes_have_stacks_the_waits_of_others_are_left_out() {
         (blocked.waits.iter().map(|wait| wait.blocked.as_millis()).collect::<Vec<_>>(), is_about)
     };
     assert_eq!(waits(None), (vec![8, 5, 3, 2], [true, true]));
-    // One without a stack, of a process with others, is missing.
+    // Another wait of a process with stacks lacks its stack.
     assert_eq!(waits(Some(fxtrec_sched::backtrace::OF_CHOSEN)), (vec![5, 3, 2], [true, false]));
 }
 
@@ -86,7 +86,7 @@ fn the_line_of_a_system_call_is_that_of_the_instruction_that_made_it() {
         asked
     };
     assert_eq!(asked(b"pipe_read"), [0x210, 0x220, 0x230]);
-    // A waker's stack without the kernel's part may be from anywhere.
+    // A waker's stack without the kernel's part gives no clue.
     assert_eq!(asked(b"el0_svc_x"), [0x20f, 0x21f, 0x230]);
 }
 
@@ -171,11 +171,11 @@ fn folded_text_pprof_and_the_picture_have_the_same_weights() {
             _ => {}
         }
     }
-    // All, the thread, and of its three stacks 3, 1 and 2.
+    // The root, the thread, and three, one and two boxes for its three stacks.
     assert_eq!(boxes, 8);
 }
 
-/// The fields of a message of Protocol Buffers: number, and value or bytes.
+/// The fields of a Protocol Buffers message: number, and value or bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<u64, &[u8]>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;

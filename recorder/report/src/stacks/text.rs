@@ -1,4 +1,4 @@
-//! Blocked times and their stacks, to read.
+//! Blocked times and their stacks as text.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fxtrec_units::text::{count, counted, noun, percent, short};
 use super::{Blocked, Place, Wait, Waker};
 use crate::text::{party, printable};
 
-/// How wide the name of a function may be.
+/// The maximum width of a function's name.
 const NAME: usize = 100;
 
 fn waker(wait: &Wait) -> String {
@@ -56,7 +56,7 @@ fn write_stack(
     Ok(())
 }
 
-/// Which threads waited in a place: the one that did so longest, and how many others.
+/// The threads that waited in a place: the one with the longest time, and the number of others.
 fn threads(place: &Place<'_>) -> String {
     let mut of: Vec<(u64, Duration, &Wait)> = Vec::new();
     for wait in &place.waits {
@@ -73,7 +73,7 @@ fn threads(place: &Place<'_>) -> String {
     }
 }
 
-/// Writes the `worst` longest waits with their stacks, and at most `rows` stacks with the time that threads were blocked there.
+/// Writes the `worst` longest waits with their stacks, and at most `rows` stacks with the time that threads were blocked in each.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,4 @@
-//! The short form that ends a recording: a few lines.
+//! The short form at the end of a recording: a few lines.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use super::worst::{recorder_line, worst_of_all};
 use crate::{Metric, Report};
 use fxtrec_units::text::{counted, percent, short};
 
-/// So many CPUs are named one by one.
+/// The maximum number of CPUs that are named individually.
 const MAX_CPUS: usize = 8;
 
-/// Writes the short form, in the manner of the summary that it follows.
+/// Writes the short form, in the style of the summary before it.
 ///
 /// # Errors
 /// Those of `out`.
@@ -30,7 +30,7 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_busy(report, out)
 }
 
-/// Names for which there was no room.
+/// The number of names that exceeded the limit.
 pub(super) fn names_line(report: &Report) -> Option<String> {
     let names = counted(report.names_left_out, "name", "names");
     (report.names_left_out > 0).then(|| {
@@ -38,7 +38,7 @@ pub(super) fn names_line(report: &Report) -> Option<String> {
     })
 }
 
-/// What programs registered for their records, and for which there was no room.
+/// The number of strings of programs that exceeded the limit.
 pub(super) fn strings_line(report: &Report) -> Option<String> {
     let strings = counted(report.strings_left_out, "string", "strings");
     (report.strings_left_out > 0).then(|| {
@@ -46,7 +46,7 @@ pub(super) fn strings_line(report: &Report) -> Option<String> {
     })
 }
 
-/// Writes the figures of the short form that tell of waits and of CPUs.
+/// Writes the figures of the short form about waits and CPUs.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,4 @@
-//! What was done to each thread besides letting it wait: what the host, quotas and interrupts took.
+//! What happened to each thread in addition to waiting: the time that the host, quotas and interrupts took.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, millis, millis_or_dash, percent, short};
 
-/// So many CPUs are named one by one.
+/// The maximum number of CPUs that are named individually.
 const MAX_CPUS: usize = 8;
 
-/// A longer path of a cgroup is cut.
+/// Longer paths of cgroups are cut.
 const MAX_PATH: usize = 120;
 
-/// Less than this share of a CPU is not worth a line.
+/// Smaller shares of a CPU are not shown.
 const WORTH_A_LINE: f64 = 0.0005;
 
-/// What the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if it took nothing worth a line.
+/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if it took nothing notable.
 pub(super) fn host(report: &Report) -> Option<String> {
     let mut taken: Vec<&HostSteal> =
         report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
@@ -33,10 +33,10 @@ pub(super) fn host(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// So many cgroups are named one by one.
+/// The maximum number of cgroups that are named individually.
 const MAX_CGROUPS: usize = 3;
 
-/// Which cgroups quotas stopped, in a sentence. `None` if they stopped none.
+/// The cgroups that quotas stopped, as a sentence. `None` if they stopped none.
 pub(super) fn stopped(report: &Report) -> Option<String> {
     let one = |quota: &Quota| {
         let periods = counted(quota.throttled_periods, "period", "periods");
@@ -48,7 +48,7 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
         0 => String::new(),
         more => format!(", {more} more for less"),
     };
-    // Of a quota that stopped somebody whose waits are not told apart, that has to be said.
+    // If the recording cannot say which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
         false => "; which threads is not recorded",
@@ -56,10 +56,10 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
     (!told.is_empty()).then(|| format!("quotas stopped {}{rest}{which}", told.join(", ")))
 }
 
-/// What gives way on a narrow terminal: longest single times, and counts.
+/// The columns that are left out first on a narrow terminal: longest single times, and counts.
 const SPARE: [&str; 6] = ["Moved", "IRQs", "Waits", "Max ms", "Max ms", "Max ms"];
 
-/// A column of a table of threads that recordings with a certain fact have.
+/// A column of a table of threads, for recordings that have a certain fact.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) cell: fn(&Stats) -> String,
@@ -73,7 +73,7 @@ fn max(stats: &Stats, metric: Metric) -> String {
     millis_or_dash(stats.metric(metric).max())
 }
 
-/// What the table of threads has besides, where there is anything in it.
+/// The additional columns of the table of threads, if they have any values.
 pub(super) fn columns(report: &Report) -> Vec<Column> {
     let column = |metric| match metric {
         Metric::Steal => Column { title: "Steal ms", cell: |of| sum(of, Metric::Steal) },
@@ -86,7 +86,7 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
     report.facts().into_iter().map(column).collect()
 }
 
-/// Writes a row for each thread of which there is anything to say, and which facts the recording has not.
+/// Writes a row for each thread with any of these facts, and says which facts the recording does not have.
 ///
 /// # Errors
 /// Those of `out`.
@@ -96,7 +96,7 @@ pub fn write_causes(
     look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // A fact that is only recorded where it is asked for is not lacking elsewhere.
+    // A fact that is only recorded on request is not reported as missing.
     let lacking = |it: &Cause| {
         let is_asked_for = matches!(it, Cause::Futex | Cause::KernelLock);
         !report.causes.has(*it) && !is_asked_for
@@ -178,7 +178,7 @@ pub fn write_causes(
     writeln!(out)
 }
 
-/// Writes in which system calls threads were blocked longest.
+/// Writes the system calls in which threads were blocked longest.
 fn write_calls(
     report: &Report,
     rows: Option<usize>,

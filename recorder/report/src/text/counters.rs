@@ -9,7 +9,7 @@ use fxtrec_units::text::count;
 use crate::counters::{CounterReport, CounterRow};
 use fxtrec_blame::spans::full_name;
 
-/// A value with as many digits as tell something.
+/// A value with its significant digits.
 fn value(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 1e15 {
         true => format!("{number:.0}"),
@@ -26,7 +26,7 @@ fn called(row: &CounterRow) -> String {
     if *id == 0 { name } else { format!("{name} #{id}") }
 }
 
-/// Writes the table of counters, a row for each series; nothing if there are none. At most so many rows.
+/// Writes the table of counters, with a row for each series and at most `rows`; nothing if there are none.
 ///
 /// # Errors
 /// Those of `out`.

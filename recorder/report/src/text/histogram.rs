@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::Distribution;
 use fxtrec_units::text::{count, counted, percent, short};
 
-/// Columns of the longest bar.
+/// The width of the longest bar, in columns.
 const BAR: usize = 40;
 
-/// Parts of a full block, an eighth more each.
+/// Partial blocks, in steps of an eighth.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar of this share of the longest; what is there at all is seen.
+/// A bar for this share of the longest; anything above zero is visible.
 fn bar(part: u64, most: u64) -> String {
     let eighths = (part as f64 / most.max(1) as f64 * (BAR * 8) as f64).round() as usize;
     let eighths = eighths.clamp(usize::from(part > 0), BAR * 8);
@@ -23,14 +23,14 @@ fn bar(part: u64, most: u64) -> String {
     bar
 }
 
-/// The samples by powers of two: exponent and how many are from 2^exponent on and below the next.
+/// The samples by powers of two: the exponent, and the number from 2^exponent up to the next power.
 fn by_powers(distribution: &Distribution) -> Vec<(u32, u64)> {
     let mut powers: Vec<(u32, u64)> = Vec::new();
     for bucket in distribution.buckets() {
         let power = bucket.nanos.max(1).ilog2();
         let mut next = powers.last().map_or(power, |(last, _)| last + 1);
         while next <= power {
-            // Empty ones between are part of the picture.
+            // Empty ones in between are part of the picture.
             powers.push((next, 0));
             next += 1;
         }
@@ -58,7 +58,7 @@ pub fn write_histogram(
     for (power, number) in powers {
         seen += number;
         let edge = |power: u32| match power {
-            // What took no time at all stands with what took one nanosecond.
+            // Zero is in the row of one nanosecond.
             0 => Duration::ZERO,
             _ => Duration::from_nanos(2_u64.checked_pow(power).unwrap_or(u64::MAX)),
         };

@@ -1,4 +1,4 @@
-//! The table of locks: for how long threads were blocked on each, and who had it.
+//! The table of locks: how long threads were blocked on each, and which threads held it.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::worst::party;
 use crate::Party;
 use crate::locks::{LockReport, LockRow};
 
-/// So many of those who had a lock, and of those who waited for it, are named.
+/// The maximum number of holders, and of waiters, that are named.
 const MOST_NAMED: usize = 2;
 
-/// What gives way on a narrow terminal.
+/// The columns that are left out first on a narrow terminal.
 const SPARE: [&str; 4] = ["Censored", "p50 ms", "p99 ms", "waited by, ms"];
 
 fn named<'a>(all: impl ExactSizeIterator<Item = (Option<&'a Party>, Duration)>) -> String {
@@ -41,7 +41,7 @@ fn name(row: &LockRow) -> String {
     format!("{process}{pid} futex {:#x}", row.address)
 }
 
-/// Writes the table of locks, at most so many rows; nothing if there are none.
+/// Writes the table of locks, with at most `rows`; nothing if there are none.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,4 @@
-//! What is missing from a trace, or from many.
+//! What is missing from one or many traces.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted};
 
-/// Writes what was lost, why, and what of it is in no gap; nothing if nothing is missing.
+/// Writes what was lost, why, and which losses are in no gap; nothing if nothing is missing.
 ///
 /// # Errors
 /// Those of `out`.
@@ -75,10 +75,10 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
     Ok(())
 }
 
-/// So many applications are named.
+/// The maximum number of applications that are named.
 const NAMED: usize = 4;
 
-/// Writes what applications dropped of their own.
+/// Writes how many of their own records applications dropped.
 fn write_records(providers: &[ProviderLosses], look: Look, out: &mut dyn Write) -> io::Result<()> {
     for one in providers.iter().take(NAMED) {
         let unknown = match (one.unknown, one.gaps) {

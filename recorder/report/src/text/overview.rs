@@ -1,4 +1,4 @@
-//! What the whole trace comes to: its head, the metrics, the CPUs.
+//! The overview of the whole trace: its head, the metrics, the CPUs.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         report.span.begin
     )?;
     if let Some(origin) = &report.origin {
-        // What other recorders write says less of this.
+        // Other recorders write less about this.
         let parts = [
             (" on ", &origin.host, ""),
             (" (Linux ", &origin.release, ")"),
@@ -66,7 +66,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     writeln!(out)
 }
 
-/// Writes a line for each metric, of all threads together.
+/// Writes a line for each metric, over all threads.
 ///
 /// # Errors
 /// Those of `out`.

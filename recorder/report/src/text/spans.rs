@@ -12,15 +12,15 @@ use fxtrec_units::text::{count, counted, millis, millis_or_dash};
 
 use crate::spans::{SpanFigures, SpanName, SpanReport};
 
-/// So many causes of blocked time are named.
+/// The maximum number of causes of blocked time that are named.
 const MOST_CAUSES: usize = 2;
 
-/// The parts that each recording has, and those that are shown only if there is any of them.
+/// The parts that are always shown, and those that are shown only if they are not zero.
 const ALWAYS: [SpanPart; 2] = [SpanPart::Cpu, SpanPart::RunQueue];
 const SOMETIMES: [SpanPart; 4] =
     [SpanPart::Strangers, SpanPart::Steal, SpanPart::Irq, SpanPart::Throttled];
 
-/// What gives way on a narrow terminal.
+/// The columns that are left out first on a narrow terminal.
 const SPARE: [&str; 10] = [
     "Censored",
     "Irq ms",
@@ -60,8 +60,8 @@ fn called(name: &SpanName<'_>) -> String {
     if *is_async { format!("{name} (async)") } else { name }
 }
 
-/// Writes the table of spans, those of a name in one row, the name with the longest one first; nothing if there are none. At
-/// most so many rows. With `details`, a second table has the percentiles of each part.
+/// Writes the table of spans: a row for each name, the one with the longest span first, at most `rows`; nothing if there are none.
+/// With `details`, a second table has the percentiles of each part.
 ///
 /// # Errors
 /// Those of `out`.
@@ -80,7 +80,7 @@ pub fn write_spans(
         let sum = |figures: &SpanFigures| figures.part(*part).sum();
         spans.knows(*part) && names.iter().any(|(_, figures)| sum(figures) > Duration::ZERO)
     };
-    // Without scheduling, and of asynchronous spans, only lengths are known.
+    // Without scheduling records, and for asynchronous spans, only lengths are known.
     let has_parts = names.iter().any(|(_, figures)| {
         figures.part(SpanPart::Cpu).count() > 0
             && figures.part(SpanPart::Wall).sum() > Duration::ZERO
@@ -142,7 +142,7 @@ pub fn write_spans(
     if details { write_parts(spans, &names[..shown], look, out) } else { Ok(()) }
 }
 
-/// Writes the percentiles of each part of each name, of the spans of which all is known.
+/// Writes the percentiles of each part for each name, over the spans without unknown time.
 fn write_parts(
     spans: &SpanReport,
     names: &[(SpanName<'_>, SpanFigures)],
@@ -235,7 +235,7 @@ Spans, and the sums of the parts of their time:
         let called = |category, name| called(&SpanName { category, name, is_async: false });
         assert_eq!(called("", "GET /"), "GET /");
         assert_eq!(called("app", "GET /"), "app:GET /");
-        // By what is shown a span can be chosen.
+        // The text that is shown can be used to choose a span.
         let is_called = fxtrec_blame::spans::is_called;
         assert!(is_called(("", "GET /"), "GET /") && is_called(("app", "GET /"), "app:GET /"));
     }

@@ -1,4 +1,4 @@
-//! The longest waits, and who caused them.
+//! The longest waits, and the threads that caused them.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, short};
 
-/// So many of those who had the CPU during the worst wait are named.
+/// The maximum number of threads that are named for having the CPU during the worst wait.
 const MOST_NAMED: usize = 2;
 
-/// A thread as it is called in sentences: `cc1[1234]`.
+/// A thread as it is named in sentences: `cc1[1234]`.
 pub fn party(party: &Party) -> String {
     format!("{}[{}]", printable(&party.comm, 32), party.tid)
 }
 
-/// Who had the CPU meanwhile, the longest first, in one line; at most `most` of them by name.
+/// The threads that had the CPU meanwhile, the longest first, in one line; at most `most` of them by name.
 pub fn antagonists(wait: &Wait, most: usize) -> String {
     let (named, rest) = wait.antagonists.split_at(most.min(wait.antagonists.len()));
     let mut parts: Vec<String> = named
@@ -38,13 +38,13 @@ pub fn antagonists(wait: &Wait, most: usize) -> String {
     if parts.is_empty() { "nobody".to_owned() } else { parts.join(", ") }
 }
 
-/// Whose quota a thread waited for.
+/// The cgroup whose quota a thread waited for.
 fn by(wait: &Wait) -> String {
     wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
 }
 
-/// The worst thing that happened, which `fxtrec why` explains as well: what it is, and who or what it was waited for. A span of a
-/// program comes before all delays.
+/// The worst delay, which `fxtrec why` explains too: what it is, and what the thread waited for. A span of a program takes precedence over
+/// all delays.
 pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let of_spans = report.spans.as_ref().and_then(|spans| spans.worst.as_ref());
     if let Some(worst) = of_spans.or(report.worst_span.as_ref()) {
@@ -79,7 +79,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     Some(("worst delay", text))
 }
 
-/// What the recorder's own threads took, if they are left out.
+/// The cost of the recorder's own threads, if they are left out.
 pub fn recorder_line(report: &Report) -> Option<String> {
     let Recorder { threads, stats } = report.recorder.as_ref()?;
     let ran = short(stats.cpu_time);
@@ -89,7 +89,7 @@ pub fn recorder_line(report: &Report) -> Option<String> {
     Some(format!("{threads} {what} of fxtrec: CPU time {ran}{waited} (--include-recorder)"))
 }
 
-/// At most so many of the longest waits: those of COMMAND's threads first, then of others.
+/// At most `most` of the longest waits: those of COMMAND's threads first, then others.
 fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     let mine = report.worst_of_command();
     let is_mine = |wait: &&Wait| {
@@ -100,7 +100,7 @@ fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     mine[..first].iter().chain(others[..rest].iter().copied()).collect()
 }
 
-/// Writes the longest waits, at most so many; those of COMMAND's threads first. `named` of those that had the CPU are named.
+/// Writes the longest waits, at most `most`; those of COMMAND's threads first. For each, `named` of the threads that had the CPU are named.
 ///
 /// # Errors
 /// Those of `out`.
@@ -168,7 +168,7 @@ pub fn write_worst(
     writeln!(out)
 }
 
-/// In what a thread was blocked: `futex`, or nothing if that is not known.
+/// The system call in which a thread was blocked: `futex`, or nothing if unknown.
 fn in_call(report: &Report, call: Option<u16>) -> String {
     let call = call.map(|number| match report.call_name(number) {
         Some(name) => format!(" in {name}"),
@@ -177,7 +177,7 @@ fn in_call(report: &Report, call: Option<u16>) -> String {
     call.unwrap_or_default()
 }
 
-/// Writes the longest times for which threads were blocked, at most so many.
+/// Writes the longest times for which threads were blocked, at most `most`.
 ///
 /// # Errors
 /// Those of `out`.

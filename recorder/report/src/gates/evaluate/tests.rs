@@ -5,7 +5,7 @@ use fxt_reader::Nanos;
 use fxtrec_gates::Condition;
 use fxtrec_gates::{Dimension, Total};
 
-/// A recording of which all is known.
+/// A recording without unknowns.
 #[derive(Default)]
 struct Known {
     /// Wakeup latencies, in milliseconds.
@@ -13,7 +13,7 @@ struct Known {
     censored: u64,
     lost: f64,
     doubt: Doubt,
-    /// Whether conditions are true of nobody.
+    /// Whether no thread meets any condition.
     nobody: bool,
     /// The lengths of spans, in milliseconds.
     spans: Vec<u64>,
@@ -117,7 +117,7 @@ fn a_gate_is_broken_when_what_it_says_is_so() {
         ("count", "100"),
     ] {
         let exactly = |sign: &str| finding(&format!("wakeup.{statistic} {sign} {value}"), &hundred);
-        // Percentiles are up to a hundredth too high.
+        // Percentiles are up to 1 % too high.
         if statistic != "p50" {
             assert_eq!(exactly(">"), Finding::Kept, "{statistic}");
             assert_eq!(exactly("<="), Finding::Broken, "{statistic}");
@@ -160,7 +160,7 @@ fn what_is_too_few_fails_or_passes_as_asked() {
         (verdict(too_few(OnTooFew::Fail)).failed, verdict(too_few(OnTooFew::Pass)).failed),
         (true, false)
     );
-    // It is about values that are there.
+    // This gate needs values.
     let gate: Gate = "wakeup.max > 5ms".parse().expect("a gate");
     assert!(judge(&gate, &nobody, too_few(OnTooFew::Pass)).failed);
 }

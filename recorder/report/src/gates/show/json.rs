@@ -1,11 +1,11 @@
-//! Verdicts for programs, as a member of the report's JSON.
+//! Verdicts as JSON, as a member of the report's JSON.
 
 use serde::Serialize;
 
 use super::super::evaluate::{Blame, Finding, Verdict};
 use super::{blame, censored, finding};
 
-/// A verdict in the shape that `docs/reference/figures.md` describes.
+/// A verdict in the format of `docs/reference/figures.md`.
 #[derive(Debug, Serialize)]
 pub struct JsonVerdict {
     gate: String,
@@ -21,7 +21,7 @@ pub struct JsonVerdict {
 }
 
 impl JsonVerdict {
-    /// The verdict as it is to be written.
+    /// Converts a verdict for output.
     pub fn of(verdict: &Verdict<'_>) -> JsonVerdict {
         let taken = match &verdict.blame {
             Some(Blame::Others(taken) | Blame::Both(taken)) => Some(taken),

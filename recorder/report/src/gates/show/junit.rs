@@ -1,7 +1,7 @@
 //! Verdicts as JUnit XML, which CI systems read.
 //!
-//! Each gate is a test case. What is too few to tell, and passes, is a skipped one, and so is what was disturbed and passes.
-//! What was disturbed and neither fails nor passes is an error: it could not be found out.
+//! Each gate is a test case. A gate that passes because it has too few values, or although it was disturbed, is a skipped test case. A
+//! disturbed gate that neither fails nor passes is an error: its result is unknown.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::super::evaluate::{Finding, Verdict};
 use super::{blame, censored, finding};
 use fxtrec_units::escape;
 
-/// Writes a whole document. `about` says of which recording.
+/// Writes a whole document. `about` names the recording.
 ///
 /// # Errors
 /// Those of `out`.
@@ -94,7 +94,7 @@ fn write_case<W: Write>(verdict: &Verdict<'_>, writer: &mut Writer<W>) -> io::Re
     Ok(())
 }
 
-/// Threads choose their names, and XML has no way to write most control characters.
+/// Escapes control characters: threads choose their names, and XML cannot represent most control characters.
 fn clean(text: &str) -> String {
     escape::line(text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Verdicts as Markdown, for the page that a CI shows beside a run.
+//! Verdicts as Markdown, for the summary page of a CI run.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::super::evaluate::Verdict;
 use super::{blame, censored, finding, headline};
 use fxtrec_units::escape;
 
-/// A heading, a table of all verdicts, and the worst offenders of those that failed. `about` says of which recording.
+/// A heading, a table of all verdicts, and the worst offenders of those that failed. `about` names the recording.
 pub fn markdown(verdicts: &[Verdict<'_>], about: &str) -> String {
     let mut page = String::new();
     // Writing to a String does not fail.
@@ -42,13 +42,13 @@ fn write_markdown(verdicts: &[Verdict<'_>], about: &str, page: &mut String) -> s
     Ok(())
 }
 
-/// Text that may hold anything (threads choose their names) as code, also inside of a table.
+/// Arbitrary text (threads choose their names) as code, also within a table.
 fn code(text: &str) -> String {
     let plain = escape::line(text);
-    // The fence must be longer than any run of back quotes inside.
+    // The fence must be longer than any run of backticks inside.
     let longest = plain.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 { " " } else { "" };
-    // A table ends its cell at every bar, even inside of code.
+    // In a table, every bar ends a cell, even inside code.
     format!("{fence}{space}{}{space}{fence}", plain.replace('|', "\\|"))
 }

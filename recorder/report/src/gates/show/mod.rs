@@ -1,4 +1,4 @@
-//! Verdicts for people, for a CI's summary page, and for programs that read JUnit's XML.
+//! Verdicts for people, for a CI's summary page, and as JUnit XML.
 
 mod json;
 mod junit;
@@ -15,7 +15,7 @@ use fxtrec_gates::Amount;
 use fxtrec_gates::{Dimension, Quantity};
 use fxtrec_units::text::{counted, noun};
 
-/// What the recording has none of.
+/// What the recording does not contain.
 fn nobody(verdict: &Verdict<'_>) -> String {
     let Quantity::Span(span, _) = &verdict.gate.quantity else {
         return "no thread of the recording matches the condition".to_owned();
@@ -24,7 +24,7 @@ fn nobody(verdict: &Verdict<'_>) -> String {
     format!("the recording has no span {:?}{}", span.name, of.unwrap_or_default())
 }
 
-/// The measured value and what it is from: `wakeup.p99 is 3.41 ms, of 12 345 values`.
+/// The measured value and its number of samples: `wakeup.p99 is 3.41 ms, of 12 345 values`.
 fn finding(verdict: &Verdict<'_>) -> String {
     let quantity = &verdict.gate.quantity;
     let values = values(verdict);
@@ -75,11 +75,11 @@ fn metric(quantity: &Quantity) -> String {
     }
 }
 
-/// That records are missing which may have been otherwise.
+/// Says that records are missing that may have broken the gate.
 const RECORDS_LOST: &str =
     "applications dropped records, since their buffers were full: other spans are not known";
 
-/// Who is to blame that spans took too long, if there is anything to say about that.
+/// What made spans take too long, if anything is known about that.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
         let parts = taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name()));
@@ -112,7 +112,7 @@ fn number(count: u64) -> String {
     Amount { number: count as f64, dimension: Dimension::Count }.to_string()
 }
 
-/// What is to be known about values that are not among those measured.
+/// A remark about values that are not among the measured ones.
 fn censored(verdict: &Verdict<'_>) -> Option<String> {
     let count = verdict.censored;
     (count > 0).then(|| match count {
@@ -121,7 +121,7 @@ fn censored(verdict: &Verdict<'_>) -> Option<String> {
     })
 }
 
-/// One line about all of them.
+/// One line that summarises all verdicts.
 fn headline(verdicts: &[Verdict<'_>]) -> String {
     let failed = verdicts.iter().filter(|verdict| verdict.failed).count();
     let disturbed = verdicts.iter().filter(|verdict| verdict.is_disturbed()).count();

@@ -27,7 +27,7 @@ fn verdict(gate: &Gate, finding: Finding, failed: bool) -> Verdict<'_> {
     }
 }
 
-/// A broken gate with an offender of a name that nobody should have.
+/// A broken gate, with an offender that has a hostile name.
 fn broken(gate: &Gate) -> Verdict<'_> {
     let amount = Amount { number: 23_400_000.0, dimension: Dimension::Time };
     let what = "a`|<b>&\u{1}\"x (1234) on CPU 1".to_owned();
@@ -79,7 +79,7 @@ fn markdown_is_a_table_that_no_name_breaks() {
     assert!(page.contains("- 23.4 ms `` a`\\|<b>&\\x01\"x (1234) on CPU 1 ``"), "{page}");
 }
 
-/// Elements with their attributes, and texts, as a reader of XML sees them.
+/// Elements with their attributes, and texts, as an XML parser sees them.
 fn read(xml: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_reader(xml);
     let mut seen = Vec::new();
@@ -154,7 +154,7 @@ fn what_is_not_known_about_losses_is_said() {
     );
 }
 
-/// A gate on spans that is broken since strangers had the CPU.
+/// A gate on spans that is broken because strangers had the CPU.
 fn disturbed(gate: &Gate, failed: bool, undecided: bool) -> Verdict<'_> {
     let amount = |number| Amount { number, dimension: Dimension::Time };
     let parts = vec![(fxtrec_gates::SpanPart::Strangers, amount(320e6))];

@@ -15,12 +15,12 @@ use super::{blame, censored, finding};
 use fxtrec_units::escape;
 use fxtrec_units::look::Look;
 
-/// Shows verdicts, one after the other.
+/// Prints verdicts, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     pub verdicts: &'a [Verdict<'a>],
     pub colour: bool,
-    /// Whether those that passed are left out.
+    /// Whether to leave out gates that passed.
     pub failures_only: bool,
 }
 
