@@ -1,4 +1,4 @@
-//! The arguments of spans: each list of them once.
+//! The arguments of spans: each distinct list once.
 
 use fxt_reader::record::{Args, Value};
 
@@ -7,17 +7,17 @@ use super::numbered::{Numbered, bytes_of, clean};
 use super::stacks::room;
 use super::threads::ThreadIndex;
 
-/// The number of a list of arguments; 0 is that of none.
+/// The number of a list of arguments; 0 is the empty list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArgsIndex(pub(super) u32);
 
-/// So many letters of a value are kept.
+/// Values are cut to this many characters.
 const MOST_LETTERS: usize = 500;
 
-/// What one argument takes in the page besides its texts, in bytes.
+/// The size of an argument in the page without its texts, in bytes.
 const ARGUMENT_BYTES: u64 = 4;
 
-/// The keys of what the page itself says of an operation: the threads, by their index, on which it began and ended. No
+/// The keys under which the page stores the threads, by index, on which an operation began and ended. Arguments cannot have such keys.
 /// argument has such a key.
 const BEGAN_ON: &str = "\u{1}began on";
 const ENDED_ON: &str = "\u{1}ended on";
@@ -28,9 +28,9 @@ pub(super) struct Arguments {
     values: Numbered<String>,
     lists: Numbered<Vec<(u32, u32)>>,
     bytes: u64,
-    /// How many events with arguments there were.
+    /// The number of events with arguments.
     events: u64,
-    /// How many of these have no place in the page.
+    /// The number of these that are not in the page.
     pub(super) left_out: u64,
 }
 
@@ -59,7 +59,7 @@ fn text(value: Value<'_>) -> String {
 }
 
 impl Arguments {
-    /// The list of what a list has and these arguments.
+    /// The list `before`, extended by these arguments.
     pub(super) fn and(&mut self, before: ArgsIndex, args: &Args<'_>) -> ArgsIndex {
         if args.is_empty() {
             return before;
@@ -70,7 +70,7 @@ impl Arguments {
         self.add(before, more)
     }
 
-    /// The list of what a list has, and on which threads an operation began and ended.
+    /// The list `before`, extended by the threads on which an operation began and ended.
     pub(super) fn on(
         &mut self,
         before: ArgsIndex,
@@ -113,7 +113,7 @@ impl Arguments {
         self.lists.all.is_empty()
     }
 
-    /// Leaves half of the lists, those that were first.
+    /// Drops the later half of the lists.
     pub(super) fn thin(&mut self) {
         let half = self.lists.all.len() / 2;
         self.left_out += (self.lists.all.len() - half) as u64;
@@ -127,7 +127,7 @@ impl Arguments {
         self.values.truncate(values);
     }
 
-    /// Keys and values as text with zero bytes between them; then of each list how many arguments it has, and these.
+    /// Keys and values as text separated by zero bytes; then for each list the number of its arguments, and the arguments.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns: [Column; 5] = Default::default();
         let [keys, values, counts, of_keys, of_values] = &mut columns;

@@ -1,5 +1,4 @@
-//! What a lane looks like when time is cut into bins: how much of each bin was
-//! spent how, as runs of equal bins.
+//! The look of a lane when time is cut into bins: how each bin was spent, as runs of equal bins.
 //!
 //! ```text
 //!  time     |-- run --|- wait -|-------- sleep ----------------|- run -|
@@ -11,50 +10,49 @@
 use super::state::State;
 use super::threads::ThreadIndex;
 
-/// What a full share of a bin counts.
+/// The value of a full share of a bin.
 pub(super) const FULL: u8 = 15;
 
-/// How a thread spent a bin: shares of [`FULL`], of which every one that is not
-/// nothing is at least 1.
+/// How a thread spent a bin, as shares of [`FULL`]. A share above zero is at least 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ThreadCell {
     pub(super) running: u8,
     pub(super) waiting: u8,
     pub(super) uninterruptible: u8,
-    /// Held back by a quota.
+    /// A quota held it back.
     pub(super) throttled: u8,
     /// The host had the CPU that it ran on.
     pub(super) stolen: u8,
-    /// Anything else that is known.
+    /// Any other known state.
     pub(super) other: u8,
 }
 
 /// How a CPU spent a bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuCell {
-    /// The share, of [`FULL`], in which it was not idle.
+    /// The share, of [`FULL`], in which the CPU was not idle.
     pub(super) busy: u8,
-    /// The share of which anything is known.
+    /// The share whose use is known.
     pub(super) known: u8,
-    /// Who had most of it.
+    /// The thread that had the largest part.
     pub(super) thread: ThreadIndex,
 }
 
-/// A cell that can be put together from shorter ones.
+/// A cell that can be merged from finer cells.
 pub(super) trait Cell: Copy + Default + PartialEq {
-    /// What four neighbours look like as one.
+    /// Merges four neighbours into one cell.
     fn merge(four: [Self; MERGED]) -> Self;
 }
 
-/// How many bins of one level are one bin of the next coarser.
+/// How many bins of a level make one bin of the next coarser level.
 pub(super) const MERGED: usize = 4;
 
-/// Bins of the same look; from where the last run ended to `end`.
+/// A run of equal bins, from the end of the previous run to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run<C> {
-    /// The first bin that is not in it.
+    /// The first bin after the run.
     pub(super) end: u32,
-    /// What each bin looks like.
+    /// The look of each bin.
     pub(super) cell: C,
 }
 
@@ -63,7 +61,7 @@ pub(super) struct Run<C> {
 pub(super) struct Runs<C>(pub(super) Vec<Run<C>>);
 
 impl<C: Cell> Runs<C> {
-    /// Bins up to `end` look like this.
+    /// Extends the lane up to `end` with this cell.
     pub(super) fn until(&mut self, end: u32, cell: C) {
         let from = self.0.last().map_or(0, |run| run.end);
         if end <= from {
@@ -75,20 +73,20 @@ impl<C: Cell> Runs<C> {
         }
     }
 
-    /// Each bin as so many of the same look.
+    /// Repeats each bin `times` times.
     pub(super) fn stretched(&self, times: u32) -> Self {
         let longer = |run: &Run<C>| Run { end: run.end.saturating_mul(times), cell: run.cell };
         Self(self.0.iter().map(longer).collect())
     }
 
-    /// Each four bins as one.
+    /// Merges each four bins into one.
     pub(super) fn merged(&self) -> Self {
         let mut merged = Self::default();
         let mut four = [C::default(); MERGED];
         let width = four.len() as u32;
         let mut at = 0;
         for run in &self.0 {
-            // Up to the end of a bin that other runs have begun.
+            // Completes a bin that earlier runs have begun.
             while at < run.end && at % width != 0 {
                 four[(at % width) as usize] = run.cell;
                 at += 1;
@@ -147,14 +145,14 @@ impl Cell for CpuCell {
     }
 }
 
-/// The mean, rounded, but not to nothing.
+/// The mean, rounded; a mean above zero is at least 1.
 fn mean(four: [u8; MERGED]) -> u8 {
     let sum: u16 = four.iter().map(|&share| u16::from(share)).sum();
     let mean = u8::try_from((sum + MERGED as u16 / 2) / MERGED as u16).unwrap_or(FULL);
     if sum == 0 { 0 } else { mean.clamp(1, FULL) }
 }
 
-/// `part` of `whole` as a share of [`FULL`], rounded, but not to nothing.
+/// `part` of `whole` as a share of [`FULL`], rounded; a part above zero is at least 1.
 pub(super) fn share(part: u64, whole: u64) -> u8 {
     if part == 0 || whole == 0 {
         return 0;
@@ -163,12 +161,12 @@ pub(super) fn share(part: u64, whole: u64) -> u8 {
     u8::try_from(scaled).unwrap_or(FULL).clamp(1, FULL)
 }
 
-/// The time of one bin that a thread spent in each way, in nanoseconds.
+/// How long a thread was in each state within one bin, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThreadTimes([u64; 6]);
 
 impl ThreadTimes {
-    /// That much more in that state.
+    /// Adds time in a state.
     pub(super) fn add(&mut self, state: State, time: u64) {
         let way = match state {
             State::Running => 0,
@@ -180,13 +178,13 @@ impl ThreadTimes {
         self.0[way] += time;
     }
 
-    /// Of the time that it ran, the host took so much.
+    /// The host took this much of the time that the thread ran.
     pub(super) fn steal(&mut self, time: u64) {
         self.0[0] = self.0[0].saturating_sub(time);
         self.0[5] += time;
     }
 
-    /// As shares of a bin `width` nanoseconds long.
+    /// The times as shares of a bin of `width` nanoseconds.
     pub(super) fn cell(self, width: u64) -> ThreadCell {
         let shares = self.0.map(|time| share(time, width));
         let [running, waiting, uninterruptible, other, throttled, stolen] = shares;
@@ -194,12 +192,12 @@ impl ThreadTimes {
     }
 }
 
-/// The time of one bin that each thread had of a CPU, in nanoseconds.
+/// How long each thread had a CPU within one bin, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuTimes(Vec<(ThreadIndex, u64)>);
 
 impl CpuTimes {
-    /// That much more for that thread.
+    /// Adds time of a thread.
     pub(super) fn add(&mut self, thread: ThreadIndex, time: u64) {
         if time == 0 {
             return;
@@ -210,7 +208,7 @@ impl CpuTimes {
         }
     }
 
-    /// As shares of a bin `width` nanoseconds long; begins the next bin.
+    /// The times as shares of a bin of `width` nanoseconds; starts the next bin.
     pub(super) fn take(&mut self, width: u64) -> CpuCell {
         let busy = |&&(thread, _): &&(ThreadIndex, u64)| !thread.is_idle();
         let known: u64 = self.0.iter().map(|known| known.1).sum();

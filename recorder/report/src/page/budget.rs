@@ -1,13 +1,13 @@
-//! How many bytes a page may have, and what of a trace it has if not everything has room.
+//! The maximum size of a page, and what of a trace is in it if not everything fits.
 //!
 //! ```text
 //!  |-- markup, scripts, contents --|-- coarsest bins --|-- listed tiles --|-- finer bins --|-- tiles, evenly --|
 //!                                    stacks, arguments, ...  ^                              fills what is left ^
 //! ```
 //!
-//! Everything counts as it stands in the file. Tiles of exact events go first, then the finest bins; the coarsest always
-//! stay. Of the tiles, those stay where the report's longest waits, blocked times and spans begin and end, since these are
-//! what a reader goes to; then others, spread evenly.
+//! Everything counts with its size in the file. If space is short, tiles of exact events are dropped first, then the finest bins; the
+//! coarsest bins always stay. The tiles where the report's longest waits, blocked times and spans begin and end take precedence, since
+//! readers go there; the others are spread evenly.
 
 use std::io::{self, Write};
 
@@ -15,31 +15,31 @@ use super::spans::{Finished, Span};
 use crate::Report;
 use crate::analysis::DEFAULT_WORST;
 
-/// What a page may have for each switch, wake-up and event of programs, and at least and at most for all of them.
+/// The size of a page for each switch, wake-up and event of programs, and its minimum and maximum.
 const FOR_AN_EVENT: u64 = 2;
 const LEAST: u64 = 2_000_000;
 const MOST: u64 = 10_000_000;
 
-/// What stands around the text of a block in the file, besides its number.
+/// The size of the markup around the text of a block, without the block's number.
 const AROUND_A_BLOCK: u64 = "<script type=\"text/plain\" id=\"block-\"></script>\n".len() as u64;
 
-/// Digits of the longest number of a block.
+/// The number of digits of the longest block number.
 const DIGITS: u64 = 8;
 
-/// How many bytes a page may have.
+/// The maximum size of a page in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budget {
     /// 2 for each event, but at least 2 MB and at most 10 MB.
     #[default]
     ByEvents,
-    /// So many.
+    /// This many bytes.
     Bytes(u64),
-    /// As many as everything takes.
+    /// Unlimited: everything is in the page.
     All,
 }
 
 impl Budget {
-    /// The bytes for a trace of so many events; `None` for any number.
+    /// The limit in bytes for a trace of `events` events; `None` means no limit.
     pub(super) fn limit(self, events: u64) -> Option<u64> {
         match self {
             Self::ByEvents => Some(events.saturating_mul(FOR_AN_EVENT).clamp(LEAST, MOST)),
@@ -49,12 +49,12 @@ impl Budget {
     }
 }
 
-/// What a block takes in the file.
+/// The size of a block in the file.
 pub(super) fn cost(block: &[u8]) -> u64 {
     (block.len() as u64).div_ceil(3) * 4 + AROUND_A_BLOCK + DIGITS
 }
 
-/// What several take.
+/// The size of several blocks in the file.
 pub(super) fn costs<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     blocks.into_iter().map(|block| cost(block)).sum()
 }
@@ -64,25 +64,25 @@ pub(super) fn costs<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
 pub(super) struct Room(pub(super) u64);
 
 impl Room {
-    /// Takes so many, if there are.
+    /// Takes this many bytes, if they are available.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(self.0);
         left.is_some()
     }
 
-    /// Takes so many whether there are or not.
+    /// Takes this many bytes, or all that are left.
     pub(super) fn spend(&mut self, bytes: u64) {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// So many hundredths of what is left.
+    /// This many per cent of what is left.
     pub(super) fn percent(self, percent: u64) -> u64 {
         self.0 / 100 * percent
     }
 }
 
-/// Writes on, and counts.
+/// Passes output on, and counts the bytes.
 pub(super) struct Counted<'a>(pub(super) &'a mut dyn Write, pub(super) u64);
 
 impl Write for Counted<'_> {
@@ -97,13 +97,13 @@ impl Write for Counted<'_> {
     }
 }
 
-/// The tile of a time, of those that begin then.
+/// The tile that contains a time, given the begins of the tiles.
 fn tile_at(starts: &[u64], time: u64) -> usize {
     starts.partition_point(|&start| start <= time).saturating_sub(1)
 }
 
-/// The tiles at the begin and the end of what the page lists: the longest of each list first, then the second of each, ...
-/// The first and the last tile of the trace come after the first of each list. A tile may be named twice.
+/// The tiles at the begin and the end of what the page lists: those of the longest entry of each list, then of the second of each, and so
+/// on. The first and the last tile of the trace come after the first entry of each list. Tiles may occur twice.
 pub(super) fn listed(report: &Report, spans: &Finished, starts: &[u64]) -> Vec<usize> {
     let waits = report.worst().iter().map(|wait| (wait.span.begin.0, wait.span.end.0));
     let blocked = report.blocked();
@@ -124,7 +124,7 @@ pub(super) fn listed(report: &Report, spans: &Finished, starts: &[u64]) -> Vec<u
     found
 }
 
-/// All numbers below `count`, so that any first few of them are spread evenly: the halves, the quarters, the eighths, ...
+/// All numbers below `count`, in an order in which any first few are spread evenly: halves, quarters, eighths, ...
 pub(super) fn evenly(count: usize) -> impl Iterator<Item = usize> {
     let bits = count.max(1).next_power_of_two().trailing_zeros();
     let reversed = move |number: usize| match bits {
@@ -134,12 +134,12 @@ pub(super) fn evenly(count: usize) -> impl Iterator<Item = usize> {
     (0..1_usize << bits).map(reversed).filter(move |&number| number < count)
 }
 
-/// Which tiles stay: first the wanted ones, while they have room in `for_wanted`.
+/// The tiles that stay: first the wanted ones, as long as they fit into `for_wanted`.
 #[derive(Debug)]
 pub(super) struct Kept(pub(super) Vec<bool>);
 
 impl Kept {
-    /// Takes those of `wanted` that have room, of tiles that cost so much.
+    /// Takes the tiles of `wanted` that fit, given the size of each.
     pub(super) fn take(
         &mut self,
         costs: &[u64],

@@ -1,8 +1,7 @@
-//! Numbers of one kind side by side, which is how they compress best.
+//! Columns of similar numbers, which compress best.
 //!
-//! A block of the page is a sequence of columns. Each stands behind its length
-//! in bytes, a varint: seven bits to a byte, the low ones first, the eighth bit
-//! says that more follow.
+//! A block of the page is a sequence of columns. Each column follows its length in bytes, which is a varint: seven bits per byte, the low
+//! ones first; the eighth bit says that more bytes follow.
 
 use std::io::{self, Read, Write};
 
@@ -10,10 +9,10 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// What seven bits can count to.
+/// The number of values of seven bits.
 const BASE: u64 = 128;
 
-/// The bit of a varint's byte that says that more follow.
+/// The bit in a byte of a varint that says that more bytes follow.
 const MORE: u8 = 0x80;
 
 /// A column that is being written.
@@ -26,7 +25,7 @@ impl Column {
         self.0.push(value);
     }
 
-    /// Appends texts with zero bytes between them.
+    /// Appends texts separated by zero bytes.
     pub(super) fn texts(&mut self, texts: &[String]) {
         self.0.extend(texts.join("\0").bytes());
     }
@@ -51,19 +50,19 @@ impl Column {
     }
 }
 
-/// The lower seven bits, of which a byte is sure to have room.
+/// The lower seven bits, which always fit into a byte.
 fn low_bits(value: u64) -> u8 {
     u8::try_from(value % BASE).unwrap_or_default()
 }
 
-/// How hard the compressor tries, of 9: at its default of 6 a page of nine million events took twice the time, and was 2.5 % smaller.
+/// The compression level, of 9: with the default of 6, a page of nine million events took twice the time and was 2.5 % smaller.
 const LEVEL: u32 = 3;
 
-/// The columns one after the other, each behind its length, deflated.
+/// The columns one after the other, each after its length, compressed with deflate.
 ///
 /// # Errors
 ///
-/// Those of the compressor, which has none of its own for output in memory.
+/// Those of the compressor, which does not fail for output in memory.
 pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
     for column in columns {
@@ -75,18 +74,18 @@ pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// What [`pack`] was given, without the compression.
+/// Decompresses the output of [`pack`].
 ///
 /// # Errors
 ///
-/// When these are not bytes that `pack` made.
+/// If the bytes were not made by `pack`.
 pub(super) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(packed).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A column, or several, being read.
+/// Reads a column, or several.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a>(&'a [u8]);
 
@@ -96,7 +95,7 @@ impl<'a> Cursor<'a> {
         Self(bytes)
     }
 
-    /// The next column as a whole.
+    /// The whole next column.
     pub(super) fn column(&mut self) -> Option<Cursor<'a>> {
         let length = usize::try_from(self.number()?).ok()?;
         let (column, rest) = self.0.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! Counters: values that programs tell now and then, each a line of steps.
+//! Counters: values that programs report from time to time, each drawn as a step function.
 
 use fxt_reader::record::{Args, Value};
 use rustc_hash::FxHashMap;
@@ -8,18 +8,18 @@ use super::columns::Column;
 use super::numbered::{Numbered, clean};
 use super::spans::NameIndex;
 
-/// So many counters are kept, so many values of all of them, and so many of one while the trace is read.
+/// The maximum number of counters, of all their values, and of the values of one counter during the pass.
 const MOST_COUNTERS: usize = 200;
 const MOST_VALUES: usize = 200_000;
 const MOST_OF_ONE: usize = 40_000;
 
-/// Of so many values that follow each other, the lowest, the highest and the last stay when there are too many.
+/// If there are too many values, only the lowest, the highest and the last of this many consecutive ones are kept.
 const GROUP: usize = 8;
 
-/// Integers up to here are exact in a script.
+/// Integers up to this are exact in JavaScript.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What tells a counter from others: its process, its id, its category, its name, and the name of the value.
+/// What identifies a counter: its process, its id, its category, its name, and the name of the value.
 type Key = (u64, u64, NameIndex, NameIndex, u32);
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Counter {
     process: u64,
     /// Times in nanoseconds of the trace's clock.
     values: Vec<(u64, f64)>,
-    /// How many there were.
+    /// The number of values before thinning.
     count: u64,
     lowest: f64,
     highest: f64,
@@ -39,7 +39,7 @@ pub(super) struct Counters {
     names: Numbered<String>,
     by_key: FxHashMap<Key, usize>,
     list: Vec<Counter>,
-    /// How many values are of counters that have no place in the page.
+    /// The number of values of counters that are not in the page.
     pub(super) left_out: u64,
 }
 
@@ -69,7 +69,7 @@ impl Counter {
         }
     }
 
-    /// Leaves the lowest, the highest and the last value of each few.
+    /// Keeps the lowest, the highest and the last of every few values.
     fn thin(&mut self) {
         self.values.sort_by_key(|(time, _)| *time);
         let mut kept = Vec::with_capacity(self.values.len() / 2);
@@ -130,7 +130,7 @@ impl Counters {
         self.list.is_empty()
     }
 
-    /// Puts all values in order, and makes them few enough.
+    /// Sorts all values, and reduces their number to the limit.
     pub(super) fn finish(&mut self) {
         for counter in &mut self.list {
             counter.values.sort_by_key(|(time, _)| *time);
@@ -142,12 +142,13 @@ impl Counters {
         }
     }
 
-    /// Leaves fewer values of each.
+    /// Reduces the number of values of each counter.
     pub(super) fn thin(&mut self) {
         self.list.iter_mut().for_each(Counter::thin);
     }
 
-    /// Of each: its name, its process, the lowest and the highest value, how many there were, and how many are in the page.
+    /// For each counter: its name, its process, the lowest and the highest value, the number of values, and how many of them are in the
+    /// page.
     pub(super) fn json(&self, process: impl Fn(u64) -> Option<String>) -> serde_json::Value {
         let row = |it: &Counter| {
             let process = process(it.process);
@@ -156,8 +157,8 @@ impl Counters {
         self.list.iter().map(row).collect()
     }
 
-    /// Of each counter whether its values are integers; then times, each from the one before, the first from the begin of
-    /// the trace, and values: integers from the one before, others as they are.
+    /// For each counter, whether its values are integers; then times, each relative to the previous one, the first relative to the begin of
+    /// the trace; and values, integers relative to the previous one, others as they are.
     pub(super) fn columns(&self, begin: u64) -> Vec<Column> {
         let mut columns: [Column; 4] = Default::default();
         let [kinds, times, integers, doubles] = &mut columns;

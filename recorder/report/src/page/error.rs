@@ -1,11 +1,11 @@
-//! Why there is no page.
+//! Errors of the page.
 
 use std::io;
 use std::path::PathBuf;
 
 use fxtrec_sink::outfile::OutFileError;
 
-/// Why a page cannot be made.
+/// Why a page cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
@@ -15,7 +15,7 @@ pub enum PageError {
     /// The page cannot be written.
     #[error("cannot write the page: {0}; use --html with a file on a disk with free space")]
     Write(#[source] io::Error),
-    /// A block of the page cannot be compressed, or read again.
+    /// A block of the page cannot be compressed or decompressed.
     #[error(
         "cannot compress the trace for the page: {0}; this is a bug in fxtrec, please report it"
     )]

@@ -1,8 +1,7 @@
-//! From the records of a trace to what the page is made of, in one pass.
+//! Extracts the data of the page from the records of a trace, in one pass.
 //!
-//! Scheduling becomes [tiles](super::tile) as it comes, so that of millions of
-//! switches only the packed form is kept: a few bytes each. Spans are kept whole
-//! until the end, since the format allows one that began long ago to come last.
+//! Scheduling events become [tiles](super::tile) at once, so that only a few packed bytes are kept for each of millions of switches. Spans
+//! are kept in full until the end, since the format allows a span that began long ago to come last.
 
 use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};
@@ -23,32 +22,32 @@ use super::tile::{Tile, TileWriter};
 use super::usage::Usage;
 use crate::analysis::{Moved, Switched, Vacated, Woken};
 
-/// A stretch of time of which a CPU's events were lost.
+/// An interval in which a CPU's events were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) cpu: u16,
     /// Begin, in nanoseconds of the trace's clock.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// How many events, where that is known.
+    /// The number of lost events, if known.
     pub(super) count: Option<u64>,
 }
 
-/// An event that says what was so before the tile that it is in began.
+/// An event that changes the state at a time before its own tile began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Late {
     /// The tile, by its number.
     pub(super) tile: usize,
     pub(super) event: Event,
-    /// Since when, in nanoseconds of the trace's clock; 0 for before the trace.
+    /// The time from which the state applies, in nanoseconds of the trace's clock; 0 for before the trace.
     pub(super) since: u64,
 }
 
-/// Collects what the page is made of.
+/// Collects the data of the page.
 #[derive(Debug, Default)]
 pub(super) struct Extract {
     pub(super) threads: Threads,
-    /// The tiles that are full, packed once all are.
+    /// The full tiles; they are packed at the end.
     pub(super) tiles: Vec<Tile>,
     pub(super) spans: Spans,
     pub(super) arguments: Arguments,
@@ -57,9 +56,9 @@ pub(super) struct Extract {
     pub(super) counters: Counters,
     pub(super) gaps: Vec<Gap>,
     pub(super) late: Vec<Late>,
-    /// About the recording.
+    /// Facts about the recording.
     pub(super) info: Info,
-    /// How much each thread and CPU did.
+    /// The running and waiting times of threads, and the busy times of CPUs.
     pub(super) usage: Usage,
     pub(super) switches: u64,
     pub(super) wakeups: u64,
@@ -69,21 +68,21 @@ pub(super) struct Extract {
     writer: TileWriter,
     packer: Packer,
     tile_events: u32,
-    /// Spans since the present tile began, which count for its size.
+    /// Spans since the current tile began; they count towards its size.
     spans_in_tile: u32,
 }
 
 impl Extract {
-    /// Begins, with tiles of that many events.
+    /// Starts with tiles of `tile_events` events.
     pub(super) fn new(tile_events: u32) -> Self {
         Self { tile_events, ..Self::default() }
     }
 
-    /// Takes what a record says of something else than scheduling.
+    /// Takes a record that is not about scheduling.
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), PageError> {
         match record {
             Record::KernelObject(object) => match object.object_type {
@@ -103,7 +102,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn switched(&mut self, switched: &Switched<'_>) -> Result<(), PageError> {
         let Switched { time: Nanos(time), cpu: fxt_reader::Cpu(cpu), said, .. } = *switched;
         let outgoing = self.side(switched.outgoing);
@@ -114,7 +113,7 @@ impl Extract {
             let thread = self.threads.index(displaced);
             self.push(time, Event::Change { thread, state: State::Unknown, since: time });
         }
-        // Who an inferred switch takes off had the CPU before nobody was known to have it.
+        // After an inferred switch, it stays unknown which thread had the CPU since the last known occupant.
         if let (Met::Vacant, Some(thread), false) = (switched.met, outgoing, said.inferred) {
             self.claim((time, cpu), thread, switched);
         }
@@ -132,7 +131,7 @@ impl Extract {
             }
             None => {
                 if !outgoing.is_idle() {
-                    // What an outsider does next is not recorded.
+                    // The next state of a thread outside the scope is not recorded.
                     let next = switched.next;
                     let state = if next.is_over() { next } else { State::Unknown };
                     self.push(time, Event::Change { thread: outgoing, state, since: time });
@@ -152,7 +151,7 @@ impl Extract {
         }
     }
 
-    /// Nobody was known to have the CPU that a thread leaves: it had it.
+    /// A thread leaves a CPU whose occupant was unknown: it was the occupant.
     fn claim(&mut self, (time, cpu): (u64, u16), thread: ThreadIndex, switched: &Switched<'_>) {
         let since = self.lanes.cpu(cpu).since;
         let lane = self.lanes.thread(thread);
@@ -161,7 +160,7 @@ impl Extract {
         self.push(time, Event::Claim { cpu, thread, since, ran_since });
     }
 
-    /// Tells where in the wait that ends a quota held the thread back, if it is known.
+    /// Records when a quota held the thread back within the wait that ends, if that is known.
     fn held_back(&mut self, switched: &Switched<'_>, thread: ThreadIndex) {
         let said = switched.said.map_or((0, None), |said| (said.held, said.held_by));
         let Some(mut waited) = switched.waited else { return };
@@ -179,7 +178,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn woken(&mut self, woken: &Woken<'_>) -> Result<(), PageError> {
         let thread = self.threads.index(woken.thread);
         let waker = WakeupSaid::of(woken.args).waker.map(|koid| self.threads.index(koid));
@@ -193,7 +192,7 @@ impl Extract {
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn moved(&mut self, moved: &Moved) -> Result<(), PageError> {
         let Moved { time, thread, from, to } = *moved;
         let thread = self.threads.index(thread);
@@ -202,11 +201,11 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Takes the end of what is known of a CPU.
+    /// Takes the moment from which the state of a CPU is unknown.
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn vacated(&mut self, vacated: &Vacated) -> Result<(), PageError> {
         let (cpu, to) = (vacated.cpu.0, vacated.time.0);
         let mut from = to;
@@ -230,7 +229,7 @@ impl Extract {
             ("fxtrec", "trace_stats") => self.info.finished = true,
             ("fxtrec", "clock_info" | "stack_info" | WEIGHT_INFO) => return Ok(()),
             ("fxtrec", "host_steal" | "quota_stat") => {}
-            // The analysis tells what follows from these, and wake-ups themselves name the waker.
+            // The analysis reports the effects of these, and wake-ups name the waker themselves.
             ("fxtrec", "lost") | ("sched", "waking" | "migrate" | "throttled") => {}
             (_, name) => return self.span(event, name),
         }
@@ -263,7 +262,7 @@ impl Extract {
         self.close_full_tile()
     }
 
-    /// Takes an event that belongs to no span of a thread: of an operation, a flow or a counter.
+    /// Takes an event that is not a span of a thread: of an operation, a flow or a counter.
     fn across(&mut self, event: &TraceEvent<'_>, name: &str, thread: ThreadIndex) {
         let (time, process) = (event.time.0, event.thread.process.0);
         let category = self.spans.name(event.category);
@@ -339,17 +338,16 @@ impl Extract {
         self.range = Some((begin.min(time), end.max(time)));
     }
 
-    /// The CPUs of which anything is said.
+    /// The CPUs with any events.
     pub(super) fn cpus(&self) -> impl Iterator<Item = u16> + '_ {
         self.lanes.cpus().iter().zip(0..).filter(|(lane, _)| lane.seen).map(|(_, cpu)| cpu)
     }
 
-    /// Closes what is open. Returns the begin and the end of the trace, in
-    /// nanoseconds of its clock.
+    /// Closes what is open. Returns the begin and the end of the trace, in nanoseconds of its clock.
     ///
     /// # Errors
     ///
-    /// When the last tile cannot be packed.
+    /// If the last tile cannot be packed.
     pub(super) fn finish(&mut self) -> Result<(u64, u64), PageError> {
         self.close_tile()?;
         let packed = std::mem::take(&mut self.packer).finish().map_err(PageError::Pack)?;
@@ -368,11 +366,11 @@ impl Extract {
         Ok((begin, end))
     }
 
-    /// Tells everything that happened once more.
+    /// Repeats all events for an observer.
     ///
     /// # Errors
     ///
-    /// When a tile cannot be unpacked, which was packed here.
+    /// If a tile cannot be unpacked.
     pub(super) fn replay(&self, end: u64, observer: &mut impl Observer) -> Result<(), PageError> {
         let mut lanes = Lanes::default();
         for tile in &self.tiles {
@@ -394,7 +392,7 @@ mod tests {
     use crate::scene::{Leaves, Scene};
     use crate::{Options, analysis};
 
-    /// In microseconds: who was on CPU 1, whether idle, from when to when.
+    /// The occupants of CPU 1: whether it was idle, and from when to when in microseconds.
     #[derive(Default)]
     struct OnOne(Vec<(bool, u64, u64)>);
 
@@ -408,7 +406,7 @@ mod tests {
         fn in_state(&mut self, _: ThreadIndex, _: State, _: u64, _: u64) {}
     }
 
-    /// Who is shown on CPU 1 after that many microseconds.
+    /// The occupants of CPU 1 that are shown after that many microseconds.
     fn on_one(scene: &Scene, after: u64) -> Vec<(bool, u64, u64)> {
         let reader = Reader::from_slice(scene.bytes());
         let (_, Page { mut extract, .. }) =
@@ -428,7 +426,7 @@ mod tests {
         scene.lose(60, 1, 7);
         scene.switch(70, 1, 0, Leaves::R, 102);
         scene.end(80);
-        // The idle task was seen to leave, so it has been there since the second gap.
+        // The idle task was seen to leave, so it had the CPU since the second gap.
         let expected = [(false, 40, 50), (true, 60, 70), (false, 70, 80)];
         assert_eq!(on_one(&scene, 10), expected);
     }

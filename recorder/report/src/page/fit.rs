@@ -1,4 +1,4 @@
-//! Chooses what of a trace is in its page, and numbers the blocks: the [budget](super::budget) says how.
+//! Chooses the parts of a trace that are in its page, and numbers the blocks: the [budget](super::budget) describes how.
 
 use std::io;
 
@@ -16,36 +16,36 @@ use super::stacks::{self, Chosen, Placing};
 use crate::Report;
 use crate::stacks::Recorded;
 
-/// Hundredths of what is left that each part may take if not everything has room, in this order: the coarsest bins, the
-/// coarsest spans; what programs tell besides spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
+/// The percentage of the remaining space that each part may take if not everything fits, in this order: the coarsest bins; the coarsest
+/// spans; what programs report in addition to spans; stacks; the listed tiles. Finer bins and other tiles share the rest.
 const FOR_BINS: u64 = 40;
 const FOR_SPANS: u64 = 20;
 const FOR_TOLD: u64 = 15;
 const FOR_STACKS: u64 = 30;
 const FOR_LISTED: u64 = 50;
 
-/// What a chunk takes in the table of contents, in bytes.
+/// The size of a chunk's entry in the table of contents, in bytes.
 const CHUNK_ENTRY: u64 = 22;
 
-/// What the words about stacks take there at most.
+/// The maximum size of the text about stacks in the table of contents, in bytes.
 const STACKS_ENTRY: usize = 1_500;
 
-/// No page has a block of a higher number.
+/// The highest block number.
 const HIGHEST: usize = 99_999_999;
 
-/// After so many times, nothing is left of what was halved.
+/// After this many halvings, nothing is left.
 const MOST_ROUNDS: u32 = 80;
 
-/// Spans of the coarsest level that lie closer than so many of its bins are never drawn as one.
+/// If the spans of the coarsest level take too much, those closer than a width are merged. This limits the width, in bins of that level.
 const LONGEST: u64 = 4096;
 
 /// A chunk: the block of its bins, and that of its spans.
 type Chunk = (Vec<u8>, Option<Vec<u8>>);
 
-/// The stacks that are chosen, and their blocks.
+/// The chosen stacks, and their blocks.
 type Stacks = (Chosen, Vec<Vec<u8>>);
 
-/// What is to be in the page, if it has room.
+/// What should be in the page, if it fits.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) extract: &'a mut Extract,
@@ -65,12 +65,12 @@ pub(super) struct Fitted {
     pub(super) data: Vec<Vec<u8>>,
     pub(super) stacks: Option<Value>,
     pub(super) told: Told,
-    /// Whether stacks or something else that programs tell gave way.
+    /// Whether stacks, or other data of programs, were reduced.
     pub(super) is_thinned: bool,
 }
 
 impl Fitted {
-    /// More than any page has of a trace of so many tiles, to measure its table of contents without the levels.
+    /// An upper bound for a trace with this many tiles, to measure the table of contents without the levels.
     pub(super) fn all(extract: &Extract, tiles: usize, has_stacks: bool) -> Self {
         let number = Some(HIGHEST);
         let blocks = Blocks {
@@ -90,11 +90,11 @@ impl Fitted {
 }
 
 impl Parts<'_> {
-    /// Takes what has room.
+    /// Takes what fits.
     ///
     /// # Errors
     ///
-    /// When a block cannot be packed.
+    /// If a block cannot be packed.
     pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
         let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
         let mut levels = vec![vec![coarsest]];
@@ -111,7 +111,7 @@ impl Parts<'_> {
         let fits =
             left.take(tiles + besides + levels.iter().map(|it| cost_of_level(it)).sum::<u64>());
         if !fits || !self.finer(&mut levels, &mut left)? {
-            // Those that were packed before the tiles turned out to be too many.
+            // The levels that were packed before the tiles turned out to be too large.
             let mut packed = levels.split_off(1).into_iter();
             let (coarsest, look_alike) = self.coarsest(room)?;
             alike = look_alike;
@@ -143,7 +143,7 @@ impl Parts<'_> {
         Ok(fitted)
     }
 
-    /// The one chunk that is always there, and how many bins that stand beside each other look alike in it.
+    /// The only chunk of the coarsest level, which is always in the page, and how many neighbouring bins look alike in it.
     fn coarsest(&self, room: Room) -> io::Result<(Chunk, u32)> {
         let share = room.percent(FOR_BINS);
         let (bins, alike) = self.levels.pack_coarsest(|block| cost(block) <= share)?;
@@ -161,7 +161,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Packs the levels that come next, while they have room. Whether all have.
+    /// Packs the next levels, as long as they fit. Returns whether all fit.
     fn finer(&self, levels: &mut Vec<Vec<Chunk>>, room: &mut Room) -> io::Result<bool> {
         for level in levels.len() as u32..=self.scale.finest {
             let coarse = self.spans.coarse(self.scale.width_at(level));
@@ -176,7 +176,7 @@ impl Parts<'_> {
         Ok(true)
     }
 
-    /// What each tile takes: its events, and its spans.
+    /// The size of each tile: its events and its spans.
     fn tile_costs(&self, spans: &[Option<Vec<u8>>]) -> Vec<u64> {
         let mut tiles = self.extract.tiles.iter();
         let cost = |spans: &Option<Vec<u8>>| {
@@ -199,10 +199,10 @@ impl Parts<'_> {
         ])
     }
 
-    /// Leaves half of what takes most, until all of it has room.
+    /// Halves the largest of them until all of them fit.
     fn thin_told(&mut self, told: &mut [Option<Vec<u8>>; 3], room: u64) -> io::Result<()> {
         let sizes = |told: &[Option<Vec<u8>>; 3]| told.each_ref().map(costs);
-        // Of counters, a few values always stay.
+        // A few values of each counter always stay.
         let mut counters_shrink = true;
         for _ in 0..MOST_ROUNDS {
             let before = sizes(told);
@@ -223,7 +223,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The stacks that are chosen for so many bytes, packed; fewer if they take more than `most` in the file.
+    /// The packed stacks that fit into `room`; fewer if they take more than `most` in the file.
     fn stacks(&mut self, room: u64, most: u64) -> io::Result<Option<Stacks>> {
         let Some(placing) = &mut self.placing else { return Ok(None) };
         let mut room = room;
@@ -243,7 +243,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Numbers all blocks, the coarsest bins first, since they are wanted first.
+    /// Numbers all blocks, the coarsest bins first, since they are needed first.
     fn number(
         self,
         levels: Vec<Vec<Chunk>>,

@@ -1,4 +1,4 @@
-//! Flows: what programs say of how one span led to another, as arrows between threads.
+//! Flows: the links between spans that programs report, drawn as arrows between threads.
 
 use rustc_hash::FxHashMap;
 
@@ -6,10 +6,10 @@ use super::columns::Column;
 use super::spans::NameIndex;
 use super::threads::ThreadIndex;
 
-/// So many arrows are kept, and so many flows are open at once.
+/// The maximum number of arrows, and of flows that are open at once.
 const MOST: usize = 100_000;
 
-/// What tells a flow from others: its category, its name and its id.
+/// What identifies a flow: its category, its name and its id.
 pub(super) type Key = (NameIndex, NameIndex, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ struct Arrow {
 pub(super) struct Flows {
     arrows: Vec<Arrow>,
     open: FxHashMap<Key, (ThreadIndex, u64)>,
-    /// How many arrows have no place in the page, and how many begins.
+    /// The number of arrows and begins that are not in the page.
     pub(super) left_out: u64,
 }
 
 impl Flows {
-    /// A flow begins, goes on if it has begun, and ends unless it is to go on.
+    /// Takes an event of a flow. An arrow leads to it from the previous event unless it `begins` the flow; the flow ends unless it `goes_on`.
     pub(super) fn take(&mut self, key: Key, at: (ThreadIndex, u64), begins: bool, goes_on: bool) {
         let before = self.open.remove(&key).filter(|_| !begins);
         if let Some(from) = before {
@@ -50,14 +50,15 @@ impl Flows {
         self.arrows.len()
     }
 
-    /// Leaves each second arrow.
+    /// Keeps every second arrow.
     pub(super) fn thin(&mut self) {
         let before = self.arrows.len();
         self.arrows = self.arrows.iter().skip(1).step_by(2).copied().collect();
         self.left_out += (before - self.arrows.len()) as u64;
     }
 
-    /// By the begin: when it begins, how long it takes (signed: clocks of CPUs differ a little), both threads, and its name.
+    /// Sorted by begin: for each arrow when it begins, its duration (signed, since the clocks of CPUs differ slightly), both threads, and
+    /// its name.
     pub(super) fn columns(&mut self, begin: u64) -> Vec<Column> {
         self.arrows.sort_by_key(|arrow| (arrow.from.1, arrow.to.1));
         let mut columns: [Column; 5] = Default::default();
@@ -95,7 +96,7 @@ mod tests {
         flows.take(key(2), at(1, 11), true, true);
         flows.take(key(1), at(2, 20), false, true);
         flows.take(key(1), at(3, 30), false, false);
-        // This one has ended, that one never began.
+        // The first flow has ended already, the other one never began.
         flows.take(key(1), at(4, 40), false, false);
         flows.take(key(3), at(4, 50), false, false);
         let arrows: Vec<_> = flows.arrows.iter().map(|it| (it.from, it.to, it.name)).collect();

@@ -1,4 +1,4 @@
-//! Stacks as the page has them: each function, each caller and each stack once.
+//! The stacks of the page: each function, each caller and each stack is stored once.
 //!
 //! ```text
 //!   names   main, lock, futex_wait      files   the kernel's, app, libc.so.6
@@ -14,19 +14,19 @@ use super::columns::Column;
 use super::numbered::{Numbered, bytes_of, clean};
 use crate::stacks::{Recorded, Stack};
 
-/// The file of a frame that is in none, and of one in the kernel.
+/// The file number of a frame without a file, and that of the kernel.
 const NO_FILE: u32 = 0;
 const KERNEL: u32 = 1;
 
-/// What one more of each takes in the page, in bytes, compressed and as text.
+/// The size of one more of each in the page, in bytes, compressed and as text.
 const NODE_BYTES: u64 = 4;
 const FRAME_BYTES: u64 = 4;
 const STACK_BYTES: u64 = 4;
 
-/// What stacks with the same frames have in common.
+/// What stacks with equal frames have in common.
 type Same = (Option<ProviderId>, Koid, Option<u16>, *const u64);
 
-/// The stacks that the page has.
+/// The stacks in the page.
 #[derive(Debug)]
 pub(super) struct Frames {
     names: Numbered<String>,
@@ -37,12 +37,12 @@ pub(super) struct Frames {
     nodes: Numbered<(u32, u32)>,
     /// The node of the innermost function, 0 for none, and what is missing.
     stacks: Numbered<(u32, u32)>,
-    /// By what makes two stacks the same.
+    /// Nodes of earlier stacks with the same frames.
     nodes_of: FxHashMap<Same, u32>,
     bytes: u64,
 }
 
-/// How much of everything there was.
+/// The lengths of all tables at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark([usize; 5], u64);
 
@@ -63,7 +63,7 @@ impl Default for Frames {
 impl Frames {
     /// The number of a stack of `recorded`.
     pub(super) fn number(&mut self, recorded: &Recorded, stack: &Stack) -> u32 {
-        // Stacks of the same addresses share them.
+        // Stacks with equal addresses share them.
         let (provider, process, module, addresses) = recorded.place(stack);
         let same = (provider, process, module, addresses.as_ptr());
         let node = match self.nodes_of.get(&same) {
@@ -97,7 +97,7 @@ impl Frames {
         node
     }
 
-    /// The number of a name; what would divide it is not in it.
+    /// The number of a text, from which separators are removed.
     fn text(&mut self, of: fn(&mut Self) -> &mut Numbered<String>, text: &str) -> u32 {
         let text = clean(text);
         let bytes = bytes_of(&text);
@@ -106,7 +106,7 @@ impl Frames {
         number
     }
 
-    /// What all of it takes in the page, about, in bytes.
+    /// The approximate size of all of it in the page, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -122,7 +122,7 @@ impl Frames {
         Mark(lengths, self.bytes)
     }
 
-    /// Forgets what has come since.
+    /// Removes what was added since.
     pub(super) fn back_to(&mut self, mark: Mark) {
         let Mark([names, files, frames, nodes, stacks], bytes) = mark;
         self.names.truncate(names);
@@ -134,7 +134,7 @@ impl Frames {
         self.bytes = bytes;
     }
 
-    /// Names and files as text with zero bytes between them; then frames, nodes and stacks.
+    /// Names and files as text separated by zero bytes; then frames, nodes and stacks.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns: [Column; 8] = Default::default();
         let [names, files, frame_names, frame_files, callers, frames, nodes, problems] =

@@ -1,7 +1,6 @@
-//! Puts the page together: markup, style, scripts, and the blocks in base64.
+//! Assembles the page: markup, style, scripts, and the blocks in base64.
 //!
-//! Everything is in the one file. A policy in its head forbids the page to load
-//! anything, and what comes from the trace stands in elements that browsers do
+//! Everything is in one file. A policy in its head forbids the page to load anything, and data of the trace is in elements that browsers do
 //! not run.
 
 use std::io::{self, Write};
@@ -13,10 +12,10 @@ use serde_json::Value;
 /// The markup, with places marked `{{name}}`.
 const FRAME: &str = include_str!("assets/page.html");
 
-/// The charting library, as released.
+/// The charting library, as published.
 const UPLOT: &str = include_str!("assets/uplot/uPlot.iife.min.js");
 
-/// Its licence, which goes wherever it goes.
+/// Its licence, which has to accompany it.
 const UPLOT_LICENCE: &str = include_str!("assets/uplot/LICENSE");
 
 const UPLOT_STYLE: &str = include_str!("assets/uplot/uPlot.min.css");
@@ -28,7 +27,7 @@ const STYLES: [&str; 4] = [
     include_str!("assets/css/panels.css"),
 ];
 
-/// The page's own scripts, in the order in which they need each other.
+/// The page's own scripts, in the order of their dependencies.
 const SCRIPTS: [&str; 21] = [
     include_str!("assets/js/units.js"),
     include_str!("assets/js/blocks.js"),
@@ -53,11 +52,11 @@ const SCRIPTS: [&str; 21] = [
     include_str!("assets/js/main.js"),
 ];
 
-/// The scripts that show stacks, which a page without any does not have. They come before the last of the others.
+/// The scripts for stacks, left out of pages without stacks. They come before the last of the other scripts.
 const STACK_SCRIPTS: [&str; 2] =
     [include_str!("assets/js/stacks.js"), include_str!("assets/js/flame.js")];
 
-/// That of arguments, flows and counters, likewise.
+/// The script for arguments, flows and counters, also left out if not needed.
 const TOLD_SCRIPT: &str = include_str!("assets/js/told.js");
 
 /// The style of stacks.
@@ -67,7 +66,7 @@ const STACK_STYLE: &str = include_str!("assets/css/stacks.css");
 ///
 /// # Errors
 ///
-/// When `out` does.
+/// Those of `out`.
 pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     let has_stacks = !contents["stacks"].is_null();
     let has_told = !contents["told"].is_null();
@@ -103,7 +102,7 @@ pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -
     out.write_all(rest.as_bytes())
 }
 
-/// Splits at the next `{{name}}`.
+/// Splits the text at the next `{{name}}`.
 fn next_place(text: &str) -> Option<(&str, &str, &str)> {
     let (before, place) = text.split_once("{{")?;
     let (name, after) = place.split_once("}}")?;
@@ -120,7 +119,7 @@ fn write_blocks(blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// JSON in which nothing can end a script element.
+/// Escapes JSON so that it cannot end a script element.
 fn escape_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -2,7 +2,7 @@
 //! `trace_stats`.
 
 use fxt_reader::record::{Args, Value};
-/// An argument that counts something, whatever its type.
+/// An argument that is a count, of any integer type.
 use fxtrec_sched::unsigned as number;
 
 /// What the page shows of `trace_info` and `trace_stats`. Traces of other
@@ -14,14 +14,14 @@ pub(super) struct Info {
     pub(super) release: Option<String>,
     /// The version of the recorder.
     pub(super) version: Option<String>,
-    /// Nanoseconds to add to a time of the trace to get those since 1970.
+    /// The nanoseconds to add to a time of the trace to get the time since 1970.
     pub(super) wall_clock_offset: Option<i64>,
     /// Whether the trace ends as a finished recording does.
     pub(super) finished: bool,
 }
 
 impl Info {
-    /// Takes what is of use from `trace_info`.
+    /// Takes the relevant arguments of `trace_info`.
     pub(super) fn learn(&mut self, args: &Args<'_>) {
         let text = |name| args.str(name).map(str::to_owned);
         self.command_line = text("command_line");

@@ -1,8 +1,8 @@
-//! The lanes as the page shows them: who is on each CPU, and what each thread does, from one event to the next.
+//! The lanes of the page: the occupant of each CPU and the state of each thread, from one event to the next.
 //!
-//! Nothing is worked out here. What follows from a record, the [analysis](crate::analysis) says, which has the
-//! [scheduling machine](fxtrec_sched); an event of the page is what its machine made of it, as assignments. A reader of the
-//! page's blocks, like the page's script, only has to carry them out:
+//! Nothing is inferred here. The [analysis](crate::analysis) determines the effects of each record with its [scheduling
+//! machine](fxtrec_sched), and an event of the page holds these effects as assignments. Readers of the page's blocks, such as the page's
+//! script, only have to apply them:
 //!
 //! ```text
 //!  cpu 0   ──── A ────┤ switch: A is S, B runs  ├──── B ────
@@ -12,18 +12,18 @@
 use super::state::State;
 use super::threads::ThreadIndex;
 
-/// Something that happened, with threads by their index.
+/// An event, with threads by their index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A CPU goes to another thread.
+    /// A CPU switches to another thread.
     Switch {
         cpu: u16,
-        /// Who went out and is in another state now; idle for nobody.
+        /// The thread that went out and now has another state; idle stands for none.
         outgoing: ThreadIndex,
         state: State,
-        /// Who has the CPU, and runs.
+        /// The thread that has the CPU, and runs.
         incoming: ThreadIndex,
-        /// Whether no tracepoint reported it.
+        /// Whether the switch was inferred instead of recorded.
         inferred: bool,
     },
     /// A thread became able to run.
@@ -31,26 +31,26 @@ pub(super) enum Event {
         /// The CPU it is to run on.
         cpu: u16,
         thread: ThreadIndex,
-        /// Who woke it, where that is known.
+        /// The thread that woke it, if known.
         waker: Option<ThreadIndex>,
-        /// What it does now; `None` where it goes on with what it does.
+        /// Its new state; `None` if it keeps its state.
         state: Option<State>,
     },
-    /// A thread goes over to the queue of another CPU, and goes on with what it does.
+    /// A thread moves to the queue of another CPU, and keeps its state.
     Move { thread: ThreadIndex, from: u16, to: u16 },
-    /// A thread has been in another state since a time that may be past, on the same CPU.
+    /// A thread has had another state, on the same CPU, since a time that may be in the past.
     Change { thread: ThreadIndex, state: State, since: u64 },
-    /// It turns out who has had a CPU since nobody was known to have it, in nanoseconds of the trace's clock; 0 for before
-    /// the trace. If nothing was known of the thread, it ran.
+    /// A thread turns out to have had a CPU since its occupant became unknown, in nanoseconds of the trace's clock; 0 for before the trace.
+    /// If the thread's state was unknown, it ran.
     Claim { cpu: u16, thread: ThreadIndex, since: u64, ran_since: Option<u64> },
-    /// What was taken of the slice that the next switch of a CPU ends, at the same time.
+    /// What was taken of the slice that the CPU's next switch ends, at the same time.
     Taken { cpu: u16, taken: Taken },
-    /// Nobody has a CPU, or nobody knows who does, and neither for so many nanoseconds before.
+    /// A CPU has no occupant, or an unknown one; this applies to the previous `length` nanoseconds as well.
     Vacate { cpu: u16, length: u64 },
 }
 
 impl Event {
-    /// Since when what an event of this time says is so.
+    /// The time since when the event's statement applies; `time` is that of the event.
     pub(super) fn since(self, time: u64) -> u64 {
         match self {
             Event::Change { since, .. } | Event::Claim { since, .. } => since,
@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// What was taken of a slice, as far as the recording tells.
+/// What was taken of a slice, as far as the recording has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// By the host, in nanoseconds.
@@ -71,7 +71,7 @@ pub(super) struct Taken {
     /// By interrupts, in nanoseconds.
     pub(super) irq: u64,
     pub(super) irqs: u64,
-    /// How long before its end the scheduler had asked for that.
+    /// How long before the slice's end the scheduler asked for that.
     pub(super) asked: Option<u64>,
 }
 
@@ -82,26 +82,25 @@ pub(super) struct Stamped {
     pub(super) event: Event,
 }
 
-/// Is told of every stretch of time in which a CPU or a thread stayed the same,
-/// when it ends.
+/// Receives every interval in which a CPU or a thread stayed the same, at the end of the interval.
 pub(super) trait Observer {
     /// The thread had the CPU.
     fn on_cpu(&mut self, cpu: u16, thread: ThreadIndex, from: u64, to: u64);
-    /// The thread was in this state, which is never unknown.
+    /// The thread was in this state; unknown states are not reported.
     fn in_state(&mut self, thread: ThreadIndex, state: State, from: u64, to: u64);
-    /// The thread ran, and the host took so much of that.
+    /// The thread ran, but the host took this much of the time.
     fn ran_less(&mut self, thread: ThreadIndex, _stolen: u64, from: u64, to: u64) {
         self.in_state(thread, State::Running, from, to);
     }
 }
 
-/// Who is on a CPU.
+/// The occupant of a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuLane {
     pub(super) thread: Option<ThreadIndex>,
-    /// Since when it is so; 0 for before the trace.
+    /// Since when; 0 for before the trace.
     pub(super) since: u64,
-    /// Whether anything was said about the CPU.
+    /// Whether the CPU has had any event.
     pub(super) seen: bool,
 }
 
@@ -111,11 +110,11 @@ pub(super) struct ThreadLane {
     pub(super) since: u64,
     /// The CPU that it has, waits for, or had last.
     pub(super) cpu: u16,
-    /// Who woke it, while it waits.
+    /// The thread that woke it, while it waits.
     pub(super) waker: Option<ThreadIndex>,
 }
 
-/// All lanes at some time.
+/// All lanes at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lanes {
     cpus: Vec<CpuLane>,
@@ -125,7 +124,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Carries out one more event, which must not be older than the last.
+    /// Applies one more event, which must not be older than the last.
     pub(super) fn apply(&mut self, stamped: Stamped, observer: &mut impl Observer) {
         let time = stamped.time;
         match stamped.event {
@@ -157,12 +156,12 @@ impl Lanes {
         }
     }
 
-    /// What is known of a CPU.
+    /// The state of a CPU.
     pub(super) fn cpu(&self, cpu: u16) -> CpuLane {
         self.cpus.get(usize::from(cpu)).copied().unwrap_or_default()
     }
 
-    /// What is known of a thread.
+    /// The state of a thread.
     pub(super) fn thread(&self, thread: ThreadIndex) -> ThreadLane {
         self.threads.get(thread.index()).copied().unwrap_or_default()
     }
@@ -177,7 +176,7 @@ impl Lanes {
         &self.threads
     }
 
-    /// Ends every stretch at `time`, which is that of the end of the trace.
+    /// Ends all intervals at `time`, the end of the trace.
     pub(super) fn end(&self, time: u64, observer: &mut impl Observer) {
         for (lane, cpu) in self.cpus.iter().zip(0..) {
             if let Some(thread) = lane.thread {
@@ -191,7 +190,7 @@ impl Lanes {
         }
     }
 
-    /// Whoever has the CPU has it until the first time; from the second on, another does.
+    /// The occupant has the CPU until the first time; another has it from the second time on.
     fn give(
         &mut self,
         cpu: u16,

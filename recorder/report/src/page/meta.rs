@@ -1,7 +1,6 @@
-//! The page's table of contents: what it needs before its first frame, as JSON.
+//! The page's table of contents: what the page needs before its first frame, as JSON.
 //!
-//! Times are nanoseconds after the begin of the trace, which a script can count
-//! without rounding for more than a hundred days.
+//! Times are nanoseconds after the begin of the trace; JavaScript represents them exactly for more than a hundred days.
 
 use std::time::Duration;
 
@@ -18,30 +17,29 @@ use crate::analysis::DEFAULT_WORST;
 use crate::model::ProviderLosses;
 use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
 
-/// The number of the layout, which grows when a page's script and its data no
-/// longer fit those of another.
+/// The version of the layout. It is incremented when the scripts of one version cannot read the data of another.
 pub(super) const LAYOUT: u32 = 6;
 
-/// The percentiles that a table shows.
+/// The percentiles in tables.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// Where the blocks are: block numbers count up in the order of the file.
+/// The positions of the blocks: block numbers ascend in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Of each tile: the block of its events and that of its spans, where there are any; `None` for one that is left out.
+    /// For each tile: the block of its events and that of its spans, if there are any; `None` if the tile is left out.
     pub(super) tiles: Vec<Option<(Option<usize>, Option<usize>)>>,
-    /// Of each level, of each chunk: the block of its bins, and of its spans.
+    /// For each chunk of each level: the block of its bins, and that of its spans.
     pub(super) levels: Vec<Vec<(usize, Option<usize>)>>,
     /// How many finer levels are left out.
     pub(super) levels_left_out: usize,
-    /// So many bins that stand beside each other look alike in the coarsest level.
+    /// How many neighbouring bins look alike in the coarsest level.
     pub(super) alike: u32,
 }
 
-/// What stands in the place of a block's number where a tile is left out.
+/// Stands in for a block's number if the tile is left out.
 const LEFT_OUT: i8 = -1;
 
-/// The blocks of what programs tell besides spans.
+/// The blocks of what programs report in addition to spans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) arguments: Option<usize>,
@@ -58,16 +56,16 @@ pub(super) struct Contents<'a> {
     pub(super) starts: &'a [u64],
     pub(super) blocks: &'a Blocks,
     pub(super) report: &'a Report,
-    /// How many bytes the page may have, if that is limited.
+    /// The maximum size of the page in bytes, if limited.
     pub(super) budget: Option<u64>,
-    /// What the trace's file is called.
+    /// The name of the trace's file.
     pub(super) file: Option<&'a str>,
-    /// What there is to say of stacks, if there are any.
+    /// The entry about stacks, if there are any.
     pub(super) stacks: Option<&'a Value>,
     pub(super) told: Told,
 }
 
-/// So many applications that dropped records are named.
+/// The maximum number of applications that are named for dropping records.
 const LISTED_PROVIDERS: usize = 8;
 
 impl Contents<'_> {
@@ -114,7 +112,7 @@ impl Contents<'_> {
         })
     }
 
-    /// What programs tell besides spans: operations that are tracks of their own, behind all threads; arguments, flows and
+    /// What programs report in addition to spans: operations, which have tracks of their own after all threads; arguments, flows and
     /// counters.
     fn told(&self) -> Value {
         let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;
@@ -166,15 +164,15 @@ impl Contents<'_> {
         extract.threads.list().iter().enumerate().map(thread).collect()
     }
 
-    /// Of each CPU: its number, and time not idle.
+    /// For each CPU: its number, and the time that it was not idle.
     fn cpus(&self) -> Value {
-        // Of a narrow scope only a part of what keeps a CPU busy is known.
+        // With a narrow scope, the busy time of a CPU is not fully known.
         let busy = |cpu| (!self.report.is_narrow()).then(|| self.extract.usage.busy(cpu));
         self.extract.cpus().map(|cpu| json!([cpu, busy(cpu)])).collect()
     }
 
-    /// Of each event that says what was so before the tile that it is in: that tile, the first byte of the event, CPU,
-    /// thread, since when, and since when the thread ran.
+    /// For each event that changes the state at a time before its own tile: that tile, the first byte of the event, CPU, thread, since
+    /// when, and since when the thread ran.
     fn late(&self) -> Value {
         let row = |late: &Late| {
             let (head, cpu, thread, ran_since) = match late.event {
@@ -195,7 +193,7 @@ impl Contents<'_> {
             };
             Some(json!([late.tile, head, cpu, thread.0, self.at(late.since), ran_since]))
         };
-        // A tile takes what later ones tell of it, if it is there.
+        // Such an event only matters if a tile that it concerns is in the page.
         let matters = |late: &&Late| {
             let first = self.starts.partition_point(|&start| start <= late.since).saturating_sub(1);
             let before = self.blocks.tiles.get(first..late.tile).unwrap_or_default();
@@ -209,7 +207,7 @@ impl Contents<'_> {
         gaps.map(|gap| json!([gap.cpu, self.at(gap.from), self.at(gap.to), gap.count])).collect()
     }
 
-    /// What is missing besides, in no gap of a CPU.
+    /// What else is missing, outside of the gaps of CPUs.
     fn lost(&self) -> Value {
         let losses = &self.report.losses;
         let providers = losses.providers.iter().take(LISTED_PROVIDERS);
@@ -222,7 +220,7 @@ impl Contents<'_> {
         })
     }
 
-    /// How many rows of spans each thread with any has.
+    /// For each thread with spans, the number of rows.
     fn depths(&self) -> Value {
         let mut depths: Vec<(u32, u8)> = Vec::new();
         for span in &self.spans.list {
@@ -234,7 +232,7 @@ impl Contents<'_> {
         depths.into_iter().map(|(thread, depth)| json!([thread, u32::from(depth) + 1])).collect()
     }
 
-    /// Of each tile: the time of its first event, how many there are, and blocks.
+    /// For each tile: the time of its first event, the number of events, and the blocks.
     fn tiles(&self) -> Value {
         let tiles = self.starts.iter().zip(&self.blocks.tiles).enumerate();
         tiles
@@ -250,13 +248,13 @@ impl Contents<'_> {
             .collect()
     }
 
-    /// Of each level: the length of a bin, and the blocks of its chunks.
+    /// For each level: the length of a bin, and the blocks of its chunks.
     fn levels(&self) -> Value {
         let levels = self.blocks.levels.iter().zip(0..);
         levels.map(|(chunks, level)| json!([self.scale.width_at(level), chunks])).collect()
     }
 
-    /// Of each CPU of which the host took something: its number, how much, and in which time.
+    /// For each CPU from which the host took time: its number, how much, and over which time.
     fn stolen(&self) -> Value {
         let taken = self.report.host.iter().filter(|host| !host.stolen.is_zero());
         taken.map(|it| json!([it.cpu.0, nanos(it.stolen), nanos(it.during)])).collect()
@@ -293,7 +291,7 @@ impl Contents<'_> {
         name.map_or_else(|| format!("system call {number}"), str::to_owned)
     }
 
-    /// Of the longest spans: thread, name, begin and end.
+    /// For each of the longest spans: thread, name, begin and end.
     fn longest_spans(&self) -> Value {
         let row = |span: &Span| {
             json!([span.thread.0, span.name.0, self.at(span.start), self.at(span.end)])
@@ -329,7 +327,7 @@ impl Contents<'_> {
     }
 }
 
-/// A thread's koid and what it was called at the time.
+/// A thread's koid, and its name at the time.
 fn party(party: &Party) -> Value {
     json!([party.koid.0, &*party.comm])
 }

@@ -1,4 +1,4 @@
-//! The page: a trace to look at, in one file, without a network.
+//! The page: a trace to explore in a browser, in a single file, without a network.
 //!
 //! ```text
 //!  records ──▶ analysis ──▶ Extract ──▶ tiles (exact, packed) ──┐
@@ -8,9 +8,9 @@
 //!                              └─▶ stacks, each once ───────────┘
 //! ```
 //!
-//! A [`Page`] watches the analysis of a trace, which says what each record does to CPUs and threads, so that both take one
-//! pass and tell the same; with the [`Report`] that the analysis comes to it writes the file. Of each switch it keeps the few
-//! bytes that it takes in the page; [other threads](packer) pack them. What stands in the file, and how its script works, is in `docs/reference/page.md`.
+//! A [`Page`] is an observer of the analysis of a trace, which determines the effects of each record on CPUs and threads, so both take one
+//! pass and agree. It writes the file with the [`Report`] of the same analysis. For each switch, it keeps only the few bytes that are in
+//! the page; [other threads](packer) compress them. `docs/reference/page.md` describes the contents of the file and its script.
 
 mod args;
 mod bins;
@@ -61,10 +61,10 @@ use threads::ThreadIndex;
 
 use crate::stacks::Recorded;
 
-/// Events in a tile: what the page unfolds at once, in a few milliseconds.
+/// Events in a tile: the amount that the page unfolds at once, in a few milliseconds.
 const TILE_EVENTS: u32 = 16_384;
 
-/// A page in the making.
+/// A page under construction.
 ///
 /// ```
 /// use fxt_reader::Reader;
@@ -86,9 +86,9 @@ pub struct Page {
     extract: Extract,
     recorded: Recorded,
     budget: Budget,
-    /// What the trace's file is called.
+    /// The name of the trace's file.
     file: Option<String>,
-    /// Why nothing more is taken.
+    /// The error after which nothing more is taken.
     failed: Option<PageError>,
 }
 
@@ -99,13 +99,13 @@ impl Default for Page {
 }
 
 impl Page {
-    /// A page of a trace of which nothing has been read yet.
+    /// A page without any records so far.
     #[must_use]
     pub fn new() -> Self {
         Self::with_tiles(TILE_EVENTS)
     }
 
-    /// A page of which a tile has so many events, or a few more.
+    /// A page with tiles of `events` events, or a few more.
     #[cfg(any(test, feature = "scene"))]
     #[must_use]
     pub fn with_tiles_of(events: u32) -> Self {
@@ -122,26 +122,25 @@ impl Page {
         }
     }
 
-    /// How large the page may be.
+    /// Limits the size of the page.
     #[must_use]
     pub fn within(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// What the trace's file is called, for commands that the page names.
+    /// Sets the name of the trace's file, for commands that the page shows.
     #[must_use]
     pub fn of_file(mut self, name: &str) -> Self {
         self.file = Some(name.to_owned());
         self
     }
 
-    /// Writes the page; `report` is of the same trace. What was left out, the [`Written`] says.
+    /// Writes the page; `report` must be of the same trace. The [`Written`] says what was left out.
     ///
     /// # Errors
     ///
-    /// [`PageError::Write`] when `out` fails, [`PageError::Pack`] when the
-    /// compressor does, which needs memory only.
+    /// [`PageError::Write`] if `out` fails, [`PageError::Pack`] if the compressor fails, which only needs memory.
     pub fn write(self, report: &Report, out: &mut dyn Write) -> Result<Written, PageError> {
         let Self { mut extract, recorded, budget, file, failed } = self;
         if let Some(error) = failed {
@@ -156,7 +155,7 @@ impl Page {
         let mut pyramid = Pyramid::new(scale);
         let placing = replay(&extract, &recorded, end, &mut pyramid)?;
         let mut starts: Vec<u64> = extract.tiles.iter().map(|tile| tile.start).collect();
-        // The first tile also stands for the time before its first event.
+        // The first tile also covers the time before its first event.
         match starts.first_mut() {
             Some(first) => *first = begin,
             None => starts.push(begin),
@@ -208,7 +207,7 @@ impl Page {
     }
 }
 
-/// Goes through everything that happened once more: for the bins, and for the stacks if there are any.
+/// Repeats all events, for the bins and, if there are any, the stacks.
 fn replay<'a>(
     extract: &Extract,
     recorded: &'a Recorded,
@@ -224,16 +223,16 @@ fn replay<'a>(
     Ok(Some(both.1))
 }
 
-/// What is in a page that was written.
+/// What a written page contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the file.
+    /// The size of the file.
     pub bytes: u64,
-    /// How many tiles (stretches of time, of about 16 384 events) have their exact events in the page, and how many there are.
+    /// How many tiles (intervals of about 16 384 events) have their exact events in the page, and how many there are.
     pub tiles: (usize, usize),
     /// How many levels of bins are in the page, and how many there are.
     pub levels: (usize, usize),
-    /// Whether stacks, arguments, arrows of flows or values of counters gave way.
+    /// Whether stacks, arguments, arrows of flows or values of counters were reduced.
     pub is_thinned: bool,
 }
 
@@ -249,7 +248,7 @@ impl Written {
         }
     }
 
-    /// Whether nothing gave way to the budget.
+    /// Whether the budget had room for everything.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.tiles.0 == self.tiles.1 && self.levels.0 == self.levels.1 && !self.is_thinned
@@ -257,7 +256,7 @@ impl Written {
 }
 
 impl Page {
-    /// Unless something has failed before.
+    /// Does nothing after an error.
     fn extract(&mut self, with: impl FnOnce(&mut Extract) -> Result<(), PageError>) {
         if self.failed.is_none() {
             self.failed = with(&mut self.extract).err();
@@ -265,7 +264,7 @@ impl Page {
     }
 }
 
-/// Takes what the analysis tells of CPUs and threads, and from records what it does not look at.
+/// Takes the effects of events on CPUs and threads from the analysis, and from the records what the analysis does not use.
 impl Observer for Page {
     fn record(&mut self, item: &Item<'_>) {
         self.recorded.take(item.provider, &item.record);
@@ -289,7 +288,7 @@ impl Observer for Page {
     }
 }
 
-/// Tells two of the same.
+/// Passes everything on to two observers.
 struct Both<'a, 'b>(&'a mut Pyramid, Placing<'b>);
 
 impl LaneObserver for Both<'_, '_> {

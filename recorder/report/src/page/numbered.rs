@@ -1,11 +1,11 @@
-//! Things that are in the page once, and named by a number wherever they occur.
+//! Items that are stored once in the page, and referred to by number.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Things with numbers, the first of which has the number `first`.
+/// Items with numbers; the first item has the number `first`.
 #[derive(Debug)]
 pub(super) struct Numbered<K> {
     pub(super) all: Vec<K>,
@@ -24,7 +24,7 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
         Self { first, ..Self::default() }
     }
 
-    /// The number of a thing that has one.
+    /// The number of an item, if it has one.
     pub(super) fn find<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<u32>
     where
         K: Borrow<Q>,
@@ -32,7 +32,7 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
         self.known.get(key).copied()
     }
 
-    /// The number of a thing, and whether it is new.
+    /// The number of an item, and whether it is new.
     pub(super) fn number(&mut self, key: K) -> (u32, bool) {
         let next = self.first + u32::try_from(self.all.len()).unwrap_or(u32::MAX - self.first);
         let number = *self.known.entry(key.clone()).or_insert(next);
@@ -42,12 +42,12 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
         (number, number == next)
     }
 
-    /// The thing of a number.
+    /// The item with a number.
     pub(super) fn get(&self, number: u32) -> Option<&K> {
         self.all.get(number.checked_sub(self.first)? as usize)
     }
 
-    /// Forgets all but the first so many.
+    /// Keeps only the first `length` items.
     pub(super) fn truncate(&mut self, length: usize) {
         self.all.truncate(length);
         let (first, end) = (self.first, self.all.len());
@@ -55,13 +55,13 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
     }
 }
 
-/// Text without what divides texts in a block.
+/// Text without the characters that separate texts in a block.
 pub(super) fn clean(text: &str) -> String {
     let clean = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
     text.chars().map(clean).collect()
 }
 
-/// What a text takes in the page, about, in bytes: half as much when it is compressed, and a third more as text.
+/// The approximate size of a text in the page, in bytes: compression halves it, and base64 adds a third.
 pub(super) fn bytes_of(text: &str) -> u64 {
     text.len() as u64 * 2 / 3 + 2
 }

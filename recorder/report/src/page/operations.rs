@@ -1,4 +1,4 @@
-//! Operations that go on across threads: asynchronous events. Those of one name have rows of their own.
+//! Operations that span several threads: asynchronous events. Those with the same name have rows of their own.
 //!
 //! ```text
 //!  row 0   |---- request 7 -----|     |-- request 9 --|
@@ -11,14 +11,14 @@ use super::args::ArgsIndex;
 use super::spans::{NameIndex, Span, SpanKind};
 use super::threads::ThreadIndex;
 
-/// So many operations are kept, and so many names of them.
+/// The maximum number of operations, and of their names.
 const MOST: usize = 500_000;
 const MOST_TRACKS: usize = 200;
 
-/// So many rows a track has; what has none of its own is in the last.
+/// The maximum number of rows of a track; further operations share the last row.
 const MOST_ROWS: usize = 256;
 
-/// What tells an operation from others: its process, its id, and its track.
+/// What identifies an operation: its process, its id, and its track.
 type Key = (u64, u64, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub(super) struct Track {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Its place in the list.
+    /// Its index in the list.
     at: usize,
     began_on: ThreadIndex,
 }
@@ -38,12 +38,12 @@ struct Open {
 pub(super) struct Operations {
     pub(super) tracks: Vec<Track>,
     by_name: FxHashMap<Track, usize>,
-    /// In place of a thread, spans have a track here.
+    /// These spans have a track in place of a thread.
     list: Vec<Span>,
     open: FxHashMap<Key, Vec<Open>>,
-    /// Which rows of each track are taken.
+    /// For each track, which rows are in use.
     rows: Vec<Vec<bool>>,
-    /// How many events have no place in the page.
+    /// The number of events that are not in the page.
     pub(super) left_out: u64,
 }
 
@@ -93,7 +93,7 @@ impl Operations {
         self.push(track, time, row, SpanKind::Open, args);
     }
 
-    /// Something happens in an operation.
+    /// An instant event in an operation.
     pub(super) fn instant(
         &mut self,
         track: Track,
@@ -111,7 +111,7 @@ impl Operations {
         self.push(track, time, row.into(), SpanKind::Instant, args);
     }
 
-    /// The operation that began last with this id ends. Returns it, and the thread on which it began.
+    /// The most recently begun operation with this id ends. Returns it, and the thread on which it began.
     pub(super) fn end(
         &mut self,
         track: Track,
@@ -133,7 +133,7 @@ impl Operations {
         Some((span, began_on))
     }
 
-    /// Of each operation that is open, its place among all and the thread on which it began.
+    /// For each open operation, its index and the thread on which it began.
     pub(super) fn still_open(&self) -> Vec<(usize, ThreadIndex)> {
         self.open.values().flatten().map(|open| (open.at, open.began_on)).collect()
     }
@@ -142,7 +142,7 @@ impl Operations {
         self.list.get_mut(at)
     }
 
-    /// All of them, by track and begin, as spans of threads that come after so many. What has not ended does so at `end`.
+    /// All of them, by track and begin, as spans of additional threads with indexes from `threads` on. Open ones end at `end`.
     pub(super) fn finish(&mut self, threads: usize, end: u64) -> Vec<Span> {
         let mut list = std::mem::take(&mut self.list);
         for span in &mut list {
@@ -170,7 +170,7 @@ mod tests {
         let mut all = Operations::default();
         all.begin(REQUEST, (40, 7), (A, 10), NONE);
         all.begin(REQUEST, (40, 8), (A, 20), NONE);
-        // The same id of another process, and of another name, are others.
+        // The same id in another process, or with another name, is another operation.
         all.begin(REQUEST, (50, 7), (A, 30), NONE);
         all.begin(OTHER, (40, 7), (A, 35), NONE);
         all.instant(REQUEST, (40, 8), 38, NONE);

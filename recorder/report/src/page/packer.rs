@@ -1,11 +1,11 @@
-//! Blocks are packed beside what makes them, which takes about as long.
+//! Compresses blocks on other threads, in parallel to the code that makes them; both take about equally long.
 //!
 //! ```text
 //!  columns 0, 1, 2, ...  --0, 2, ...-->  thread fxtrec-pack-0 \
 //!                        --1, 3, ...-->  thread fxtrec-pack-1 --> blocks 0, 1, 2, ...
 //! ```
 //!
-//! What is packed does not depend on how many threads there are.
+//! The result does not depend on the number of threads.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,13 +13,13 @@ use std::thread::{Builder, JoinHandle, available_parallelism};
 
 use super::columns::{Column, pack};
 
-/// So many threads pack at most: what makes the columns keeps no more of them busy.
+/// The maximum number of threads: the code that makes the columns cannot keep more of them busy.
 const MOST_LANES: usize = 4;
 
-/// So many blocks wait for a thread at most.
+/// The maximum number of blocks that wait for a thread.
 const WAITING: usize = 4;
 
-/// Something of a block, and the block's number.
+/// An item for a block, with the block's number.
 type Numbered<T> = (usize, T);
 
 type Packed = Vec<Numbered<Vec<u8>>>;
@@ -34,9 +34,9 @@ struct Lane {
 #[derive(Debug, Default)]
 pub(super) struct Packer {
     lanes: Vec<Lane>,
-    /// Whether there are as many as there are to be.
+    /// Whether all threads are started.
     complete: bool,
-    /// Blocks that were packed here, where there is no thread.
+    /// Blocks that were packed on the calling thread because no thread could be started.
     here: Packed,
     taken: usize,
 }
@@ -46,9 +46,9 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// Those of the compressor. Those of other threads are told by [`finish`](Self::finish).
+    /// Those of the compressor. Errors of other threads are returned by [`finish`](Self::finish).
     pub(super) fn take(&mut self, columns: Vec<Column>) -> io::Result<()> {
-        // The first blocks get a thread each.
+        // Each of the first blocks starts a thread.
         if !self.complete {
             let most = available_parallelism().map_or(1, usize::from).min(MOST_LANES);
             self.lanes.extend(lane(self.lanes.len()));
@@ -57,21 +57,21 @@ impl Packer {
         let number = self.taken;
         self.taken += 1;
         match number.checked_rem(self.lanes.len()).and_then(|at| self.lanes.get(at)) {
-            // A thread that takes no more has failed, and tells so in the end.
+            // A thread that does not receive any more has failed; `finish` returns its error.
             Some(lane) => drop(lane.columns.send((number, columns))),
             None => self.here.push((number, pack(&columns)?)),
         }
         Ok(())
     }
 
-    /// Waits for all blocks, and gives them in their order.
+    /// Waits for all blocks, and returns them in order.
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which has none of its own for output in memory.
+    /// Those of the compressor, which does not fail for output in memory.
     pub(super) fn finish(self) -> io::Result<Vec<Vec<u8>>> {
         let mut blocks = self.here;
-        // All are to end before one is waited for.
+        // Closes all channels before it waits for the first thread.
         let threads: Vec<_> = self.lanes.into_iter().map(|lane| lane.thread).collect();
         for thread in threads {
             let died = |_| Err(io::Error::other("a thread that packs has panicked"));
@@ -82,7 +82,7 @@ impl Packer {
     }
 }
 
-/// A thread that packs, if there can be one.
+/// Starts a thread that packs, if possible.
 fn lane(number: usize) -> Option<Lane> {
     let (columns, to_pack) = sync_channel(WAITING);
     let name = format!("fxtrec-pack-{number}");

@@ -1,5 +1,4 @@
-//! The pyramid: all lanes at several zooms, so that a page can show any stretch
-//! of a long trace without unfolding the events in it.
+//! The pyramid: all lanes at several zoom levels, so that a page can show any part of a long trace without unfolding its events.
 //!
 //! ```text
 //!  level 0   |                2 048 bins                  |   one chunk, in view at once
@@ -8,8 +7,8 @@
 //!  tiles     ||||||||||||||||||||||||||||||||||||||||||||||   the events themselves
 //! ```
 //!
-//! The finest level is computed from the tiles, every other one from the next
-//! finer. A chunk is a block of 2 048 bins of all lanes in which anything is known.
+//! The finest level is computed from the tiles, every other level from the next finer one. A chunk is a block of 2 048 bins of all lanes
+//! with known states.
 
 use std::io;
 use std::mem::take;
@@ -23,14 +22,13 @@ use super::threads::ThreadIndex;
 
 pub(super) const CHUNK_BINS: u32 = 2048;
 
-/// Bins of the finest level for each tile: about what a window that shows as
-/// many tiles as the page unfolds at once needs.
+/// Bins of the finest level per tile: enough for a window of as many tiles as the page unfolds at once.
 const BINS_PER_TILE: u64 = 64;
 
-/// The finest level has at most `CHUNK_BINS` times 4 to the power of this.
+/// The finest level has at most `CHUNK_BINS` times 4 to the power of this many bins.
 const MAX_LEVEL: u32 = 8;
 
-/// How time is cut into bins.
+/// How time is divided into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scale {
     /// The begin of the first bin, in nanoseconds of the trace's clock.
@@ -42,7 +40,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale for a trace of that length with that many tiles.
+    /// The scale for a trace with these times and this many tiles.
     pub(super) fn new(start: u64, end: u64, tiles: usize) -> Self {
         let enough = |&level: &u32| bins(level) >= BINS_PER_TILE * tiles as u64;
         let finest = (0..MAX_LEVEL).find(enough).unwrap_or(MAX_LEVEL);
@@ -55,7 +53,7 @@ impl Scale {
         self.width.saturating_mul((MERGED as u64).pow(self.finest - level))
     }
 
-    /// Where the chunks of a level begin.
+    /// The begins of a level's chunks.
     pub(super) fn chunk_starts(&self, level: u32) -> Vec<u64> {
         let length = self.width_at(level).saturating_mul(CHUNK_BINS.into());
         let chunks = (MERGED as u64).pow(level);
@@ -63,7 +61,7 @@ impl Scale {
     }
 }
 
-/// How many bins a level has.
+/// The number of bins of a level.
 fn bins(level: u32) -> u64 {
     u64::from(CHUNK_BINS) * (MERGED as u64).pow(level)
 }
@@ -77,8 +75,7 @@ struct Lane<C, T> {
     times: T,
 }
 
-/// Computes the finest level from what [lanes](super::lanes::Lanes)
-/// tell.
+/// Computes the finest level from the intervals of the [lanes](super::lanes::Lanes).
 #[derive(Debug)]
 pub(super) struct Pyramid {
     scale: Scale,
@@ -86,20 +83,19 @@ pub(super) struct Pyramid {
     threads: Vec<Lane<ThreadCell, ThreadTimes>>,
 }
 
-/// A bin, and how much of it.
+/// A part of a bin.
 struct Piece {
     bin: u32,
     time: u64,
 }
 
 impl Pyramid {
-    /// A pyramid without anything in it.
+    /// An empty pyramid.
     pub(super) fn new(scale: Scale) -> Self {
         Self { scale, cpus: Vec::new(), threads: Vec::new() }
     }
 
-    /// The first, and the last bin of a stretch of time, with the time in each;
-    /// those between are full.
+    /// The first and the last bin of an interval, with the time in each; the bins in between are full.
     fn pieces(&self, from: u64, to: u64) -> Option<(Piece, Option<Piece>)> {
         let Scale { start, width, .. } = self.scale;
         let (from, to) = (from.max(start) - start, to.max(start) - start);
@@ -139,7 +135,7 @@ impl Pyramid {
     }
 }
 
-/// The bins of all lanes at one zoom.
+/// The bins of all lanes at one zoom level.
 #[derive(Debug, Default)]
 struct Level {
     cpus: Vec<Runs<CpuCell>>,
@@ -154,7 +150,7 @@ impl Level {
         }
     }
 
-    /// Each bin as so many of the same look.
+    /// Repeats each bin `times` times.
     fn stretched(&self, times: u32) -> Self {
         Self {
             cpus: self.cpus.iter().map(|runs| runs.stretched(times)).collect(),
@@ -172,7 +168,7 @@ impl Levels {
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which has none of its own.
+    /// Those of the compressor, which does not fail here.
     pub(super) fn pack(&self, level: usize) -> io::Result<Vec<Vec<u8>>> {
         let Some(bins) = self.0.get(level) else { return Ok(Vec::new()) };
         let chunks = MERGED.pow(u32::try_from(level).unwrap_or(MAX_LEVEL));
@@ -181,12 +177,12 @@ impl Levels {
         packer.finish()
     }
 
-    /// The one chunk of the coarsest level. If that is more than `fits` takes, bins that stand beside each other look alike:
-    /// four, sixteen, ... of them, up to all. Also says how many.
+    /// The only chunk of the coarsest level. If it is too large for `fits`, neighbouring bins are merged to look alike: four, sixteen, ...
+    /// of them, up to all. Also returns how many look alike.
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which has none of its own.
+    /// Those of the compressor, which does not fail here.
     pub(super) fn pack_coarsest(&self, fits: impl Fn(&[u8]) -> bool) -> io::Result<(Vec<u8>, u32)> {
         let mut chunk = self.pack(0)?.pop().unwrap_or_default();
         let mut coarser: Option<Level> = None;
@@ -226,7 +222,7 @@ impl Observer for Pyramid {
 }
 
 impl Pyramid {
-    /// A thread was in a state, and the host took so much of it: nobody knows when, so that each bin has its part.
+    /// A thread was in a state, and the host took a part of that time. It is unknown when, so every bin gets its share.
     fn spent(&mut self, thread: ThreadIndex, (state, stolen): (State, u64), from: u64, to: u64) {
         if !state::is_shown(state) {
             return;
@@ -255,7 +251,7 @@ impl Pyramid {
 }
 
 impl<C: Cell, T> Lane<C, T> {
-    /// Goes on to `bin`; bins between it and the one before look like `between`.
+    /// Advances to `bin`; the bins that are skipped get the cell `between`.
     fn advance(&mut self, bin: u32, between: C, cell: impl FnOnce(&mut T) -> C) {
         if bin > self.bin {
             let done = cell(&mut self.times);
@@ -300,14 +296,14 @@ fn pack_chunks(
     Ok(())
 }
 
-/// Two shares, which are at most 15, in one byte.
+/// Two shares of at most 15 in one byte.
 fn nibbles(high: u8, low: u8) -> u8 {
     high * 16 + low
 }
 
 /// Cuts lanes into chunks, from the first to the last.
 struct Cutter<'a, C> {
-    /// What is left of each lane.
+    /// The remaining runs of each lane.
     left: Vec<&'a [Run<C>]>,
 }
 
@@ -316,15 +312,15 @@ impl<'a, C: Cell> Cutter<'a, C> {
         Self { left: lanes.iter().map(|runs| runs.0.as_slice()).collect() }
     }
 
-    /// Writes lane number, count of runs and lengths of runs of all lanes with
-    /// anything in the chunk that begins with bin `from`; `cell` is told of each run.
+    /// Writes lane number, number of runs and lengths of runs, for all lanes that are not empty in the chunk that begins with bin `from`;
+    /// calls `cell` for each run.
     fn cut(&mut self, from: u32, columns: [&mut Column; 3], mut cell: impl FnMut(&C)) {
         let [lanes, counts, lengths] = columns;
         let end = from + CHUNK_BINS;
         let mut next = 0;
         for (index, left) in self.left.iter_mut().enumerate() {
             let within = left.partition_point(|run| run.end <= end);
-            // The run that reaches over the chunk's end belongs to the next one too.
+            // A run that crosses the chunk's end also belongs to the next one.
             let reached = left.get(..left.len().min(within + 1)).unwrap_or_default();
             let mut at = from;
             let mut count = 0;
@@ -360,7 +356,7 @@ mod tests {
         (0..levels.0.len()).map(|level| levels.pack(level).unwrap()).collect()
     }
 
-    /// Lane, count of runs and length of each run of a chunk, of threads.
+    /// Lane, number of runs and length of each run in a chunk of threads.
     fn thread_columns(block: &[u8]) -> [Vec<u64>; 4] {
         let bytes = unpack(block).unwrap();
         let mut columns = Cursor::new(&bytes);
@@ -390,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_chunk_holds_the_runs_of_lanes_with_anything_in_it() {
-        // Two chunks' worth of bins of 10 ns at the finest level, of four chunks.
+        // Bins of 10 ns at the finest level, which has four chunks; two of them are used.
         let scale = Scale { start: 1_000, width: 10, finest: 1 };
         let mut pyramid = Pyramid::new(scale);
         let thread = ThreadIndex(2);
@@ -420,7 +416,7 @@ mod tests {
         pyramid.in_state(thread, State::Throttled, 300, 400);
         let levels = packed(pyramid);
         let [_, _, lengths, shares] = thread_columns(&levels[0][0]);
-        // Three bins, of which a third was stolen; one that was throttled, and the empty one in which the lane ends.
+        // Three bins, a third of which was stolen; one that was throttled; and the empty bin that ends the lane.
         assert_eq!(lengths, [3, 1, 1]);
         let (ran, held) = ([nibbles(10, 0), 0, nibbles(0, 5)], [0, 0, nibbles(15, 0)]);
         assert_eq!(
@@ -442,7 +438,7 @@ mod tests {
         let (mut lanes, mut counts, mut lengths, mut shares, mut on) =
             (column(), column(), column(), column(), column());
         assert_eq!((lanes.number(), lanes.number()), (Some(1), None));
-        // An idle bin, three times, and the empty one in which the lane ends.
+        // A bin that is idle, three times, and the empty bin that ends the lane.
         assert_eq!(counts.number(), Some(3));
         assert_eq!([lengths.number(), lengths.number()], [Some(1), Some(3)]);
         assert_eq!([shares.byte(), shares.byte()], [Some(0xff), Some(0x0f)]);

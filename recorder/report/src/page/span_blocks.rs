@@ -1,5 +1,4 @@
-//! Spans by stretches of time: for each window a block with every span that
-//! reaches into it.
+//! Spans by time: for each window, a block with every span that overlaps it.
 
 use std::io;
 
@@ -7,8 +6,7 @@ use super::args::ArgsIndex;
 use super::columns::{Column, pack};
 use super::spans::{Span, SpanKind};
 
-/// What stands for the kinds of spans in a block; higher numbers are a block
-/// of that many short spans, less this.
+/// The kinds of spans in a block. From `MANY` on, they stand for several short spans: `MANY` plus their number.
 mod kind {
     pub(super) const WHOLE: u64 = 0;
     pub(super) const OPEN: u64 = 1;
@@ -16,9 +14,8 @@ mod kind {
     pub(super) const MANY: u64 = 3;
 }
 
-/// A block for each window, `None` where it would be empty. `starts` says where
-/// the windows begin; each ends where the next begins, the last one never.
-/// Spans are by thread and begin.
+/// A block for each window, `None` if it would be empty. `starts` has the begins of the windows; each ends where the next begins, and the
+/// last one does not end. Spans are sorted by thread and begin.
 pub(super) fn blocks(spans: &[Span], starts: &[u64]) -> io::Result<Vec<Option<Vec<u8>>>> {
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); starts.len()];
     for (index, span) in spans.iter().enumerate() {
@@ -57,7 +54,7 @@ fn columns<'a>(spans: impl Iterator<Item = &'a Span>, start: u64) -> [Column; 7]
             SpanKind::Instant => kind::INSTANT,
             SpanKind::Many(count) => kind::MANY + u64::from(count),
         });
-        // Those that have any: how many before have none.
+        // For spans that have arguments: how many spans without arguments precede.
         if span.args != ArgsIndex::default() {
             args.number(at - next);
             args.number(span.args.0.into());
@@ -83,7 +80,7 @@ mod tests {
         Span { thread, start, end, name, depth: 0, kind: SpanKind::Whole, args: ArgsIndex(0) }
     }
 
-    /// How many spans are in each window's block.
+    /// The number of spans in each window's block.
     fn counts(spans: &[Span], starts: &[u64]) -> Vec<usize> {
         let count = |block: Option<Vec<u8>>| {
             let bytes = block.map(|block| unpack(&block).unwrap()).unwrap_or_default();

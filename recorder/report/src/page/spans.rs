@@ -1,9 +1,7 @@
-//! Spans: what instrumented code says about itself, on the thread that ran it.
+//! Spans that instrumented code reports, on the thread that ran it.
 //!
-//! A span is a pair of duration begin and end, a complete event, or an instant,
-//! which has no length. A complete event may come long after spans that are
-//! younger than it, so all of them are kept until the end of the trace, where
-//! they are sorted and get the depth at which they are nested:
+//! A span is a pair of duration begin and end, a complete event, or an instant, which has no length. A complete event may come long after
+//! spans that began later, so all spans are kept until the end of the trace. Then they are sorted, and get their nesting depth:
 //!
 //! ```text
 //!  depth 0   |---- request -------------------|  |- request -
@@ -24,25 +22,25 @@ pub(super) struct NameIndex(pub(super) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanKind {
-    /// A stretch of time with a begin and an end.
+    /// A span with a begin and an end.
     Whole,
-    /// Its end is not in the trace.
+    /// A span whose end is not in the trace.
     Open,
     Instant,
-    /// That many short ones, too close to be told apart at this zoom.
+    /// This many short spans, too close to distinguish at this zoom level.
     Many(u32),
 }
 
-/// A stretch of time on a thread, with a name.
+/// An interval on a thread, with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) thread: ThreadIndex,
     /// Begin, in nanoseconds of the trace's clock.
     pub(super) start: u64,
-    /// End; that of the trace for one that is open.
+    /// End; for open spans, that of the trace.
     pub(super) end: u64,
     pub(super) name: NameIndex,
-    /// How many spans of the thread it is in.
+    /// The number of spans of the thread that contain it.
     pub(super) depth: u8,
     pub(super) kind: SpanKind,
     pub(super) args: ArgsIndex,
@@ -51,7 +49,7 @@ pub(super) struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     list: Vec<Span>,
-    /// Those whose end is still to come, as places in `list`, by thread.
+    /// Spans whose end is still to come, by thread, as indexes into `list`.
     open: FxHashMap<ThreadIndex, Vec<usize>>,
     names: Vec<String>,
     by_name: FxHashMap<String, NameIndex>,
@@ -64,7 +62,7 @@ impl Spans {
         self.push(thread, (time, time), name, SpanKind::Open)
     }
 
-    /// The duration that began last on the thread ends.
+    /// The most recently begun duration of the thread ends.
     pub(super) fn end(&mut self, thread: ThreadIndex, time: u64) -> Option<&mut Span> {
         let begun = self.open.get_mut(&thread).and_then(Vec::pop);
         let Some(span) = begun.and_then(|at| self.list.get_mut(at)) else {
@@ -75,7 +73,7 @@ impl Spans {
         Some(span)
     }
 
-    /// A duration as a whole.
+    /// Adds a whole duration.
     pub(super) fn complete(
         &mut self,
         thread: ThreadIndex,
@@ -112,17 +110,16 @@ impl Spans {
         index
     }
 
-    /// All spans, by thread and begin, each at its depth, and their names. What
-    /// has not ended does so at `end`.
+    /// All spans, sorted by thread and begin, with their depths, and their names. Open spans end at `end`.
     pub(super) fn finish(mut self, end: u64) -> Finished {
         for span in &mut self.list {
             if span.kind == SpanKind::Open {
                 span.end = end.max(span.start);
             }
         }
-        // Of two that begin together, the longer one is around the other.
+        // If two begin together, the longer one contains the other.
         self.list.sort_by_key(|span| (span.thread, span.start, u64::MAX - span.end));
-        // The ends of those around it, the first one on top.
+        // The ends of the enclosing spans, the earliest on top.
         let mut around: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
         let mut thread = None;
         for span in &mut self.list {
@@ -144,16 +141,16 @@ impl Spans {
 /// All spans of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Finished {
-    /// By thread, then begin, then length, the longest first.
+    /// Sorted by thread, then begin, then length, the longest first.
     pub(super) list: Vec<Span>,
-    /// Their names, each at its index.
+    /// Their names, by index.
     pub(super) names: Vec<String>,
-    /// Ends that no begin in the trace belongs to.
+    /// The number of ends without a begin in the trace.
     pub(super) unmatched_ends: u64,
 }
 
 impl Finished {
-    /// The longest ones with a begin and an end, at most so many, the longest first.
+    /// At most `most` of the longest spans with a begin and an end, the longest first.
     pub(super) fn longest(&self, most: usize) -> Vec<&Span> {
         let whole = |span: &&Span| span.kind == SpanKind::Whole && span.end > span.start;
         let mut spans: Vec<&Span> = self.list.iter().filter(whole).collect();
@@ -166,12 +163,11 @@ impl Finished {
         spans
     }
 
-    /// The spans as they look when nothing shorter than `width` nanoseconds can
-    /// be told apart: long ones as they are, short ones that follow each other
-    /// closer than that as one.
+    /// The spans as they look if nothing shorter than `width` nanoseconds can be distinguished: long ones are unchanged, and short ones
+    /// that follow each other more closely are merged.
     pub(super) fn coarse(&self, width: u64) -> Vec<Span> {
         let mut coarse: Vec<Span> = Vec::new();
-        // By depth: the place in `coarse` of short spans to which more may be added.
+        // By depth: the index in `coarse` of merged short spans that may still grow.
         let mut short: Vec<Option<usize>> = Vec::new();
         let mut thread = None;
         for span in &self.list {
@@ -241,7 +237,7 @@ mod tests {
         for time in 0..MANY {
             spans.begin(A, time, "recursion");
         }
-        // Around it are those that end after its begin, in whatever order they do.
+        // The enclosing spans are those that end after its begin, in any order of their ends.
         spans.complete(A, (MANY, MANY + 1), "within");
         let finished = spans.finish(MANY + 2);
         let depths: Vec<u8> = finished.list.iter().map(|span| span.depth).collect();

@@ -1,15 +1,15 @@
-//! The stacks of the page: each is of a wait that a lane shows, of who ended it, or of a moment on a CPU.
+//! The stacks of the page: each belongs to a wait that a lane shows, to the waker that ended it, or to a moment on a CPU.
 //!
-//! Stacks find their waits when the tiles are [replayed](super::extract::Extract::replay), by the rule of
-//! [`crate::stacks`]: a wait has the stack that was taken within it, or a little before it where its switch was seen late.
+//! Stacks are assigned to waits when the tiles are [replayed](super::extract::Extract::replay), by the rule of [`crate::stacks`]: a wait
+//! has the stack that was taken during it, or slightly before it if its switch was seen late.
 //!
 //! ```text
 //!   lane     ─ running ─┤────── sleeping ──────┤ woken ├─ running ─
 //!   stacks                x of the wait       x of the waker
 //! ```
 //!
-//! What they may take of a page is limited. The longest waits come first; of the samples, each second, fourth, eighth, ...
-//! is taken if not all have room. The page says what was left out.
+//! Their part of a page is limited. The longest waits come first; if not all samples fit, only every second, fourth, eighth, ... is taken.
+//! The page says what was left out.
 
 use std::cmp::Reverse;
 
@@ -27,21 +27,21 @@ use crate::stacks::{LATE, Recorded};
 #[cfg(test)]
 mod tests;
 
-/// What a wait and a sample take in the page, in bytes, compressed and as text.
+/// The size of a wait and of a sample in the page, in bytes, compressed and as text.
 const WAIT_BYTES: u64 = 12;
 const SAMPLE_BYTES: u64 = 8;
 
-/// What stacks may take of a page: so much, more for each event, and never more than the last.
+/// The limit for stacks in a page: a base, an amount for each event, and a maximum.
 const SMALL: u64 = 1_000_000;
 const FOR_AN_EVENT: u64 = 2;
 const MOST: u64 = 10_000_000;
 
-/// How many bytes stacks may take of a page of so many events.
+/// The limit, in bytes, for the stacks in a page of `events` events.
 pub(super) fn room(events: u64) -> u64 {
     events.saturating_mul(FOR_AN_EVENT).saturating_add(SMALL).min(MOST)
 }
 
-/// A stretch in which a thread was blocked, with its stack.
+/// A wait of a blocked thread, with its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wait {
     thread: ThreadIndex,
@@ -49,29 +49,29 @@ struct Wait {
     begin: u64,
     /// How long it was blocked, in nanoseconds.
     length: u64,
-    /// The numbers of both stacks in [`Recorded::all`].
+    /// The indexes of both stacks in [`Recorded::all`].
     stack: usize,
     wake: Option<usize>,
 }
 
-/// The wait that a thread is in.
+/// The current wait of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Underway {
     begin: u64,
-    /// Until it was woken.
+    /// When it was woken.
     end: u64,
-    /// Until it has a CPU.
+    /// When it got a CPU.
     away: u64,
 }
 
 #[derive(Debug, Default)]
 struct OfThread {
-    /// The stacks of its waits that have none yet, as numbers in [`Recorded::all`]; the next one is the last.
+    /// The stacks of its waits that are not assigned yet, as indexes into [`Recorded::all`]; the next one is the last.
     left: Vec<usize>,
     wait: Option<Underway>,
 }
 
-/// Finds the wait of each stack as the lanes go on.
+/// Finds the wait of each stack while the lanes are replayed.
 #[derive(Debug)]
 pub(super) struct Placing<'a> {
     recorded: &'a Recorded,
@@ -79,7 +79,7 @@ pub(super) struct Placing<'a> {
     /// The wakers' stacks by provider and link, in order of time.
     linked: FxHashMap<(Option<fxt_reader::ProviderId>, u32), Vec<usize>>,
     waits: Vec<Wait>,
-    /// Stacks whose wait is not in the lanes.
+    /// The number of stacks whose wait is not in the lanes.
     homeless: u64,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Placing<'a> {
         Self { recorded, of, linked, waits: Vec::new(), homeless }
     }
 
-    /// A wait is over: which stack is its own?
+    /// A wait has ended: finds its stack.
     fn close(&mut self, thread: ThreadIndex) {
         let Some(of) = self.of.get_mut(&thread) else { return };
         let Some(Underway { begin, end, away }) = of.wait.take() else { return };
@@ -137,7 +137,7 @@ impl<'a> Placing<'a> {
         self.waits.push(Wait { thread, begin, length: end - begin, stack, wake });
     }
 
-    /// Chooses what has room in so many bytes.
+    /// Chooses what fits into `room` bytes.
     pub(super) fn choose(&mut self, threads: &Threads, room: u64) -> Chosen {
         let open: Vec<ThreadIndex> = self.of.keys().copied().collect();
         for thread in open {
@@ -147,7 +147,7 @@ impl<'a> Placing<'a> {
         let samples = self.recorded.all.iter().filter(|stack| stack.kind == Kind::Cpu);
         let samples: Vec<_> =
             samples.filter_map(|stack| Some((threads.known(stack.thread)?, stack))).collect();
-        // Each kind is sure of a half.
+        // Each kind gets at least half, if it needs that.
         let needed = samples.len() as u64 * SAMPLE_BYTES;
         let for_waits = room - needed.min(room / 2);
         let mut chosen = Chosen { homeless, every: 1, ..Chosen::default() };
@@ -215,7 +215,7 @@ impl Observer for Placing<'_> {
     }
 }
 
-/// The stacks that are in the page.
+/// The stacks in the page.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     frames: Frames,
@@ -223,9 +223,9 @@ pub(super) struct Chosen {
     waits: Vec<(Wait, (u32, Option<u32>))>,
     /// By thread and time, with the number of the stack.
     samples: Vec<(ThreadIndex, u64, u32)>,
-    /// One of so many samples is taken.
+    /// Every how many samples one is taken.
     every: usize,
-    /// How many waits with a stack are left out, and how long the longest of these is.
+    /// The number of waits with stacks that are left out, and the length of the longest of them.
     left_out: (u64, u64),
     homeless: u64,
 }
@@ -235,7 +235,7 @@ impl Chosen {
         self.waits.is_empty() && self.samples.is_empty()
     }
 
-    /// The columns of the block of frames, of that of waits and of that of samples. `begin` is that of the trace.
+    /// The columns of the blocks of frames, of waits and of samples. `begin` is the begin of the trace.
     pub(super) fn columns(&self, begin: u64) -> [Vec<Column>; 3] {
         let mut waits: [Column; 5] = Default::default();
         let [threads, begins, lengths, stacks, wakes] = &mut waits;
@@ -257,7 +257,7 @@ impl Chosen {
         [self.frames.columns(), waits.into(), samples.into()]
     }
 
-    /// What the contents say of them, whose blocks have these numbers.
+    /// The entry about them in the table of contents; `blocks` are the numbers of their blocks.
     pub(super) fn json(&self, blocks: &[usize], recorded: &Recorded) -> Value {
         json!({
             "blocks": blocks,
@@ -273,7 +273,7 @@ impl Chosen {
     }
 }
 
-/// The next thread as a distance, and a time as one from the previous of the same thread, or from the begin of the trace.
+/// The thread as a difference, and the time relative to the previous one of the same thread, or to the begin of the trace.
 fn step(
     threads: &mut Column,
     times: &mut Column,

@@ -1,8 +1,8 @@
-//! What a thread is doing, as the page's blocks have it.
+//! The states of threads in the page's blocks.
 
 pub(super) use fxtrec_sched::State;
 
-/// The states that the page knows, each at its number in the blocks.
+/// The states that the page distinguishes, each at the index of its number in the blocks.
 const ALL: [State; 14] = [
     State::Unknown,
     State::Running,
@@ -20,7 +20,7 @@ const ALL: [State; 14] = [
     State::WokenThrottled,
 ];
 
-/// The number of a state in the page's blocks. Of what is not recorded, the page shows as little as of what is not known.
+/// The number of a state in the page's blocks. States that are not recorded are shown like unknown ones.
 pub(super) const fn code(state: State) -> u8 {
     match state {
         State::Unknown | State::NotRecorded => 0,
@@ -45,7 +45,7 @@ pub(super) fn from_code(code: u8) -> Option<State> {
     ALL.get(usize::from(code)).copied()
 }
 
-/// Whether there is something to show.
+/// Whether the state is drawn.
 pub(super) const fn is_shown(state: State) -> bool {
     state.is_known() && !matches!(state, State::Dead)
 }

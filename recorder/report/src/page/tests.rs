@@ -1,4 +1,4 @@
-//! A trace put together record by record, and the page that is made of it.
+//! A trace that is built record by record, and its page.
 
 use fxt_reader::Reader;
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
@@ -48,7 +48,7 @@ fn wake(trace: &mut Trace, time: u64, thread: u64, waker: u64) {
     trace.write(&Wakeup { cpu: 0, time: Ticks(time), thread: Koid(thread), args: &args }).unwrap();
 }
 
-/// The page of a trace, and what stands in its table of contents.
+/// The page of a trace, and its table of contents.
 fn page(trace: Trace, tile_events: u32) -> (String, Json) {
     let bytes = trace.into_inner();
     let page = Page::with_tiles_of(tile_events);
@@ -89,10 +89,10 @@ fn the_contents_name_threads_cpus_and_the_length_of_the_trace() {
     let names: Vec<&str> =
         contents["threads"].as_array().unwrap().iter().map(|t| t[1].as_str().unwrap()).collect();
     assert_eq!(names, ["idle", "worker", "hog </script>"]);
-    // Koid, name, process and its name, time it ran and waited, longest wait.
+    // Koid, name, process and its name, running and waiting time, longest wait.
     let worker = &contents["threads"][1];
     assert_eq!(worker.to_string(), r#"[41,"worker",40,"server",4000,3000,3000]"#);
-    // Busy until it idles; the worker was there first.
+    // Busy until it idles; the worker had it first.
     assert_eq!(contents["cpus"].to_string(), "[[0,8000]]");
 }
 
@@ -183,7 +183,7 @@ fn the_charting_library_is_the_released_one() {
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }
 
-/// Stretches of a thread as the page has them, in microseconds.
+/// The intervals of a thread in the page, in microseconds.
 #[derive(Default)]
 struct Stretches(Vec<(State, u64, u64)>, Vec<(u64, u64)>);
 
@@ -242,7 +242,7 @@ fn throttled_and_stolen_time_is_in_the_tiles_wherever_they_end() {
         ];
         assert_eq!(found.0, expected, "tiles of {tile_events}");
         assert_eq!(found.1, [(5_000, 30_000)]);
-        // Waiting for a CPU is what is left of the waits.
+        // The time waiting for a CPU is what remains of the waits.
         let thread = super::threads::ThreadIndex(1);
         assert_eq!(extract.usage.waiting(thread), 40_000);
     }
@@ -279,7 +279,7 @@ fn arguments_beyond_what_has_room_are_left_out_and_counted() {
     }
     let (text, contents) = page(trace, 100);
     let left_out = contents["told"]["leftOut"][1].as_u64().unwrap();
-    // Each takes about a third of 1 kB, of which half is not kept, and 1 MB has room.
+    // Each takes about a third of 1 kB, since half is cut, and there is room for 1 MB.
     assert!((2_000..5_000).contains(&left_out), "{left_out}");
     assert!(contents["told"]["arguments"].is_u64());
     assert!(text.contains("fx.told ="));

@@ -1,11 +1,11 @@
-//! The threads of a trace: an index for each, and what it is called.
+//! The threads of a trace: their indexes and names.
 
 use std::fmt;
 
 use fxt_reader::Koid;
 use rustc_hash::FxHashMap;
 
-/// The number by which the page's blocks name a thread; 0 is the idle task.
+/// The number of a thread in the page's blocks; 0 is the idle task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ThreadIndex(pub(super) u32);
 
@@ -18,12 +18,12 @@ impl ThreadIndex {
         self.0 == Self::IDLE.0
     }
 
-    /// The thread at this place of a list of all threads.
+    /// The thread at this index in a list of all threads.
     pub(super) fn at(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Its place in a list of all threads.
+    /// Its index in a list of all threads.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -39,9 +39,9 @@ impl fmt::Display for ThreadIndex {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) koid: u64,
-    /// Its process's koid, where the trace says so.
+    /// Its process's koid, if the trace has it.
     pub(super) process: Option<u64>,
-    /// The last name it had, where it had one.
+    /// Its last name, if it had one.
     pub(super) name: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Threads {
     list: Vec<Thread>,
     by_koid: FxHashMap<Koid, ThreadIndex>,
     processes: FxHashMap<Koid, String>,
-    /// Names of threads that were not used yet.
+    /// Names of threads that are not in the list yet.
     names: FxHashMap<Koid, (String, Option<u64>)>,
 }
 
@@ -68,7 +68,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// The index of a thread that something happened to.
+    /// The index of a thread; it gets one if it is new.
     pub(super) fn index(&mut self, koid: Koid) -> ThreadIndex {
         if let Some(&index) = self.by_koid.get(&koid) {
             return index;
@@ -81,12 +81,12 @@ impl Threads {
         index
     }
 
-    /// The index of a thread, if something happened to it.
+    /// The index of a thread, if it has one.
     pub(super) fn known(&self, koid: Koid) -> Option<ThreadIndex> {
         self.by_koid.get(&koid).copied()
     }
 
-    /// The index of a thread, of which this record names the process too.
+    /// The index of a thread whose process this record names too.
     pub(super) fn index_in(&mut self, thread: fxt_reader::Thread) -> ThreadIndex {
         let index = self.index(thread.thread);
         let known = &mut self.list[index.index()];
@@ -96,7 +96,7 @@ impl Threads {
         index
     }
 
-    /// Takes note of a thread's name.
+    /// Sets a thread's name.
     pub(super) fn name(&mut self, koid: Koid, name: &str, process: Option<Koid>) {
         let process = process.map(|process| process.0);
         match self.by_koid.get(&koid) {
@@ -112,12 +112,12 @@ impl Threads {
         }
     }
 
-    /// Takes note of a process's name.
+    /// Sets a process's name.
     pub(super) fn name_process(&mut self, koid: Koid, name: &str) {
         self.processes.insert(koid, name.to_owned());
     }
 
-    /// All that were used, each at its index.
+    /// All threads in the list, by index.
     pub(super) fn list(&self) -> &[Thread] {
         &self.list
     }

@@ -1,7 +1,6 @@
-//! Tiles: the exact events of a stretch of time, packed, with the state of all lanes at their begin.
+//! Tiles: the exact events of an interval, packed, with the state of all lanes at its begin.
 //!
-//! A tile can be unfolded alone: it begins with the state of every CPU and
-//! thread at its start. The layout is in `docs/reference/page.md`.
+//! A tile can be unfolded without the others: it begins with the state of every CPU and thread. The layout is in `docs/reference/page.md`.
 
 use std::io;
 
@@ -10,32 +9,31 @@ use super::lanes::{Event, Lanes, Observer, Stamped, Taken, ThreadLane};
 use super::state::{self, State};
 use super::threads::ThreadIndex;
 
-/// The first byte of an event: a state from 0 to 15 for a switch, or one of
-/// these.
+/// The first byte of an event: a state from 0 to 15 for a switch, or one of these.
 pub(super) mod head {
-    /// Added to the state: no tracepoint reported the switch.
+    /// Added to the state if the switch was inferred.
     pub(in crate::page) const INFERRED: u8 = 16;
-    /// Added to the state: who went out is not who had the CPU, and is given.
+    /// Added to the state if the outgoing thread is not the CPU's occupant; it is then given.
     pub(in crate::page) const OUTGOING: u8 = 32;
-    /// Added to what the thread does from then on.
+    /// Added to the thread's new state.
     pub(in crate::page) const WAKE: u8 = 64;
     /// Added to the state.
     pub(in crate::page) const CHANGE: u8 = 80;
     pub(in crate::page) const TAKEN: u8 = 96;
     pub(in crate::page) const CLAIM: u8 = 97;
-    /// A claim of a thread that ran.
+    /// A claim for a thread that ran.
     pub(in crate::page) const CLAIM_RUNNING: u8 = 98;
     pub(in crate::page) const MOVE: u8 = 99;
     pub(in crate::page) const VACATE: u8 = 128;
 }
 
-/// How many states a head has room for. A wake-up to the first, which is unknown, is one that changes nothing.
+/// The number of states that a head can hold. A wake-up to the first one, unknown, means that the state does not change.
 const STATES: u8 = 16;
 
-/// The first head that is not of a switch, a wake-up or a change.
+/// The first head that is not a switch, a wake-up or a change.
 const WITHOUT_STATE: u8 = head::CHANGE + STATES;
 
-/// The events of a stretch of time.
+/// The events of an interval.
 #[derive(Debug)]
 pub(super) struct Tile {
     /// The time of the first event.
@@ -62,17 +60,17 @@ pub(super) struct TileWriter {
 const SNAPSHOT_COLUMNS: usize = 7;
 
 impl TileWriter {
-    /// How many events there are in the present tile.
+    /// The number of events in the current tile.
     pub(super) fn len(&self) -> u32 {
         self.events
     }
 
-    /// When the present tile began.
+    /// The begin of the current tile.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Adds an event that `before` has not been told of yet.
+    /// Adds an event that is not applied to `before` yet.
     pub(super) fn push(&mut self, stamped: Stamped, before: &Lanes) {
         if self.events == 0 {
             self.start = stamped.time;
@@ -138,7 +136,7 @@ impl TileWriter {
         }
     }
 
-    /// The tile and what is to be packed for it, if there is anything in it; the next one is begun.
+    /// The tile and its columns to be packed, if it has any events; starts the next tile.
     pub(super) fn finish(&mut self) -> Option<(Tile, Vec<Column>)> {
         if self.events == 0 {
             return None;
@@ -150,23 +148,23 @@ impl TileWriter {
     }
 }
 
-/// A thread that may not be known, as one number.
+/// A thread that may be unknown, as one number.
 fn optional(thread: Option<ThreadIndex>) -> u64 {
     thread.map_or(0, |thread| u64::from(thread.0) + 1)
 }
 
-/// How long before `now` it was, as one number: 0 for before the trace.
+/// How long before `now` it was, as one number; 0 for before the trace.
 fn age(since: u64, now: u64) -> u64 {
     if since == 0 { 0 } else { now.saturating_sub(since) + 1 }
 }
 
-/// The time of an [`age`].
+/// The time for an [`age`].
 fn since(age: u64, now: u64) -> Option<u64> {
     if age == 0 { Some(0) } else { now.checked_sub(age - 1) }
 }
 
-/// The lanes at a time: who is on each CPU and since when; then each thread of which something is known, what it does, since
-/// when, where, and who woke it.
+/// The lanes at a time: for each CPU its occupant and since when; then for each thread with a known state that state, since when, the CPU,
+/// and the waker.
 fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
     let mut columns: [Column; SNAPSHOT_COLUMNS] = Default::default();
     let [on, on_ages, threads, states, ages, cpus, wakers] = &mut columns;
@@ -189,12 +187,12 @@ fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
 }
 
 impl Tile {
-    /// Tells `lanes`, which have been told of all tiles before, what is in this
-    /// one. False if the block is not what a [`TileWriter`] made.
+    /// Applies this tile to `lanes`, to which all earlier tiles must be applied already. False if the block was not made by a
+    /// [`TileWriter`].
     ///
     /// # Errors
     ///
-    /// When the block cannot be decompressed.
+    /// If the block cannot be decompressed.
     pub(super) fn replay(
         &self,
         lanes: &mut Lanes,
@@ -229,7 +227,7 @@ impl Tile {
     }
 }
 
-/// The event columns of a tile, being read.
+/// The event columns of a tile, during reading.
 struct Events<'a> {
     heads: Cursor<'a>,
     times: Cursor<'a>,
@@ -299,7 +297,7 @@ fn thread(number: u64) -> Option<ThreadIndex> {
     u32::try_from(number).ok().map(ThreadIndex)
 }
 
-/// The thread behind a number of [`optional`] that is not 0.
+/// The thread for a number of [`optional`] that is not 0.
 fn thread_of(number: u64) -> Option<ThreadIndex> {
     thread(number.checked_sub(1)?)
 }

@@ -1,10 +1,10 @@
-//! How much each thread and each CPU did, for the order of lanes and their labels.
+//! The running and waiting times of threads and the busy times of CPUs, for the order and the labels of lanes.
 
 use super::lanes::Observer;
 use super::state::State;
 use super::threads::ThreadIndex;
 
-/// A sum of stretches of time, some of which began before the trace, at 0.
+/// A sum of intervals; some of them began before the trace, at 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     nanos: u128,
@@ -17,7 +17,7 @@ impl Sum {
         self.early += u64::from(from == 0);
     }
 
-    /// The sum in nanoseconds, when the trace begins at `begin`.
+    /// The sum in nanoseconds, if the trace begins at `begin`.
     fn since(self, begin: u64) -> u64 {
         let early = u128::from(self.early) * u128::from(begin);
         u64::try_from(self.nanos.saturating_sub(early)).unwrap_or(u64::MAX)
@@ -34,7 +34,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// The trace began at `begin`, and what is said to have begun before did so then.
+    /// Sets the begin of the trace, at which intervals from before the trace are cut.
     pub(super) fn clip(&mut self, begin: u64) {
         self.begin = begin;
     }

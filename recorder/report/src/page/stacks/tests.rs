@@ -1,4 +1,4 @@
-//! Which stacks are in a page, and what is said of those that are not.
+//! Which stacks are in a page, and what the page says about the others.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +19,7 @@ fn observed(trace: &[u8]) -> (crate::Report, Page) {
     analysis::observe(Reader::from_slice(trace), Options::default(), Page::new()).unwrap()
 }
 
-/// The page of a trace and its contents.
+/// The page of a trace, and its table of contents.
 fn page(trace: &[u8]) -> (String, Value) {
     let (report, page) = observed(trace);
     let mut out = Vec::new();
@@ -65,7 +65,7 @@ fn waits_have_their_stacks_and_those_of_who_ended_them() {
         (&stacks["over"], &stacks["leftOut"]),
         (&(2 * MS).into(), &serde_json::json!([0, 0]))
     );
-    // That of the last wait, which has no end.
+    // The stack of the last wait, which has no end.
     assert_eq!(stacks["homeless"], 1);
 
     let frames = block(&text, &stacks["blocks"][0]);
@@ -117,7 +117,7 @@ fn a_page_without_stacks_has_nothing_of_them() {
     assert!(with.find("fx.flame =") < with.find("start();\n"), "before the page starts");
 }
 
-/// Thread 41 is blocked so many times, each a millisecond longer than the one before, in a function of its own; so many samples follow.
+/// Thread 41 is blocked `waits` times, each time a millisecond longer and in a function of its own; then `samples` samples follow.
 fn many(waits: u64, samples: u64) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).unwrap();

@@ -1,4 +1,4 @@
-//! Pages that are not to be larger than so many bytes.
+//! Pages with a limited size.
 
 use fxt_reader::Reader;
 use fxt_writer::record::{ObjectType, ThreadState};
@@ -9,15 +9,15 @@ use super::super::{Budget, Page, Written};
 use super::{Trace, contents, name, switch, trace, wake};
 use crate::{Options, analysis};
 
-/// Threads that hand the CPU round.
+/// Threads that hand the CPU to each other.
 const THREADS: u64 = 60;
 const FIRST: u64 = 101;
 
-/// What a page of nothing takes: scripts, styles, markup.
+/// The size of an empty page: scripts, styles, markup.
 const SCRIPTS: u64 = 270_000;
 
-/// So many switches, each after a wake-up; a thread waits the longer the later it is in the round. With `told`, threads also
-/// have spans with arguments, counters and flows.
+/// A trace with `switches` switches, each after a wake-up; the later a thread is in the round, the longer it waits. With `told`, threads
+/// also have spans with arguments, counters and flows.
 fn busy(switches: u64, told: bool) -> Trace {
     let mut trace = trace();
     (0..THREADS).for_each(|n| name(&mut trace, ObjectType::Thread, FIRST + n, "worker", 100));
@@ -63,7 +63,7 @@ fn is_left_out(tile: &Json) -> bool {
     tile[2] == -1
 }
 
-/// The number of the tile of a time.
+/// The number of the tile that contains a time.
 fn tile_at(contents: &Json, time: u64) -> usize {
     let tiles = contents["tiles"].as_array().unwrap();
     tiles.iter().rposition(|tile| tile[0].as_u64().unwrap() <= time).unwrap_or_default()
@@ -77,7 +77,7 @@ fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
         let (all, ..) = page(trace, Budget::All);
         assert!(all.is_complete() && all.tiles.0 > 10, "{all:?}");
         let beyond = all.bytes - SCRIPTS;
-        // Nothing is coarser than it need be.
+        // Nothing is coarser than necessary.
         let (written, _, contents) = page(trace, Budget::Bytes(all.bytes + 5_000));
         assert!(written.is_complete() && contents["alike"] == 1, "{written:?}");
         let mut before = 0;
@@ -86,7 +86,7 @@ fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
             let (written, text, contents) = page(trace, Budget::Bytes(limit));
             assert!(written.bytes <= limit, "{written:?} for {limit}");
             assert!(!written.is_complete(), "{written:?} for {limit}");
-            // What may be there is made use of.
+            // The page makes use of its limit.
             assert!(written.bytes > limit / 2, "{written:?} for {limit}");
             let tiles = contents["tiles"].as_array().unwrap();
             let kept = tiles.iter().filter(|tile| !is_left_out(tile)).count();
@@ -97,7 +97,7 @@ fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
             let left_out = contents["levelsLeftOut"].as_u64().unwrap();
             assert_eq!(left_out as usize, written.levels.1 - written.levels.0);
             assert_eq!(contents["budget"], limit);
-            // Every number of a block is that of one in the page, and none is there for nothing.
+            // Every block number refers to a block in the page, and every block is used.
             let blocks = text.matches("id=\"block-").count();
             let named = tiles.iter().flat_map(|tile| [&tile[2], &tile[3]]);
             let levels = contents["levels"].as_array().unwrap().iter();
@@ -107,12 +107,12 @@ fn no_page_is_larger_than_it_may_be_and_the_listed_waits_go_last() {
             let mut named: Vec<u64> = named.filter_map(Json::as_u64).collect();
             named.sort_unstable();
             assert_eq!(named, (0..blocks as u64).collect::<Vec<_>>());
-            // The longest wait has its events even in the smallest page that has any.
+            // The longest wait has its events even in the smallest page that has any tiles.
             let wait = &contents["worst"][0];
             let at = ["from", "to"].map(|end| tile_at(&contents, wait[end].as_u64().unwrap()));
             let has = at.iter().all(|&tile| !is_left_out(&tiles[tile]));
             assert!(has || kept < 2, "{written:?} for {limit}");
-            // Bins come before tiles.
+            // Bins take precedence over tiles.
             assert!(written.levels.0 >= before, "{written:?} for {limit}");
             before = written.levels.0;
         }
@@ -137,7 +137,7 @@ fn what_can_never_fit_is_a_page_of_the_coarsest_bins() {
     assert_eq!((written.tiles.0, written.levels.0), (0, 1));
     assert_eq!(contents["alike"], 4096);
     assert!(contents["tiles"].as_array().unwrap().iter().all(is_left_out));
-    // Arguments are counted as left out, not forgotten.
+    // Arguments are reported as left out.
     assert!(contents["told"]["leftOut"][1].as_u64().unwrap() > 1_000, "{}", contents["told"]);
     assert!(contents["told"]["arguments"].is_null());
 }
