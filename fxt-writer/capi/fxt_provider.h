@@ -77,13 +77,13 @@ typedef struct fxt_site {
 // A flow begins in the duration around this event.
 #define FXT_FLOW_BEGIN_EVENT 8
 
-// A point that a flow comes by.
+// A point on a flow.
 #define FXT_FLOW_STEP_EVENT 9
 
 // A flow ends in the duration around this event.
 #define FXT_FLOW_END_EVENT 10
 
-// The value of an argument; `kind` tells which it is.
+// The value of an argument; `kind` selects the member.
 typedef union fxt_arg_value_t {
     // A signed number.
     int64_t number;
@@ -95,7 +95,7 @@ typedef union fxt_arg_value_t {
     bool truth;
     // A string that ends in a NUL; null for none.
     const char *text;
-    // An address, which is not looked at.
+    // An address; the memory there is not read.
     const void *pointer;
 } fxt_arg_value_t;
 
@@ -103,8 +103,8 @@ typedef union fxt_arg_value_t {
 typedef struct fxt_arg_t {
     // Its name: a constant string that ends in a NUL.
     const char *name;
-    // What the value is, for instance `FXT_ARG_INT`; of another kind, the
-    // argument has no value.
+    // The kind of value, for instance `FXT_ARG_INT`; an argument of an unknown
+    // kind has no value.
     uint32_t kind;
     // Its value.
     union fxt_arg_value_t value;
@@ -122,43 +122,43 @@ typedef struct fxt_duration_t {
 extern "C" {
 #endif // __cplusplus
 
-// Makes this process a trace provider of that name, 1 to 255 bytes of UTF-8;
-// does nothing when it is one already. Under `fxtrec -- COMMAND` it returns when
-// trace points record, usually within some milliseconds and after half a second at
-// most; without a manager it returns at once. A thread of the library looks for a
-// manager for as long as the process runs. False when the name is none, or there
-// is no thread to be had.
+// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8;
+// does nothing if it is one already. Under `fxtrec -- COMMAND` it returns when
+// trace points record, usually within some milliseconds and after half a second
+// at most; without a manager it returns at once. A thread of the library looks
+// for a manager for as long as the process runs. False if the name is invalid or
+// no thread is available.
 //
 // # Safety
 //
 // `name` must be a string that ends in a NUL.
 bool fxt_init(const char *name);
 
-// Waits until a session runs, at most so many milliseconds; whether one does.
-// For programs that are to be recorded by a session which is started later: one
-// that runs already `fxt_init` has waited for.
+// Waits until a session runs, at most `milliseconds`; returns whether one does.
+// For programs to be recorded by a session that is started later; for one that
+// runs already, `fxt_init` has waited.
 bool fxt_wait_for_session(uint32_t milliseconds);
 
-// Has everything that was recorded so far saved, and waits for that, at most so
-// many milliseconds; whether it is. What is not saved when the process ends is
-// read by the manager then.
+// Requests that all records so far be saved and waits for that, at most
+// `milliseconds`; returns whether they are. After the process has ended, the
+// manager reads what was not saved.
 bool fxt_flush(uint32_t milliseconds);
 
-// Tells the manager that something has happened which it may be waiting for: an
-// alert of 1 to 14 bytes; longer ones are cut.
+// Reports an event to the manager, which may trigger on it: an alert of 1 to 14
+// bytes; longer ones are cut.
 //
 // # Safety
 //
 // `name` must be a string that ends in a NUL.
 void fxt_alert(const char *name);
 
-// A number that no other call in this process has returned: for asynchronous
+// A number that no other call in this process returns: for asynchronous
 // operations and flows.
 uint64_t fxt_unique_id(void);
 
-// Records an event, if the session wants its category. The kind is one of the
-// constants above; of another one, nothing is recorded. At most 15 arguments are
-// kept.
+// Records an event, if the session wants its category. `kind` is one of the
+// constants above; with any other value, nothing is recorded. At most 15
+// arguments are kept.
 //
 // # Safety
 //

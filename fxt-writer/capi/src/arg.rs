@@ -20,7 +20,7 @@ pub const FXT_ARG_POINTER: u32 = 6;
 /// An argument's value is `unsigned_number`, the id of a process or thread.
 pub const FXT_ARG_KOID: u32 = 7;
 
-/// The value of an argument; `kind` tells which it is.
+/// The value of an argument; `kind` selects the member.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union ArgValue {
@@ -34,7 +34,7 @@ pub union ArgValue {
     pub truth: bool,
     /// A string that ends in a NUL; null for none.
     pub text: *const c_char,
-    /// An address, which is not looked at.
+    /// An address; the memory there is not read.
     pub pointer: *const c_void,
 }
 
@@ -50,14 +50,14 @@ impl std::fmt::Debug for ArgValue {
 pub struct Arg {
     /// Its name: a constant string that ends in a NUL.
     pub name: *const c_char,
-    /// What the value is, for instance `FXT_ARG_INT`; of another kind, the
-    /// argument has no value.
+    /// The kind of value, for instance `FXT_ARG_INT`; an argument of an unknown
+    /// kind has no value.
     pub kind: u32,
     /// Its value.
     pub value: ArgValue,
 }
 
-/// The bytes of a string, made good where they are not UTF-8.
+/// The text of a C string; bytes that are not UTF-8 are replaced.
 ///
 /// # Safety
 ///
@@ -70,7 +70,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Cow<'a, str> {
     text::clean(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A value with what it has of text.
+/// A value with its text, if it has one.
 #[derive(Clone, Debug)]
 pub(crate) enum Held<'a> {
     Plain(Value<'static>),

@@ -1,9 +1,9 @@
 //! Trace points for C, and for languages that can call C.
 //!
-//! The header `fxt_provider.h` is made from this crate by cbindgen. Its macros
-//! look at one word in the library's memory, [`fxt_session`], and call the
-//! functions here only while a session runs. `examples/provider.c` shows all of
-//! it.
+//! cbindgen makes the header `fxt_provider.h` from this crate. Its macros check
+//! one word in the library's memory, [`fxt_session`], and call the functions here
+//! only while a session runs. `examples/provider.c` shows every macro and
+//! function.
 
 #![warn(missing_docs)]
 
@@ -30,20 +30,20 @@ use std::time::Duration as Time;
 
 use fxt_writer::provider::{self, Provider};
 
-/// The word that is not zero while a session runs.
+/// Not zero while a session runs.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "a name of C")]
 pub static fxt_session: &AtomicU32 = provider::SESSION_WORD;
 
-/// What C has no variable for.
+/// The provider, which C has no variable for.
 static PROVIDER: OnceLock<Provider> = OnceLock::new();
 
-/// Makes this process a trace provider of that name, 1 to 255 bytes of UTF-8;
-/// does nothing when it is one already. Under `fxtrec -- COMMAND` it returns when
-/// trace points record, usually within some milliseconds and after half a second at
-/// most; without a manager it returns at once. A thread of the library looks for a
-/// manager for as long as the process runs. False when the name is none, or there
-/// is no thread to be had.
+/// Makes this process a trace provider named `name`, 1 to 255 bytes of UTF-8;
+/// does nothing if it is one already. Under `fxtrec -- COMMAND` it returns when
+/// trace points record, usually within some milliseconds and after half a second
+/// at most; without a manager it returns at once. A thread of the library looks
+/// for a manager for as long as the process runs. False if the name is invalid or
+/// no thread is available.
 ///
 /// # Safety
 ///
@@ -55,31 +55,31 @@ pub unsafe extern "C" fn fxt_init(name: *const c_char) -> bool {
     let Some(provider) = name.to_str().ok().and_then(|name| provider::init(name).ok()) else {
         return false;
     };
-    // Who comes second has the same one; it must not be dropped, which would wait.
+    // A second caller gets the same provider, which must not be dropped: that would wait.
     if let Err(second) = PROVIDER.set(provider) {
         std::mem::forget(second);
     }
     true
 }
 
-/// Waits until a session runs, at most so many milliseconds; whether one does.
-/// For programs that are to be recorded by a session which is started later: one
-/// that runs already `fxt_init` has waited for.
+/// Waits until a session runs, at most `milliseconds`; returns whether one does.
+/// For programs to be recorded by a session that is started later; for one that
+/// runs already, `fxt_init` has waited.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_wait_for_session(milliseconds: u32) -> bool {
     PROVIDER.get().is_some_and(|provider| provider.wait_for_session(time(milliseconds)))
 }
 
-/// Has everything that was recorded so far saved, and waits for that, at most so
-/// many milliseconds; whether it is. What is not saved when the process ends is
-/// read by the manager then.
+/// Requests that all records so far be saved and waits for that, at most
+/// `milliseconds`; returns whether they are. After the process has ended, the
+/// manager reads what was not saved.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_flush(milliseconds: u32) -> bool {
     PROVIDER.get().is_none_or(|provider| provider.flush(time(milliseconds)))
 }
 
-/// Tells the manager that something has happened which it may be waiting for: an
-/// alert of 1 to 14 bytes; longer ones are cut.
+/// Reports an event to the manager, which may trigger on it: an alert of 1 to 14
+/// bytes; longer ones are cut.
 ///
 /// # Safety
 ///
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn fxt_alert(name: *const c_char) {
     provider::alert(&fxt_writer::text::clean(name.to_bytes()));
 }
 
-/// A number that no other call in this process has returned: for asynchronous
+/// A number that no other call in this process returns: for asynchronous
 /// operations and flows.
 #[unsafe(no_mangle)]
 pub extern "C" fn fxt_unique_id() -> u64 {

@@ -1,4 +1,4 @@
-//! What the header's macros call while a session runs.
+//! The functions that the header's macros call while a session runs.
 
 use std::array;
 use std::ffi::{c_char, c_void};
@@ -24,7 +24,7 @@ pub const FXT_ASYNC_INSTANT_EVENT: u32 = 6;
 pub const FXT_ASYNC_END_EVENT: u32 = 7;
 /// A flow begins in the duration around this event.
 pub const FXT_FLOW_BEGIN_EVENT: u32 = 8;
-/// A point that a flow comes by.
+/// A point on a flow.
 pub const FXT_FLOW_STEP_EVENT: u32 = 9;
 /// A flow ends in the duration around this event.
 pub const FXT_FLOW_END_EVENT: u32 = 10;
@@ -39,9 +39,9 @@ pub struct Duration {
     pub session: u32,
 }
 
-/// Records an event, if the session wants its category. The kind is one of the
-/// constants above; of another one, nothing is recorded. At most 15 arguments are
-/// kept.
+/// Records an event, if the session wants its category. `kind` is one of the
+/// constants above; with any other value, nothing is recorded. At most 15
+/// arguments are kept.
 ///
 /// # Safety
 ///
@@ -146,7 +146,7 @@ fn event_kind(kind: u32, id: u64) -> Option<EventKind> {
     })
 }
 
-/// Records an event; the armed trace point if it is in the buffer.
+/// Records an event; returns the armed trace point if the event is in the buffer.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use fxt_writer::provider::{Name, Site};
 
 use crate::arg::{Arg, text};
 
-/// A trace point of C: two constant strings, and what the library knows of it.
+/// A trace point of C: two constant strings, and the library's data about it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CSite {
@@ -25,7 +25,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The names, if these are the constants they were made of.
+    /// The names, if they were made from these constants.
     pub(crate) fn names_of(&'static self, args: &[Arg]) -> Option<&'static [(usize, Name)]> {
         let same = args.len() == self.names.len()
             && args.iter().zip(&self.names).all(|(arg, (known, _))| arg.name.addr() == *known);
@@ -34,8 +34,7 @@ impl Known {
 }
 
 impl CSite {
-    /// What the library knows of it; made now, and kept for good, on the first
-    /// pass.
+    /// The library's data about it, made on the first pass and never freed.
     ///
     /// # Safety
     ///
