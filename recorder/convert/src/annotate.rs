@@ -1,4 +1,4 @@
-//! A trace once more, with what was found out about it: a track of incidents, and what each was made of.
+//! Copies a trace and adds what was found out about it: a track of incidents, and a track with the parts of each.
 //!
 //! ```text
 //!   fxtrec why / incidents   [ audio took 60.9 ms ..., 60.4 ms more than the median of 188 ... ]
@@ -22,16 +22,16 @@ use crate::cut::{Filter, Window, cut};
 use crate::input::Input;
 use crate::traces;
 
-/// The process of the tracks. No thread has such a number: Linux gives none above 4 194 304. Numbers of Perfetto's threads have 31 bits.
+/// The process of the tracks. No thread has this id: Linux uses none above 4 194 304, and Perfetto's thread ids have 31 bits.
 const PROCESS: Koid = Koid(0x7fff_0000);
 
 const NAME: &str = "fxtrec why";
 const CATEGORY: &str = "why";
 
-/// A text of a record; the sentence of an incident may be longer.
+/// The maximum length of a text in a record; the sentence of an incident may be longer.
 const MOST_TEXT: usize = 1024;
 
-/// What a slice of a track says.
+/// The contents of a slice on a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub from_ns: u64,
@@ -41,18 +41,18 @@ pub struct Mark {
     pub thread: u64,
 }
 
-/// An incident, and what it was made of in order of time.
+/// An incident, and its parts in order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incident {
     pub whole: Mark,
     pub chain: Vec<Mark>,
 }
 
-/// Writes the trace at `path` to `out`, and behind it the incidents.
+/// Writes the trace at `path` to `out`, followed by the incidents.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or the output not be written.
+/// If the trace cannot be read, or the output cannot be written.
 pub fn annotate(
     path: &Path,
     incidents: &[Incident],
@@ -79,7 +79,7 @@ pub fn annotate(
     if is_native && reader.summary().is_complete() {
         io::copy(&mut input, out).map_err(ConvertError::Write)?;
     } else {
-        // Nothing can be put behind half a record.
+        // Nothing can follow an incomplete record.
         let window = Window { from: Nanos(0), to: Nanos(u64::MAX), filter: Filter::default() };
         cut(&mut Reader::new(&mut input), &window, out)?;
     }
@@ -104,7 +104,7 @@ fn write(
     })?;
     let mut flow = u64::from(provider.0) << 48;
     for (at, incident) in (0..).zip(incidents) {
-        // Incidents may overlap, so each has tracks of its own.
+        // Incidents may overlap, so each has its own tracks.
         let tracks = [("incident", 1), ("chain", 2)].map(|(name, offset)| {
             (format!("{name} {}", at + 1), Koid(PROCESS.0 + at * 2 + offset))
         });
@@ -150,7 +150,7 @@ fn slice<W: Write>(
     Ok(writer.duration_end(to, track, CATEGORY, &name, &[])?)
 }
 
-/// A text that a name has room for.
+/// Cuts a text to the maximum length of a name.
 fn short(whole: &str) -> std::borrow::Cow<'_, str> {
     let end = (0..=MOST_TEXT.min(whole.len())).rev().find(|end| whole.is_char_boundary(*end));
     text::clean(&whole.as_bytes()[..end.unwrap_or(0)])
@@ -172,7 +172,7 @@ mod tests {
             |from_ns, to_ns, name: &str| Mark { from_ns, to_ns, name: name.into(), thread: 8 };
         let chain = vec![mark(1, 4, "waited"), mark(4, 6, "ran"), mark(6, 9, "blocked")];
         let incidents = [Incident { whole: mark(1, 9, &"long ".repeat(500)), chain }];
-        // A trace that ends within a record has what is before.
+        // If a trace ends within a record, the records before it are kept.
         for cut in [0, 8] {
             std::fs::write(&path, &own[..own.len() - cut]).expect("room");
             let mut out = Vec::new();

@@ -1,9 +1,8 @@
-//! A window out of a trace, as a trace of its own.
+//! Cuts a window out of a trace, as a separate trace.
 //!
-//! What the window needs from before it is written again at its beginning: names, when first
-//! used; who has which CPU; which threads wait for one; durations and async operations that are
-//! open; the last values of counters; the modules and mappings that its backtraces are in. What is open at its end is
-//! closed there:
+//! State from before the window is written again at its beginning: names, when first used; the occupants of CPUs; threads that wait for a
+//! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. What is open at the
+//! window's end is closed there:
 //!
 //! ```text
 //! trace     ===a====|======b=======|==a==        a: blocked at first
@@ -11,11 +10,11 @@
 //! piece          |=a|======b=====|               |: written by the cut, with `inferred` or `cut`
 //! ```
 //!
-//! Of threads that nobody asked for, a piece of some threads shows no more than a recording of narrow scope does: whoever
-//! takes the CPU from one that was asked for, until that one goes out. The rest of the time is "not recorded", and not idle.
+//! A piece that is restricted to some threads shows no more of the others than a recording with a narrow scope: a thread that takes the CPU
+//! from a selected thread, until it goes out. The rest of the time is "not recorded", not idle.
 //!
-//! Records made up in this way carry the boolean argument `inferred` where they are scheduling
-//! records, as those that fxtrec infers while recording, and `cut` where they are events.
+//! Scheduling records that the cut adds have the boolean argument `inferred`, like those that fxtrec infers while recording; events that it
+//! adds have `cut`.
 
 mod code;
 mod filter;
@@ -45,7 +44,7 @@ use fxtrec_sched::{cpu_of, unsigned};
 use open::Open;
 use rustc_hash::FxHashSet;
 
-/// What is true of a piece as of the whole, beside `trace_info`.
+/// The records that are true for a piece as for the whole trace, in addition to `trace_info`.
 const KEPT_ABOUT: [&str; 3] = ["clock_info", "stack_info", WEIGHT_INFO];
 pub use section::{Owner, cut_section};
 
@@ -61,14 +60,14 @@ pub struct Window {
     pub filter: Filter,
 }
 
-/// Who makes a piece, and so what the piece says about itself.
+/// The maker of a piece, which determines what the piece says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// Somebody who has a whole trace. The counts of the recording are not those of the piece, and left out.
+    /// A cut of a whole trace. The counts of the recording do not apply to the piece, and are left out.
     Cut,
     /// The recording itself. Its counts so far end the piece.
     Recording,
-    /// The recording, of what a provider has recorded, which says nothing about the trace.
+    /// The recording, for the records of a provider, which say nothing about the trace.
     Provider,
 }
 
@@ -85,7 +84,7 @@ impl Maker {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or the output not be written.
+/// If the trace cannot be read, or the output cannot be written.
 pub fn cut(
     reader: &mut Reader<'_>,
     window: &Window,
@@ -94,12 +93,12 @@ pub fn cut(
     cut_by(Maker::Cut, &[], reader, window, out)
 }
 
-/// The same, by whoever `maker` is. `sections` are whole records that come behind those of the window and before counts
-/// of the recording; the last one leads back to the maker's own section.
+/// The same for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
+/// last one switches back to the maker's own section.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read, or the output not be written.
+/// If the trace cannot be read, or the output cannot be written.
 pub fn cut_by(
     maker: Maker,
     sections: &[u8],
@@ -114,10 +113,10 @@ pub fn cut_by(
     cutter.end()
 }
 
-/// What a piece of some threads of a whole recording says about its scope.
+/// The scope of a piece of some threads of a whole recording.
 const SCOPE: &str = "cut";
 
-/// Puts it in place of what the recording said.
+/// Replaces the scope of the recording by that of the piece.
 struct NarrowScope;
 
 impl Translate for NarrowScope {
@@ -130,21 +129,21 @@ struct Cutter<'w, 'o> {
     maker: Maker,
     window: &'w Window,
     target: Target<'o>,
-    /// What comes behind the records of the window.
+    /// Records to write after those of the window.
     sections: &'w [u8],
     names: Names,
     code: Code,
     open: Open,
-    /// Whether the window's beginning has been written.
+    /// Whether the window's beginning was written.
     begun: bool,
-    /// Whether what was open at the window's end has been closed.
+    /// Whether what was open at the window's end was closed.
     ended: bool,
-    /// CPUs of which a switch was seen after the window, and of which a loss was told: what is lost later began later.
+    /// CPUs with a switch or a reported loss after the window: later losses began later.
     seen_after: FxHashSet<Cpu>,
     lost_after: FxHashSet<Cpu>,
     /// The earliest time in the trace.
     first: Option<Nanos>,
-    /// The latest one.
+    /// The latest time in the trace.
     last: Nanos,
     report: Report,
 }
@@ -190,14 +189,14 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.code.module(module);
                 return Ok(());
             }
-            // Whatever its time, it explains the backtraces of the window.
+            // At any time in the trace, it may explain backtraces of the window.
             Record::Mapping(mapping) => {
                 return self.code.mapping(mapping, self.window, &mut self.target);
             }
             _ => {}
         }
         let Some(time) = record.time() else {
-            // What pointers mean does not depend on the time. Bulk data does, and does not say.
+            // The meaning of pointers does not depend on the time. Bulk data belongs to a time, but does not have one.
             return match record {
                 Record::UserspaceObject(_) => self.write(record),
                 Record::Blob(blob) if blob.name == perfetto::BLOB => self.stacks_for_perfetto(blob),
@@ -238,8 +237,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
         Ok(())
     }
 
-    /// Takes a record from after the window. A loss is told when it is over: one that had begun in the window is told at its end, with all that
-    /// was lost, since it is not known when.
+    /// Takes a record from after the window. A loss is reported when it is over. A loss that began in the window is reported at the
+    /// window's end with all its events, since it is unknown when they were lost.
     fn loss_until(&mut self, record: &Record<'_>) -> Result<(), ConvertError> {
         let event = match record {
             Record::ContextSwitch(switch) => {
@@ -273,7 +272,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         self.write(&moved)
     }
 
-    /// What a recording says about itself: its head is good for the piece, its counts are not.
+    /// The recording's statements about itself: its head applies to the piece, its counts do not.
     fn is_about_the_trace(&mut self, record: &Record<'_>) -> Result<bool, ConvertError> {
         let Record::Event(event) = record else { return Ok(false) };
         if self.maker == Maker::Provider {
@@ -285,7 +284,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 Ok(true)
             }
             ("fxtrec", name) if KEPT_ABOUT.contains(&name) => {
-                // Without them nobody knows which waits have stacks, or what an absent weight is.
+                // Without these, readers cannot know which waits have stacks, or what an absent weight means.
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(Event { time, ..*event });
                 self.names.need_all(&moved, &mut self.target)?;
@@ -301,7 +300,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 | "stacks_unanswered"
                 | "stacks_unnamed",
             ) if self.maker == Maker::Recording => {
-                // They come last, and stay so.
+                // They come last in the piece, too.
                 self.close()?;
                 let time = event.time.max(self.window.from).min(self.window.to);
                 let moved = Record::Event(Event { time, ..*event });
@@ -333,7 +332,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
     }
 
-    /// Writes a switch as far as the piece is to have it, as a recording of narrow scope does.
+    /// Writes a switch as far as it is in the piece, as a recording with a narrow scope does.
     fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
         let filter = &self.window.filter;
         if !filter.admits_cpu(switch.cpu) {
@@ -354,12 +353,12 @@ impl<'w, 'o> Cutter<'w, 'o> {
         let nobody = filter.nobody(switch.cpu);
         let outgoing = if view.outgoing { switch.outgoing } else { nobody };
         let incoming = if view.incoming { switch.incoming } else { nobody };
-        // It is who has the CPU at the end.
+        // It has the CPU at the end.
         self.names.need_occupant(nobody, &mut self.target)?;
         self.names.need_occupant(outgoing, &mut self.target)?;
         self.names.need_occupant(incoming, &mut self.target)?;
         if shown.is_some_and(|shown| shown != outgoing) {
-            // Nobody saw it come in.
+            // Its switch in was not recorded.
             self.open.put_on(switch.cpu, outgoing, switch, &mut self.target)?;
         }
         self.open.show(switch.cpu, incoming);
@@ -373,8 +372,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
         self.write_part(switch, view, (outgoing, incoming), held)
     }
 
-    /// Writes a switch of which one side is not in the piece, or only a part of the wait that it ends. `held` is for how long
-    /// a quota held the thread back in that part.
+    /// Writes a switch if one side is not in the piece, or only a part of the wait that it ends. `held` is how long a quota held the thread
+    /// back in that part.
     fn write_part(
         &mut self,
         switch: &ContextSwitch<'_>,
@@ -430,7 +429,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 args.push(Arg::new(target.text(arg.name)?, value));
             }
         }
-        // What is able to run is shown as waiting for a CPU.
+        // A thread that is able to run would be shown as waiting for a CPU.
         let unseen = ThreadState::Blocked;
         Ok(target.write(&write::ContextSwitch {
             cpu: switch.cpu.0,
@@ -442,8 +441,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
         })?)
     }
 
-    /// Copies what the recording says about itself. A piece of some threads has a scope as narrow as that of a recording
-    /// of them, so that figures which need the rest of the machine are not computed from it.
+    /// Copies the recording's `trace_info`. A piece of some threads gets the scope of a recording of these threads, so that no figures are
+    /// computed that need the rest of the machine.
     fn trace_info(&mut self, event: &Event<'_>) -> Result<(), ConvertError> {
         let time = event.time.max(self.window.from).min(self.window.to);
         let moved = Event { time, ..*event };
@@ -466,7 +465,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         Ok(target.write(&write::Event { kind, time, thread, category, name, args })?)
     }
 
-    /// Writes what Perfetto is told of the stacks, those of the window only.
+    /// Writes the stacks for Perfetto, restricted to the window.
     fn stacks_for_perfetto(&mut self, blob: &Blob<'_>) -> Result<(), ConvertError> {
         let Window { from, to, filter } = self.window;
         let (names, within) = (&self.names, from.0..=to.0);

@@ -1,4 +1,4 @@
-//! Formats, told by a file's name or by its first bytes.
+//! Detects formats by a file's name or its first bytes.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::import::{ftrace_text, perf_data, perfetto, trace_dat};
 
-/// A format that traces come in.
+/// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -16,13 +16,13 @@ pub enum Format {
     Json,
     PerfData,
     TraceDat,
-    /// The text of ftrace: tracefs' `trace`, and what trace-cmd report prints.
+    /// The text of ftrace: tracefs' `trace`, and the output of trace-cmd report.
     FtraceText,
     /// Packets of Perfetto.
     Perfetto,
 }
 
-/// How the bytes of a file are packed.
+/// How a file is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
     #[default]
@@ -31,22 +31,22 @@ pub enum Packing {
     Zstd,
 }
 
-/// A file whose format cannot be told.
+/// A file whose format cannot be detected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownFormat {
-    /// The name given to an option is that of no format.
+    /// The name in an option is not that of a format.
     #[error(
         "unknown format '{0}'; expected fxt, json or perfetto, each also with .gz or .zst (perf, trace-cmd, ftrace: input only)"
     )]
     Name(String),
-    /// The output's name does not tell, and no option does.
+    /// Neither the output's name nor an option says the format.
     #[error(
         "{}: unknown output format: use a name that ends in .fxt, .json or .pftrace (and .gz or .zst), or --to",
         .0.display()
     )]
     Output(PathBuf),
-    /// The input begins like nothing that is known.
+    /// The input begins like no known format.
     #[error(
         "{}: unknown input format: it begins with the bytes {first:02x?}; use --from if you know the format",
         path.display()
@@ -55,7 +55,7 @@ pub enum UnknownFormat {
 }
 
 impl Format {
-    /// The name that options know it by.
+    /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fxt => "fxt",
@@ -67,7 +67,7 @@ impl Format {
         }
     }
 
-    /// Whether another recorder of Linux writes it.
+    /// Whether another Linux recorder writes it.
     pub fn is_imported(self) -> bool {
         !matches!(self, Self::Fxt | Self::Json)
     }
@@ -94,7 +94,7 @@ impl Format {
         }
     }
 
-    /// What the first bytes of an unpacked file say.
+    /// The format according to the first bytes of an uncompressed file.
     pub fn of_content(first: &[u8]) -> Option<Self> {
         const FXT_MAGIC: [u8; 8] = [0x10, 0x00, 0x04, 0x46, 0x78, 0x54, 0x16, 0x00];
         let reversed: Vec<u8> = FXT_MAGIC.into_iter().rev().collect();
@@ -110,7 +110,7 @@ impl Format {
         let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
         match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'[' | b'{') => Some(Self::Json),
-            // Its first byte is one that ends a line in text.
+            // Its first byte is a line feed in text.
             _ if perfetto::is_trace(first) => Some(Self::Perfetto),
             _ => ftrace_text::is_text(first).then_some(Self::FtraceText),
         }
@@ -147,7 +147,7 @@ impl Packing {
         }
     }
 
-    /// What the first bytes of a file say.
+    /// The compression according to the first bytes of a file.
     pub fn of_content(first: &[u8]) -> Self {
         if first.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
@@ -159,7 +159,7 @@ impl Packing {
     }
 }
 
-/// A format and a packing, as `json.gz`.
+/// A format and a compression, such as `json.gz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     pub format: Format,
@@ -170,7 +170,7 @@ impl FromStr for Packed {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        // A name such as `json.gz` is the ending of a file called `x`.
+        // A name such as `json.gz` is parsed as the extension of a file called `x`.
         let (format, packing) = Format::of_path(Path::new(&format!("x.{name}")));
         let format = format.ok_or_else(|| UnknownFormat::Name(name.to_owned()))?;
         Ok(Self { format, packing })
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(Format::of_content(b"# tracer: nop\n"), Some(Format::FtraceText));
         assert_eq!(Format::of_content(b"cpus=2\n"), Some(Format::FtraceText));
         assert_eq!(Format::of_content(b"TRACE:\n# tracer: nop\n"), Some(Format::FtraceText));
-        // Without a header, as trace_pipe and perf script write it.
+        // Without a header, as in the output of trace_pipe and perf script.
         let line =
             b"   bash-7  [000] d..2.  1.5: sched_waking: comm=a pid=1 prio=120 target_cpu=000\n";
         assert_eq!(Format::of_content(line), Some(Format::FtraceText));

@@ -1,4 +1,4 @@
-//! The input of a conversion: opened, unpacked, and looked at.
+//! The input of a conversion: opens it, decompresses it, and detects its format.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, stdin};
@@ -12,32 +12,32 @@ use super::format::{Format, Packing, UnknownFormat};
 use super::spool;
 use super::traces;
 
-/// Bytes that are read from the file at a time.
+/// Bytes to read from the file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Bytes of a file that tell its packing.
+/// The number of bytes of a file that show its compression.
 const PACKING_BYTES: u64 = 4;
 
-/// Bytes of the content that tell its format, and those that tell FXT.
+/// The number of bytes that show the format, and of those that show FXT.
 const FIRST_BYTES: usize = 64 * 1024;
 const MAGIC_BYTES: usize = 8;
 
-/// A file or pipe, unpacked.
+/// A file or pipe, decompressed.
 pub struct Input {
     path: PathBuf,
     content: ReadAhead,
-    /// The file itself, where it is a regular one and not packed.
+    /// The file itself, if it is a regular uncompressed file.
     plain: Option<File>,
     progress: Progress,
 }
 
 impl Input {
-    /// Opens `path`, or standard input for `-`, and takes the packing off. With `show_progress`,
-    /// a line on standard error says how far reading is, if that is a terminal.
+    /// Opens `path`, or standard input for `-`, and decompresses it. With `show_progress`, a line on standard error shows the progress, if
+    /// that is a terminal.
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, or not read at all.
+    /// If the file cannot be opened or read.
     pub fn open(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         match path == Path::new("-") {
             true => Self::of_source(path, show_progress, Box::new(stdin()), None),
@@ -45,11 +45,11 @@ impl Input {
         }
     }
 
-    /// The same of a trace: what another recorder wrote is FXT.
+    /// The same for a trace: traces of other recorders are converted to FXT.
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, not be read at all, or not be converted.
+    /// If the file cannot be opened, read or converted.
     pub fn open_trace(path: &Path, show_progress: bool) -> Result<Self, ConvertError> {
         if path != Path::new("-") {
             return Self::of_file(path, show_progress, traces::open(path));
@@ -75,7 +75,7 @@ impl Input {
         Self::of_source(path, show_progress, Box::new(file), regular)
     }
 
-    /// What `source` has; that is `regular` if it is a regular file.
+    /// The content of `source`; `regular` is the same as a regular file, if it is one.
     pub(super) fn of_source(
         path: &Path,
         show_progress: bool,
@@ -93,24 +93,25 @@ impl Input {
         Ok(Self { path: path.to_owned(), content, plain, progress })
     }
 
-    /// Takes bytes as the content of a file without a name. Fuzz targets and tests use it.
+    /// Uses bytes as the content of a file without a name, for fuzz targets and tests.
     ///
     /// # Errors
     ///
-    /// When a packing of theirs cannot be taken off.
+    /// If they cannot be decompressed.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
         let (content, _) = unpack(Cursor::new(bytes)).map_err(ConvertError::Read)?;
         let progress = Progress::hidden();
         Ok(Self { path: PathBuf::from("-"), content, plain: None, progress })
     }
 
-    /// The format that the content shows, or the file's name says.
+    /// The format according to the content, or else to the file's name.
     ///
     /// # Errors
     ///
-    /// When neither tells, or the input cannot be read.
+    /// If neither says, or the input cannot be read.
     pub fn format(&mut self) -> Result<Format, ConvertError> {
-        // FXT from a pipe may be read while it is recorded. All others are read to their end first, so they can be waited for.
+        // FXT from a pipe may be read while it is recorded. Other formats are read to their end first, so it is fine to wait for more
+        // bytes.
         let magic = self.content.peek(MAGIC_BYTES).map_err(ConvertError::Read)?;
         if Format::of_content(magic) == Some(Format::Fxt) {
             return Ok(Format::Fxt);
@@ -126,26 +127,26 @@ impl Input {
         }
     }
 
-    /// What the content begins with: its first 64 KiB at least, or all of it. They stay to be read.
+    /// The beginning of the content: at least 64 KiB, or all of it. Later reads return these bytes again.
     ///
     /// # Errors
     ///
-    /// When the input cannot be read.
+    /// If the input cannot be read.
     pub fn first_bytes(&mut self) -> Result<&[u8], ConvertError> {
         self.content.peek(FIRST_BYTES).map_err(ConvertError::Read)
     }
 
-    /// The whole content as a file that can be sought in: the very file where it is one and not packed, else a copy
-    /// without a name. To be called before anything has been read.
+    /// The whole content as a seekable file: the original if it is an uncompressed file, otherwise an unnamed copy. Call it before anything
+    /// is read.
     ///
     /// # Errors
     ///
-    /// When the input cannot be read, or the copy not be written.
+    /// If the input cannot be read, or the copy cannot be written.
     pub fn seekable(&mut self) -> Result<File, ConvertError> {
         match &self.plain {
             Some(file) => {
                 let mut file = file.try_clone().map_err(ConvertError::Read)?;
-                // What has been looked at moved the place in the file for all.
+                // Detecting the format moved the shared file position.
                 file.rewind().map_err(ConvertError::Read)?;
                 Ok(file)
             }
@@ -153,7 +154,7 @@ impl Input {
         }
     }
 
-    /// The path it was opened by.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -163,7 +164,7 @@ impl Input {
         self.progress.clone()
     }
 
-    /// Takes the progress bar away.
+    /// Removes the progress bar.
     pub fn finish(&self) {
         self.progress.finish();
     }
@@ -183,12 +184,12 @@ impl std::fmt::Debug for Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        // A thread that still reads ahead must not draw a line below what is printed next.
+        // A thread that still reads ahead must not draw the bar below the next output.
         self.progress.finish();
     }
 }
 
-/// Takes gzip or zstd off whatever `packed` holds, and tells which it was. What is long is read, and unpacked, ahead.
+/// Decompresses gzip or zstd, and returns which it was. Long input is read and decompressed ahead, on another thread.
 fn unpack(mut packed: impl Read + Send + 'static) -> io::Result<(ReadAhead, Packing)> {
     let mut first = Vec::new();
     packed.by_ref().take(PACKING_BYTES).read_to_end(&mut first)?;

@@ -1,8 +1,7 @@
-//! Other formats in and out: what people already have comes in, what their tools read comes out.
+//! Converts traces from and to other formats: those that people already have, and those that their tools read.
 //!
-//! A conversion is one pass over its input with bounded memory, from any [`Format`] that can be
-//! read to any that can be written. Compression is no format: it is taken off the input by
-//! [`input`], whatever the file is called, and put on by [`output`].
+//! A conversion is one pass over its input with bounded memory, from any readable [`Format`] to any writable one. Compression is
+//! independent of the format: [`input`] removes it, regardless of the file's name, and [`output`] adds it.
 //!
 //! ```text
 //! file, pipe --> input: unpack, sniff --> fxt-reader ---> tef::write --+--> output: pack --> file, pipe
@@ -10,9 +9,8 @@
 //!                                    \--> import -------> encode ------+
 //! ```
 //!
-//! What the other format has no place for is kept in some other shape, counted in a [`Report`],
-//! and told when the conversion ends. Nothing is left out in silence. `docs/reference/convert.md` is the
-//! whole mapping.
+//! Data without an equivalent in the other format is kept in some other form, counted in a [`Report`], and reported at the end of the
+//! conversion. Nothing is dropped silently. `docs/reference/convert.md` describes the whole mapping.
 
 #![forbid(unsafe_code)]
 
@@ -51,14 +49,14 @@ use fxt_reader::Reader;
 
 use tef::write::Sched;
 
-/// How to convert, where there is a choice.
+/// Choices for a conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What becomes of scheduling records in Trace Event Format.
+    /// How to write scheduling records in Trace Event Format.
     pub sched: Sched,
-    /// Whether to go on behind what cannot be understood.
+    /// Whether to skip what cannot be understood.
     pub lenient: bool,
-    /// Whether to refuse what the format forbids, although its viewers accept it.
+    /// Whether to reject what the format forbids but viewers accept.
     pub strict: bool,
 }
 
@@ -72,22 +70,21 @@ impl Options {
     }
 }
 
-/// What becomes of JSON that is not as its format asks.
+/// How to treat JSON that violates the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rigor {
     Strict,
-    /// What every viewer accepts is counted, the rest refused.
+    /// What every viewer accepts is counted; the rest is rejected.
     Usual,
-    /// It is left out, and counted.
+    /// It is skipped and counted.
     Lenient,
 }
 
-/// Converts all of `input`, which is in the format `from`, into `output`.
+/// Converts all of `input`, whose format is `from`, into `output`.
 ///
 /// # Errors
 ///
-/// When the input cannot be read or understood, the output not be written, or the two formats
-/// not be converted into each other.
+/// If the input cannot be read or understood, the output cannot be written, or there is no conversion between the two formats.
 pub fn convert(
     input: &mut Input,
     from: Format,
@@ -112,7 +109,7 @@ pub fn convert(
             Ok(report)
         }
         (from, Format::Json) if from.is_imported() => {
-            // By way of FXT, which has room for all that these say.
+            // These are converted by way of FXT, which can hold everything that they contain.
             let mut between = spool::temporary().map_err(ConvertError::Write)?;
             let report = import::import(input, from, &mut between, options.lenient)?;
             let between = spool::again(between).map_err(ConvertError::Read)?;
@@ -123,11 +120,11 @@ pub fn convert(
     }
 }
 
-/// Writes a trace in FXT as one of Perfetto.
+/// Writes an FXT trace in Perfetto's format.
 ///
 /// # Errors
 ///
-/// When it cannot be read, or the output not be written.
+/// If it cannot be read, or the output cannot be written.
 pub fn to_perfetto(input: impl Read, output: &mut dyn Write) -> Result<Report, ConvertError> {
     pftrace::write(&mut Reader::new(input), output)
 }

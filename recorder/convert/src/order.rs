@@ -1,18 +1,18 @@
-//! Records in order of time, whatever the order of the file that they come from.
+//! Sorts records by time, whatever their order in the file.
 //!
-//! An external [`sort`](super::sort) in bounded memory. Each record is written so that it stands alone, with the strings and the thread that it
-//! refers to; pieces of 12 MiB are sorted and go to a temporary file, and are merged from there:
+//! This is an external [`sort`](super::sort) in bounded memory. Each record is stored together with the strings and the thread that it
+//! refers to. Pieces of 12 MiB are sorted, written to a temporary file, and merged:
 //!
 //! ```text
 //!   trace --> records, each alone --> | piece, sorted | piece, sorted | ... --> merge --> trace with one table of strings
 //!             key: time, rank
 //! ```
 //!
-//! What has no time keeps its place: the name of a process or thread comes before what uses it, anything else before the
-//! record that it stood before.
+//! Records without a time keep their place: the name of a process or thread comes before its first use, any other record before the record
+//! that followed it.
 //!
-//! At equal times the order of the file counts. A thread whose durations go back in time in the file says nothing by that
-//! order, so what ends then ends before what begins, unless it is not what its end closes:
+//! Records with equal times keep their order in the file. If a thread's durations go back in time, that order means nothing; then, at equal
+//! times, ends come before begins, unless the end would close something else:
 //!
 //! ```text
 //!   file    begin b 20   end a 20   begin a 10         in order    begin a 10   end a 20   begin b 20
@@ -38,22 +38,22 @@ use super::sort::{Key, Sorted, Sorter};
 /// Bytes of records that are sorted in memory.
 const PIECE_BYTES: usize = 12 << 20;
 
-/// Bytes that wait before they are written.
+/// Bytes to collect before they are written.
 const PENDING_BYTES: usize = 64 << 10;
 
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
 
-/// One trace among those that are put together.
+/// One of the traces to combine.
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
-    /// Whether names come before everything else, or where they stand.
+    /// Whether names come before everything else, or stay in place.
     pub(super) names_first: bool,
     /// Objects that another part has named: whether it is a thread, and its koid.
     pub(super) named: Option<&'a FxHashSet<(bool, u64)>>,
 }
 
-/// What a pass over a trace says about its order.
+/// The order of a trace, as found in a pass over it.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     pub(super) in_order: bool,
@@ -87,7 +87,7 @@ impl Order {
     }
 }
 
-/// A reader of the file from its beginning.
+/// A reader from the beginning of the file.
 fn rewound(mut file: &File) -> Result<Reader<'_>, ConvertError> {
     file.rewind().map_err(ConvertError::Read)?;
     Ok(Reader::new(BufReader::with_capacity(PENDING_BYTES, file)))
@@ -102,17 +102,17 @@ fn each_record(
         match reader.next() {
             Ok(Some(item)) => take(&item.record, item.provider)?,
             Ok(None) => return Ok(()),
-            // It was written a moment ago.
+            // The file was just written by this program.
             Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// What a duration does to the stack of its thread, where that may decide the order.
+/// The effect of a duration on its thread's stack, if that can determine the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Step {
-    /// Nothing for what is no begin or end of a thread that goes backward.
+    /// 0 for records that are no begin or end, or of threads that do not go backward.
     kind: u8,
     thread: u64,
     /// A hash of its name; 0 for an end without one.
@@ -131,7 +131,7 @@ fn hash(what: impl Hash) -> u64 {
 /// Bytes of a step before its record.
 const STEP_BYTES: usize = 1 + 8 + 8;
 
-/// A record with its place.
+/// A record with its key.
 #[derive(Clone, Debug)]
 struct Whole {
     time: u64,
@@ -160,7 +160,7 @@ fn add(sorter: &mut Sorter, time: u64, step: Step, record: &[u8]) -> io::Result<
     sorter.add(Key { time, rank: u8::from(step.kind != END) }, &bytes)
 }
 
-/// The durations that are open on the threads that go backward, so that ends meet their begins.
+/// The open durations of threads that go backward, to match ends with their begins.
 struct Paired {
     sorted: Sorted,
     open: FxHashMap<u64, Vec<u64>>,
@@ -205,7 +205,7 @@ impl Paired {
     }
 }
 
-/// The records in order as one trace.
+/// The sorted records as one trace.
 struct Stream {
     paired: Paired,
     bytes: Vec<u8>,
@@ -269,7 +269,7 @@ struct Providers {
 }
 
 impl Providers {
-    /// The number for a provider: its own, unless another has it.
+    /// The number of a provider: its own, unless it is already in use.
     fn add(&mut self, ProviderId(id): ProviderId, name: &str) -> u32 {
         let last = self.names.keys().last().copied().unwrap_or_default();
         let id = if self.names.contains_key(&id) { last.saturating_add(1) } else { id };
@@ -277,7 +277,7 @@ impl Providers {
         id
     }
 
-    /// What stands before the first record.
+    /// The records before the first one.
     fn head(&self) -> Result<Vec<u8>, ConvertError> {
         let shared = Shared::default();
         put(&Magic, &shared)?;
@@ -295,12 +295,12 @@ fn introduce(id: u32, name: &str, shared: &Shared) -> Result<(), ConvertError> {
     put(&Initialization { ticks_per_second: TICKS_PER_SECOND }, shared)
 }
 
-/// Writes a record to memory, which has room.
+/// Writes a record to memory, which always has room.
 fn put(record: &impl fxt_writer::record::Record, shared: &Shared) -> Result<(), ConvertError> {
     checked(record.write(&mut shared.clone())).map(drop)
 }
 
-/// Whether a record was written. A record that its own strings make too large is none of ours.
+/// The result of writing a record. None of these records is too large with its own strings.
 fn checked<T>(written: Result<T, WriteError<std::convert::Infallible>>) -> Result<T, ConvertError> {
     match written {
         Ok(done) => Ok(done),
@@ -318,7 +318,7 @@ fn gather(
 ) -> Result<(), ConvertError> {
     let mut numbers: FxHashMap<ProviderId, u32> = FxHashMap::default();
     let mut last = 0;
-    // Records without a time that go with the next one that has one.
+    // Records without a time, which go with the next one that has a time.
     let mut waiting: Vec<Vec<u8>> = Vec::new();
     each_record(part.file, |record, provider| {
         match record {
@@ -360,10 +360,10 @@ fn gather(
     rest.collect::<io::Result<()>>().map_err(ConvertError::Write)
 }
 
-/// So many records without a time wait for one that has one. Pieces of one large event are more than any event has.
+/// The maximum number of records without a time that wait for one with a time. The pieces of a large event are fewer.
 const MOST_WAITING: usize = 8192;
 
-/// What the record does to the stack of its thread, if that thread goes backward.
+/// The effect of the record on its thread's stack, if that thread goes backward.
 fn step(record: &Record<'_>, provider: u32, order: &Order) -> Step {
     let Record::Event(event) = record else { return Step::default() };
     let kind = match event.kind {
@@ -379,7 +379,7 @@ fn step(record: &Record<'_>, provider: u32, order: &Order) -> Step {
     Step { kind, thread: hash((provider, thread)), name }
 }
 
-/// The record with all that it refers to, in the section of its provider.
+/// The record with everything that it refers to, in the section of its provider.
 fn alone(record: &Record<'_>, provider: u32) -> Result<Option<Vec<u8>>, ConvertError> {
     const STRINGS: u16 = 64;
     const THREADS: u8 = 4;
@@ -391,7 +391,7 @@ fn alone(record: &Record<'_>, provider: u32) -> Result<Option<Vec<u8>>, ConvertE
     Ok(copied.then(|| shared.take()))
 }
 
-/// Writes the record as it is; false for what belongs to tables.
+/// Copies the record; false for records of tables.
 fn put_copy(
     record: &Record<'_>,
     provider: u32,
@@ -451,7 +451,7 @@ impl<'p> Target<'p> {
             put_copy(record, id, writer)?;
         }
         self.pending += 1;
-        // A record has some tens of bytes, and 32 KiB at most.
+        // A record has some tens of bytes, and at most 32 KiB.
         if self.pending * 64 >= PENDING_BYTES { self.flush(out) } else { Ok(()) }
     }
 
@@ -466,7 +466,7 @@ mod tests {
     use super::*;
     use fxt_writer::{Koid, Ticks};
 
-    /// A trace of instants with these times and names that count them.
+    /// A trace of instants with these times; their names are consecutive numbers.
     fn instants(times: &[u64]) -> File {
         let mut writer = Writer::new(Vec::<u8>::new());
         writer.start("test", TICKS_PER_SECOND).expect("memory");

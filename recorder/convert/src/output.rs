@@ -1,4 +1,4 @@
-//! The output of a conversion: packed, and in its place when the conversion is complete.
+//! The output of a conversion: compressed, and renamed to its final name when the conversion is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,14 +12,14 @@ use super::format::Packing;
 use fxtrec_kernel::user::Owner;
 use fxtrec_sink::outfile::{Derived, OutFileError, Pending, mode_of};
 
-/// Bytes that are collected before they are written.
+/// Bytes to collect before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A conversion is done once and its file kept: what gzip and zstd themselves choose.
+/// A file is converted once and then kept, so this is the default of gzip and zstd.
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 
-/// A file or pipe that is being written, packed.
+/// A file or pipe that is written, with compression.
 #[derive(Debug)]
 #[must_use = "the end is written by finish()"]
 pub struct Output {
@@ -45,17 +45,17 @@ impl std::fmt::Debug for Packer {
 }
 
 impl Output {
-    /// Creates what is made of `inputs` and will be `path`, or takes standard output for `-`. What is there stays until
-    /// the end. A file made under sudo belongs to who called sudo; it can be read by who can read the inputs.
+    /// Creates the output at `path`, or uses standard output for `-`. An existing file is kept until the end. A file that is created under
+    /// sudo belongs to the caller of sudo; everyone who can read `inputs` can read it.
     ///
     /// # Errors
     ///
-    /// When it cannot be created, or is one of `inputs`.
+    /// If it cannot be created, or is one of `inputs`.
     pub fn create(path: &Path, packing: Packing, inputs: &[&Path]) -> Result<Self, ConvertError> {
         Self::create_as(mode_of(inputs), path, packing, inputs)
     }
 
-    /// The same for the caller's eyes only: more was read than `inputs`.
+    /// The same, readable by the caller only: the output depends on more than `inputs`.
     ///
     /// # Errors
     ///
@@ -83,11 +83,11 @@ impl Output {
         Self::pack(file, packing, pending).map_err(|error| cannot_create(error.into()))
     }
 
-    /// Writes to a file that is open already, and keeps it whatever happens.
+    /// Writes to an open file, which is kept in any case.
     ///
     /// # Errors
     ///
-    /// When the packer cannot be set up.
+    /// If the compressor cannot be set up.
     pub fn of_file(file: File, packing: Packing) -> io::Result<Self> {
         Self::pack(file, packing, Pending::none())
     }
@@ -105,11 +105,11 @@ impl Output {
         Ok(Self { packer, pending, written: 0 })
     }
 
-    /// Writes the end, and puts the file in its place. Returns the bytes before packing.
+    /// Writes the end, and renames the file. Returns the number of bytes before compression.
     ///
     /// # Errors
     ///
-    /// When the end cannot be written.
+    /// If the end cannot be written.
     pub fn finish(self) -> Result<u64, ConvertError> {
         let result = match self.packer {
             Packer::Plain(mut file) => file.flush(),
@@ -134,7 +134,7 @@ impl Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Packers flush at the end: in between it would cost them what they have learnt.
+        // Compressors are only flushed at the end: flushing earlier costs compression.
         match &mut self.packer {
             Packer::Plain(file) => file.flush(),
             _ => Ok(()),

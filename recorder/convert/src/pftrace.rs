@@ -1,4 +1,4 @@
-//! A trace as packets of Perfetto, for any version of its tools.
+//! Writes a trace as Perfetto packets, for any version of Perfetto's tools.
 //!
 //! ```text
 //!   switches, wake-ups --> events of ftrace, in a bundle for each CPU
@@ -8,8 +8,7 @@
 //!   blobs for Perfetto --> as they are: they are packets already; but not those of fxtrec, which say of stacks what is said here
 //! ```
 //!
-//! Scheduling becomes events of ftrace, since these are what Perfetto shows wakers and states by. Its own importer of FXT does
-//! not show all of them.
+//! Scheduling becomes ftrace events, from which Perfetto shows wakers and states. Its own importer of FXT does not show all of them.
 
 mod events;
 mod stacks;
@@ -30,11 +29,11 @@ use fxtrec_capture::stacks::perfetto::BLOB;
 use stacks::Stacks;
 use switches::Switches;
 
-/// The writers of packets, as numbers that those in blobs do not have.
+/// The ids of packet sequences, which blobs do not use.
 const ABOUT_THREADS: u64 = 0x7fff_0001;
 const OF_EVENTS: u64 = 0x7fff_0002;
 
-/// Bytes of packets that are collected before they are written.
+/// Bytes of packets to collect before they are written.
 const PENDING_BYTES: usize = 256 << 10;
 
 /// Fields of a packet.
@@ -68,7 +67,7 @@ impl Packets<'_> {
     }
 }
 
-/// What threads and processes are called.
+/// The names of threads and processes.
 #[derive(Debug, Default)]
 struct Names {
     threads: FxHashMap<u64, (Box<str>, Option<u64>)>,
@@ -81,8 +80,8 @@ impl Names {
     }
 }
 
-/// The number of a thread or process in Perfetto, which has 32 bits with a sign. Those of the kernel fit; others, which stand
-/// for what is no thread, have none.
+/// The number of a thread or process in Perfetto, which is a signed 32-bit integer. The kernel's ids fit; koids of pseudo-threads have no
+/// number.
 fn number(koid: u64) -> Option<u64> {
     i32::try_from(koid).is_ok().then_some(koid)
 }
@@ -91,7 +90,7 @@ fn number(koid: u64) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// When it cannot be read, or the output not be written.
+/// If it cannot be read, or the output cannot be written.
 pub(super) fn write(reader: &mut Reader<'_>, out: &mut dyn Write) -> Result<Report, ConvertError> {
     let mut packets = Packets { pending: Message::default(), out };
     let (mut report, mut names) = (Report::default(), Names::default());
@@ -146,7 +145,7 @@ fn is_move(event: &Event<'_>) -> bool {
     (event.category, event.name) == ("sched", "migrate") && event.kind == EventKind::Instant
 }
 
-/// What fxtrec says about a recording: clocks and the machine at its beginning, and gaps.
+/// fxtrec's records about a recording: clocks and the machine at its beginning, and gaps.
 fn own_event(
     event: &Event<'_>,
     switches: &mut Switches,
@@ -164,7 +163,7 @@ fn own_event(
 }
 
 fn about(event: &Event<'_>, packets: &mut Packets<'_>) -> Result<(), ConvertError> {
-    /// Clocks by their numbers: this trace has one, which Perfetto takes for the boot-time clock if nothing else is said.
+    /// Clock ids: a trace has one clock, which Perfetto takes for the boot-time clock by default.
     const BOOT_TIME: u64 = 6;
     const REAL_TIME: u64 = 1;
     let Nanos(time) = event.time;

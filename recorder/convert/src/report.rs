@@ -1,19 +1,19 @@
-//! What a conversion has to say when it ends.
+//! The report at the end of a conversion.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Counts of what was converted, and of everything that could not be carried over as it was.
+/// Counts of what was converted, and of what could not be converted unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Records or events that were read.
+    /// The number of records or events that were read.
     pub read: u64,
     remarks: BTreeMap<&'static str, u64>,
     notes: Vec<String>,
 }
 
 impl Report {
-    /// Counts `what`, which reads well behind a number, as "events without a time".
+    /// Counts `what`, a phrase that follows a number, such as "events without a time".
     pub fn count(&mut self, what: &'static str) {
         self.add(what, 1);
     }
@@ -25,22 +25,22 @@ impl Report {
         }
     }
 
-    /// Adds a line that is to be told.
+    /// Adds a line to the report.
     pub fn note(&mut self, line: String) {
         self.notes.push(line);
     }
 
-    /// The lines that are to be told.
+    /// The added lines.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// How often `what` was counted.
+    /// How many times `what` was counted.
     pub fn times(&self, what: &str) -> u64 {
         self.remarks.get(what).copied().unwrap_or(0)
     }
 
-    /// All that was counted, by name.
+    /// All counts, by name.
     pub fn remarks(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.remarks.iter().map(|(what, times)| (*what, *times))
     }
@@ -62,7 +62,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What goes with the noun that a remark begins with.
+/// Words that change with the noun at the beginning of a remark.
 const OF_SEVERAL: [(&str, &str); 8] = [
     (" that are not numbers or have ", " that is not a number or has "),
     (" that are not plain numbers", " that is not a plain number"),
@@ -74,7 +74,7 @@ const OF_SEVERAL: [(&str, &str); 8] = [
     (" as instants", " as an instant"),
 ];
 
-/// A remark, which begins with a noun for several, for one.
+/// The singular of a remark, which begins with a plural noun.
 fn of_one(what: &str) -> String {
     let noun = what.split(' ').find(|word| word.trim_end_matches(',').ends_with('s'));
     let Some(noun) = noun.map(|noun| noun.trim_end_matches(',')) else { return what.to_owned() };

@@ -1,7 +1,7 @@
-//! What fxt-reader hands out, as fxt-writer takes it.
+//! Converts fxt-reader's types into fxt-writer's.
 //!
-//! The two crates share the format's tables, enumerations and identities, and nothing else, so that
-//! each can test the other; whoever needs both translates the rest here.
+//! The two crates share only the format's tables, enumerations and identities, so that each can test the other. Users of both convert the
+//! other types here.
 
 use fxt_reader::record as read;
 

@@ -1,4 +1,4 @@
-//! One buffer that several writers write to, each with tables of its own.
+//! A buffer for several writers, each with its own tables.
 
 use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
@@ -7,12 +7,12 @@ use std::rc::Rc;
 use fxt_format::limits::WORD_BYTES;
 use fxt_writer::space::{Slot, Space};
 
-/// Bytes of records that wait to be written out.
+/// Encoded records that are not written out yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared(Rc<RefCell<Vec<u8>>>);
 
 impl Shared {
-    /// Takes out what was written.
+    /// Takes the written bytes out.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.take()
     }

@@ -1,7 +1,7 @@
-//! Items in order of time by an external sort in bounded memory.
+//! Sorts items by time: an external sort in bounded memory.
 //!
-//! Pieces are sorted in memory and go to a temporary file, and are merged from there; what fits into one piece never leaves
-//! memory. Items of the same time and rank keep the order in which they were added.
+//! Pieces are sorted in memory, written to a temporary file, and merged; items that fit into one piece stay in memory. Items of the same
+//! time and rank keep the order in which they were added.
 //!
 //! ```text
 //!   items --> | piece, sorted | piece, sorted | ... --> merge --> items in order of time, rank
@@ -16,14 +16,14 @@ use std::os::unix::fs::FileExt;
 
 use fxtrec_kernel::progress::Progress;
 
-/// Bytes of all pieces that are in memory while they are merged, and of one at least and at most.
+/// The memory for all pieces during the merge, and the minimum and maximum for one piece, in bytes.
 const MERGED_BYTES: usize = 16 << 20;
 const WINDOW_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 10;
 
-/// Bytes that wait before they are written.
+/// Bytes to collect before they are written.
 const PENDING_BYTES: usize = 256 << 10;
 
-/// What the order of items is told by. Of those with equal keys, the one that was added first comes first.
+/// The sort key. Items with equal keys stay in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) time: u64,
@@ -37,7 +37,7 @@ struct Entry {
     length: u32,
 }
 
-/// Bytes of an entry's head in the temporary file.
+/// The size of an entry's header in the temporary file.
 const HEAD_BYTES: usize = 8 + 1 + 4;
 
 /// Items that are being sorted.
@@ -47,13 +47,13 @@ pub(super) struct Sorter {
     bytes: Vec<u8>,
     file: Option<BufWriter<File>>,
     written: u64,
-    /// Where each piece in the file begins and ends.
+    /// The begin and end of each piece in the file.
     pieces: Vec<(u64, u64)>,
     piece_bytes: usize,
 }
 
 impl Sorter {
-    /// Sorts pieces of about that many bytes in memory.
+    /// Sorts in pieces of about `piece_bytes` bytes.
     pub(super) fn new(piece_bytes: usize) -> Sorter {
         let (entries, bytes, pieces) = (Vec::new(), Vec::new(), Vec::new());
         Sorter { entries, bytes, file: None, written: 0, pieces, piece_bytes }
@@ -77,7 +77,7 @@ impl Sorter {
             }
         };
         let from = self.written;
-        // Stable, and quick where runs are in order already.
+        // Stable, and fast if there are sorted runs.
         self.entries.sort_by_key(|entry| entry.key);
         for Entry { key, start, length } in self.entries.drain(..) {
             let mut head = [key.rank; HEAD_BYTES];
@@ -92,7 +92,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All items in order. What is read of the file counts as another pass of `progress`.
+    /// All items in order. Reading the file counts as another pass of `progress`.
     pub(super) fn sorted(mut self, progress: Progress) -> io::Result<Sorted> {
         if self.file.is_none() {
             self.entries.sort_by_key(|entry| entry.key);
@@ -121,7 +121,7 @@ impl Sorter {
     }
 }
 
-/// Items in order.
+/// The sorted items.
 #[derive(Debug)]
 pub(super) struct Sorted(Source);
 
@@ -146,7 +146,7 @@ impl Sorted {
     }
 }
 
-/// Where pieces are read from, and how much at a time.
+/// The file of the pieces, and how much to read at a time.
 #[derive(Debug)]
 struct Windows {
     file: File,
@@ -160,7 +160,7 @@ struct Merge {
     from: Windows,
     pieces: Vec<Piece>,
     heap: BinaryHeap<Reverse<(Key, usize)>>,
-    /// Whether the first item of the heap was given out.
+    /// Whether the first item of the heap was returned already.
     given: bool,
 }
 
@@ -185,18 +185,18 @@ impl Merge {
 /// A sorted piece of the file.
 #[derive(Debug)]
 struct Piece {
-    /// What of it has not been read.
+    /// The part that is not read yet.
     from: u64,
     to: u64,
-    /// What of it is in memory, from `at` on.
+    /// The part in memory, from `at` on.
     bytes: Vec<u8>,
     at: usize,
-    /// Where in `bytes` its present item is.
+    /// The position of the current item in `bytes`.
     item: std::ops::Range<usize>,
 }
 
 impl Piece {
-    /// Goes on to its next item.
+    /// Advances to the next item.
     fn advance(&mut self, from: &Windows) -> io::Result<Option<Key>> {
         let Some(head) = self.take(HEAD_BYTES, from)? else { return Ok(None) };
         let head: [u8; HEAD_BYTES] =
@@ -240,7 +240,7 @@ mod tests {
         for piece_bytes in [1, 4000, 1 << 20] {
             let mut sorter = Sorter::new(piece_bytes);
             for (at, key) in keys.iter().enumerate() {
-                // Of different lengths, and some empty.
+                // With different lengths, some of them empty.
                 let text = if at % 7 == 0 { String::new() } else { at.to_string() };
                 sorter.add(*key, text.as_bytes()).expect("room");
             }

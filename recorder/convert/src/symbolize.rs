@@ -1,7 +1,7 @@
-//! Names for the functions of stacks that were recorded on another machine, or without names.
+//! Adds function names to stacks that were recorded on another machine, or without names.
 //!
-//! A trace has the files that its stacks are in, by path and build id, and where each was mapped. Files are taken by their build id: one
-//! that only is where the recorded one was may be another.
+//! A trace has the path and the build id of each file with frames, and its mappings. A file is only used if its build id matches: the file
+//! that is now at the recorded path may be another one.
 //!
 //! ```text
 //!   first pass     files and mappings, also of what is behind the stacks, as in a part of a recording; names that there are
@@ -10,7 +10,7 @@
 //!   third pass     each record as it is, and before a stack the names of its functions; blobs for Perfetto written anew
 //! ```
 //!
-//! What is kept are mappings, each different address once, and its name: 512 Ki addresses and 16 MiB of names at most.
+//! In memory are mappings, each distinct address and its name: at most 512 Ki addresses and 16 MiB of names.
 
 mod code;
 mod files;
@@ -37,28 +37,28 @@ use files::Files;
 pub(crate) use reader::in_this_process;
 pub use reader::serve;
 
-/// Where files are looked for besides the recorded paths and `/usr/lib/debug`.
+/// Where to look for files, in addition to the recorded paths and `/usr/lib/debug`.
 #[derive(Clone, Debug)]
 pub struct Where {
-    /// Folders that are laid out as `/usr/lib/debug` is.
+    /// Folders with the same layout as `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
-    /// A kernel with its symbols.
+    /// A kernel image with symbols.
     pub vmlinux: Option<PathBuf>,
-    /// How long all files are asked.
+    /// The time limit for all files together.
     pub time: Duration,
-    /// A line on standard error says how far reading is, if that is a terminal.
+    /// Whether to show the progress in a line on standard error, if that is a terminal.
     pub show_progress: bool,
     /// Starts a process that calls [`serve`].
     pub start: Start,
 }
 
-/// Bytes that are collected before they are written.
+/// Bytes to collect before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Writes the trace at `path` to `out`, with names for the functions of its stacks as far as these are found.
+/// Writes the trace at `path` to `out`, and adds the function names of its stacks, as far as they are found.
 ///
 /// # Errors
-/// When the trace cannot be read, has no stacks, or the output cannot be written.
+/// If the trace cannot be read, has no stacks, or the output cannot be written.
 pub fn symbolize(path: &Path, places: &Where, out: &mut dyn Write) -> Result<Report, ConvertError> {
     let mut code = Code::default();
     let mut has_stacks = false;
@@ -104,7 +104,7 @@ pub fn symbolize(path: &Path, places: &Where, out: &mut dyn Write) -> Result<Rep
     Ok(report)
 }
 
-/// Shows each record of the trace to `take`, and returns how many are damaged.
+/// Passes each record of the trace to `take`. Returns the number of damaged records.
 fn each(
     path: &Path,
     places: &Where,
@@ -134,7 +134,7 @@ fn each(
 struct Named<'o> {
     code: Code,
     renamer: Renamer,
-    /// What is to be written.
+    /// Bytes that are not written yet.
     bytes: Vec<u8>,
     out: &'o mut dyn Write,
     named: u64,
@@ -142,7 +142,7 @@ struct Named<'o> {
 
 impl Named<'_> {
     fn take(&mut self, item: &Item<'_>) -> Result<(), ConvertError> {
-        // What is copied as it stands can have nothing of another order between it.
+        // Records are copied unchanged, so none may have another byte order.
         let first = item.raw.bytes().first_chunk().map(|&word| u64::from_le_bytes(word));
         if first != Some(item.raw.header()) {
             return Err(ConvertError::BigEndian);
@@ -178,7 +178,7 @@ impl Named<'_> {
         Ok(())
     }
 
-    /// Writes the name of an address of a process, unless the trace has it by now or nobody knows it.
+    /// Writes the name of an address of a process, if it is known and not in the trace yet.
     fn name(&mut self, process: Process, address: u64) -> Result<(), ConvertError> {
         let Some((process, module, name)) = self.code.take_name(process, address) else {
             return Ok(());
@@ -212,12 +212,12 @@ impl Named<'_> {
     }
 }
 
-/// Whether an address is the kernel's: those of programs are in the lower half.
+/// Whether an address is in the kernel: programs have addresses in the lower half.
 const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// The process that an address of a process is explained by.
+/// The process whose mappings explain an address.
 const fn explains(process: Process, address: u64) -> Process {
     if is_kernel(address) { (process.0, KERNEL) } else { process }
 }

@@ -1,5 +1,5 @@
-//! Traces that commands read: what another recorder wrote is converted to a temporary file first, and what comes through a pipe is
-//! copied to one if it is read more than once.
+//! Traces for commands: traces of other recorders are first converted to a temporary file, and input from a pipe is copied to one if it is
+//! read more than once.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write, stderr, stdin};
@@ -14,15 +14,15 @@ use fxtrec_units::text::counted;
 
 use super::{Format, Input, Options, spool};
 
-/// At most this many converted files are kept.
+/// The maximum number of converted files that are kept.
 const MOST_KEPT: usize = 16;
 
-/// A trace in a temporary file, which is opened in place of what is at its path.
+/// A trace in a temporary file, which is opened instead of its path.
 #[derive(Debug)]
 struct Kept {
     path: PathBuf,
     file: Arc<File>,
-    /// Whether it came through a pipe, which has no more of it.
+    /// Whether it came through a pipe, which cannot be read again.
     of_pipe: bool,
 }
 
@@ -48,11 +48,10 @@ fn keep_file(path: &Path, file: File, of_pipe: bool) {
     kept.push(Kept { path: path.to_owned(), file: Arc::new(file), of_pipe });
 }
 
-/// Makes a trace one that can be opened several times: what comes through a pipe, or on standard input for `-`, goes to a temporary
-/// file first.
+/// Makes sure that a trace can be opened several times: input from a pipe, or from standard input for `-`, is copied to a temporary file.
 ///
 /// # Errors
-/// When it cannot be read, or not be converted, or the file not be written.
+/// If it cannot be read or converted, or the file cannot be written.
 pub fn keep(path: &Path) -> io::Result<()> {
     if can_be_read_again(path) || path.is_dir() {
         return Ok(());
@@ -69,15 +68,15 @@ pub fn keep(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a trace can be opened several times, which a file can, and what [`keep`] has kept.
+/// Whether a trace can be opened several times: files can, and so can whatever [`keep`] has kept.
 pub fn can_be_read_again(path: &Path) -> bool {
     path != Path::new("-") && path.is_file() || find(path).is_some()
 }
 
-/// Opens the trace at `path`, which may be one that another recorder wrote.
+/// Opens the trace at `path`, which may be from another recorder.
 ///
 /// # Errors
-/// When the file cannot be opened, or not be converted.
+/// If the file cannot be opened or converted.
 pub fn open(path: &Path) -> io::Result<File> {
     if let Some(file) = find(path) {
         return again(&file);
@@ -108,23 +107,23 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// The same file with a position of its own.
+/// The same file, with its own position.
 fn again(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A pipe with this content, for callers that need a file. What was looked at cannot be put back into the first one.
+/// A pipe with this content, for callers that need a file. Bytes that were read for detection cannot be put back into the original pipe.
 fn piped(mut content: Box<dyn Read + Send>) -> io::Result<File> {
     let (reader, mut writer) = io::pipe()?;
-    // It ends with the content, or when the reader is closed. An error ends the content early, as a broken pipe does.
+    // It ends with the content, or when the reader is closed. After an error the content ends early, as with a broken pipe.
     std::thread::Builder::new().spawn(move || io::copy(&mut content, &mut writer))?;
     Ok(OwnedFd::from(reader).into())
 }
 
-/// The trace on standard input, as [`open`] opens a file.
+/// The trace on standard input; see [`open`].
 ///
 /// # Errors
-/// When it cannot be read, or not be converted.
+/// If it cannot be read or converted.
 pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
     let path = Path::new("-");
     if let Some(file) = find(path) {
@@ -139,10 +138,10 @@ pub fn from_stdin() -> io::Result<Box<dyn Read + Send>> {
     })
 }
 
-/// The trace that a pipe has.
+/// The trace in a pipe.
 enum FromPipe {
     Converted(File),
-    /// FXT, or nothing that is known.
+    /// FXT, or an unknown format.
     AsItIs(Box<dyn Read + Send>),
 }
 
@@ -155,11 +154,11 @@ fn from_pipe(path: &Path, pipe: Box<dyn Read + Send>) -> io::Result<FromPipe> {
         drop(looked_at);
         return Ok(FromPipe::Converted(convert(&mut input, from)?));
     }
-    // FXT stays compressed: its reader takes what there is of a truncated stream.
+    // FXT stays compressed: its reader can read truncated streams.
     Ok(FromPipe::AsItIs(Box::new(Cursor::new(looked_at).chain(source))))
 }
 
-/// A pipe, and what has been read of it as long as that may be wanted again.
+/// A pipe, and the bytes read from it as long as they may be needed again.
 struct Pipe {
     pipe: Box<dyn Read + Send>,
     looked_at: Option<Vec<u8>>,
@@ -185,19 +184,19 @@ impl Read for Source {
     }
 }
 
-/// The other recorder's format that it is in, if it is.
+/// The format, if it is that of another recorder.
 fn foreign(input: &mut Input) -> Option<Format> {
     input.format().ok().filter(|format| format.is_imported())
 }
 
-/// Makes FXT of what another recorder wrote, and says so on standard error.
+/// Converts a trace of another recorder to FXT, and says so on standard error.
 fn convert(input: &mut Input, from: Format) -> io::Result<File> {
     let mut output = tempfile::tempfile()?;
     let converted = super::convert(input, from, &mut output, Format::Fxt, Options::default());
     input.finish();
     let report = converted.map_err(io::Error::other)?;
     let (name, count) = (input.path().display(), counted(report.read, "event", "events"));
-    // Without standard error there is nobody to tell.
+    // Without standard error, the message is lost.
     let _ = write!(
         Escaping::coloured(stderr(), Terminal::of_stderr().colour),
         "fxtrec: {name}: {from}, {count} read\n{report}"
@@ -213,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives one byte at a time.
+    /// Yields one byte at a time.
     struct Bytewise(Cursor<Vec<u8>>);
 
     impl Read for Bytewise {
@@ -223,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A pipe that never ends, and gives nothing after its first bytes.
+    /// A pipe that stays open without any data after its first bytes.
     struct Open(Cursor<Vec<u8>>);
 
     impl Read for Open {
@@ -243,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_pipe_tells_its_format_in_whatever_pieces_it_comes() {
-        // Packets of a trace of Perfetto: the first with 300 bytes, the second says the name of a process.
+        // Packets of a Perfetto trace: the first has 300 bytes, the second has the name of a process.
         let uuid = [&[0xca, 0x05, 0xa9, 0x02][..], &[b'x'; 297]].concat();
         let tree = [18, 10, 10, 8, 8, 7, 26, 4, b's', b'h', b'o', b'p'];
         let perfetto = [&[10, 0xad, 0x02][..], &uuid, &[10, 12], &tree].concat();
@@ -267,7 +266,7 @@ mod tests {
                 assert!(read(Box::new(Bytewise(Cursor::new(packed)))) == whole);
             }
         }
-        // What is FXT, or nothing that is known, is passed on as it is.
+        // FXT, and unknown formats, are passed on unchanged.
         let fxt = [&magic[..], b"rest"].concat();
         let truncated = gzip(&fxt)[..20].to_vec();
         for own in [fxt.clone(), gzip(&fxt), truncated, b"?".to_vec(), Vec::new()] {
@@ -282,7 +281,7 @@ mod tests {
     #[test]
     fn a_pipe_with_a_path_is_converted_once_or_passed_on_as_it_is() {
         let magic = 0x0016_5478_4604_0010_u64.to_le_bytes();
-        // Longer than a pipe has room for.
+        // More than a pipe can hold.
         let own = [&magic[..], &[7; 300_000]].concat();
         let read = |path: &Path| {
             let mut content = Vec::new();
@@ -313,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for content in [own, Vec::new(), b"# tracer: nop\n".to_vec()] {
             let (reader, mut writer) = io::pipe().expect("a pipe");
-            // A name of its own: another pipe may have this number next.
+            // A name of its own, since another pipe may get this number next.
             let path = folder.path().join(content.len().to_string());
             let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
             std::os::unix::fs::symlink(pipe, &path).expect("room");
@@ -351,7 +350,7 @@ mod tests {
         let other = path("a", b"# tracer: nop\n");
         let converted = read(&other);
         assert!(converted.starts_with(&magic), "{converted:?}");
-        // It is not looked at again.
+        // It is not read again.
         std::fs::write(&other, "changed since").expect("room");
         assert_eq!(read(&other), converted);
         let own = [&magic[..], b"rest"].concat();

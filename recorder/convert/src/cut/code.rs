@@ -1,7 +1,7 @@
-//! The code that backtraces of a piece are in: modules and mappings, which stand anywhere in the trace.
+//! The code of a piece's backtraces: modules and mappings, which may be anywhere in the trace.
 //!
-//! A recorder looks a process up when it meets its first backtrace, so what explains a frame may stand long before the
-//! window, or behind the backtrace. What explains no frame of the piece is left out.
+//! A recorder looks up a process at its first backtrace, so the records that explain a frame may be long before the window, or after the
+//! backtrace. Records that explain no frame of the piece are left out.
 //!
 //! ```text
 //! trace    module a  mapping a   [ backtrace in a    backtrace in b   module b  mapping b ]   module c  mapping c
@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use super::{Target, Window};
 use crate::error::ConvertError;
 
-/// The process whose modules are the kernel and what it has loaded.
+/// The process whose modules are the kernel and its loadable modules.
 const KERNEL: Koid = Koid(0);
 
 /// A module, without its process.
@@ -37,12 +37,12 @@ pub(super) struct Code {
     modules: FxHashMap<(Koid, u16), Known>,
     /// The mappings of each process that the piece does not have.
     mappings: FxHashMap<Koid, Vec<Mapping>>,
-    /// All frames of the piece. Those of any process may be the kernel's, so each is noted for both.
+    /// All frames of the piece. An address may be the kernel's in any process, so each is noted for both.
     frames: BTreeSet<(Koid, u64)>,
 }
 
 impl Code {
-    /// Takes note of a module. One of the same number takes the place of the earlier.
+    /// Remembers a module. It replaces an earlier one with the same number.
     pub(super) fn module(&mut self, module: &Module<'_>) {
         let known = Known {
             time: module.time,
@@ -53,7 +53,7 @@ impl Code {
         self.modules.insert((module.process, module.id), known);
     }
 
-    /// Takes note of a mapping, and writes it if a frame of the piece is in it.
+    /// Remembers a mapping, and writes it if a frame of the piece is in it.
     pub(super) fn mapping(
         &mut self,
         mapping: &Mapping,
@@ -71,7 +71,7 @@ impl Code {
         }
     }
 
-    /// Writes what explains the frames of a backtrace of the piece, as far as it is known.
+    /// Writes the known modules and mappings for the frames of a backtrace of the piece.
     pub(super) fn explain(
         &mut self,
         backtrace: &Backtrace<'_>,
@@ -124,7 +124,7 @@ impl Code {
     }
 }
 
-/// The last address of a mapping; none of one that is empty or ends beyond all addresses.
+/// The last address of a mapping; `None` if it is empty or exceeds the address space.
 fn last_address(mapping: &Mapping) -> Option<u64> {
     mapping.start.checked_add(mapping.length.checked_sub(1)?)
 }

@@ -1,4 +1,4 @@
-//! Whose records a piece keeps, and the names that they need.
+//! Selects the records of a piece, and writes the names that they need.
 
 use std::collections::HashMap;
 
@@ -17,24 +17,24 @@ use fxtrec_units as units;
 /// The idle tasks of all CPUs.
 const IDLE: Koid = Koid(0);
 
-/// Whose records to keep; empty lists keep all.
+/// Which records to keep; empty lists keep all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only scheduling of these CPUs.
     pub cpus: Vec<u16>,
-    /// Only threads of these names, or of processes of these names.
+    /// Only threads with these names, or of processes with these names.
     pub comms: Vec<String>,
     /// Only threads of these processes, by koid.
     pub pids: Vec<u64>,
 }
 
 impl Filter {
-    /// Whether some threads are asked for, so that the piece does not know what the others do.
+    /// Whether only some threads are selected, so that the piece does not show what the others do.
     pub(super) fn chooses_threads(&self) -> bool {
         !self.comms.is_empty() || !self.pids.is_empty()
     }
 
-    /// Who has a CPU in the piece while the piece says nothing of it.
+    /// What occupies a CPU while the piece does not say: a pseudo-thread if only some threads are selected, otherwise the idle task.
     pub(super) fn nobody(&self, cpu: Cpu) -> Koid {
         match self.chooses_threads() {
             true => unrecorded::thread_of(units::Cpu(cpu.0.into())),
@@ -46,7 +46,7 @@ impl Filter {
         self.cpus.is_empty() || self.cpus.contains(&cpu.0)
     }
 
-    /// Whether the thread is one of those asked for. The idle task never is, unless all are.
+    /// Whether the thread is selected. The idle task is only selected if all threads are.
     pub(super) fn admits_thread(&self, thread: Koid, names: &Names) -> bool {
         if !self.chooses_threads() {
             return true;
@@ -86,14 +86,14 @@ impl Filter {
     }
 }
 
-/// What a thread is called, and of which process it is.
+/// The name of a thread, and its process.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadName {
     pub(super) name: String,
     pub(super) process: Option<Koid>,
 }
 
-/// The names that koids have so far, and which of them the piece has.
+/// The names of koids so far, and which of them the piece has.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) threads: HashMap<Koid, ThreadName>,
@@ -102,8 +102,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Takes note of an object. Once the piece uses its koid, or if it is neither process nor
-    /// thread, the record is copied.
+    /// Remembers the name of an object. If the piece already uses its koid, or if it is neither a process nor a thread, the record is
+    /// copied.
     pub(super) fn learn(
         &mut self,
         object: &KernelObject<'_>,
@@ -136,7 +136,7 @@ impl Names {
         })?)
     }
 
-    /// Sees to it that the piece has the name of a koid.
+    /// Makes sure that the piece has the name of a koid.
     pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.written.insert(koid) {
             return Ok(());
@@ -162,8 +162,8 @@ impl Names {
         Ok(target.write(&write::KernelObject { object_type: kind, koid, name, args: &args })?)
     }
 
-    /// Sees to it that the piece has the name of the idle task, which a cut puts where nobody is shown. A recording of
-    /// CPUs that were never idle has none.
+    /// Makes sure that the piece has the name of the idle task, with which a cut fills CPUs without an occupant. A recording of CPUs that
+    /// were never idle does not have it.
     pub(super) fn need_idle(&mut self, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.threads.contains_key(&IDLE) {
             let name = || "swapper".to_owned();
@@ -174,8 +174,8 @@ impl Names {
         self.need(IDLE, target)
     }
 
-    /// Sees to it that the piece has the name of a thread that has a CPU, which may be the idle task or the pseudo-thread
-    /// that stands for what is not recorded.
+    /// Makes sure that the piece has the name of a CPU's occupant, which may be the idle task or the pseudo-thread for time that is not
+    /// recorded.
     pub(super) fn need_occupant(
         &mut self,
         koid: Koid,
@@ -192,7 +192,7 @@ impl Names {
         self.need(koid, target)
     }
 
-    /// Sees to it that the piece has the names of all koids of a record.
+    /// Makes sure that the piece has the names of all koids of a record.
     pub(super) fn need_all(
         &mut self,
         record: &Record<'_>,

@@ -1,5 +1,4 @@
-//! What is open at some point of a trace: CPUs that are taken, threads that wait, operations that
-//! have not ended, counters that have a value.
+//! The open state at some point of a trace: occupied CPUs, waiting threads, operations that have not ended, counters with values.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +23,10 @@ use fxtrec_capture::encode::weight::{IDLE, NICE_0};
 
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    /// Who has which CPU, and which threads wait, up to the window.
+    /// The occupants of CPUs and the waiting threads, up to the window.
     machine: Machine<Koid>,
     threads: FxHashMap<Koid, Known>,
-    /// Whom the piece shows on each CPU.
+    /// The thread that the piece shows on each CPU.
     shown: BTreeMap<Cpu, Koid>,
     /// Durations by thread, the outermost first.
     durations: BTreeMap<(Koid, Koid), Vec<Operation>>,
@@ -36,15 +35,15 @@ pub(super) struct Open {
     counters: BTreeMap<(Koid, String, u64), Counter>,
     /// When cgroups were throttled.
     periods: Periods,
-    /// The waits that the beginning of the window cuts: since when, and whether they were throttled at first.
+    /// The waits that the beginning of the window cuts: since when, and whether they began throttled.
     cut: FxHashMap<Koid, Does>,
 }
 
-/// What is known of a thread.
+/// What is known about a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     does: Does,
-    /// Its weight, if its last record tells it.
+    /// Its weight, if its last record had one.
     weight: Option<i32>,
 }
 
@@ -60,7 +59,7 @@ struct Operation {
     category: String,
     name: String,
     began: Nanos,
-    /// The cgroup that is throttled meanwhile, and the CPU.
+    /// The cgroup that is throttled, and the CPU.
     period: Option<(String, Cpu)>,
 }
 
@@ -72,7 +71,7 @@ struct Counter {
 }
 
 impl Open {
-    /// Takes note of a record.
+    /// Takes a record into account.
     pub(super) fn follow(&mut self, record: &Record<'_>) {
         match record {
             Record::ContextSwitch(switch) => self.switch(switch),
@@ -89,7 +88,7 @@ impl Open {
         self.machine.wake_to(&mut self.threads, wakeup.koid, after, wakeup.time);
         let known = self.threads.entry(wakeup.koid).or_default();
         if known.does.state.is_waiting() {
-            // It may have been woken before, for another CPU.
+            // The thread may have been woken earlier, for another CPU.
             known.does.cpu = wakeup.cpu;
             known.weight = wakeup.weight();
         }
@@ -97,7 +96,7 @@ impl Open {
 
     fn switch(&mut self, switch: &ContextSwitch<'_>) {
         let next = match switch.outgoing_state {
-            // One that never ran is in no queue.
+            // A thread that never ran is in no queue.
             ThreadState::New => State::Unknown,
             ThreadState::Running if SwitchArgs::of(switch.args).throttled => State::Throttled,
             state => State::after(state, None),
@@ -152,7 +151,7 @@ impl Open {
         }
     }
 
-    /// Ends the innermost operation of that name, or the innermost of all.
+    /// Ends the innermost operation with that name, or the innermost of all.
     fn end_async(&mut self, event: &Event<'_>, id: u64) {
         let key = (event.thread.process, event.category.to_owned(), id);
         if let Some(open) = self.asyncs.get_mut(&key) {
@@ -166,13 +165,13 @@ impl Open {
         }
     }
 
-    /// Takes note of when cgroups are throttled, also within the window.
+    /// Records when cgroups are throttled, within the window too.
     pub(super) fn follow_periods(&mut self, event: &Event<'_>) {
         self.periods.event(event);
     }
 
-    /// For how long a quota held a thread back in the part of its wait that is in the window, where the window begins within
-    /// the wait. `None` when all of the wait is in it.
+    /// How long a quota held a thread back within the window, for a wait that began before the window. `None` if the whole wait is in the
+    /// window.
     pub(super) fn held_in_window(
         &mut self,
         switch: &ContextSwitch<'_>,
@@ -187,7 +186,7 @@ impl Open {
                 let inside = |(begin, end): (Nanos, Nanos)| end.0.saturating_sub(begin.max(from).0);
                 stretches.into_iter().map(inside).sum::<u64>().min(within)
             }
-            // No more than there is of it.
+            // At most the part in the window.
             None => nanos.min(within),
         })
     }
@@ -248,7 +247,7 @@ impl Open {
                 target.write(&write::Wakeup { cpu, time, thread, args: &args })?;
             }
         }
-        // What is not in the piece is not to be closed in it either.
+        // Operations that are not in the piece must not be closed in it either.
         self.durations.retain(|(_, thread), _| filter.admits_thread(*thread, names));
         for open in self.asyncs.values_mut() {
             open.retain(|operation| match &operation.period {
@@ -311,7 +310,7 @@ impl Open {
         Ok(())
     }
 
-    /// Shows the thread on the CPU just before it leaves it.
+    /// Shows the thread on the CPU just before it leaves.
     pub(super) fn put_on(
         &mut self,
         cpu: Cpu,
@@ -338,12 +337,12 @@ impl Operation {
     }
 }
 
-/// Who a koid is. What stands for what is not recorded is a thread of the piece like others.
+/// The occupant for a koid. The pseudo-threads for time that is not recorded are threads of the piece like others.
 fn occupant(thread: Koid) -> Occupant<Koid> {
     if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }
 
-/// A switch that the cut makes up.
+/// Writes a switch that the trace does not have.
 fn write_switch(
     cpu: Cpu,
     time: Nanos,
@@ -359,7 +358,7 @@ fn write_switch(
         })
     };
     let outgoing_state = match is_not_recorded(outgoing) {
-        // Readers show what is able to run as waiting for a CPU.
+        // Readers show threads that are able to run as waiting for a CPU.
         true => write::ThreadState::Blocked,
         false => write::ThreadState::Running,
     };
@@ -382,7 +381,7 @@ fn cpu_number(value: ReadValue<'_>) -> Option<Cpu> {
     unsigned(value).and_then(|number| u16::try_from(number).ok()).map(Cpu)
 }
 
-/// A value that does not borrow.
+/// A value without borrowed data.
 fn without_text(value: ReadValue<'_>) -> Option<Value<'static>> {
     Some(match value {
         ReadValue::Int32(value) => Value::Int32(value),

@@ -1,6 +1,6 @@
 //! Sections of other providers in a piece.
 //!
-//! Each is cut by itself, with tables of its own, and stands behind the piece's own records:
+//! Each is cut separately, with its own tables, and follows the piece's own records:
 //!
 //! ```text
 //! [ head | the recorder's window ][ info, section: window of app ][ info, section: window of db ][ section | counts ]
@@ -24,17 +24,17 @@ pub struct Owner<'n> {
     /// Its id in the archive.
     pub id: ProviderId,
     pub name: &'n str,
-    /// Until when what it has open goes on; `None` when it has ended, and that with it.
+    /// When its open operations end; `None` if the provider has ended, and its operations with it.
     pub until: Option<Nanos>,
 }
 
-/// Writes the part of `reader`'s records in `window` to `out`, as a section of an archive that has begun. Nothing is
-/// written of a provider that was in the middle of nothing and recorded nothing. Whether something was; then the archive
-/// has to be led back to whose section comes next.
+/// Writes the part of `reader`'s records in `window` to `out`, as a section of an archive that has begun. Nothing is written for a provider
+/// without records and without open operations. Returns whether anything was written; then the archive has to be switched back to the
+/// section that follows.
 ///
 /// # Errors
 ///
-/// When the records cannot be read, or the output not be written.
+/// If the records cannot be read, or the output cannot be written.
 pub fn cut_section(
     owner: Owner<'_>,
     reader: &mut Reader<'_>,
@@ -58,7 +58,7 @@ pub fn cut_section(
     Ok(true)
 }
 
-/// A record that was written already.
+/// A record that is already encoded.
 struct Written<'r>(&'r [u8]);
 
 impl Written<'_> {
@@ -82,7 +82,7 @@ impl Record for Written<'_> {
     }
 }
 
-/// Writes whole records as they are.
+/// Writes whole records unchanged.
 pub(super) fn put(records: &[u8], target: &mut Target<'_>) -> Result<(), ConvertError> {
     for record in records_in_bytes(records) {
         target.write(&Written(record))?;

@@ -1,4 +1,4 @@
-//! Spans, instants, counters and flows as events of tracks.
+//! Spans, instants, counters and flows as track events.
 
 use fxt_reader::record::{Event, EventKind, Log, Value};
 use fxt_reader::{Nanos, Thread};
@@ -8,13 +8,13 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{Names, OF_EVENTS, Packets, number, packet};
 use crate::ConvertError;
 
-/// What an event does to its track.
+/// The effect of an event on its track.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// A place for events, by what tells it apart from others.
+/// The track for events; its fields distinguish it from others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Track {
     Process(u64),
@@ -23,7 +23,7 @@ enum Track {
     Counter { process: u64, name: String, id: u64 },
 }
 
-/// An event that flows may still be added to: the thread, and the packet without the event's own field.
+/// An event to which flows may still be added: the thread, and the packet without the event's own field.
 #[derive(Debug)]
 struct Pending {
     thread: Thread,
@@ -91,7 +91,7 @@ impl Events {
         Self::write(log.time, &event, packets)
     }
 
-    /// A flow belongs to what its thread began or did at the same time, or else is an instant of its own.
+    /// A flow belongs to what its thread began or did at the same time; otherwise it becomes an instant.
     fn flow(
         &mut self,
         event: &Event<'_>,
@@ -201,7 +201,7 @@ impl Events {
         packets.put(&packet)
     }
 
-    /// The number of a track, which is described when it is met first.
+    /// The number of a track, which is described at its first use.
     fn track(
         &mut self,
         track: Track,
@@ -238,7 +238,7 @@ impl Events {
                         of_thread.bytes(5, name.as_bytes());
                         descriptor.bytes(4, &of_thread.0);
                     }
-                    // What is no thread is a track below what is no process.
+                    // A pseudo-thread becomes a track below that of its pseudo-process.
                     _ => {
                         let parent = self.track(Track::Process(*process), "", names, packets)?;
                         descriptor.number(5, parent);
@@ -276,7 +276,7 @@ fn on(track: u64, kind: u64) -> Message {
     event
 }
 
-/// A number of 64 bits, as flows and doubles are.
+/// A 64-bit number, as used for flows and doubles.
 fn fixed(message: &mut Message, field: u64, bits: u64) {
     message.double(field, f64::from_bits(bits));
 }

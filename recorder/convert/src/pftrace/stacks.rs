@@ -1,7 +1,7 @@
-//! Stacks as samples, of whichever recorder.
+//! Stacks of any recorder, as samples.
 //!
 //! The name of a function may come after its stacks. The weight of a stack is in fxtrec's blob for Perfetto, or follows from the switches
-//! and wake-ups around it. So all of that is sorted by time on the way, and the samples are written at the end:
+//! and wake-ups around it. So all of these are sorted by time during the pass, and the samples are written at the end:
 //!
 //! ```text
 //!   stacks, each with its time + LATE --+                      weight: the recorder's,
@@ -26,31 +26,31 @@ use crate::ConvertError;
 use crate::report::Report;
 use crate::sort::{Key, Sorter};
 
-/// The writers of samples, with that of each kind.
+/// The packet sequences of samples; each kind of stack has its own.
 const WRITERS: u32 = 0x7fff_0010;
 
 /// Bytes that are sorted in memory.
 const PIECE_BYTES: usize = 12 << 20;
 
-/// The rank of stacks: what else is of that time comes before.
+/// The rank of stacks: other items of the same time come first.
 const STACK: u8 = 1;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// When a thread left its CPU, and when it was woken by whom.
+/// When a thread left its CPU, and when and by which thread it was woken.
 #[derive(Clone, Copy, Debug)]
 struct Away {
     since: u64,
     woken: Option<(u64, u64)>,
 }
 
-/// A time of a thread: from when on, and how long.
+/// A period of a thread: begin and length.
 type Period = (u64, u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     recorded: Recorded,
-    /// From the first word of stacks on.
+    /// Created at the first record about stacks.
     sorter: Option<Sorter>,
     away: FxHashMap<u64, Away>,
 }
@@ -80,7 +80,7 @@ impl Stacks {
         }
     }
 
-    /// Takes the weights of a blob. Of a damaged one those before the damage count.
+    /// Takes the weights of a blob. If it is damaged, the weights before the damage count.
     fn weights(&mut self, blob: &[u8]) -> Result<(), ConvertError> {
         let mut weights = Vec::new();
         let _ = perfetto::weights(blob, |kind, about, weight| {
@@ -186,17 +186,17 @@ impl Stacks {
     }
 }
 
-/// Blobs have the lower halves of koids.
+/// Blobs have only the lower halves of koids.
 fn weight_key(kind: Kind, thread: u64) -> u64 {
     (kind as u64) << 32 | u64::from(thread as u32)
 }
 
-/// The frames of a stack as Perfetto has them.
+/// The frames of a stack in Perfetto's format.
 fn frames<'a>(
     recorded: &'a Recorded,
     stack: &'a Stack,
 ) -> impl DoubleEndedIterator<Item = (u64, Known<'a>)> {
-    /// What is in no known part of the kernel is the kernel's all the same, by its address.
+    /// Kernel addresses outside every known module still belong to the kernel.
     const KERNEL: Module<'_> = Module {
         path: "[kernel.kallsyms]",
         build_id: &[],
@@ -217,26 +217,26 @@ fn frames<'a>(
     })
 }
 
-/// The last periods of each thread: all that a stack that comes late may be about.
+/// The last periods of each thread: those to which a late stack may belong.
 #[derive(Debug, Default)]
 struct Recent(FxHashMap<u64, VecDeque<Period>>);
 
 impl Recent {
     fn add(&mut self, thread: u64, period: Period) {
         let known = self.0.entry(thread).or_default();
-        // The last one before a stack is at least LATE before the time at which that is looked for, or is within that time.
+        // The last one before a stack is at least LATE before the time at which it is looked up, or is within that time.
         while known.get(1).is_some_and(|second| second.0.saturating_add(2 * LATE) < period.0) {
             known.pop_front();
         }
         known.push_back(period);
     }
 
-    /// How long the one lasted that began at this time.
+    /// The length of the period that began at this time.
     fn at(&self, thread: u64, time: u64) -> Option<u64> {
         self.0.get(&thread)?.iter().find(|period| period.0 == time).map(|period| period.1)
     }
 
-    /// How long the one lasted that holds this time, or begins soon after it.
+    /// The length of the period that contains this time, or begins soon after it.
     fn around(&self, thread: u64, time: u64) -> Option<u64> {
         let known = self.0.get(&thread)?;
         let next = known.partition_point(|period| period.0 <= time);
@@ -247,7 +247,7 @@ impl Recent {
         found.map(|period| period.1)
     }
 
-    /// How long the one lasted whose time is the nearest.
+    /// The length of the period nearest to this time.
     fn next_to(&self, thread: u64, time: u64) -> Option<u64> {
         let near = |period: &&Period| period.0.abs_diff(time) < LATE;
         let found = self.0.get(&thread)?.iter().filter(near);

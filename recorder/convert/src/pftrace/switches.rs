@@ -1,4 +1,4 @@
-//! Scheduling as events of ftrace.
+//! Scheduling records as ftrace events.
 
 use fxt_reader::record::{ContextSwitch, Event, Value, Wakeup};
 use fxt_reader::{Koid, Nanos, ThreadState};
@@ -10,20 +10,20 @@ use super::{ABOUT_THREADS, Names, Packets, number, packet};
 use crate::ConvertError;
 use crate::report::Report;
 
-/// Bytes of a CPU's events that are put into one packet.
+/// The size at which a CPU's events are put into one packet.
 const BUNDLE_BYTES: usize = 32 << 10;
 
-/// Fields of an event that say what it is.
+/// The fields that determine the type of an event.
 mod event {
     pub(super) const SWITCH: u64 = 4;
     pub(super) const WAKING: u64 = 20;
     pub(super) const MIGRATE: u64 = 491;
 }
 
-/// The flag of an event in a hard interrupt.
+/// The flag of an event that occurred in a hard interrupt.
 const IN_INTERRUPT: u64 = 0x08;
 
-/// Arguments of switches that Perfetto has no place for.
+/// Arguments of switches without an equivalent in Perfetto.
 const FACTS: [&str; 8] = [
     "syscall",
     "steal_ns",
@@ -37,7 +37,7 @@ const FACTS: [&str; 8] = [
 
 #[derive(Debug, Default)]
 struct Cpu {
-    /// Events that wait to be written, and whether some were lost before them.
+    /// Events that are not written yet, and whether some were lost before them.
     events: Message,
     lost: bool,
     current: u64,
@@ -47,7 +47,7 @@ struct Cpu {
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     cpus: FxHashMap<u16, Cpu>,
-    /// The CPU of each thread that has one.
+    /// The CPU of each running thread.
     running: FxHashMap<u64, u16>,
 }
 
@@ -86,7 +86,7 @@ impl Switches {
         side(&mut body, [1, 2, 3], (woken, wakeup.cpu.0), wakeup.weight(), names);
         body.told_number(4, 1);
         body.told_number(5, wakeup.cpu.0.into());
-        // It stands on the CPU of its waker, which is where this event is seen.
+        // The event is on the CPU of the waker, where the kernel records it.
         let waker = wakeup.waker().and_then(|waker| Some((*self.running.get(&waker.0)?, waker.0)));
         let here = self.cpus.get(&wakeup.cpu.0).map_or(0, |cpu| cpu.current);
         let by_interrupt = matches!(wakeup.args.get("interrupt"), Some(Value::Bool(true)));
@@ -116,7 +116,7 @@ impl Switches {
         self.put(on, event.time, (current, None), (event::MIGRATE, &body), packets)
     }
 
-    /// Events of a CPU are missing before what comes next.
+    /// Events of a CPU are missing before the next one.
     pub(super) fn lost(
         &mut self,
         event: &Event<'_>,
@@ -192,7 +192,7 @@ fn flush(number: u16, cpu: &mut Cpu, packets: &mut Packets<'_>) -> Result<(), Co
     packets.put(&packet)
 }
 
-/// The number of a thread in an event. What stands for threads that were not recorded has numbers that no thread has.
+/// The number of a thread in an event. Pseudo-threads for time that was not recorded get numbers that no thread has.
 fn pid(koid: u64) -> u64 {
     number(koid).unwrap_or(0x4000_0000 | koid & 0xffff)
 }
@@ -213,7 +213,7 @@ fn side(
     body.told_number(prio, i64::from(priority).cast_unsigned());
 }
 
-/// The state of who goes out, in the bits of Linux 4.14 and later.
+/// The state of the outgoing thread, in the bits of Linux 4.14 and later.
 fn state(switch: &ContextSwitch<'_>) -> u64 {
     match (switch.args.str("prev_state"), switch.outgoing_state) {
         (Some("R+"), _) => 0x100,

@@ -1,4 +1,4 @@
-//! The files that the stacks of a trace are in, and the names of their functions.
+//! The files that contain the frames of a trace, and the names of their functions.
 
 use fxt_reader::record::{Mapping, Module};
 use fxt_reader::{Koid, ProviderId, Record};
@@ -10,35 +10,35 @@ use serde::{Deserialize, Serialize};
 use super::{explains, is_kernel};
 use crate::report::Report;
 
-/// The process whose code is the kernel's.
+/// The process whose code is the kernel.
 pub(super) const KERNEL: Koid = Koid(0);
 
-/// Whose a koid is: recordings that were merged have a kernel each.
+/// The owner of a koid: merged recordings have a kernel each.
 pub(super) type Process = (Option<ProviderId>, Koid);
 
-/// So many different addresses get names.
+/// The maximum number of distinct addresses that get names.
 const MOST_ADDRESSES: usize = 512 * 1024;
 
-/// So many bytes of names are kept.
+/// The maximum size of all names, in bytes.
 const MOST_NAME_BYTES: usize = 16 << 20;
 
-/// Functions with longer names than this are called by their beginning, in bytes.
+/// Longer function names are cut to this many bytes.
 const NAME_BYTES: usize = 2048;
 
-/// So many mappings are known.
+/// The maximum number of mappings.
 const MOST_MAPPINGS: usize = 128 * 1024;
 
-/// So many files are known, and so many paths of each.
+/// The maximum number of files, and of paths for each.
 const MOST_FILES: usize = 32 * 1024;
 const MOST_PATHS: usize = 4;
 
-/// So many addresses are remembered with their files before all are forgotten.
+/// The number of addresses whose files are cached; then the cache is emptied.
 const MOST_FOUND: usize = 64 * 1024;
 
 /// The number of a file, and an address in it.
 type Place = (u32, u64);
 
-/// An address of a process, and the module of the process that it is in, if that is known.
+/// An address of a process, and the process's module that contains it, if known.
 type Named = (Process, Option<u16>, u64);
 
 /// A file, or a part of the kernel, by its build id.
@@ -46,16 +46,16 @@ type Named = (Process, Option<u16>, u64);
 pub(super) struct Build {
     pub(super) id: Vec<u8>,
     pub(super) in_kernel: bool,
-    /// What it was called.
+    /// Its names.
     pub(super) paths: Vec<String>,
 }
 
-/// An address of a file.
+/// An address in a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Address {
-    /// Whether calls return there in all stacks: then the call is before it, maybe in another function.
+    /// Whether it is a return address in all stacks: then the call is before it, possibly in another function.
     returned_to: bool,
-    /// The place of its name.
+    /// The index of its name.
     name: Option<u32>,
 }
 
@@ -63,16 +63,16 @@ struct Address {
 struct Known {
     build: Build,
     addresses: FxHashMap<u64, Address>,
-    /// How many frames are in it.
+    /// The number of frames in it.
     frames: u64,
 }
 
-/// A part of a process's memory, and the file that is there.
+/// A part of a process's memory, and the file that is mapped there.
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     start: u64,
     length: u64,
-    /// The file's own address of `start`.
+    /// The address in the file that corresponds to `start`.
     address: u64,
     module: u16,
     file: u32,
@@ -85,41 +85,41 @@ impl Mapped {
     }
 }
 
-/// The mappings of a process, as they are told.
+/// The mappings of a process, in the order of the trace.
 #[derive(Debug, Default)]
 struct Memory {
     all: Vec<Mapped>,
-    /// How many had been told where a pass is.
+    /// How many of them precede the current position of a pass.
     told: usize,
 }
 
-/// The module and the place of an address, if it has one, when so many mappings had been told.
+/// The module and the place of an address, if it has one, after this many mappings.
 type Found = (usize, Option<(u16, Place)>);
 
-/// What a trace tells of code.
+/// What a trace says about code.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     files: Vec<Known>,
     by_build: FxHashMap<(bool, Vec<u8>), u32>,
-    /// The file of each module by its number, while mappings are read.
+    /// The file of each module, by number, while mappings are read.
     modules: FxHashMap<(Process, u16), u32>,
     memory: FxHashMap<Process, Memory>,
     mappings: usize,
-    /// Whose names the trace has.
+    /// Addresses whose names the trace has.
     named: FxHashSet<Named>,
     found: FxHashMap<(Process, u64), Found>,
     addresses: usize,
     names: Vec<Box<str>>,
     name_bytes: usize,
-    /// Files that cannot be known: they have no build id.
+    /// Files without a build id, which cannot be identified.
     without_build: FxHashSet<String>,
-    /// What there was no room for.
+    /// The number of items that exceeded the limits.
     too_many: u64,
     too_many_names: u64,
 }
 
 impl Code {
-    /// Takes what a record of the first pass says.
+    /// Takes a record of the first pass.
     pub(super) fn learn(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Module(module) => self.module(provider, module),
@@ -169,7 +169,7 @@ impl Code {
     }
 
     fn mapping(&mut self, process: Process, mapping: &Mapping) {
-        // One without a file is counted, too: [`Code::follow`] counts all.
+        // A mapping without a file counts too, since [`Code::follow`] counts all.
         let file = self.modules.get(&(process, mapping.module)).copied();
         if self.mappings >= MOST_MAPPINGS {
             self.too_many += 1;
@@ -182,7 +182,7 @@ impl Code {
         all.push(Mapped { start, length, address, module, file });
     }
 
-    /// Goes on with a record of a later pass.
+    /// Takes a record of a later pass.
     pub(super) fn follow(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         let Record::Mapping(mapping) = record else { return };
         if let Some(memory) = self.memory.get_mut(&(provider, mapping.process)) {
@@ -194,7 +194,7 @@ impl Code {
     pub(super) fn want(&mut self, process: Process, frames: impl Iterator<Item = u64>) {
         let mut before = None;
         for frame in frames {
-            // The first of the kernel's part, and that of the program's, is where the processor was.
+            // The innermost address of the kernel's part, and that of the program's part, is where the processor was.
             let returned_to = before == Some(is_kernel(frame));
             before = Some(is_kernel(frame));
             let whose = explains(process, frame);
@@ -231,7 +231,7 @@ impl Code {
         [None, Some(module)].iter().any(|of| self.named.contains(&(process, *of, address)))
     }
 
-    /// The module of the process, the file that an address is in, and the address there.
+    /// The module of the process, the file that contains an address, and the address in the file.
     fn find(&mut self, process: Process, address: u64) -> Option<(u16, Place)> {
         let memory = self.memory.get(&process)?;
         let told = memory.told.min(memory.all.len());
@@ -240,7 +240,7 @@ impl Code {
         {
             return place;
         }
-        // The last that was told is the one that holds. Where a part of a recording is kept, all are told at its end.
+        // The last mapping in the trace applies. If a part of a recording is kept, all mappings are at its end.
         let (before, behind) = memory.all.split_at(told);
         let mut mappings = before.iter().rev().chain(behind.iter().rev());
         let place = mappings.find_map(|mapped| mapped.place(address));
@@ -252,8 +252,8 @@ impl Code {
         place
     }
 
-    /// Lets `look` find the names of all addresses, file by file, those first that are in most stacks. It gets the addresses in ascending order, and tells some of them with
-    /// their names. The next pass begins anew.
+    /// Finds the names of all addresses with `look`, file by file, those with the most frames first. `look` gets the addresses in ascending
+    /// order, and reports names for some of them. The next pass starts from the beginning.
     pub(super) fn name_all(
         &mut self,
         mut look: impl FnMut(&Build, &[u64], &mut dyn FnMut(u64, &str)),
@@ -278,7 +278,7 @@ impl Code {
                     next += 1;
                 }
                 let name = start_of(name);
-                // Neighbours are in the same function.
+                // Neighbouring addresses are often in the same function.
                 let number = match names.last() {
                     Some(last) if **last == *name => names.len() - 1,
                     _ if *name_bytes + name.len() > MOST_NAME_BYTES => {
@@ -303,8 +303,8 @@ impl Code {
         }
     }
 
-    /// The name of an address of a process that the trace does not have yet, with the process that it is of and the number of the module
-    /// that it is in, for a program's. It has it from now on.
+    /// The name of an address of a process if the trace does not have it yet, with its process and, for programs, the number of its module.
+    /// From now on the trace has it.
     pub(super) fn take_name(
         &mut self,
         process: Process,
@@ -331,7 +331,7 @@ impl Code {
         self.names.get(name as usize).map(|name| &**name)
     }
 
-    /// What cannot have names.
+    /// Reports what cannot have names.
     pub(super) fn tell(&self, report: &mut Report) {
         report.add("files without a build id, left out", self.without_build.len() as u64);
         report.add("places without a name: there are too many", self.too_many);

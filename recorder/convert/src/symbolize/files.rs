@@ -1,7 +1,7 @@
-//! The files that have the names.
+//! The files with the names.
 //!
-//! A trace may come from anywhere, and name files that never answer, or are made to take all time there is. So another process opens and
-//! reads them (see [`super::reader`]), and is abandoned when it takes too long.
+//! A trace may come from anywhere, and name files that never respond, or that are crafted to take unlimited time. So another process opens
+//! and reads them (see [`super::reader`]), and is abandoned if it takes too long.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use super::code::Build;
 use super::reader::{Answer, Question};
 use crate::report::Report;
 
-/// How many files are named that were not found.
+/// The maximum number of files that are reported as not found.
 const MOST_NOTES: usize = 10;
 
-/// How long a file is waited for: a kernel with its debug information takes seconds.
+/// How long to wait for a file: a kernel with its debug information takes seconds.
 const PATIENCE: Patience =
     Patience { idle: Duration::from_secs(5), most: Duration::from_secs(120) };
 
-/// How long is waited in vain, for all files together.
+/// The maximum time to waste on files that do not respond.
 const MOST_LOST: Duration = Duration::from_secs(180);
 
-/// Asks for files, and knows what became of it.
+/// Requests files, and records the results.
 #[derive(Debug)]
 pub(super) struct Files<'w> {
     places: &'w Where,
@@ -33,11 +33,11 @@ pub(super) struct Files<'w> {
     /// Files at a recorded path that have another build id.
     refused: Vec<String>,
     missing: Vec<String>,
-    /// Files that did not answer in time.
+    /// Files that did not respond in time.
     silent: Vec<String>,
-    /// When no file is asked any more.
+    /// The time after which no more files are requested.
     until: Option<Instant>,
-    /// Files that were not asked then, or not to the end.
+    /// Files that were not requested, or not completely, because of that.
     late: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl<'w> Files<'w> {
         Files { places, workers, found: 0, refused, missing, silent, until, late }
     }
 
-    /// Tells the functions of the addresses of a file.
+    /// Reports the functions at the addresses of a file.
     pub(super) fn look(
         &mut self,
         build: &Build,

@@ -29,7 +29,8 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Takes an event of a flow. An arrow leads to it from the previous event unless it `begins` the flow; the flow ends unless it `goes_on`.
+    /// Takes an event of a flow. An arrow leads to it from the previous event unless it `begins` the flow; the flow ends unless it
+    /// `goes_on`.
     pub(super) fn take(&mut self, key: Key, at: (ThreadIndex, u64), begins: bool, goes_on: bool) {
         let before = self.open.remove(&key).filter(|_| !begins);
         if let Some(from) = before {
