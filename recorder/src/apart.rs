@@ -1,6 +1,6 @@
-//! What commands ask of files that others may have written, and that may never answer: another process reads them.
+//! Reads files that other users may have written, and whose file system may never answer, in a separate process.
 //!
-//! It is this program by the name of [`READER_PROCESS`], as that of a recording, with a word that says what it is for. See
+//! The process is this program under the name [`READER_PROCESS`], as in a recording, with a word for its task. See
 //! [`Workers`].
 
 use std::borrow::Cow;
@@ -24,17 +24,17 @@ use crate::report::stacks::Line;
 
 mod lines;
 
-/// What the process is for: names for `fxtrec symbolize`, or answers to a [`Question`].
+/// The process's task: names for `fxtrec symbolize`, or answers to a [`Question`].
 const NAMES: &str = "names";
 const QUESTIONS: &str = "questions";
 
 /// How long a file is waited for.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
 
-/// How long is waited in vain, for all files together.
+/// The total time lost on files that do not answer.
 const MOST_LOST: Duration = Duration::from_secs(90);
 
-/// The most memory that the process may have, in bytes. It has all functions of a file at once: 0.9 GiB where there are 800 000 with long names.
+/// The process's memory limit, in bytes. It holds all functions of a file at once: 0.9 GiB for 800 000 with long names.
 const MOST_MEMORY: u64 = 1536 << 20;
 
 const SERVED: &str = "its file system is a process of a user (FUSE), or an overlay that may be on one: the machine could start no process while \
@@ -42,13 +42,12 @@ const SERVED: &str = "its file system is a process of a user (FUSE), or an overl
 
 const EXCHANGED: &str = "it was replaced or changed while fxtrec looked for its functions: no probe was placed; run fxtrec again";
 
-/// How many functions are in an answer.
+/// The number of functions in an answer.
 const PIECE: usize = 10_000;
 
-/// Is the process that reads files for what `word` says.
+/// Runs the process that reads files, for the task `word`.
 ///
-/// # Errors
-/// When this is no such process, or the one that started it is gone.
+/// # Errors When this is not such a process, or its parent is gone.
 pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     match word.and_then(OsStr::to_str) {
         None => run_reader_process(),
@@ -77,13 +76,13 @@ enum Question<'a> {
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
     /// More functions of what is listed.
     More,
-    /// To hold a file that the kernel will read at any time.
+    /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
     /// The lines of an address of a file.
     Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folder: Option<OsString>, address: u64 },
 }
 
-/// What comes back in the place of an answer, in the words of [`crate::probe`].
+/// The answer, or the error text of [`crate::probe`].
 type Answer<T> = Result<T, String>;
 
 /// Why there is no answer.
@@ -122,7 +121,7 @@ impl Files {
         Ok(self.ask(&Question::Sites { spec: spec.clone(), context }, silent)?.0)
     }
 
-    /// Lists what probes can be put at: see [`probe::list`].
+    /// Lists the places for probes: see [`probe::list`].
     ///
     /// # Errors
     /// As there, and when a file does not answer.
@@ -153,7 +152,7 @@ impl Files {
         Ok(listings)
     }
 
-    /// Holds the file of a site, by a descriptor that only says which it is.
+    /// Holds the file of a site, by a descriptor that only identifies it.
     ///
     /// # Errors
     /// When it is not the version that the site was found in, does not answer, or may not answer the kernel.
@@ -198,7 +197,7 @@ impl Files {
 /// What reads files.
 #[derive(Debug, Default)]
 struct Reader {
-    /// Functions that were not asked for yet, of each file that is listed.
+    /// The remaining functions of each file that is being listed.
     listed: Vec<std::vec::IntoIter<ListedFunction>>,
     sources: lines::Sources,
 }
@@ -245,8 +244,8 @@ impl Reader {
     }
 }
 
-/// Holds a file to put probes at. The kernel reads it where it puts them, and whoever begins a process waits meanwhile, on the whole machine:
-/// so not one that may fall silent between this answer and that.
+/// Holds a file for probes. The kernel reads the file while it places them, and every fork and exec on the machine waits meanwhile, so a
+/// file that may stop answering is rejected.
 fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     let file = Regular::hold(path)?;
     if file.is_served_by_others()? {

@@ -1,4 +1,4 @@
-//! The lines of source code that stacks are in, from files on this machine.
+//! Source lines of stack frames, from files on this machine.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
 use crate::report::stacks::Line;
 
-/// Files by their build id, each of which is looked for once.
+/// Files by build id; each is searched for once.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     known: HashMap<Vec<u8>, Option<Lines>>,
@@ -21,7 +21,7 @@ impl Sources {
         folder: Option<&Path>,
         address: u64,
     ) -> Vec<Line> {
-        // A file that is only called the same may be another.
+        // Without a build id, a file of the same name may be a different one.
         if build_id.is_empty() {
             return Vec::new();
         }

@@ -1,4 +1,4 @@
-//! What the commands that write traces from traces have in common: convert, cut and merge.
+//! Shared by the commands that write traces from traces: convert, cut and merge.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,8 +18,8 @@ pub(super) fn refuse_terminal(output: &Path) -> Result<(), ConvertError> {
     }
 }
 
-/// Says what became of how many records; `of` is where they came from, if that needs a word. An
-/// output that is closed early is no failure.
+/// Reports how many records were converted; `of` names their source, if needed. An output that is
+/// closed early is not a failure.
 ///
 /// # Errors
 /// That of `result`.
@@ -31,7 +31,7 @@ pub(super) fn tell(
 ) -> Result<(), ConvertError> {
     match (result, messages) {
         (Ok(report), Some(messages)) => {
-            // Without standard error there is nobody to tell.
+            // If standard error is closed, the message is lost.
             let (records, path) = (counted(report.read, "record", "records"), output.display());
             let _ = write!(messages, "fxtrec: {records} {of}to {path}\n{report}");
             Ok(())

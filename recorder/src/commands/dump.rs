@@ -1,7 +1,7 @@
-//! `fxtrec dump`: shows what is in a trace, counts it, or checks it.
+//! `fxtrec dump`: prints, counts or checks the records of a trace.
 //!
-//! Everything goes to one output. Lines that begin with `#` are remarks about
-//! the file: damage, a last record that is not all there, totals. With `--json`, every line is an object.
+//! Everything goes to one output. Lines that begin with `#` are remarks about the file: damage, an incomplete last
+//! record, totals. With `--json`, every line is an object.
 
 mod filter;
 mod json;
@@ -24,7 +24,7 @@ use filter::Filter;
 use line::Lines;
 use stats::Stats;
 
-/// Why a trace cannot be shown.
+/// Why a trace cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
@@ -34,18 +34,18 @@ pub enum DumpError {
     /// Its texts cannot be read.
     #[error(transparent)]
     Texts(#[from] ConvertError),
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Does what `args` ask and writes it to `out`; says whether all is well, which
-/// only `--check` doubts. An output that is closed early ends it quietly.
+/// Runs the command and writes its output to `out`; returns whether `--check`, if
+/// requested, found no problem. An output that is closed early is not an error.
 ///
 /// # Errors
 ///
-/// When the file cannot be opened or decompressed, is no trace, or the output
-/// fails. Damaged records are part of what is shown.
+/// When the file cannot be opened or decompressed, is not a trace, or the output
+/// fails. Damaged records are part of the output.
 pub fn dump(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, DumpError> {
     let mut out = BufWriter::new(out);
     let result = dump_to(args, look, &mut out).and_then(|sound| {
@@ -66,7 +66,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
         return Ok(true);
     }
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
-    // It may look at the beginning of the trace, which a pipe shows once.
+    // It may read the beginning of the trace, which a pipe yields only once.
     let filter = Filter::new(args)?;
     let mut reader = open(&args.file)?;
     if args.check {
@@ -90,7 +90,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
     }
     let mut lines = Lines::new(args.raw);
     if traces::can_be_read_again(&args.file) {
-        // Names come behind what they name, or once for a koid that is mentioned from the beginning.
+        // A name may come after the first use of its koid.
         lines.learn_ahead(&mut open(&args.file)?);
     }
     let mut written = 0;
@@ -115,7 +115,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
             }
             Err(Error::Damaged(damage)) => writeln!(out, "# {damage}")?,
             Err(error) => {
-                // What was read before the failure is worth showing.
+                // Print what was read before the failure.
                 out.flush()?;
                 return Err(failed(error));
             }
@@ -131,7 +131,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
     Ok(true)
 }
 
-/// A number as programs read it, with its noun.
+/// A number without separators, with its noun.
 fn plain(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", noun(number, one, many))
 }

@@ -28,10 +28,9 @@ pub enum ExportError {
     Export(#[from] crate::export::ExportError),
 }
 
-/// Exports as `args` ask, and reports to `messages`.
+/// Exports as `args` say, and reports to `messages`.
 ///
-/// # Errors
-/// When there is no such table, or a trace cannot be read, or the tables not be written.
+/// # Errors When there is no such table, a trace cannot be read, or the tables cannot be written.
 pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportError> {
     let is_file = args.is_file();
     let format = match (args.format, Format::of_path(&args.output)) {
@@ -66,7 +65,7 @@ pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportErro
         let (traces, bytes, path) = (exported.traces, exported.bytes, args.output.display());
         let of = counted(traces, "trace", "traces");
         let (rows, bytes) = (counted(rows, "row", "rows"), counted(bytes, "byte", "bytes"));
-        // Without standard error there is nobody to tell.
+        // If standard error is closed, the message is lost.
         let _ = writeln!(messages, "fxtrec: {rows} of {of} to {path}, {bytes}");
         for (table, rows) in Table::ALL.iter().zip(exported.rows).filter(|(_, rows)| *rows > 0) {
             let _ = writeln!(messages, "  {:<14} {rows}", table.name());

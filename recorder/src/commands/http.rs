@@ -1,24 +1,24 @@
-//! Requests of HTTP/1.1, as much of them as serving one thing takes (RFC 9112).
+//! HTTP/1.1 requests (RFC 9112), as far as needed to serve one resource.
 
 use std::io::{self, BufRead, Read};
 
-/// Bytes of a request that are looked at; browsers send a few hundred.
+/// The most bytes of a request that are read; browsers send a few hundred.
 const MAX_BYTES: u64 = 16 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// The path, without what may follow a question mark.
+    /// The path, without the query.
     pub(super) path: String,
     pub(super) host: Option<String>,
-    /// The page that asks, as the browser says.
+    /// The page that sent the request, according to the browser.
     pub(super) origin: Option<String>,
     /// The media types that the peer understands.
     pub(super) accept: Option<String>,
 }
 
 impl Request {
-    /// Whether these are all bytes of a request up to the empty line, or more than are looked at.
+    /// Whether these bytes reach the empty line after a request, or exceed the limit.
     pub(super) fn is_whole(bytes: &[u8]) -> bool {
         let ends = |end: &[u8]| bytes.windows(end.len()).any(|it| it == end);
         bytes.len() as u64 >= MAX_BYTES || ends(b"\n\r\n") || ends(b"\n\n")
@@ -53,7 +53,7 @@ impl Request {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = || Some(value.trim().to_owned());
             if name.eq_ignore_ascii_case("host") {
-                // Of two, others may have looked at the other one.
+                // With two, another program may have used the other one.
                 if request.host.is_some() {
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Many traces at once: directories of them, and all CPUs at work on them.
+//! Many traces: finds them in directories, and works on them on all CPUs.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// The endings of traces in directories. A file that is named itself may have any.
+/// The endings of traces in directories. A file given by its path may have any.
 const ENDINGS: [&str; 9] = [
     ".fxt",
     ".fxt.gz",
@@ -20,10 +20,10 @@ const ENDINGS: [&str; 9] = [
     ".perfetto-trace.zst",
 ];
 
-/// Directories may lie in each other this deep.
+/// The deepest nesting of directories.
 const DEPTH: usize = 32;
 
-/// What was named has no traces.
+/// A path has no traces.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManyError {
@@ -33,8 +33,8 @@ pub enum ManyError {
     Nothing(PathBuf),
 }
 
-/// The traces that are named: files as they are, and all that are in directories, in the order of their names. Links in a
-/// directory are followed to files, not to directories.
+/// The traces at the given paths: files, and all traces in directories, in the order of their names. Links in a directory
+/// are followed to files, not to directories.
 ///
 /// # Errors
 /// When a directory cannot be read, or has no trace.
@@ -73,11 +73,11 @@ pub fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>, ManyError> {
     Ok(traces)
 }
 
-/// Does `work` on all of them, on all CPUs, and passes what it comes to to `take` in this thread, as it comes, with the
-/// number of the trace. Few results wait to be taken, so memory does not grow with the number of traces.
+/// Does `work` on all traces, on all CPUs, and passes each result with the trace's number to `take` in this thread, as it
+/// comes. Only few results wait, so memory does not grow with the number of traces.
 ///
-/// # Errors
-/// That of `work` for the first trace, in their order, of those for which it failed before it stopped.
+/// # Errors The error of `work` for the first trace, in their order, among those that failed before
+/// it stopped.
 pub fn each<T: Send, E: Send>(
     traces: &[PathBuf],
     work: impl Fn(&Path) -> Result<T, E> + Sync,
@@ -92,7 +92,7 @@ pub fn each<T: Send, E: Send>(
             let results = results.clone();
             let (next, stop, work) = (&next, &stop, &work);
             scope.spawn(move || {
-                // Which one is next is all that threads tell each other; results go through the channel.
+                // The index of the next trace is all that the threads share; results go through the channel.
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(path) = traces.get(number) else { return };

@@ -1,5 +1,5 @@
-//! From arguments to a plan: what a recording is going to do, with nothing
-//! left open and every contradiction refused.
+//! Turns arguments into a plan: everything that a recording will do, with all
+//! choices made and all contradictions rejected.
 //!
 //! Making a plan looks at the system (the user database, what standard output
 //! is) and changes nothing.
@@ -33,49 +33,49 @@ use crate::units::{Nanos, Pid};
 
 pub use providers::Providers;
 
-/// Kernel ring of each CPU when `--ring-size` does not say otherwise, in bytes; see
+/// The default of `--ring-size`, the kernel ring of each CPU, in bytes; see
 /// [`default_ring_bytes`] for machines with many CPUs.
 pub const DEFAULT_RING_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the default rings of a large machine may take together, in bytes.
+/// The limit for all default rings of a large machine together, in bytes.
 const ALL_RINGS_BYTES: usize = 256 * 1024 * 1024;
 
-/// No default ring is smaller, in bytes.
+/// The smallest default ring, in bytes.
 const LEAST_RING_BYTES: usize = 1024 * 1024;
 
-/// No default lane of the source `bpf` is made of less, in bytes. Records of so many CPUs take turns, so a few hot ones must be able to
-/// wait for longer than one look at all of them takes: this is 65 536 records, 58 ms of 1.1 million events a second.
+/// The smallest default lane of the source `bpf`, in bytes. The lanes of many CPUs are read in turn, so a busy one must hold its records
+/// for longer than one round over all lanes takes: this is 65 536 records, or 58 ms of 1.1 million events a second.
 const LEAST_LANE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Trace buffer when `--buffer-size` does not say otherwise, in bytes.
+/// The default of `--buffer-size`, the trace buffer, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
 /// The smallest trace buffer that has room for any record in each of its parts, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
-/// A ring or buffer beyond this is taken for a mistake, in bytes.
+/// The largest ring or buffer; a larger one is treated as a mistake. In bytes.
 const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 
 /// A command line is cut to this many bytes.
 const COMMAND_LINE_BYTES: usize = 4096;
 
-/// What a recording is going to do.
+/// What a recording will do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program to run, if one is.
     pub launch: Option<Launch>,
-    /// What the trace says of how it was made.
+    /// The command line as written to the trace.
     pub command_line: String,
     pub scope: Filter,
     /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
     pub waking: bool,
-    /// Whether it is noted when a switch is asked for.
+    /// Whether to record when a switch was requested.
     pub need_resched: bool,
-    /// Whether it is noted what locks threads wait for.
+    /// Whether to record the locks that threads wait for.
     pub locks: bool,
-    /// Whether it is left at switches and wake-ups.
+    /// Whether to record only switches and wake-ups.
     pub plain: bool,
     /// Whether weights of nice 0 are left out.
     pub brief_weights: bool,
@@ -83,11 +83,11 @@ pub struct Plan {
     pub include_recorder: bool,
     /// What is recorded beside the scheduler.
     pub trace_points: TracePoints,
-    /// Which stacks are recorded; `None` when none is.
+    /// Which stacks to record; `None` for none.
     pub stacks: Option<Wanted>,
-    /// How long the functions of stacks get names, if they do.
+    /// The time limit for naming functions of stacks; `None` for no names.
     pub symbols: Option<Duration>,
-    /// How applications record their own events; `None` when they are not to.
+    /// How applications record their own events; `None` if they do not.
     pub providers: Option<Providers>,
     pub source: SourceChoice,
     pub output: Output,
@@ -97,7 +97,7 @@ pub struct Plan {
     pub ring_bytes: Option<usize>,
     /// Trace buffer, in bytes: a multiple of 4096.
     pub buffer_bytes: usize,
-    /// What to wait for, and how the output is divided.
+    /// Triggers, and how the output is divided.
     pub flight: FlightPlan,
     /// What is printed besides the trace.
     pub display: Display,
@@ -120,7 +120,7 @@ impl TracePoints {
         self.probes.is_empty() && self.events.is_empty() && self.syscalls.is_empty() && !self.irq
     }
 
-    /// What is, as the summary calls it.
+    /// The kinds in use, as the summary names them.
     pub fn kinds(&self) -> Vec<&'static str> {
         let kinds = [
             ("probes", !self.probes.is_empty()),
@@ -135,9 +135,9 @@ impl TracePoints {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     Machine,
-    /// Those of some processes, and of what they start.
+    /// Some processes and their descendants.
     Processes {
-        /// Whether COMMAND is one of them.
+        /// Whether COMMAND is among them.
         command: bool,
         pids: Vec<Pid>,
     },
@@ -162,7 +162,7 @@ pub struct Display {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A COMMAND that is not there, and is nearly a subcommand.
+    /// A COMMAND that does not exist and resembles a subcommand.
     #[error(
         "{word}: command not found; did you mean `{near}`? To run a program with that name: fxtrec -- {word}"
     )]
@@ -171,7 +171,7 @@ pub enum PlanError {
         /// What may have been meant.
         near: String,
     },
-    /// A value that an option does not take as a word of its own.
+    /// A value as a separate word, for an option that needs an equals sign.
     #[error(
         "{option} takes its value with an equals sign: {option}={value}; to run a program with that name: -- {value}"
     )]
@@ -190,7 +190,7 @@ pub enum PlanError {
     PidsAndAll,
     #[error("-u is the user to run COMMAND as: give a COMMAND")]
     UserWithoutCommand,
-    /// The user of `-u` is not known.
+    /// The user of `-u` is unknown.
     #[error(transparent)]
     User(#[from] UserError),
     /// A trace on a terminal.
@@ -205,27 +205,27 @@ pub enum PlanError {
         path: PathBuf,
         ending: String,
     },
-    /// A user probe by the name that it has in the daemon's policy.
+    /// A user probe given by its name in the daemon's policy.
     #[error(
         "uprobe:{0} is a name in the daemon's policy, which a recording does not read: use \
          uprobe:BINARY:SYMBOL, or -P"
     )]
     NamedProbe(String),
-    /// What was asked of flight recording cannot be.
+    /// Invalid options of flight recording.
     #[error(transparent)]
     Flight(#[from] FlightError),
-    /// How often to look, and nothing to look at.
+    /// A sampling frequency without samples.
     #[error("--frequency needs --stacks=cpu")]
     FrequencyWithoutSamples,
     #[error("--stacks=none is without stacks: use it alone")]
     StacksAndNone,
-    /// More memory than can be meant.
+    /// An implausible amount of memory.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]
     TooMuchMemory { option: &'static str, bytes: u64 },
 }
 
 impl Plan {
-    /// The engine's word for what happens when a buffer is full.
+    /// The engine's mode.
     pub fn engine_mode(&self) -> engine::Mode {
         match self.mode {
             Mode::Streaming => engine::Mode::Streaming,
@@ -234,7 +234,7 @@ impl Plan {
         }
     }
 
-    /// The processes that run already and are to be recorded.
+    /// The running processes to record.
     pub fn pids(&self) -> &[Pid] {
         match &self.scope {
             Filter::Machine | Filter::Cgroups(_) => &[],
@@ -244,9 +244,8 @@ impl Plan {
 
     /// Makes the plan for these arguments.
     ///
-    /// # Errors
-    /// When the arguments contradict each other, or ask for a user that does not exist or for an
-    /// output that cannot be meant.
+    /// # Errors When the arguments contradict each other, or name an unknown user or an unsuitable
+    /// output.
     pub fn new(args: RecordArgs) -> Result<Plan, PlanError> {
         Plan::with_stdout(args, stdout_is_terminal())
     }
@@ -309,7 +308,7 @@ impl Plan {
     }
 }
 
-/// Refuses a COMMAND that was more likely meant for fxtrec itself. Behind `--` every word is a program.
+/// Rejects a COMMAND that was probably meant as a subcommand. After `--`, every word is a program.
 fn refuse_mistyped(args: &RecordArgs) -> Result<(), PlanError> {
     let word = args.command.first().and_then(|word| word.to_str());
     let (Some(before), Some(word)) = (&args.before_command, word) else { return Ok(()) };
@@ -352,14 +351,13 @@ fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
     }
 }
 
-/// When `--stacks-over` says nothing.
+/// The default of `--stacks-over`.
 const DEFAULT_STACKS_OVER: Duration = Duration::from_millis(1);
 
-/// How often a CPU is looked at when `-F` says nothing: not in step with what happens every ten milliseconds.
+/// The default of `-F`, not in step with anything that happens every ten milliseconds.
 const DEFAULT_FREQUENCY: u32 = 99;
 
-/// Which stacks are recorded, if any is. Without a word of it, those of COMMAND and of the processes of `-p`, where that costs
-/// next to nothing.
+/// The stacks to record, if any. By default those of COMMAND and of the processes of `-p`, if that costs next to nothing.
 fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError> {
     let of_some = match scope {
         Filter::Machine => !args.command.is_empty() && !args.all,
@@ -392,7 +390,7 @@ fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError
     Ok(Some(Wanted { over, wakes, frequency, copy, chosen }))
 }
 
-/// What a trace says of how it was made. Of COMMAND it has no arguments unless they are wanted: passwords may be among them.
+/// The command line for the trace. It has COMMAND's arguments only on request, since passwords may be among them.
 fn command_line(
     words: impl Iterator<Item = OsString>,
     command: &[OsString],
@@ -456,7 +454,7 @@ pub fn output_path(args: &RecordArgs) -> PathBuf {
     args.output.clone().unwrap_or_else(|| default_output(args))
 }
 
-/// The file to write when `-o` does not say: in the current directory, named after what is recorded.
+/// The default of `-o`: a file in the current directory, named after what is recorded.
 fn default_output(args: &RecordArgs) -> PathBuf {
     let mut name = match (args.command.first(), args.pids.first()) {
         (Some(program), _) => {
@@ -470,8 +468,8 @@ fn default_output(args: &RecordArgs) -> PathBuf {
     name.into()
 }
 
-/// The ending says how the file is packed. Any other is plain FXT, whatever the file is called,
-/// except those that promise a compression fxtrec does not have.
+/// The file's ending selects the compression. Any other ending means plain FXT, except those of
+/// compressions that fxtrec does not support.
 fn compression(path: &Path) -> Result<Compression, PlanError> {
     let ending = path.extension().and_then(OsStr::to_str).unwrap_or("").to_ascii_lowercase();
     match ending.as_str() {
@@ -484,16 +482,16 @@ fn compression(path: &Path) -> Result<Compression, PlanError> {
     }
 }
 
-/// Bytes of each CPU's ring when nobody asked for a size: [`DEFAULT_RING_BYTES`], and less, down to
-/// 1 MiB, where many CPUs would make that more than 256 MiB in all.
+/// The default size of each CPU's ring, in bytes: [`DEFAULT_RING_BYTES`], or less, down to 1 MiB, if
+/// the rings of many CPUs would exceed 256 MiB in all.
 pub fn default_ring_bytes(cpus: usize) -> usize {
     let share = ALL_RINGS_BYTES / cpus.max(1);
     let share = share.clamp(LEAST_RING_BYTES, DEFAULT_RING_BYTES);
-    // The kernel wants a power of two: the largest that is within the share.
+    // The kernel needs a power of two: the largest within the share.
     1 << share.ilog2()
 }
 
-/// As [`default_ring_bytes`], of the source `bpf`: not less than 2 MiB, of which a lane takes 1.6.
+/// As [`default_ring_bytes`], for the source `bpf`: at least 2 MiB, of which a lane takes 1.6 MiB.
 pub fn default_lane_bytes(cpus: usize) -> usize {
     default_ring_bytes(cpus).max(LEAST_LANE_BYTES)
 }

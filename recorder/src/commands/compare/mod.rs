@@ -1,4 +1,4 @@
-//! `fxtrec compare`: holds recordings against earlier ones.
+//! `fxtrec compare`: compares recordings with earlier ones.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,22 +27,22 @@ pub enum CompareError {
     /// A trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Traces were to be in a directory.
+    /// A directory has no traces or cannot be read.
     #[error(transparent)]
     Many(#[from] ManyError),
     /// A trace without a single switch.
     #[error("{}: nothing to compare: the trace has no context switch", .0.display())]
     Empty(PathBuf),
-    /// More traces than the test takes.
+    /// More traces than the statistical test takes.
     #[error("{0} traces are too many: the maximum is {MAX_RUNS}")]
     TooMany(usize),
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Compares what `args` name and writes the result to `out`; says whether nothing is worse than `--fail-if-worse` lets
-/// it be. An output that is closed early ends it quietly.
+/// Compares the traces of `args` and writes the result to `out`; returns whether nothing is worse than `--fail-if-worse`
+/// allows. An output that is closed early is not an error.
 ///
 /// # Errors
 /// When a trace cannot be read or is empty, there are too many, or the output fails.
@@ -96,7 +96,7 @@ pub fn compare(args: &CompareArgs, out: &mut dyn Write) -> Result<bool, CompareE
     }
 }
 
-/// What is compared: what was asked for, or what goes with recordings of a COMMAND, if all are that.
+/// The measures to compare: those requested, or the defaults for recordings of a COMMAND, if all traces are such.
 fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, CompareError> {
     if !args.measures.is_empty() {
         return Ok(args.measures.clone());
@@ -111,7 +111,7 @@ fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, Comp
     Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
 }
 
-/// Whether a trace is that of a COMMAND, which its first records say.
+/// Whether a trace records a COMMAND, according to its first records.
 fn has_command(mut reader: Reader<'_>) -> Result<bool, fxt_reader::Error> {
     loop {
         match reader.next() {
@@ -131,7 +131,7 @@ fn has_command(mut reader: Reader<'_>) -> Result<bool, fxt_reader::Error> {
     }
 }
 
-/// The names of spans that measures are about, each once.
+/// The names of spans in the measures, each once.
 fn span_names(measures: &[Measure]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for measure in measures {
@@ -177,7 +177,7 @@ fn run(
     Ok((Run { name: path.display().to_string(), numbers, lost, doubt, recorder }, spans))
 }
 
-/// What a measure comes to.
+/// The value of a measure.
 fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
     let can_tell = measure.condition.as_ref().is_none_or(|condition| recorded.can_tell(condition));
     if !recorded.knows(&measure.quantity) || !can_tell {
@@ -201,12 +201,12 @@ fn number(measure: &Measure, recorded: &Recorded<'_>) -> Number {
     let needed = measure.quantity.samples_needed();
     match number {
         Some(number) if values >= needed => Number::Is(number),
-        // A condition that is true of no thread lacks one value at least.
+        // A condition that matches no thread lacks at least one value.
         _ => Number::TooFew { values, needed: needed.max(1) },
     }
 }
 
-/// What `--fail-if-worse` came to.
+/// The result of `--fail-if-worse`.
 struct Verdict {
     failed: bool,
     lines: Vec<String>,

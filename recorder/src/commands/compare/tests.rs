@@ -7,7 +7,8 @@ use crate::cli::{Cli, Command};
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// A folder of traces in which a thread waits for a CPU so many microseconds.
+/// A folder with a trace for each of `waits`, in which a thread waits for a CPU that many
+/// microseconds.
 fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
     let write = |(at, wait): (usize, &u64)| {
         let mut scene = Scene::new();
@@ -24,7 +25,7 @@ fn traces(side: &str, waits: &[u64], folder: &TempDir) -> Vec<String> {
     waits.iter().enumerate().map(write).collect()
 }
 
-/// What a command line comes to: whether it passed, and what it printed.
+/// Runs a command line; returns whether it passed, and its output.
 fn run(options: &[&str], base: &[u64], new: &[u64]) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let (base, new) = (traces("base", base, &folder), traces("new", new, &folder));

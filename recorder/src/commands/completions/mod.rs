@@ -1,7 +1,7 @@
 //! `fxtrec completions`: the script by which a shell completes fxtrec's command line.
 //!
-//! It follows from the command line's own description, so it cannot name an option that does not exist. [`values`] adds what is
-//! looked up when it is asked for.
+//! It follows from the command line's own description, so it cannot name an option that does not exist. [`values`] adds those that are
+//! looked up at completion time.
 
 mod values;
 
@@ -21,7 +21,7 @@ impl Shell {
         }
     }
 
-    /// What a file with its script is called where shells look for one.
+    /// The file name under which the shell looks for the script.
     pub fn file_name(self) -> &'static str {
         match self {
             Shell::Bash => "fxtrec.bash",
@@ -33,8 +33,8 @@ impl Shell {
 
 /// Prints the script that `args` ask for.
 ///
-/// # Errors
-/// When it cannot be written. An output that is closed early is no error.
+/// # Errors When it cannot be written. An output that is closed early is not an
+/// error.
 pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
     match out.write_all(script(args.shell)?.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -44,8 +44,7 @@ pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
 
 /// The script for a shell.
 ///
-/// # Errors
-/// When clap's script has another form than is known.
+/// # Errors When clap's script has an unknown form.
 pub fn script(shell: Shell) -> io::Result<String> {
     let mut script = Vec::new();
     clap_complete::generate(shell.generator(), &mut Cli::command(), "fxtrec", &mut script);

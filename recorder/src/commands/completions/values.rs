@@ -1,5 +1,4 @@
-//! Values of options that completions look up when they are asked for: ids of processes, users, tracepoints, and the names that a
-//! program or library has for probes.
+//! Values of options that are looked up at completion time: process ids, users, tracepoints, and the probe names of a program or library.
 
 use std::io;
 
@@ -16,14 +15,13 @@ const ZSH: [(&[&str], &str); 5] = [
 
 /// The completions that clap made, with these values.
 ///
-/// # Errors
-/// When a place for them is not there: clap writes other scripts than it did.
+/// # Errors When clap's script has no place for them, since clap has changed.
 pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
-        // They are asked before clap's function.
+        // They run before clap's function.
         Shell::Bash => Ok(script + include_str!("values.bash")),
         Shell::Zsh => add_to_zsh(&script),
-        // One line more for an option adds to its values.
+        // Another line for an option adds to its values.
         Shell::Fish => Ok(script + include_str!("values.fish")),
     }
 }

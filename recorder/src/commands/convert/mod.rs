@@ -1,7 +1,7 @@
 //! `fxtrec convert`: one trace in, the same in another format out.
 //!
-//! Progress and the closing report go to standard error; the report says what the new format
-//! had no place for.
+//! Progress and the closing report go to standard error; the report lists what the new format cannot
+//! express.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,12 +13,11 @@ use crate::convert::{
     ConvertError, Format, Input, Options, Output, Packed, Report, UnknownFormat, convert,
 };
 
-/// Converts as `args` ask, and reports to `messages`. An output that is closed early ends it
-/// quietly.
+/// Converts as `args` say, and reports to `messages`. An output that is closed early is not an error.
 ///
 /// # Errors
 ///
-/// As for [`convert`], and when a file cannot be opened or its format not be told.
+/// As for [`convert`], and when a file cannot be opened or its format is unknown.
 pub fn run(args: &ConvertArgs, messages: &mut dyn Write) -> Result<(), ConvertError> {
     let messages = (!args.quiet).then_some(messages);
     tell(convert_files(args), "", args.output(), messages)
@@ -43,12 +42,12 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
     Ok(report)
 }
 
-/// What the output is to be, by `--to` or its name.
+/// The output's format, from `--to` or the file's name.
 fn target(args: &ConvertArgs) -> Result<Packed, UnknownFormat> {
     let (format, packing) = Format::of_path(args.output());
     match (args.to, format) {
         (Some(packed), _) if args.output() == Path::new("-") => Ok(packed),
-        // The name of a file says how it is packed, whatever is in it.
+        // The compression follows from the file's name, independent of the format.
         (Some(Packed { format, .. }), _) | (None, Some(format)) => Ok(Packed { format, packing }),
         (None, None) => Err(UnknownFormat::Output(args.output().to_owned())),
     }

@@ -1,4 +1,4 @@
-//! The verbs that only ask: status, providers, categories.
+//! The verbs that only query: status, providers, categories.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The file that the daemon is to write: created here, with the rights of whoever runs ctl.
+//! The file for the daemon to write: created here, with the rights of the user of ctl.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ pub(super) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Makes the file, or takes standard output for `-`. A name that the user did not give is that of a new file.
+    /// Creates the file, or takes standard output for `-`. Only a path that the user named may be a FIFO or device.
     pub(super) fn create(
         path: &Path,
         named: bool,
@@ -66,18 +66,18 @@ impl TraceFile {
         self.made.as_ref().map(|(_, path)| path.as_path())
     }
 
-    /// Where the file is now that was there before, if one was.
+    /// The new path of an earlier file of this name, if there was one.
     pub(super) fn kept_old(&self) -> Option<&Path> {
         self.made.as_ref().and_then(|(made, _)| made.kept_old.as_deref())
     }
 
-    /// Whether somebody removed the file since.
+    /// Whether the file has been removed since.
     pub(super) fn is_removed(&self) -> bool {
         let facts = self.made.as_ref().and_then(|(made, _)| Facts::of_file(&made.file).ok());
         facts.is_some_and(|facts| facts.has_no_name)
     }
 
-    /// As if it had never been created: nothing was recorded.
+    /// Removes the file again: nothing was recorded.
     pub(super) fn discard(self) {
         if let Some(undo) = self.made.and_then(|(made, _)| made.undo) {
             undo.take_back();

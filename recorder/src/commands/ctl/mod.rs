@@ -1,7 +1,7 @@
-//! `fxtrec ctl`: a client of the daemon's trace controller, a verb each.
+//! `fxtrec ctl`: a client of the daemon's trace controller, with one module per verb.
 //!
-//! Files are created here, with the rights of whoever runs it; the daemon gets the descriptor. What a verb has to say
-//! goes to standard output, as lines for people or, with `--json`, as objects whose fields docs/reference/sessions.md lists.
+//! Files are created here, with the rights of the user; the daemon gets the descriptor. The result of a verb goes to standard output, as
+//! lines for people or, with `--json`, as objects whose fields docs/reference/sessions.md lists.
 
 mod ask;
 mod error;
@@ -21,8 +21,8 @@ use crate::units::look::Look;
 pub use error::CtlError;
 pub(in crate::commands) use snapshot::snapshot_of;
 
-/// Does what `args` ask for, and returns the exit status. What it prints on standard output goes to `out`, an `out`
-/// that is closed early ends it quietly; remarks go to `err`.
+/// Runs the verb of `args` and returns the exit status. Standard output goes to `out`, remarks to `err`. An `out` that is
+/// closed early is not an error.
 ///
 /// # Errors
 /// When the daemon cannot be reached or refuses, or when a file cannot be written.

@@ -1,4 +1,4 @@
-//! Waiting for the end of a session that is bound to `ctl`: COMMAND's, Ctrl-C, or one that nobody asked for.
+//! Waits for the end of a session that is bound to `ctl`: the end of COMMAND, Ctrl-C, or an abort of the session.
 
 use std::thread;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::kernel::child::{Child, Held};
 use crate::kernel::signals::Signals;
 use crate::kernel::stop_token::StopToken;
 
-/// How long to wait at once; what ends the wait comes as an event.
+/// The longest single wait; every reason to end it comes as an event.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The exit status of COMMAND, if there was one.
     pub(super) exit_status: Option<u8>,
-    /// Whether the session ended before it was told to.
+    /// Whether the session ended before it was stopped.
     pub(super) lost: bool,
 }
 
-/// Lets COMMAND run, and waits until it has ended; without one, until somebody asks for the end. A session that ends by
+/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. A session that ends by
 /// itself ends the wait for Ctrl-C, but not COMMAND.
 pub(super) fn until_the_end(
     mut signals: Signals,
@@ -41,7 +41,7 @@ pub(super) fn until_the_end(
             match caught.signal {
                 Signal::SIGINT | Signal::SIGQUIT => {
                     told_to_end = true;
-                    // From the terminal COMMAND has it already.
+                    // COMMAND has a signal from the terminal already.
                     pass_on(child.as_ref().filter(|_| caught.from_user), caught.signal);
                 }
                 Signal::SIGTERM | Signal::SIGHUP => {
@@ -64,7 +64,7 @@ pub(super) fn until_the_end(
             None => {}
         }
         if session.is_over() {
-            // Only COMMAND is left to wait for: its descriptor must not wake us again and again.
+            // Only COMMAND is left to wait for: the session's descriptor must not end every wait.
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {
@@ -76,12 +76,12 @@ pub(super) fn until_the_end(
 
 fn pass_on(child: Option<&Child>, signal: Signal) {
     if let Some(child) = child {
-        // One that runs as somebody else cannot be told; it is waited for all the same.
+        // A COMMAND of another user cannot be signalled; wait for it nevertheless.
         let _ = child.signal(signal);
     }
 }
 
-/// Whether the session is still there, which a connection of its own is told.
+/// Whether the session still exists, according to a separate connection.
 struct Session(StopToken);
 
 impl Session {

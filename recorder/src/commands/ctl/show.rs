@@ -11,7 +11,7 @@ use crate::units::grid::{Grid, Side};
 use crate::units::look::Look;
 use crate::units::text::{bytes, count};
 
-/// An answer for programs. The version changes when a member does not mean any more what it did.
+/// An answer for programs. The version changes when the meaning of a member changes.
 #[derive(Debug, Serialize)]
 struct Versioned<'a, T> {
     version: u32,
@@ -25,7 +25,7 @@ impl<'a, T> Versioned<'a, T> {
     }
 }
 
-/// Prints `answer` as JSON, or what `text` writes of it.
+/// Prints `answer` as JSON, or as `text` formats it.
 pub(super) fn answer<T: Serialize>(
     json: bool,
     answer: &T,
@@ -49,13 +49,13 @@ pub(super) fn json_line<T: Serialize>(object: &T, out: &mut dyn Write) -> io::Re
     out.flush()
 }
 
-/// Prints what something is called and what it is, below each other.
+/// Prints pairs of name and value, one per line.
 pub(super) fn pairs(pairs: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     pairs.iter().try_for_each(|(name, value)| writeln!(out, "{name:width$}  {value}"))
 }
 
-/// Prints rows below their headings. Numbers are to the right: those columns whose heading begins with a space.
+/// Prints rows below their headings. Columns whose heading begins with a space hold numbers and are right-aligned.
 pub(super) fn table<const N: usize>(
     headings: [&'static str; N],
     rows: Vec<[String; N]>,
@@ -71,7 +71,7 @@ pub(super) fn table<const N: usize>(
     grid.write(look, out)
 }
 
-/// What another process calls something, without what a terminal would take for a command.
+/// A name from another process, without terminal control sequences.
 pub(super) fn plain(text: &str) -> String {
     escape::line(text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! `fxtrec ctl snapshot`: what is held in memory, of the daemon's session or of a running `fxtrec --mode circular`.
+//! `fxtrec ctl snapshot`: writes what the daemon's session, or a running `fxtrec --mode circular`, holds in memory.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::cli::{Cli, Command, CtlCommon, CtlSnapshotArgs, Mode};
 use crate::kernel::child::{open_pidfd, signal_process};
 use crate::units::text::bytes;
 
-/// What a binary of ours is called.
+/// The name of fxtrec's binary.
 const PROGRAM: &str = "fxtrec";
 
 #[derive(Debug, Serialize)]
@@ -28,7 +28,7 @@ struct Written<'a> {
 struct Asked {
     /// The process that was asked.
     pid: u32,
-    /// Its own output, beside which it writes the snapshot: `app.1.fxt` beside `app.fxt`.
+    /// Its own output, next to which it writes the snapshot: `app.1.fxt` next to `app.fxt`.
     beside: PathBuf,
 }
 
@@ -78,8 +78,8 @@ pub(in crate::commands) fn snapshot_of(pid: u32) -> Result<(), CtlError> {
     ask(pid).map(drop)
 }
 
-/// Sends a recorder SIGUSR2, which would end another process: so it is made sure first that it is one, and the
-/// descriptor makes sure that it still is.
+/// Sends a recorder SIGUSR2, which would kill any other process: so it first checks that the process is a recorder, and a
+/// pidfd ensures that the signal reaches this process.
 fn ask(pid: u32) -> Result<Asked, CtlError> {
     let failed = |source: std::io::Error| match source.raw_os_error() {
         Some(libc::ESRCH) => CtlError::NoProcess(pid),
@@ -125,7 +125,7 @@ fn recorder_output(pid: u32, raw: i32) -> Result<PathBuf, CtlError> {
     Ok(directory.join(crate::commands::plan::output_path(&args)))
 }
 
-/// Whether a process that runs this file runs fxtrec: this one, or one that was replaced since.
+/// Whether this executable is fxtrec: this binary, or one that was replaced since.
 fn is_ours(executable: &Path) -> bool {
     let name = executable.file_name().and_then(|name| name.to_str()).unwrap_or("");
     name.strip_suffix(" (deleted)").unwrap_or(name) == PROGRAM
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_recorder_is_left_alone() {
-        // SIGUSR2 would end this very process.
+        // SIGUSR2 would kill this test process.
         let error = ask(std::process::id()).expect_err("refused").to_string();
         assert!(error.contains("cannot write a snapshot: it runs /"), "{error}");
     }

@@ -13,11 +13,11 @@ use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOpt
 /// What `ctl stop` has to say.
 #[derive(Debug, Serialize)]
 struct Answer {
-    /// Where the session is now: `stopped` with `--keep`, else `ready`.
+    /// The session's state: `stopped` with `--keep`, else `ready`.
     state: &'static str,
-    /// The file that has the trace, as the daemon knows it; null when it is none.
+    /// The file with the trace, as the daemon knows it; null if it is not a file.
     output: Option<PathBuf>,
-    /// Why the trace is not all in its file; null when it is.
+    /// Why the trace in the file is incomplete; null if it is complete.
     incomplete: Option<String>,
     /// What was recorded of each application.
     provider_stats: Vec<ProviderStats>,
@@ -27,7 +27,7 @@ struct Answer {
 pub(super) struct Ending {
     /// What was recorded of each application.
     pub(super) provider_stats: Vec<ProviderStats>,
-    /// Why the trace is not all in its file.
+    /// Why the trace in the file is incomplete.
     pub(super) incomplete: Option<String>,
 }
 
@@ -62,12 +62,12 @@ pub(super) fn end(client: &mut Client, write: bool) -> Result<Ending, CtlError> 
         Err(ClientError::Refused(ControllerError::NotStarted)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    // What was missing when it was stopped may be there when it has ended.
+    // What was missing at the stop may have been written by the end.
     let incomplete = client.terminate()?.incomplete;
     Ok(Ending { provider_stats, incomplete })
 }
 
-/// Why a session has ended that nobody ended.
+/// Why a session has ended by itself.
 pub(super) fn why_lost(client: &mut Client) -> CtlError {
     match client.stop(StopOptions::default()) {
         Err(error @ ClientError::Refused(ControllerError::Aborted { .. })) => error.into(),

@@ -1,4 +1,4 @@
-//! `fxtrec ctl watch`: what happens to sessions, as it happens.
+//! `fxtrec ctl watch`: prints state changes and alerts of sessions as they happen.
 //!
 //! ```text
 //! states thread   a connection: the state, and each change --+
@@ -17,14 +17,14 @@ use crate::cli::CtlCommon;
 use crate::control::client::ClientError;
 use crate::control::wire::{Alert, ControllerError, SessionState, State};
 
-/// What one of the connections said.
+/// A message from one of the connections.
 #[derive(Debug)]
 enum News {
     State(State),
     Alert(Alert),
-    /// There is nothing more to hear of states.
+    /// The connection for states has ended.
     StatesOver(Result<(), ClientError>),
-    /// There is nothing more to hear of alerts, until there is another session.
+    /// The connection for alerts has ended, until there is another session.
     AlertsOver(Result<(), ClientError>),
 }
 
@@ -62,7 +62,7 @@ pub(super) fn watch(
                 alerts_followed = false;
                 if let Err(error @ ClientError::Refused(ControllerError::NotPermitted { .. })) = end
                 {
-                    // Changes of state are still told.
+                    // Changes of state are still printed.
                     let _ = writeln!(err, "fxtrec: no alerts: {error}");
                 }
             }
@@ -85,7 +85,7 @@ fn follow<R: Send + 'static>(
                 Ok(answer) => (item(answer), false),
                 Err(error) => (over(Err(error)), true),
             };
-            // When nobody listens any more, the process is about to end.
+            // Without a receiver, the process is about to end.
             if news.send(next).is_err() || last {
                 return;
             }

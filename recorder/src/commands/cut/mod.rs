@@ -15,7 +15,7 @@ use crate::convert::{ConvertError, Format, Input, Output, Report};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CutError {
-    /// It is not known where the trace begins.
+    /// The beginning of the trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// No time is in the window.

@@ -11,12 +11,12 @@ use crate::control::policy::PolicyError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// It records for others, and so must be permitted to record everything.
+    /// It records for others, and so must have the rights to record everything.
     #[error(
         "fxtrec daemon records for other users and needs root: use sudo fxtrec daemon, or systemctl start fxtrec"
     )]
     NotRoot,
-    /// The policy is not to be relied on.
+    /// The policy file cannot be trusted or is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -29,13 +29,13 @@ pub enum DaemonError {
     )]
     Running {
         folder: PathBuf,
-        /// Its process, as it wrote it down.
+        /// Its process id, from the lock file.
         pid: String,
     },
     /// There is no such group.
     #[error("--group {0}: unknown group")]
     NoGroup(String),
-    /// A socket was passed that is of no use.
+    /// A socket was passed that cannot be used.
     #[error(
         "cannot use the passed socket '{name}': {source}; see fxtrec.socket and fxtrec-providers.socket"
     )]
@@ -44,12 +44,12 @@ pub enum DaemonError {
         /// What is wrong with it.
         source: io::Error,
     },
-    /// A socket was passed that nobody knows what for.
+    /// A socket was passed under an unknown name.
     #[error(
         "unknown passed socket '{0}': FileDescriptorName= must be control or providers, as in fxtrec.socket"
     )]
     UnknownSocket(String),
-    /// Something about a file.
+    /// An operation on a file failed.
     #[error("cannot {doing} {}: {source}", .path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot {doing}: {source}")]
@@ -57,7 +57,7 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
-    /// What [`DaemonError::System`] wants to know beside the error.
+    /// Adds the context of [`DaemonError::System`] to an error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
         move |source| DaemonError::System { doing, source }
     }

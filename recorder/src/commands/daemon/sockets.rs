@@ -1,10 +1,10 @@
-//! The two sockets, and the lock that says whose they are.
+//! The two sockets, and the lock of their owner.
 //!
-//! A daemon that was killed leaves its sockets behind. Who holds the lock may replace them: the kernel lets go of a
-//! lock when its process ends, however it ends.
+//! A killed daemon leaves its sockets behind. The holder of the lock may replace them: the kernel releases a lock when
+//! its process ends, however it ends.
 //!
-//! systemd may have made one or both already, and wait there for somebody to connect before it starts the daemon
-//! (`systemd/fxtrec.socket`). Such a socket is used as it is, with the owner and mode that it was given, and stays.
+//! systemd may have created one or both already, and start the daemon on the first connection (`systemd/fxtrec.socket`).
+//! Such a socket is used with its owner and mode, and is not removed.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -23,16 +23,16 @@ use crate::control::{control_socket, providers_socket};
 use crate::kernel::activation::{self, Passed};
 use crate::kernel::seqpacket::{Address, Listener};
 
-/// The group whose users may connect, where there is one of this name and no other is asked for.
+/// The default group whose users may connect, if it exists.
 const GROUP: &str = "fxtrec";
 
-/// What the control socket is called when it is passed.
+/// The name of a passed control socket.
 const CONTROL: &str = "control";
 
-/// What the applications' socket is called when it is passed.
+/// The name of a passed applications' socket.
 const PROVIDERS: &str = "providers";
 
-/// The sockets' files, of which those that were made here are removed when dropped, and the lock.
+/// The sockets' files and the lock. Files that were created here are removed on drop.
 #[derive(Debug)]
 pub(super) struct Sockets {
     control: PathBuf,
@@ -48,7 +48,7 @@ pub(super) struct Opened {
     pub(super) control: UnixListener,
 }
 
-/// The sockets that were passed, of those that are known.
+/// The known sockets that were passed.
 #[derive(Debug, Default)]
 struct Given {
     providers: Option<OwnedFd>,
@@ -56,7 +56,7 @@ struct Given {
 }
 
 impl Given {
-    /// Takes them apart by their names.
+    /// Assigns them by their names.
     fn of(passed: Vec<Passed>) -> Result<Given, DaemonError> {
         let mut given = Given::default();
         for Passed { name, socket } in passed {
@@ -115,7 +115,7 @@ impl Sockets {
 impl Drop for Sockets {
     fn drop(&mut self) {
         for path in &self.made {
-            // What cannot be removed is replaced by the next daemon.
+            // If this fails, the next daemon replaces it.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -130,7 +130,7 @@ fn allow(path: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// Removes what a daemon has left that is no more.
+/// Removes the socket of a daemon that no longer runs.
 fn make_room(path: &Path) -> Result<(), DaemonError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(with("replace", path)(error)),
@@ -138,7 +138,7 @@ fn make_room(path: &Path) -> Result<(), DaemonError> {
     }
 }
 
-/// Every application may register: whose are recorded is decided for each session.
+/// Every application may register; each session decides which users' it records.
 fn bind_providers(path: PathBuf, made: &mut Vec<PathBuf>) -> Result<Listener, DaemonError> {
     make_room(&path)?;
     let listener = Listener::bind(Address::Path(path.clone())).map_err(with("listen on", &path))?;
@@ -147,7 +147,7 @@ fn bind_providers(path: PathBuf, made: &mut Vec<PathBuf>) -> Result<Listener, Da
     Ok(listener)
 }
 
-/// The control socket, which is root's alone from its first moment on.
+/// Creates the control socket, for root only from the first moment.
 fn bind_control(
     path: PathBuf,
     group: Option<u32>,
@@ -180,7 +180,7 @@ fn refuse(name: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
     move |source| DaemonError::PassedSocket { name, source }
 }
 
-/// The number of the group that was asked for, or of the usual one.
+/// The id of the requested group, or of the default one.
 fn find(group: Option<&str>) -> Result<Option<u32>, DaemonError> {
     let name = group.unwrap_or(GROUP);
     if let Some(number) = group.and_then(|text| text.parse().ok()) {
@@ -195,7 +195,7 @@ fn find(group: Option<&str>) -> Result<Option<u32>, DaemonError> {
     }
 }
 
-/// Takes the lock of this folder, and writes down who has it.
+/// Takes the lock of this folder and writes its owner's process id to it.
 fn lock(folder: &Path) -> Result<Flock<File>, DaemonError> {
     let path = folder.join("lock");
     let file = OpenOptions::new()
@@ -218,7 +218,7 @@ fn lock(folder: &Path) -> Result<Flock<File>, DaemonError> {
         }
         Err((mut file, Errno::EWOULDBLOCK)) => {
             let mut pid = String::new();
-            // Without it the message has less to say.
+            // Without it, the message lacks the process id.
             let _ = file.read_to_string(&mut pid);
             Err(DaemonError::Running { folder: folder.to_owned(), pid: pid.trim().to_owned() })
         }
@@ -238,7 +238,7 @@ mod tests {
     fn sockets_of_the_dead_are_replaced_and_those_of_the_living_are_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, control) = (folder.path(), control_socket(folder.path()));
-        // As a daemon leaves them that was killed.
+        // As a killed daemon leaves them.
         drop(UnixListener::bind(&control).expect("bound"));
         assert!(control.exists());
         let group = nix::unistd::getegid().to_string();

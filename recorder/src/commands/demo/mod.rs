@@ -1,7 +1,7 @@
 //! `fxtrec demo`: a recording of this machine in which a thread is late for a known reason.
 //!
-//! The thread, and the one that makes it late, are fxtrec itself, started once more: `fxtrec demo --scene`. What is recorded is
-//! recorded as any COMMAND is, and the page is that of `fxtrec report --html`.
+//! Both this thread and the one that delays it run in another fxtrec process, `fxtrec demo --scene`. It is recorded like any COMMAND, and
+//! the page is that of `fxtrec report --html`.
 
 mod scene;
 
@@ -17,7 +17,7 @@ use crate::units::look::Look;
 
 pub use scene::SceneError;
 
-/// Why there is no demonstration.
+/// Why the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -30,10 +30,10 @@ pub enum DemoError {
     /// fxtrec cannot start itself.
     #[error("cannot find the program that runs: {0}")]
     Own(#[source] io::Error),
-    /// The scene ended badly, and has said why.
+    /// The scene failed and has printed why.
     #[error("the recorded program exited with status {0}")]
     Status(u8),
-    /// An output cannot be named so.
+    /// An invalid output name.
     #[error("cannot use {} as a name: {error}", path.display())]
     Name { path: PathBuf, error: clap::Error },
 }
@@ -47,7 +47,7 @@ impl DemoError {
     }
 }
 
-/// Records, makes the page, and says where it is. Must be called before the process has a second thread.
+/// Records, makes the page and prints its path. Must be called before the process has a second thread.
 ///
 /// # Errors
 /// [`DemoError`].
@@ -82,7 +82,7 @@ fn parse(path: &Path, line: &[OsString]) -> Result<Command, DemoError> {
     Cli::parse_line(line).map_err(|error| DemoError::Name { path: path.to_owned(), error })
 }
 
-/// `a/b.c` with the ending `fxt` is `a/b.c.fxt`, and so is `a/b.c.html`: whoever names one of the two files means both.
+/// With the ending `fxt`, `a/b.c` and `a/b.c.html` both become `a/b.c.fxt`: the name of either file stands for both.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let has_one = path.extension().is_some_and(|known| known == "fxt" || known == "html");
     let stem = if has_one { path.with_extension("") } else { path.to_owned() };

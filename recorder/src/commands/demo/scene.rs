@@ -1,4 +1,4 @@
-//! What is recorded: three threads of one process on one CPU.
+//! The recorded scene: three threads of one process on one CPU.
 //!
 //! ```text
 //!   player      1 ms of work every 10 ms
@@ -71,7 +71,7 @@ fn start(
     thread::Builder::new().name(name.to_owned()).spawn(play).map_err(SceneError::Start)
 }
 
-/// The last one that this process may use, since the first has most interrupts on many machines.
+/// Pins the process to the last CPU that it may use, since on many machines the first has most interrupts.
 fn stay_on_one_cpu() -> Result<(), Errno> {
     let this = Pid::from_raw(0);
     let allowed = sched_getaffinity(this)?;

@@ -1,4 +1,4 @@
-//! What was found, a line for each thing that matters.
+//! The findings, one line per check.
 
 use crate::kernel::caps::Capability;
 use crate::kernel::facts::{Facts, Lockdown};
@@ -10,7 +10,7 @@ use crate::units::text::counted;
 use super::examine::Examination;
 use super::{Check, Status};
 
-/// Every check, those that decide first.
+/// All checks, the decisive ones first.
 pub(super) fn checks(examination: &Examination) -> Vec<Check> {
     let facts = &examination.facts;
     vec![
@@ -161,7 +161,7 @@ fn paranoid(examination: &Examination) -> Check {
     if level < 0 {
         Check::new(Status::Ok, name, format!("{setting}: all users may open tracepoints"))
     } else if examination.events.is_err() && wants_administrator(facts) {
-        // It was tried with CAP_PERFMON, and there are kernels that let that pass.
+        // The attempt was made with CAP_PERFMON, which some kernels accept.
         let text = format!("{setting}: CAP_PERFMON does not override it on this kernel");
         Check::new(Status::Warn, name, text)
     } else if facts.may_trace() {

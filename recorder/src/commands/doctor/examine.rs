@@ -1,4 +1,4 @@
-//! Finding out what the machine allows, by doing what a recording does.
+//! Finds out what the machine allows, by doing what a recording does.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::units::Cpu;
 
 #[derive(Clone, Debug)]
 pub(super) struct Examination {
-    /// Which fxtrec on which kernel, and who asks.
+    /// The versions of fxtrec and the kernel, and the user.
     pub(super) headline: String,
     pub(super) facts: Facts,
     pub(super) tracefs: Result<String, Refusal>,
@@ -28,17 +28,17 @@ pub(super) struct Examination {
     pub(super) tracepoints: Option<Result<(), String>>,
     /// Whether the events could be opened.
     pub(super) events: Result<Opened, Refusal>,
-    /// Whether a tracing instance of ftrace could be had.
+    /// Whether a tracing instance of ftrace could be made.
     pub(super) ftrace: Result<Instances, Refusal>,
     /// Whether the kernel has uprobes that perf can open.
     pub(super) uprobes: bool,
-    /// How many definitions of user probes were removed, which recorders that were killed had left.
+    /// The number of user probe definitions of killed recorders that were removed.
     pub(super) swept: usize,
-    /// On how many CPUs programs inside of the kernel could be started.
+    /// The number of CPUs on which BPF programs could be started.
     pub(super) bpf: Result<usize, Refusal>,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
-    /// What a recording asks for to be in time, and does not get.
+    /// The privileges for timeliness that a recording asks for but does not get.
     pub(super) denied: Denied,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Bytes of the rings that a recording asks for.
+    /// The size of the rings that a recording asks for, in bytes.
     pub(super) fn wanted_ring_bytes(&self) -> usize {
         default_ring_bytes(self.cpus)
     }
@@ -70,7 +70,7 @@ impl Opened {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Instances {
     pub(super) cpus: usize,
-    /// The instances that dead processes had left behind, and that are gone now.
+    /// The instances of dead processes that were removed.
     pub(super) removed: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! `fxtrec doctor`: what this machine allows, and what to change.
+//! `fxtrec doctor`: reports what this machine allows and what to change.
 //!
-//! The machine is examined once ([`examine`]): the decisive part is to open
-//! and map the very events that a recording uses. From the findings follow
-//! lines to read ([`checks`]) and one verdict per use ([`verdict`]).
+//! The machine is examined once ([`examine`]): mainly by opening and mapping the
+//! events that a recording uses. The findings yield lines of text ([`checks`])
+//! and one verdict per use ([`verdict`]).
 
 mod checks;
 mod examine;
@@ -22,15 +22,15 @@ use verdict::Verdict;
 /// The width of the column with the checks' names.
 const CHECK_WIDTH: usize = 16;
 
-/// The width of the column with what one would type.
+/// The width of the column with the command lines.
 const USAGE_WIDTH: usize = 20;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Findings<'a> {
-    /// Changes when a member does not mean any more what it did.
+    /// Changes when the meaning of a member changes.
     version: u32,
-    /// fxtrec's version, the kernel's, and who asks.
+    /// The versions of fxtrec and the kernel, and the user.
     machine: &'a str,
     /// Whether the main uses work: the exit status.
     works: bool,
@@ -44,7 +44,7 @@ struct Findings<'a> {
 #[serde(rename_all = "lowercase")]
 enum Status {
     Ok,
-    /// Recording works, with something to know.
+    /// Recording works, with a restriction.
     Warn,
     Fail,
 }
@@ -54,7 +54,7 @@ enum Status {
 struct Check {
     status: Status,
     name: &'static str,
-    /// What was found. Line ends are kept.
+    /// The finding. Line ends are kept.
     text: String,
 }
 
@@ -64,7 +64,7 @@ impl Check {
     }
 }
 
-/// Examines the machine and prints what was found to `out`.
+/// Examines the machine and prints the findings to `out`.
 ///
 /// True when the main uses work: recording a command, the machine, and a process.
 ///
@@ -115,7 +115,7 @@ pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -
     Ok(works)
 }
 
-/// Which configuration file is used.
+/// The configuration file in use.
 fn configuration(found: &Result<Config, SettingsError>) -> Check {
     let (status, text) = match found {
         Ok(Config { path: Some(path), .. }) => (Status::Ok, format!("{} is used", path.display())),
@@ -125,7 +125,7 @@ fn configuration(found: &Result<Config, SettingsError>) -> Check {
     Check::new(status, "configuration", text)
 }
 
-/// Writes a row; further lines of `text` begin below its first. The status comes without and with its colour.
+/// Writes a row; further lines of `text` are indented below its first. `status` is given without and with colour.
 fn row(
     out: &mut dyn Write,
     (status, painted): (&str, String),

@@ -6,14 +6,14 @@ use super::examine::Examination;
 pub(super) struct Verdict {
     pub(super) usage: &'static str,
     pub(super) works: bool,
-    /// What it is good for, or why it does not work.
+    /// What works, or why it does not.
     pub(super) text: String,
 }
 
 /// The verdict per use.
 pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
     let machine = obstacle(examination);
-    // ftrace knows the host's ids only.
+    // ftrace reports only the host's ids.
     let by_host_ids = examination.events.is_err() && !examination.facts.namespaces.initial_pid;
     let process = machine.or(by_host_ids.then_some("perf events"));
     let of = |obstacle: Option<&str>, usage, good: &str| Verdict {
@@ -39,7 +39,7 @@ pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
 pub(super) fn remedy(examination: &Examination) -> Option<String> {
     match (&examination.tracefs, &examination.events) {
         (Err(tracefs), Ok(_)) => Some(tracefs.remedy.clone()),
-        // Whoever may open the events can be told how to reach tracefs; the other way round helps less.
+        // If the events can be opened, explain how to reach tracefs; the reverse helps less.
         (_, Err(events)) if examination.ftrace.is_err() => Some(events.remedy.clone()),
         (_, _) => match &examination.tracepoints {
             Some(Err(error)) => {

@@ -6,7 +6,7 @@ use fxt_reader::{Koid, Nanos, Record};
 use crate::cli::{DumpArgs, Kinds};
 use crate::commands::trace_file::{ReadError, resolve};
 
-/// What a record must be, or name, to be shown.
+/// The conditions for a record to be shown.
 #[derive(Debug)]
 pub(super) struct Filter {
     kinds: Vec<Kinds>,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::line::Lines;
 
-/// Changes when a member does not mean any more what it did.
+/// Changes when the meaning of a member changes.
 pub(super) const VERSION: u32 = 1;
 
 /// The first line.
@@ -22,7 +22,7 @@ pub(super) fn write_damage(damage: &str, out: &mut dyn Write) -> io::Result<()> 
     write_line(&json!({ "damage": damage }), out)
 }
 
-/// The last line: how many records were written, and what the reader noticed about the file as a whole.
+/// The last line: the number of records written, and remarks about the file as a whole.
 pub(super) fn write_end(written: u64, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let end = json!({
         "records": written,
@@ -35,7 +35,7 @@ pub(super) fn write_end(written: u64, summary: &Summary, out: &mut dyn Write) ->
     write_line(&json!({ "end": end }), out)
 }
 
-/// What a check has found, as one object; says whether the trace is sound.
+/// Writes the findings of a check as one object; returns whether the trace is sound.
 pub(super) fn write_check(report: &Report, out: &mut dyn Write) -> io::Result<bool> {
     let rules: Map<String, Json> =
         report.counts.iter().map(|(rule, count)| (rule.to_string(), (*count).into())).collect();
@@ -209,7 +209,7 @@ fn args(args: Args<'_>, lines: &Lines) -> Json {
             Value::UInt32(value) => ("uint32", value.into()),
             Value::Int64(value) => ("int64", value.into()),
             Value::UInt64(value) => ("uint64", value.into()),
-            // JSON has no word for what is no finite number.
+            // JSON cannot express infinities and NaN.
             Value::Double(value) if !value.is_finite() => ("double", value.to_string().into()),
             Value::Double(value) => ("double", value.into()),
             Value::Str(value) => ("string", value.into()),

@@ -5,9 +5,9 @@
 //!       1480         8.123456789  context_switch  cpu=1 out=42:work blocked in=0:idle ...
 //! ```
 //!
-//! Fields are `key=value`, koids carry the name they have been given so far or, before that,
-//! their first one where the file can be read twice, and
-//! strings are quoted, so that lines can be searched and cut with usual tools.
+//! Fields are `key=value` and strings are quoted, so that common tools can search and cut the lines.
+//! Koids have their current name or, before they are named, their first name, if the file can be read
+//! twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use fxt_reader::record::{Args, EventKind, LargeBlobMetadata, Value};
 use fxt_reader::{Error, Item, Koid, Nanos, ProviderId, Reader, Record, Thread};
 
-/// The provider that records the scheduler, also where its records were imported.
+/// The provider that records the scheduler; imported records have it, too.
 const RECORDER: &str = "fxtrec";
 
 /// Writes records, remembering the names of koids.
@@ -40,11 +40,11 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// The names of koids, as a record has them.
+/// The names of koids for a record.
 struct Names<'a> {
     lines: &'a Lines,
-    /// Whether koid 0 is the idle task: in scheduling records, and in what a recorder of the scheduler writes. Elsewhere it is a
-    /// process that is not known.
+    /// Whether koid 0 is the idle task: it is in scheduling records and in records of a scheduler's recorder. Elsewhere it is an unknown
+    /// process.
     has_idle: bool,
 }
 
@@ -69,7 +69,7 @@ impl Lines {
         Self { raw, names: HashMap::new(), recorders: HashSet::new() }
     }
 
-    /// Takes note of the first name of every koid. What cannot be read is told when it is shown.
+    /// Learns the first name of every koid. Read errors are reported when the records are printed.
     pub(super) fn learn_ahead(&mut self, reader: &mut Reader<'_>) {
         loop {
             match reader.next() {
@@ -84,7 +84,7 @@ impl Lines {
         }
     }
 
-    /// Takes note of what later lines refer to.
+    /// Learns what later lines refer to.
     pub(super) fn learn(&mut self, record: &Record<'_>) {
         match record {
             Record::KernelObject(object) => {
@@ -125,7 +125,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The name of the thread, process or object, as far as it is known.
+    /// The name of the thread, process or object, if it is known.
     pub(super) fn name_of(&self, koid: Koid) -> Option<&str> {
         self.names.get(&koid).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! How many records of each type, and how many bytes they take.
+//! The number of records of each type, and their sizes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Counts what is left to read and passes `filter`. Damage is left to the
+    /// Counts the remaining records that pass `filter`. Damage is counted in the
     /// reader's summary.
     pub(super) fn gather(reader: &mut Reader<'_>, filter: &Filter) -> Result<Self, Error> {
         let mut stats = Self::default();
@@ -49,7 +49,7 @@ impl Stats {
         writeln!(out, "{}", look.heading(&headings))?;
         let rows = self.shares.iter().map(|(kind, share)| (kind.name(), *share));
         for (name, share) in rows.chain([("total", self.total)]) {
-            // Tenths of a percent, rounded, without a division by nothing.
+            // Tenths of a percent, rounded, without a division by zero.
             let tenths = (share.bytes * 1000 + self.total.bytes / 2) / self.total.bytes.max(1);
             let (whole, tenth) = (tenths / 10, tenths % 10);
             let Share { records, bytes } = share;

@@ -62,7 +62,7 @@ fn args(line: &[&str], path: &Path) -> DumpArgs {
     DumpArgs::from_arg_matches(&matches).expect("the same")
 }
 
-/// What `fxtrec dump` prints about `bytes`, and whether all is well.
+/// The output of `fxtrec dump` for `bytes`, and whether the check passed.
 fn run(bytes: &[u8], line: &[&str]) -> (String, bool) {
     let mut file = tempfile::NamedTempFile::new().expect("a place for the trace");
     file.write_all(bytes).expect("room for the trace");
@@ -111,7 +111,7 @@ fn a_range_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
         let text = error.expect_err("outside").to_string();
         assert!(text.contains("the window is outside of the trace, which goes from 0.9"), "{text}");
     }
-    // Inside, though no record is there.
+    // Inside the trace, though no record is there.
     dump(&args(&["--from", "0.95", "--to", "0.96"], file.path()), Look::PLAIN, &mut io::sink())
         .expect("nothing to print");
 }

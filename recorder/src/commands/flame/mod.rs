@@ -1,4 +1,4 @@
-//! `fxtrec flame`: for how long threads were blocked or ran, by stack: folded text, a flame graph, or a profile for others to show.
+//! `fxtrec flame`: how long threads were blocked or ran, by stack, as folded text, a flame graph, or a profile for other viewers.
 //!
 //! The waits and their stacks are those of `fxtrec report --stacks`.
 
@@ -26,16 +26,16 @@ pub enum FlameError {
     Read(#[from] ReadError),
     #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
     NoStacks(PathBuf),
-    /// Nobody recorded stacks of this kind.
+    /// The trace has no stacks of this kind.
     #[error("{}: the trace has no such stacks: record it with --stacks={kind}", .path.display())]
     NoSuchStacks { path: PathBuf, kind: &'static str },
-    /// The name of the output does not tell the format.
+    /// The ending of the output's name is not that of a format.
     #[error("{}: unknown format; expected a name that ends in .folded, .svg, .pb.gz or .json", .0.display())]
     Format(PathBuf),
     /// The output cannot be made.
     #[error("cannot create {}: {source}", .path.display())]
     Create { path: PathBuf, source: OutFileError },
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
@@ -43,9 +43,9 @@ pub enum FlameError {
 /// How profiles are written.
 #[derive(Clone, Copy)]
 enum Format {
-    /// One of them.
+    /// A writer for one profile.
     One(fn(&Profile<'_>, &mut dyn Write) -> io::Result<()>),
-    /// All kinds that there are, if nobody asked for one.
+    /// A writer for all kinds, if none was requested.
     All(fn(&[Profile<'_>], &mut dyn Write) -> io::Result<()>),
 }
 
@@ -69,7 +69,7 @@ impl Format {
     }
 }
 
-/// Writes the stacks of a trace to the file that `args` name or to `out`, and what has no place there to `messages`.
+/// Writes the stacks of a trace to the output file of `args` or to `out`, and remarks to `messages`.
 ///
 /// # Errors
 /// When the trace cannot be read, has no such stacks, or the output fails.
@@ -134,7 +134,7 @@ pub fn run(
     }
     if kind == Kind::OffCpu && blocked.censored > 0 {
         let stacks = counted(blocked.censored, "stack", "stacks");
-        // When standard error is gone there is nobody to tell.
+        // If standard error is closed, the message is lost.
         let waits = noun(blocked.censored, "the wait is", "the waits are");
         let _ = writeln!(messages, "fxtrec: {stacks} left out: {waits} censored");
     }

@@ -1,4 +1,4 @@
-//! Files for verdicts: small, written as a whole, and given to whoever called sudo.
+//! Files for verdicts: small, written as a whole, and owned by the user who called sudo.
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::kernel::user::Owner;
 use crate::sink::outfile::{self, Derived, OutFileError, Place};
 
-/// Verdicts are for other programs to read, and hold nothing of the trace but figures and names of threads.
+/// Other programs read verdicts, which contain only figures and names of threads.
 const MODE: u32 = 0o666;
 
-/// A file for verdicts that are not known yet. One that never gets any leaves what was there.
+/// A file for verdicts that are not known yet. If it gets none, an existing file is kept.
 #[derive(Debug)]
 pub(super) struct Awaiting {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Awaiting {
 }
 
 impl Awaiting {
-    /// Makes sure that the file can be created, and is none of `others`, which are read or written as well.
+    /// Checks that the file can be created and is none of `others`, which are read or written, too.
     pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Awaiting, OutFileError> {
         outfile::refuse_same(path, others)?;
         let derived = Derived::create(path, MODE, &[], Owner::sudo_caller())?;
@@ -29,7 +29,7 @@ impl Awaiting {
         &self.path
     }
 
-    /// Lets `write` fill it, and puts it in its place.
+    /// Has `write` fill it, then moves it into place.
     pub(super) fn fill(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -42,7 +42,7 @@ impl Awaiting {
     }
 }
 
-/// A file to write at its end, found before the verdicts are known. The CI has usually created it.
+/// A file to append to, opened before the verdicts are known. The CI has usually created it.
 #[derive(Debug)]
 pub(super) struct Summary {
     path: PathBuf,

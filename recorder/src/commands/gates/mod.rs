@@ -1,7 +1,7 @@
 //! Gates, from the command line to the verdicts: on standard error or standard output, in a JUnit file, and on the
 //! summary page of a CI.
 //!
-//! What can be refused is refused by [`Gates::prepare`], before anything is recorded.
+//! [`Gates::prepare`] rejects what it can before anything is recorded.
 
 mod file;
 
@@ -26,7 +26,7 @@ use crate::sink::{Output, Target};
 use file::{Awaiting, Summary};
 use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 
-/// The variable in which GitHub names the file that its summary page is made from. Others (Gitea, Forgejo) have it too.
+/// The variable with the file from which GitHub makes its summary page. Gitea and Forgejo set it, too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 
 /// Why there is no verdict.
@@ -36,18 +36,18 @@ pub enum GatesError {
     /// The JUnit file cannot be written.
     #[error("--junit {}: {source}", path.display())]
     Junit { path: PathBuf, source: io::Error },
-    /// A recording that goes where nothing is kept.
+    /// The recording goes to a device, from which it cannot be read.
     #[error("--fail-if needs a trace, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
     #[error("{0:?} needs the trace to be read again, and a pipe cannot be read again: name a file")]
     Once(String),
-    /// A gate that makes sense of one trace.
+    /// A gate that is only meaningful for one trace.
     #[error(
         "{0:?} is about spans, CPUs, ids or stacks of one trace, and there are several: judge them one by one"
     )]
     OfMany(String),
-    /// A verdict for what no gate can be.
+    /// `--on-disturbed` without a gate that can be disturbed.
     #[error(
         "--on-disturbed: {0:?} cannot be disturbed: only of the length of a span it is known what others took and what is left without that; \
          gate on span(NAME), or leave --on-disturbed out"
@@ -67,15 +67,15 @@ pub enum GatesError {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
     pub colour: bool,
-    /// Nothing about gates that passed.
+    /// Whether to omit gates that passed.
     pub failures_only: bool,
 }
 
-/// What all gates together come to.
+/// The overall result of all gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// None failed, and at least one neither failed nor passed.
+    /// None failed, and at least one was disturbed.
     Disturbed,
     Failed,
 }
@@ -106,14 +106,14 @@ pub struct Gates {
     policy: Policy,
     /// Whether the recorder's own threads count.
     recorder: bool,
-    /// How much room there is for spans.
+    /// The room for spans.
     room: Room,
     junit: Option<Awaiting>,
     summary: Option<Summary>,
 }
 
 impl Gates {
-    /// Makes ready for what the arguments ask; `None` when that is nothing. The command also reads or writes `others`.
+    /// Prepares the gates of the arguments; `None` if there are none. The command also reads or writes `others`.
     ///
     /// # Errors
     /// When the JUnit file cannot be created, or is one of `others`.
@@ -121,18 +121,17 @@ impl Gates {
         Gates::prepare_with(args, others, std::env::var_os(SUMMARY_VARIABLE))
     }
 
-    /// The same for a recording that is going to be written to `output`.
+    /// As [`prepare`](Self::prepare), for a recording that will be written to `output`.
     ///
-    /// # Errors
-    /// When the JUnit file cannot be created, or the trace is going to be nowhere, or a pipe and a gate needs to read
-    /// it again.
+    /// # Errors When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must
+    /// read the trace again.
     pub fn prepare_for(args: &GateArgs, output: &Output) -> Result<Option<Gates>, GatesError> {
         let target = &output.target;
         let (path, others) = match target {
             Target::Stdout => (Path::new("/proc/self/fd/1"), None),
             Target::Path(path) => (path.as_path(), Some(path.as_path())),
         };
-        // At a name that the user did not give, whatever is there makes way for a file.
+        // With a default name, an existing file is renamed.
         let there = output.named.then(|| fs::metadata(path).ok()).flatten();
         let kind = there.map(|there| there.file_type());
         if !args.fail_if.is_empty() && kind.as_ref().is_some_and(FileTypeExt::is_char_device) {
@@ -173,11 +172,11 @@ impl Gates {
         }))
     }
 
-    /// Holds the gates against a recording that has just been written, as [`Gates::judge`] does. A file is read again
+    /// Evaluates the gates for a recording that has just been written, as [`Gates::judge`] does. A file is read again
     /// through its `hold`, never by its name.
     ///
-    /// # Errors
-    /// When there is no report, the recording cannot be read again, or the verdicts not be written.
+    /// # Errors When there is no report, the recording cannot be read again, or the verdicts cannot
+    /// be written.
     pub fn judge_recording(
         self,
         (path, hold): (&Path, Option<&Hold>),
@@ -188,7 +187,7 @@ impl Gates {
         let report = report.ok_or(GatesError::NoReport)?;
         let open = || match hold {
             Some(hold) => read_again(path, hold),
-            // What is no file has no gate that would need this.
+            // Unless the output is a file, no gate needs this.
             None => Err(fxt_reader::Error::Open {
                 path: path.to_owned(),
                 source: io::ErrorKind::NotSeekable.into(),
@@ -199,13 +198,14 @@ impl Gates {
         gates.judge(path, (report, &selection), style, open, |_| Ok(()), out)
     }
 
-    /// Holds the gates against the report of what was selected, prints the verdicts to `out`, and says what they come to.
+    /// Evaluates the gates for the report of the selected time, prints the verdicts to `out`, and returns the overall
+    /// result.
     ///
-    /// `about` names the recording. `open` opens the trace again for conditions that name CPUs, and for spans. `show` is told
-    /// the verdicts before they are printed.
+    /// `about` names the recording. `open` opens the trace again for conditions that name CPUs, and for spans. `show` gets the verdicts
+    /// before they are printed.
     ///
-    /// # Errors
-    /// When the trace cannot be read again, or the verdicts not be written.
+    /// # Errors When the trace cannot be read again, or the verdicts cannot be
+    /// written.
     pub fn judge<'r>(
         self,
         about: &Path,
@@ -240,7 +240,7 @@ impl Gates {
             let page = markdown(&verdicts, &about);
             let path = summary.path().to_owned();
             if let Err(error) = summary.append(page.as_bytes()) {
-                // The verdict is known, and nobody asked for this file on the command line.
+                // The verdict is known, and this file was not requested on the command line: only warn.
                 let path = path.display();
                 writeln!(
                     out,
@@ -253,12 +253,12 @@ impl Gates {
     }
 }
 
-/// Whether others can be to blame alone that it fails: a gate on the length of spans.
+/// Whether disturbance alone can make the gate fail: a gate on the length of spans.
 fn can_be_disturbed(gate: &Gate) -> bool {
     matches!(&gate.quantity, Quantity::Span(span, stat) if span.part == SpanPart::Wall && *stat != Stat::Count)
 }
 
-/// Refuses gates on spans, and those whose conditions name CPUs, processes or threads, for many traces together.
+/// Rejects gates on spans, and those whose conditions name CPUs, processes or threads, for several traces together.
 ///
 /// # Errors
 /// When there are such gates.

@@ -1,11 +1,11 @@
-//! What cgroups are called that the kernel counts by number.
+//! The names of cgroups, which the kernel counts by number.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::kernel::cgroups::{self, Hierarchy};
 
-/// The paths of cgroups, looked up when a number comes that is not known.
+/// The paths of cgroups, looked up when an unknown number comes.
 #[derive(Debug)]
 pub(in crate::commands) struct Groups {
     root: PathBuf,
@@ -13,7 +13,7 @@ pub(in crate::commands) struct Groups {
 }
 
 impl Groups {
-    /// The hierarchy that tells threads apart, and its groups below `root` or, without one, where it is mounted.
+    /// The hierarchy by which the kernel counts, with its groups below `root` or, without one, its mount point.
     pub(in crate::commands) fn new(root: Option<PathBuf>) -> (Hierarchy, Groups) {
         let mounted = cgroups::mounted();
         let hierarchy = mounted.as_ref().map_or(Hierarchy::Unified, |(hierarchy, _)| *hierarchy);
@@ -21,19 +21,19 @@ impl Groups {
         (hierarchy, Groups { root, paths: HashMap::default() })
     }
 
-    /// Looks all of them up anew if one of `numbers` is not known, and so forgets those that are no more.
+    /// Looks up all groups again if one of `numbers` is unknown, which also drops removed groups.
     pub(in crate::commands) fn learn(&mut self, mut numbers: impl Iterator<Item = u64>) {
         if numbers.any(|number| !self.paths.contains_key(&number)) {
             self.look();
         }
     }
 
-    /// Looks all of them up anew.
+    /// Looks up all groups again.
     pub(in crate::commands) fn look(&mut self) {
         self.paths = cgroups::paths(&self.root);
     }
 
-    /// `None` for a group that is no more, or that nobody here can see.
+    /// `None` for a group that has been removed or is not visible from here.
     pub(in crate::commands) fn path(&self, number: u64) -> Option<&str> {
         self.paths.get(&number).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! The last seconds, which a recorder of its own keeps in memory until they are wanted.
+//! The last seconds, which a separate recorder keeps in memory until they are requested.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,14 @@ use nix::unistd::Pid;
 use crate::commands::ctl::snapshot_of;
 use crate::kernel::helper::Launcher;
 
-/// For so long the recorder may take to write them.
+/// How long the recorder may take to write them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the recorder says of each file, before its path.
+/// The text before the path of each file in the recorder's message.
 const WRITTEN: &str = " written to ";
 
-/// `fxtrec record -a --mode circular`, which ends with this, however this ends.
+/// A child process `fxtrec record -a --mode circular`, which ends with this process, however it
+/// ends.
 #[derive(Debug)]
 pub(in crate::commands) struct History {
     recorder: Child,
@@ -26,13 +27,13 @@ pub(in crate::commands) struct History {
     _launcher: Launcher,
 }
 
-/// The file that a line of the recorder's says it has written.
+/// The written file in a line of the recorder.
 pub(in crate::commands) fn written(line: &str) -> Option<PathBuf> {
     line.split_once(WRITTEN).map(|(_, path)| path.into())
 }
 
 impl History {
-    /// Starts it with these options more.
+    /// Starts it with these additional options.
     pub(in crate::commands) fn start(output: &Path, options: &[String]) -> io::Result<History> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["record", "-a", "--mode", "circular"]).args(options);
@@ -43,7 +44,7 @@ impl History {
         let (send, said) = channel();
         let errors = recorder.stderr.take();
         let listen = move |errors: ChildStderr| {
-            // A line is not longer, whatever a path has.
+            // No line is longer, whatever the path.
             let mut lines = BufReader::new(errors);
             loop {
                 let mut line = String::new();
@@ -59,15 +60,14 @@ impl History {
         Ok(History { recorder, said, _launcher: launcher })
     }
 
-    /// Has them written, without waiting for it.
+    /// Requests that they be written, without waiting.
     pub(in crate::commands) fn ask(&self) -> io::Result<()> {
         snapshot_of(self.recorder.id()).map_err(io::Error::other)
     }
 
-    /// The next line that the recorder says, within so long. `None` if it says nothing.
+    /// The next line of the recorder, or `None` on timeout.
     ///
-    /// # Errors
-    /// How it has ended.
+    /// # Errors The exit status if the recorder has ended.
     pub(in crate::commands) fn next(&mut self, patience: Duration) -> io::Result<Option<String>> {
         match self.said.recv_timeout(patience) {
             Ok(line) => Ok(Some(line)),
@@ -79,7 +79,7 @@ impl History {
         }
     }
 
-    /// Has them written; returns the file.
+    /// Requests that they be written; returns the file.
     pub(in crate::commands) fn dump(&mut self) -> io::Result<PathBuf> {
         if let Some(status) = self.recorder.try_wait()? {
             let last = self.said.try_iter().last().unwrap_or_default();
@@ -103,7 +103,7 @@ impl History {
 impl Drop for History {
     fn drop(&mut self) {
         if let Ok(pid) = i32::try_from(self.recorder.id()) {
-            // It was not waited for, so the id is its own.
+            // It has not been waited for, so its id cannot have been reused.
             let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         }
         let _ = self.recorder.wait();

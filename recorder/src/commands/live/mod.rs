@@ -11,10 +11,10 @@ use crate::kernel::cpus;
 use crate::kernel::steal;
 use crate::kernel::sys::Linux;
 
-/// The most memory of the kernel that the tables take, in bytes. Machines with many CPUs have fewer slots for it.
+/// The most kernel memory for the tables, in bytes. Machines with many CPUs get fewer slots.
 const BUDGET: usize = 64 << 20;
 
-/// With fewer slots it is not tried.
+/// The least slots to try with.
 const LEAST_SLOTS: usize = 128;
 
 /// Why nothing can be counted.
@@ -27,7 +27,7 @@ pub enum LiveError {
     Cpus(#[from] cpus::CpusError),
 }
 
-/// Has the kernel count from now on, with at most so many slots for each CPU.
+/// Makes the kernel count from now on, with at most `slots` slots per CPU.
 pub(super) fn start(
     key: KeyBy,
     hierarchy: Hierarchy,
@@ -43,7 +43,7 @@ pub(super) fn start(
     let mut slots = most_slots;
     let mut counts = loop {
         match SchedCounts::open(&Linux, Box::new(LinuxBpf), wanted(slots)) {
-            // Before Linux 6.11 a value of a map has 4 MiB at most.
+            // Before Linux 6.11, a map value has at most 4 MiB.
             Err(BpfError::Map { .. }) if slots / 2 >= LEAST_SLOTS => slots /= 2,
             opened => break opened?,
         }

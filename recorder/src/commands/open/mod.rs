@@ -1,7 +1,7 @@
 //! `fxtrec open`: one command from a file to the Perfetto UI.
 //!
-//! The UI is a page of the web that loads traces from where a link tells it. The file is served
-//! on the loopback address, with the header that lets that page read it, and nothing else is:
+//! The UI is a web page that loads a trace from the URL in its link. Only this file is served, on the
+//! loopback address, with the header that lets that page read it:
 //!
 //! ```text
 //! fxtrec open x.fxt --> browser: https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/TOKEN/x.fxt
@@ -9,7 +9,7 @@
 //!        --- the file, then fxtrec ends ------------------->
 //! ```
 //!
-//! The page's own rules let it load from port 9001 of this machine and from no other.
+//! The page's security policy lets it load only from port 9001 of this machine.
 
 pub(crate) mod browser;
 mod serve;
@@ -35,28 +35,28 @@ pub enum OpenError {
     /// The trace cannot be read or converted.
     #[error(transparent)]
     Convert(#[from] ConvertError),
-    /// The port is taken, or not ours to take.
+    /// The port is in use or not permitted.
     #[error(
         "cannot serve on port {port}: {source}; stop the program that uses it (another `fxtrec \
          open`?), or open the file yourself at {PERFETTO}"
     )]
     Listen { port: u16, source: io::Error },
-    /// Nobody can connect any more.
+    /// Accepting connections failed.
     #[error("cannot accept connections: {0}")]
     Accept(#[source] io::Error),
-    /// There is nothing unguessable to be had.
+    /// No random numbers are available.
     #[error("getrandom: {0}")]
     Token(#[source] io::Error),
-    /// The file to be served cannot be read.
+    /// The file to serve cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Serves the file until it was fetched. The link goes to `messages`.
+/// Serves the file until it has been fetched. The link goes to `messages`.
 ///
 /// # Errors
 ///
-/// When the file cannot be read, or the port not be used.
+/// When the file cannot be read, or the port cannot be used.
 pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
     let served = prepare(args)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))
@@ -64,7 +64,7 @@ pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
     // Port 0 means any.
     let port = listener.local_addr().map_or(args.port, |address| address.port());
     let link = format!("{PERFETTO}/#!/?url=http://127.0.0.1:{port}/{}", served.path);
-    // Without standard error the browser still knows the link.
+    // If standard error is closed, the browser still gets the link.
     let _ = writeln!(messages, "{link}");
     if !args.no_browser
         && let Err(reason) = browser::open(&link)
@@ -75,7 +75,7 @@ pub fn run(args: &OpenArgs, messages: &mut dyn Write) -> Result<(), OpenError> {
     serve::until_fetched(&listener, port, served)
 }
 
-/// The file as it is, or converted to FXT in a temporary file that nobody sees.
+/// The file itself, or its conversion to FXT in an unnamed temporary file.
 fn prepare(args: &OpenArgs) -> Result<Served, OpenError> {
     let read = |source| OpenError::Read { path: args.file.clone(), source };
     let token = random::hex_token().map_err(OpenError::Token)?;

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Each connection has a thread, since browsers open some that they never use. Other users of the machine can connect to
-//! the loopback address as well: the path has a token that they cannot guess, and where the kernel tells whose the
-//! connection is, those of others are closed.
+//! the loopback address, too: so the path has a token that they cannot guess, and if the kernel reports a connection's
+//! owner, those of other users are closed.
 //!
-//! Own code, since it is two hundred lines: the HTTP crates that are small enough are not kept up,
-//! and the others bring a runtime along.
+//! Written here, in two hundred lines: the small HTTP crates are unmaintained, and the others need a
+//! runtime.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -27,22 +27,22 @@ use crate::commands::http::Request;
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::user::Owner;
 
-/// A peer that is silent for so long is given up.
+/// A peer that is silent for this long is dropped.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait at once for a connection.
+/// The longest single wait for a connection.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How long to do without new connections when there is nothing left to serve them with.
+/// How long to accept no connections when descriptors or threads have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
 /// Connections at the same time; browsers have some six.
 const CONNECTIONS: usize = 64;
 
-/// What is read from the file at once, in bytes.
+/// The size of one read from the file, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// A file and where it is found.
+/// A file and its path in the link.
 #[derive(Debug)]
 pub(super) struct Served {
     /// The path in the link: the token, and letters and digits of the file's name, which need no escapes.
@@ -59,7 +59,7 @@ impl Served {
         Ok(Self { path: format!("{token}/{name}"), file, length })
     }
 
-    /// Sends the file; says whether that was all of it.
+    /// Sends the file; returns whether all of it was sent.
     fn send(&self, mut peer: &TcpStream) -> io::Result<bool> {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
@@ -85,7 +85,7 @@ pub(super) fn until_fetched(
 ) -> Result<(), OpenError> {
     listener.set_nonblocking(true).map_err(OpenError::Accept)?;
     let fetched = StopToken::new().map_err(OpenError::Accept)?;
-    // Each connection has a clone as well.
+    // Each connection has a clone, too.
     let served = Arc::new(served);
     while !fetched.is_stopped() {
         let (peer, address) = match listener.accept() {
@@ -107,7 +107,7 @@ pub(super) fn until_fetched(
         }
         let (served, fetched) = (served.clone(), fetched.clone());
         let started = thread::Builder::new().name("fxtrec-open".to_owned()).spawn(move || {
-            // What goes wrong with one connection is no reason not to wait for the next.
+            // An error on one connection does not affect the next.
             if let Ok(true) = answer(&peer, port, &served) {
                 fetched.stop();
             }
@@ -119,7 +119,8 @@ pub(super) fn until_fetched(
     Ok(())
 }
 
-/// Whether the kernel knows that another user's process has connected. Root may, and whoever has called sudo.
+/// Whether another user's process has connected, according to the kernel. Root and the user who called sudo are
+/// allowed.
 fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
     let connections = [procfs::net::tcp(), procfs::net::tcp6()].into_iter().flatten().flatten();
     let is_it = |it: &procfs::net::TcpNetEntry| {
@@ -127,7 +128,7 @@ fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
         let local = (it.local_address.ip().to_canonical(), it.local_address.port());
         local == (peer.ip(), peer.port()) && it.remote_address.port() == port
     };
-    // One that was closed already has no owner any more, and gets no answer either.
+    // A connection that is closed already has no owner, and gets no answer either.
     let uid = connections.filter(is_it).map(|it| it.uid).next();
     let own = nix::unistd::geteuid().as_raw();
     let caller = Owner::sudo_caller().map(|caller| caller.uid);
@@ -143,7 +144,7 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
         respond(peer, "400 Bad Request", None)?;
         return Ok(false);
     };
-    // A page elsewhere may point a name of its own at this machine.
+    // Another site may resolve its own name to this machine (DNS rebinding).
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
     if !request.host.is_some_and(|host| hosts.contains(&host)) {
         respond(peer, "421 Misdirected Request", None)?;
@@ -158,7 +159,7 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
         return Ok(false);
     }
     match request.method.as_str() {
-        // Browsers ask first whether a page of the web may load from this machine.
+        // A browser first asks whether a web page may load from this machine.
         "OPTIONS" => respond(peer, "204 No Content", Some(0))?,
         "HEAD" => respond(peer, "200 OK", Some(served.length))?,
         "GET" => {
@@ -167,14 +168,14 @@ fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
         }
         _ => respond(peer, "405 Method Not Allowed", None)?,
     }
-    // Requests that are behind this one would have the connection reset, and the answer with it.
+    // Unread requests after this one would reset the connection and lose the answer.
     peer.shutdown(Shutdown::Write)?;
     io::copy(&mut peer.take(u64::from(u16::MAX)), &mut io::sink())?;
     Ok(false)
 }
 
-/// Waits until the peer has closed its end, which it does when it has everything. What is still on its way when this
-/// process ends might be lost.
+/// Waits until the peer has closed its end, which it does when it has everything. Data in flight could be lost when this
+/// process ends.
 fn is_taken(mut peer: &TcpStream) -> bool {
     peer.shutdown(Shutdown::Write).is_ok() && {
         let mut rest = [0; 1024];
@@ -182,14 +183,14 @@ fn is_taken(mut peer: &TcpStream) -> bool {
             match peer.read(&mut rest) {
                 Ok(0) => return true,
                 Ok(_) => {}
-                // Silent since it has taken all that was sent, or reset.
+                // Silent because it has taken everything, or reset.
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
     }
 }
 
-/// The head of an answer. Without a length there is nothing that a page may see.
+/// The head of an answer. Without a length, it has no content for a page.
 fn respond(mut peer: &TcpStream, status: &str, length: Option<u64>) -> io::Result<()> {
     let allow = match length {
         None => String::new(),

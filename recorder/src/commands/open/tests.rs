@@ -6,7 +6,7 @@ use super::*;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A server of some bytes, and what ends it.
+/// A server for some bytes, and the means to end it.
 struct Server {
     address: SocketAddr,
     path: String,
@@ -25,7 +25,7 @@ fn serve(name: &str, content: &[u8]) -> Server {
 }
 
 impl Server {
-    /// What the server answers to a request.
+    /// The server's answer to a request.
     fn ask(&self, request: &str) -> String {
         let mut peer = TcpStream::connect(self.address).expect("it listens");
         peer.write_all(request.as_bytes()).expect("sent");
@@ -77,7 +77,7 @@ fn nothing_else_is_served() {
         "nonsense\r\n\r\n".to_owned(),
         String::new(),
     ] {
-        // Half of it may be missing: then the peer has to say that no more comes.
+        // The request may be incomplete: then the peer closes its sending side.
         let mut peer = TcpStream::connect(server.address).expect("it listens");
         peer.write_all(request.as_bytes()).expect("sent");
         peer.shutdown(std::net::Shutdown::Write).expect("open");
@@ -92,7 +92,7 @@ fn nothing_else_is_served() {
 #[test]
 fn connections_that_say_nothing_hold_up_nobody() {
     let server = serve("t.fxt", b"all of it");
-    // A browser opens some in advance; one begins to ask, and does not go on.
+    // A browser opens connections in advance; one starts a request and stops.
     let connect = || TcpStream::connect(server.address).expect("it listens");
     let mut silent: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
     silent[0].write_all(b"GET /").expect("sent");
@@ -102,7 +102,7 @@ fn connections_that_say_nothing_hold_up_nobody() {
 
 #[test]
 fn it_ends_only_when_the_whole_file_was_taken() {
-    // More than sockets hold by themselves.
+    // More than socket buffers hold.
     let content = vec![b'x'; 32 << 20];
     let server = serve("t.fxt", &content);
     let mut hasty = TcpStream::connect(server.address).expect("it listens");
@@ -111,7 +111,7 @@ fn it_ends_only_when_the_whole_file_was_taken() {
     let mut some = [0; 1000];
     hasty.read_exact(&mut some).expect("the beginning");
     drop(hasty);
-    // It does not know yet that this one is gone; both are served.
+    // The server does not know yet that this one is gone; both are served.
     let whole = server.ask(&request);
     assert!(whole.ends_with("xxxx") && whole.len() > content.len(), "{}", whole.len());
     server.thread.join().expect("no panic").expect("it ended by itself");

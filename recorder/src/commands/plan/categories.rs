@@ -1,11 +1,11 @@
-//! `--categories`: what it names of the kernel is switched on as by the options for it, the rest is for applications.
+//! `--categories`: categories of the kernel act like the corresponding options; the rest is for applications.
 
 use super::PlanError;
 use crate::cli::RecordArgs;
 use crate::control::categories::{KernelCategory, ProbeCategory, Selection};
 use crate::units::glob::Pattern;
 
-/// Switches on what the categories name of the kernel; returns what applications are told, empty for all.
+/// Enables the categories of the kernel; returns those for applications, empty for all.
 pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError> {
     let selection = Selection::of(std::mem::take(&mut args.providers.categories));
     let wanted = |category| selection.kernel.contains(&category);

@@ -13,38 +13,38 @@ use crate::units::Nanos;
 use crate::units::quantity::TimeSpan;
 use fxtrec_gates::Trigger;
 
-/// Trace buffer when there are triggers and `--buffer-size` does not say otherwise, in bytes: at some 20 000 events
-/// per second, half of it is half a minute.
+/// The default of `--buffer-size` with triggers, in bytes: at some 20 000 events per second, half of it holds half a
+/// minute.
 pub const TRIGGER_BUFFER_BYTES: usize = 64 * 1024 * 1024;
 
 const BEFORE: Duration = Duration::from_secs(10);
 const AFTER: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What to wait for in circular mode, and how streaming mode divides its output.
+/// Triggers of circular mode, and how streaming mode divides its output.
 #[derive(Clone, Debug, Default)]
 pub struct FlightPlan {
     pub triggers: Vec<Trigger>,
-    /// What to write of what was before and comes after.
+    /// The time before and after a trigger to write.
     pub window: Window,
     /// How often triggers may fire.
     pub limits: Limits,
-    /// When to begin the next file.
+    /// When to rotate to the next file.
     pub rotate: Option<Rotate>,
-    /// How much of what was written may stay.
+    /// The limits on files that are kept.
     pub bounds: Bounds,
 }
 
 /// What is written around a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// From so long before it; `None` for all there is.
+    /// The time before the trigger; `None` for everything in memory.
     pub before: Option<Nanos>,
     /// To so long after it.
     pub after: Nanos,
 }
 
-/// Why there is no such flight recording.
+/// Why the options of flight recording are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlightError {
@@ -59,7 +59,7 @@ pub enum FlightError {
     /// `--disk-budget` without anything that writes several files.
     #[error("--disk-budget limits the files of --trigger or --rotate: add one of them")]
     NothingToBudget,
-    /// Several files where the output is none.
+    /// An option that writes several files, with an output that is not a file.
     #[error("{option} writes several files, and {} is not a file: name one with -o", .path.display())]
     NoFile { option: &'static str, path: PathBuf },
     /// `--rotate` with `--fail-if`.
@@ -112,7 +112,7 @@ impl FlightPlan {
         let or = |asked: Option<TimeSpan>, default: Duration| {
             asked.map(|span| nanos(span.duration())).or(armed.then_some(nanos(default)))
         };
-        // The one that is being written is one of those to keep.
+        // The file that is being written counts as one of those to keep.
         let files = args.keep.map(|keep| keep.get() as usize - 1);
         Ok(FlightPlan {
             triggers: args.triggers,
@@ -129,7 +129,7 @@ impl FlightPlan {
         })
     }
 
-    /// The trace buffer to use when nobody asked for a size, in bytes.
+    /// The default size of the trace buffer, in bytes.
     pub fn default_buffer_bytes(&self) -> usize {
         if self.triggers.is_empty() { DEFAULT_BUFFER_BYTES } else { TRIGGER_BUFFER_BYTES }
     }
@@ -144,7 +144,7 @@ impl FlightPlan {
         }
     }
 
-    /// The number of a file of this name in the series beside the output `path`.
+    /// The number of a file of this name in the series of the output `path`.
     pub fn number_of(&self, path: &Path, name: &OsStr) -> Option<u32> {
         match self.rotate {
             Some(_) => piece_number(path, name),
@@ -153,7 +153,7 @@ impl FlightPlan {
     }
 }
 
-/// Several files can only be made beside one.
+/// Several files need an output that is a file.
 fn must_be_file(option: &'static str, output: &Output) -> Result<(), FlightError> {
     let path = match &output.target {
         Target::Stdout => Path::new("standard output"),
@@ -163,7 +163,7 @@ fn must_be_file(option: &'static str, output: &Output) -> Result<(), FlightError
     Err(FlightError::NoFile { option, path: path.to_owned() })
 }
 
-/// The file for snapshot `number` beside the output `path`: `app.1.fxt.zst` for `app.fxt.zst`.
+/// The file for snapshot `number` of the output `path`: `app.1.fxt.zst` for `app.fxt.zst`.
 pub fn snapshot_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &number.to_string())
 }
@@ -173,17 +173,17 @@ pub fn piece_path(path: &Path, number: u32) -> PathBuf {
     beside(path, &format!("{number:04}"))
 }
 
-/// The number of a file of this name beside the output `path`, if it is a piece of a recording to it.
+/// The number of a file of this name next to the output `path`, if it is a rotated file of a recording to it.
 pub fn piece_number(path: &Path, name: &OsStr) -> Option<u32> {
     number_in(path, name, |digits| digits.len() >= 4)
 }
 
-/// The number of a file of this name beside the output `path`, if it is a snapshot of a recording to it.
+/// The number of a file of this name next to the output `path`, if it is a snapshot of a recording to it.
 fn snapshot_number(path: &Path, name: &OsStr) -> Option<u32> {
     number_in(path, name, |digits| !digits.starts_with('0'))
 }
 
-/// Nobody writes so many files: a higher number is not fxtrec's, and there is always a next one.
+/// The highest number of a file: a higher one is not fxtrec's, so there is always a next number.
 const MOST_FILES: u32 = 999_999_999;
 
 fn number_in(path: &Path, name: &OsStr, is_written_so: impl Fn(&str) -> bool) -> Option<u32> {
@@ -201,7 +201,7 @@ fn beside(path: &Path, number: &str) -> PathBuf {
     path.with_file_name(format!("{begin}.{number}{end}"))
 }
 
-/// What stands before and behind the number of a file that is named after the output `name`.
+/// The text before and after the number in a file name derived from the output `name`.
 fn around_number(name: &str) -> (&str, &str) {
     name.split_at(name.find(".fxt").or(name.rfind('.')).unwrap_or(name.len()))
 }

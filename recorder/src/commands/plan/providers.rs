@@ -1,25 +1,24 @@
-//! What the plan says of applications that record their own events.
+//! The part of a plan for applications that record their own events.
 
 use super::{PlanError, memory};
 use crate::cli::ProviderArgs;
 use crate::manager::DEFAULT_BUFFER_BYTES;
 
-/// The buffer of each when there are triggers and nobody asks for another size, in bytes: some 16 000 events per second
-/// reach back 10 s.
+/// The default buffer of each with triggers, in bytes: at some 16 000 events per second, it reaches back 10 s.
 const TRIGGER_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
-/// How applications are recorded that are trace providers.
+/// How applications that are trace providers are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Providers {
     /// Buffer of each, in bytes.
     pub buffer_bytes: usize,
-    /// The categories that they are to record; empty for all.
+    /// The categories that they record; empty for all.
     pub categories: Vec<String>,
 }
 
 impl Providers {
-    /// What the arguments ask for, who are told these categories; `None` when no application is to be let in. With
-    /// triggers (`armed`) buffers are to reach back further.
+    /// The settings for providers, with these categories; `None` if the arguments exclude applications. With triggers
+    /// (`armed`), buffers reach back further.
     pub(super) fn new(
         args: &ProviderArgs,
         categories: Vec<String>,

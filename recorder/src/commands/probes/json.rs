@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
 
-/// Changes when a member does not mean any more what it did.
+/// Changes when the meaning of a member changes.
 const VERSION: u32 = 1;
 
 pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {

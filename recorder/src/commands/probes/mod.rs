@@ -1,4 +1,4 @@
-//! `fxtrec probes`: lists what probes can be put at.
+//! `fxtrec probes`: lists the functions and USDT probes of a binary.
 
 mod json;
 mod table;
@@ -16,18 +16,17 @@ use crate::units::look::Look;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbesError {
-    /// The binary cannot be read, or has nothing that was asked for.
+    /// The binary cannot be read, or nothing in it matches.
     #[error(transparent)]
     Probe(#[from] ApartError),
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Writes what `args` ask for to `out`. An output that is closed early ends it quietly.
+/// Writes the list for `args` to `out`. An output that is closed early is not an error.
 ///
-/// # Errors
-/// When the binary cannot be read or has nothing that was asked for, or the output fails.
+/// # Errors When the binary cannot be read, nothing in it matches, or the output fails.
 pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), ProbesError> {
     let pids = args.pid.map(Pid).into_iter().collect();
     let context = Context { program: None, pids, most: usize::MAX };
@@ -45,7 +44,7 @@ pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), Pro
     }
 }
 
-/// The binary as a spec would have it.
+/// The binary, parsed as in a spec.
 fn binary(text: &str) -> Binary {
     if text.contains('/') {
         Binary::Path(PathBuf::from(text))

@@ -48,7 +48,7 @@ pub(super) fn write_names(listing: &Listing, out: &mut dyn Write) -> io::Result<
     names.iter().try_for_each(|name| writeln!(out, "{name}"))
 }
 
-/// What to know about where the names come from.
+/// A remark about the source of the names.
 fn remark(listing: &Listing) -> Option<String> {
     if let Some(debug) = &listing.debug_file {
         return Some(format!("stripped; the names come from {}", debug.display()));

@@ -1,4 +1,4 @@
-//! DuckDB, as it is installed: its program, or its module for Python.
+//! The installed DuckDB: its program, or its Python module.
 
 use std::env;
 use std::io::Write;
@@ -17,15 +17,15 @@ pub(super) enum Format {
     Csv,
 }
 
-/// What understands SQL.
+/// An SQL engine.
 #[derive(Debug)]
 pub(super) enum Engine {
     Program(PathBuf),
     Python(PathBuf),
 }
 
-/// Nothing is imported from the current directory, where anybody may have put something. The views, the statements and the
-/// format come as three lines of JSON.
+/// Nothing is imported from the current directory, which is not trusted. The views, the statements and the format come as
+/// three lines of JSON.
 const SCRIPT: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
@@ -56,8 +56,8 @@ else:
     print()
 "#;
 
-/// Says by its status what Python has: 0 the module, 10 neither the module nor pip, 11 pip, 12 pip that installs for the user alone, and
-/// that only when it has to.
+/// Its exit status says what Python has: 0 the module, 10 neither the module nor pip, 11 pip, 12 a pip that installs only for the user and
+/// only if forced.
 const LOOK_FOR_MODULE: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
@@ -70,13 +70,13 @@ marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
 sys.exit(12 if sys.prefix == sys.base_prefix and os.path.exists(marker) else 11)
 "#;
 
-/// Why there is no DuckDB: what Python there is to install it with.
+/// Why there is no DuckDB: which Python could install it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEngine {
     NoPython,
     NoPip,
     Pip,
-    /// The distribution lets pip install only what it is forced to.
+    /// The distribution lets pip install only if forced.
     ForcedPip,
 }
 
@@ -84,7 +84,7 @@ const PIP: &str = "python3 -m pip install duckdb";
 const FORCED_PIP: &str = "python3 -m pip install --user --break-system-packages duckdb";
 
 impl NoEngine {
-    /// What is missing, and one command that mends it.
+    /// What is missing, and one command that installs it.
     pub(super) fn describe(self) -> String {
         let installs = |manager: &str| in_path(manager).is_some();
         self.describe_by(installs)
@@ -111,7 +111,7 @@ impl NoEngine {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let paths = env::var_os("PATH")?;
-    // A relative folder is whatever lies there where we happen to be.
+    // A relative folder depends on the current directory and is not trusted.
     let absolute = env::split_paths(&paths).filter(|folder| folder.is_absolute());
     absolute.map(|folder| folder.join(name)).find(|path| {
         path.metadata().is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
@@ -119,7 +119,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 impl Engine {
-    /// The one that is installed, the program rather than the module.
+    /// The installed engine; the program is preferred to the module.
     ///
     /// # Errors
     /// When none is.
@@ -162,7 +162,7 @@ impl Engine {
                     Format::Csv => "-csv",
                 };
                 let mut command = Command::new(path);
-                // Without the user's settings, which may change what is printed.
+                // Without the user's settings, which may change the output.
                 command.args(["-init", "/dev/null", "-batch", "-bail", form, ":memory:"]);
                 command.args(["-c", views, "-c", sql]).stdin(Stdio::null());
                 (path, start(&mut command).and_then(|mut child| child.wait()))
@@ -193,7 +193,7 @@ fn feed(mut child: Child, lines: [&str; 3]) -> std::io::Result<ExitStatus> {
         text += &serde_json::Value::from(line).to_string();
         text.push('\n');
     }
-    // One that ended early says why by its status.
+    // If it ended early, its status says why.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     child.wait()
 }

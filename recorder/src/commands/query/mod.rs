@@ -1,10 +1,10 @@
-//! `fxtrec query`: hands SQL over to DuckDB, with a view for each table.
+//! `fxtrec query`: runs SQL in DuckDB, with a view for each table.
 //!
-//! Tables of traces go there as CSV in a temporary directory, which needs no more than the default features of fxtrec. DuckDB reads
-//! the files as often as a query asks for, so nothing of them has to stay in its memory.
+//! Tables of traces go there as CSV in a temporary directory, which needs no more than the default features of fxtrec. DuckDB reads the
+//! files as often as a query needs, so it need not keep them in memory.
 //!
-//! Nothing passes a shell. Paths become literals in statements of our own, and what the user wrote goes to the engine as an
-//! argument or through a pipe of its own.
+//! No shell is involved. Paths become literals in our statements, and the user's SQL goes to the engine as an argument or
+//! through a separate pipe.
 
 mod engine;
 mod temporary;
@@ -23,7 +23,7 @@ use temporary::Temporary;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// All of it, so that there is no next one when the first is mended.
+    /// Everything that is missing, so that the user can fix it at once.
     #[error("cannot query: {}", .0.join("\n  "))]
     Missing(Vec<String>),
     #[error("{}: not a directory that fxtrec export has written: none of its tables is in it", .0.display())]
@@ -46,7 +46,7 @@ pub enum QueryError {
     Failed { program: String, status: ExitStatus },
 }
 
-/// Queries as `args` ask. The engine writes to standard output itself.
+/// Runs the query of `args`. The engine writes to standard output itself.
 ///
 /// # Errors
 /// When there is no engine or it fails, a trace cannot be exported, or a directory has no tables.
@@ -63,7 +63,7 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     let (folders, traces): (Vec<&Path>, Vec<&Path>) =
         args.inputs.iter().map(PathBuf::as_path).partition(|path| path.is_dir());
     let mut folders: Vec<PathBuf> = folders.into_iter().map(Path::to_owned).collect();
-    // Goes away with all that is in it when the engine has ended.
+    // Removed with its content when the engine has ended.
     let exported = match traces[..] {
         [] => None,
         _ => Some(export(&traces, &args.sql)?),
@@ -78,7 +78,7 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     engine.run(&views, &args.sql, format, exported.as_ref())
 }
 
-/// What has to be there for a query and is not.
+/// What is missing for a query.
 fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
     let of_input = |path: &PathBuf| {
         let opened = match path.is_dir() {
@@ -89,7 +89,7 @@ fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
         };
         opened.err().map(|error| error.to_string())
     };
-    // A FIFO would wait for a writer. It is read when all else is there, and so is standard input.
+    // Opening a FIFO would wait for a writer. FIFOs and standard input are read once everything else exists.
     let can_be_opened = |path: &&PathBuf| {
         path.is_dir() || path.is_file() || !path.exists() && path.as_path() != Path::new("-")
     };
@@ -108,8 +108,7 @@ fn export(traces: &[&Path], sql: &str) -> Result<Temporary, QueryError> {
     }
 }
 
-/// The tables that a statement may read: those whose names are in it, however they are meant. All of them if there is none, as in
-/// `SHOW TABLES`.
+/// The tables that a statement may read: those whose names occur in it in any role. All of them if none does, as in `SHOW TABLES`.
 fn tables_in(sql: &str) -> Vec<Table> {
     let sql = sql.to_ascii_lowercase();
     let named: Vec<Table> =

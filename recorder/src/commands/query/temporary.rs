@@ -11,19 +11,18 @@ use tempfile::TempDir;
 
 use crate::kernel::signals::Signals;
 
-/// It goes away with all that is in it, also when a signal ends the process. There is one in a process at most.
+/// It is removed with its content, even if a signal ends the process. A process has at most one.
 #[derive(Debug)]
 pub(super) struct Temporary {
     folder: TempDir,
-    /// What this thread blocked before.
+    /// The signals that this thread blocked before.
     before: SigSet,
 }
 
 impl Temporary {
-    /// Makes it, and has signals of the thread and of those it starts watched from then on.
+    /// Creates it, and from then on handles signals to this thread and to threads that it starts.
     ///
-    /// # Errors
-    /// When it cannot be made, or signals not be read.
+    /// # Errors When it cannot be created, or signals cannot be read.
     pub(super) fn make() -> io::Result<Temporary> {
         let before = SigSet::thread_get_mask()?;
         let signals = Signals::catch()?;
@@ -39,9 +38,9 @@ impl Temporary {
         self.folder.path()
     }
 
-    /// Starts a program that gets signals as this one did at first.
+    /// Starts a program with this process's original signal mask.
     pub(super) fn start<T>(&self, start: impl FnOnce() -> T) -> T {
-        // If this fails it is of no use to the child, and no harm to us.
+        // A failure is harmless here, and the child could do nothing about it.
         let now = self.before.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let started = start();
         let _ = now.map(|now| now.thread_set_mask());
@@ -49,7 +48,7 @@ impl Temporary {
     }
 }
 
-/// Waits for a signal that ends the process, and lets it do so without the directory.
+/// Waits for a signal that ends the process, and removes the directory first.
 fn watch(mut signals: Signals, folder: &Path) {
     loop {
         let mut readable = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -59,7 +58,7 @@ fn watch(mut signals: Signals, folder: &Path) {
         }
         match signals.read() {
             Ok(Some(caught)) if caught.signal != Signal::SIGCHLD => {
-                // There is nothing to do about what cannot be removed.
+                // If it cannot be removed, nothing can be done.
                 let _ = std::fs::remove_dir_all(folder);
                 let _ = SigSet::all().thread_unblock();
                 let _ = raise(caught.signal);

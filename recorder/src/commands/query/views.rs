@@ -16,19 +16,18 @@ const HEADER: u64 = 64 << 10;
 struct Sources {
     /// Patterns of files.
     parquet: Vec<String>,
-    /// Files or patterns of them, by their header, since other versions of a table may have other columns.
+    /// Files or patterns, by their header, since versions of a table may have different columns.
     csv: BTreeMap<String, Vec<String>>,
 }
 
-/// Statements that make a view for each table that is in any of these folders.
+/// Statements that make a view for each table in any of these folders.
 ///
-/// # Errors
-/// When there is none in one of them, or it cannot be read, or its name is not UTF-8.
+/// # Errors When a folder has no table, cannot be read, or its name is not UTF-8.
 pub(super) fn of(folders: &[PathBuf]) -> Result<String, QueryError> {
     let mut tables = BTreeMap::<String, Sources>::new();
     for folder in folders {
         let failed = |source| QueryError::Read { path: folder.clone(), source };
-        // Absolute, so that no name is taken for an address in the network.
+        // Absolute, so that DuckDB does not take a name for a URL.
         let root = folder.canonicalize().map_err(failed)?;
         let mut found = false;
         for entry in root.read_dir().map_err(failed)? {
@@ -67,7 +66,7 @@ struct Files {
 }
 
 impl Files {
-    /// Those that are laid out as `fxtrec export` does.
+    /// The files in the layout of `fxtrec export`.
     fn of(folder: &Path, table: &str) -> io::Result<Files> {
         let mut files = Files::default();
         for day in partitions(folder, "day=") {
@@ -87,7 +86,7 @@ impl Files {
         !self.has_parquet && self.csv.is_empty()
     }
 
-    /// Adds them to what the table is read from; `None` if a path is not UTF-8.
+    /// Adds them to the sources of the table; `None` if a path is not UTF-8.
     fn add(self, folder: &Path, sources: &mut Sources) -> Option<()> {
         let all =
             |format: Format| pattern(folder, &format!("/day=*/trace_id=*/*.{}", format.name()));
@@ -110,7 +109,7 @@ impl Files {
     }
 }
 
-/// The folders in a folder whose names begin like this.
+/// The subfolders whose names begin with `begin`.
 fn partitions(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let is_one = |entry: &std::fs::DirEntry| {
@@ -127,7 +126,7 @@ fn header(path: &Path) -> io::Result<String> {
 }
 
 impl Sources {
-    /// The queries whose rows are together those of the table.
+    /// The queries whose rows together make up the table.
     fn reads(&self, table: &str) -> Vec<String> {
         let mut reads = Vec::new();
         if !self.parquet.is_empty() {
@@ -138,7 +137,7 @@ impl Sources {
         }
         for (header, files) in &self.csv {
             let (files, columns) = (files.join(", "), columns(table, header));
-            // Nothing is guessed. Texts may have line breaks, at which the parallel reader may take the wrong ones for ends of rows.
+            // Nothing is auto-detected. The parallel reader is off, since it may take line breaks in texts for ends of rows.
             reads.push(format!(
                 "SELECT * FROM read_csv([{files}], columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', \
                  quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, parallel = false, \
@@ -149,7 +148,7 @@ impl Sources {
     }
 }
 
-/// The columns of CSV files with this header, with their types. One that this version does not know is a text.
+/// The columns of CSV files with this header, with their types. Unknown columns are text.
 fn columns(table: &str, header: &str) -> String {
     let known = table.parse::<Table>().map_or(&[][..], Table::columns);
     let column = |name: &str| {
@@ -160,7 +159,7 @@ fn columns(table: &str, header: &str) -> String {
     header.split(',').map(column).collect::<Vec<_>>().join(", ")
 }
 
-/// A literal that stands for a path whatever its name has in it, and what comes behind that.
+/// A literal for a path with any characters, followed by `behind`.
 fn pattern(path: &Path, behind: &str) -> Option<String> {
     let mut literal = String::from("'");
     for char in path.to_str()?.chars() {

@@ -1,4 +1,4 @@
-//! In which form the figures are written, which is the scraper's choice.
+//! The format of the figures, which the scraper chooses.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -6,12 +6,12 @@ pub(super) enum Format {
     Plain,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// Prometheus's protocol buffers, each with its length before it. Native histograms have no other form.
+    /// Prometheus's length-prefixed protocol buffers, the only format with native histograms.
     Protobuf,
 }
 
 impl Format {
-    /// What the peer likes best of these, by its header `Accept`; of equals, the first that it names.
+    /// The format that the peer's `Accept` header prefers; among equals, the first.
     pub(super) fn wanted(accept: Option<&str>) -> Format {
         let mut best = (0.0, Format::Plain);
         for range in accept.unwrap_or_default().split(',') {

@@ -1,11 +1,11 @@
-//! What was counted since the daemon began, by the labels under which it is told.
+//! The counts since the daemon's start, by the labels under which they are exported.
 //!
-//! Cgroups come and go, and each set of labels costs the one who stores it. So there are only so many; figures of what finds
-//! no place are those of "other". A set whose cgroup is no more is forgotten after a while, and makes room.
+//! Cgroups come and go, and each label set costs memory in the scraper. So the number of label sets is limited; the rest is counted under
+//! "other". The set of a removed cgroup is dropped after a while, which frees its place.
 //!
-//! The places go to the busiest, by slices. Every two minutes one that found no place takes that of the least busy one, if it
-//! had more than twice as many slices of late: sets that are about as busy as each other keep their places, since each change
-//! ends one series and begins another. What the one that goes had is added to "other", so sums stay sums.
+//! The busiest sets, by slices, have places. Every two minutes, a set without one takes the place of the least busy set if it recently had
+//! more than twice as many slices. Sets of similar activity keep their places, since each change ends one series and begins another. The
+//! counts of the replaced set are added to "other", so totals stay correct.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use crate::commands::live::groups::Groups;
 use crate::kernel::bpf::counts::{Figures, Key, Measure, Row};
 
-/// For how long figures of a cgroup are told that is no more: a scraper has seen the last of them by then.
+/// How long the figures of a removed cgroup are exported: by then, a scraper has seen the last of them.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// How often it is looked which cgroups are no more.
+/// How often removed cgroups are looked for.
 const LOOKED: Duration = Duration::from_secs(120);
 
-/// Whose figures they are.
+/// The owner of the figures.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     Path(String),
-    /// Cgroups that were no more when their figures were read.
+    /// Cgroups that had been removed when their figures were read.
     Removed,
     /// Those that found no place.
     Other,
@@ -40,7 +40,7 @@ const OTHER: Labels = Labels { group: Group::Other, comm: None };
 #[derive(Debug)]
 struct Series {
     figures: Figures,
-    /// The numbers of the cgroup; a path may be made anew.
+    /// The number of the cgroup; its path may be reused.
     number: Option<u64>,
     changed: Instant,
     /// How busy it was of late.
@@ -53,13 +53,13 @@ impl Series {
     }
 }
 
-/// How busy threads were, in slices, or in lengths of time of which nothing is known.
+/// The activity of threads, in slices, or in intervals without information.
 fn busy(figures: &Figures) -> u64 {
     figures.of(Measure::Slice).count().saturating_add(figures.unknown)
 }
 
-/// Without what a terminal would obey. Two names that differ in that only are one: two series of the same labels would have
-/// Prometheus refuse all of them.
+/// The name without control characters. Names that differ only in those are merged, since Prometheus rejects a scrape
+/// with two series of the same labels.
 fn harmless(value: &str) -> String {
     let replaced = |it: char| if it.is_control() && it != '\n' { '\u{fffd}' } else { it };
     value.chars().map(replaced).collect()
@@ -70,7 +70,7 @@ pub(super) struct Ledger {
     groups: Groups,
     most: usize,
     series: BTreeMap<Labels, Series>,
-    /// How busy those were of late that found no place.
+    /// The recent activity of sets without a place.
     waiting: BTreeMap<Labels, u64>,
     looked: Option<Instant>,
 }
@@ -80,7 +80,7 @@ impl Ledger {
         Ledger { groups, most, series: BTreeMap::new(), waiting: BTreeMap::new(), looked: None }
     }
 
-    /// Adds what was counted.
+    /// Adds the counts.
     pub(super) fn add(&mut self, rows: Vec<Row>, now: Instant) {
         let number = |row: &Row| match row.key {
             Key::Cgroup(number) | Key::Named(number, _) => Some(number),
@@ -125,7 +125,7 @@ impl Ledger {
         };
         match self.groups.path(number) {
             Some(path) => Labels { group: Group::Path(harmless(path)), comm },
-            // Their names would be without bounds.
+            // Their names would be unbounded.
             None => Labels { group: Group::Removed, comm: None },
         }
     }
@@ -139,10 +139,10 @@ impl Ledger {
         });
     }
 
-    /// Takes note of one that found no place. Only so many are told apart.
+    /// Notes a set without a place; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Those of no name of their own have a place of their own.
+        // Sets without a path of their own always have a place.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Has the busiest of those without a place take those of the least busy ones.
+    /// Gives places of the least busy sets to the busiest ones without a place.
     fn rank(&mut self, now: Instant) {
         let mut wait: Vec<(u64, Labels)> = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -167,7 +167,7 @@ impl Ledger {
         placed.sort();
         let mut places = placed.into_iter();
         for (busy, labels) in wait {
-            // Their places are taken by whoever comes first.
+            // The free places go to the first that come.
             if self.series.len() < self.most {
                 break;
             }
@@ -192,7 +192,7 @@ impl Ledger {
         self.series.iter().map(|(labels, series)| (labels, &series.figures))
     }
 
-    /// What the cgroups are called of which there were figures lately.
+    /// The names of cgroups with recent figures.
     pub(super) fn groups(&self) -> &Groups {
         &self.groups
     }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(told(&ledger)[1], ("Other".to_owned(), 16), "one that was never seen");
     }
 
-    /// A ledger of so many places, and the numbers of cgroups of these names.
+    /// A ledger with `most` places, and the numbers of cgroups with these names.
     fn ledger_of<S: AsRef<std::ffi::OsStr>>(
         most: usize,
         names: &[S],
@@ -307,7 +307,7 @@ mod tests {
         };
         let idle = [(0, 1), (1, 1), (2, 1)];
         assert_eq!(names(round(&idle)), "/g0 /g1 /g2");
-        // Three are busy, and find the places of the first three taken.
+        // Three are busy, but the first three have taken the places.
         let all = [(0, 1), (1, 1), (2, 40), (3, 100), (4, 90), (5, 1)];
         round(&all);
         let busiest = names(round(&all));

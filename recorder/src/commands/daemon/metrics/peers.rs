@@ -1,11 +1,11 @@
-//! Connections of scrapers, all served at the same time by one thread: one that is idle, or reads slowly, holds up nobody.
+//! Connections of scrapers, all served concurrently by one thread, so that an idle or slow one does not delay the others.
 //!
 //! ```text
 //!   Asking: the request comes  -->  Answering: the answer goes  -->  Ending: what is behind the request is read
 //! ```
 //!
-//! There are only so many, and fewer of one address. Where one more comes, the one that has asked for nothing for longest has
-//! to go, or of those that have asked the oldest one. Whoever came last is served first.
+//! Their number is limited, in all and per address. A new connection beyond the limit replaces the one that has been idle longest or, if
+//! all have sent a request, the oldest. The newest is served first.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -20,13 +20,13 @@ use crate::commands::http::Request;
 /// Connections at a time.
 const MOST: usize = 64;
 
-/// Connections of one address at a time: others have room next to them.
+/// Connections from one address at a time, which leaves room for others.
 const MOST_OF_ONE: usize = 32;
 
-/// Within this time a request must be there and its answer taken.
+/// The time for a request to arrive and its answer to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most that is read behind a request, so that the answer is not reset.
+/// The most bytes read after a request, to prevent a reset that would lose the answer.
 const MOST_BEHIND: usize = u16::MAX as usize;
 
 #[derive(Debug)]
@@ -44,14 +44,14 @@ struct Peer {
     state: State,
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     open: Vec<Peer>,
 }
 
 impl Peers {
-    /// Takes one more, from this address.
+    /// Adds a connection from this address.
     pub(super) fn add(
         &mut self,
         stream: TcpStream,
@@ -75,7 +75,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Waits until one of them or one of `others` has something to do, or `timeout` has passed.
+    /// Waits until one of them or of `others` is ready, or `timeout` has passed.
     pub(super) fn wait(&self, others: [BorrowedFd<'_>; 2], timeout: Duration) {
         let wanted = |peer: &Peer| match peer.state {
             State::Answering { .. } => PollFlags::POLLOUT,
@@ -90,11 +90,11 @@ impl Peers {
         // poll knows milliseconds: rounded down, the last one would be spent in a tight loop.
         let millis = timeout.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        // An error is found out by whoever reads.
+        // A later read reports the error.
         let _ = poll(&mut polled, timeout);
     }
 
-    /// Does what can be done without waiting. `respond` makes an answer of a request, or of something that is none.
+    /// Does everything that is possible without waiting. `respond` makes the answer to a request or to invalid input.
     pub(super) fn serve(
         &mut self,
         now: Instant,
@@ -107,7 +107,7 @@ impl Peers {
 }
 
 impl Peer {
-    /// Goes on until it would have to wait; an error where there is nothing more to do.
+    /// Continues until it would block; returns an error when the connection is done.
     fn serve(&mut self, respond: &mut impl FnMut(Option<Request>) -> Arc<[u8]>) -> io::Result<()> {
         match self.go_on(respond) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -135,7 +135,7 @@ impl Peer {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.state = State::Ending { read: 0 };
                 }
-                // What is behind the request would have the connection reset, and the answer with it.
+                // Unread bytes after the request would reset the connection and lose the answer.
                 State::Ending { read } => match again(|| self.stream.read(&mut buffer))? {
                     0 => return Ok(()),
                     more => {
@@ -150,7 +150,7 @@ impl Peer {
     }
 }
 
-/// Once more after a signal.
+/// Retries after a signal.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -176,7 +176,7 @@ mod tests {
         stream
     }
 
-    /// What comes of an answer, while the others are served.
+    /// The number of bytes of the answer that a peer receives, while the others are served.
     fn answer_of(stream: &mut TcpStream, peers: &mut Peers, now: Instant, answer: &[u8]) -> usize {
         stream.set_nonblocking(true).expect("a socket");
         let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
@@ -207,7 +207,7 @@ mod tests {
         while matches!(peers.open[0].state, State::Asking(_)) && Instant::now() < until {
             peers.serve(now, |_| large.clone());
         }
-        // More than there may be, none of which asks for anything.
+        // More than the limit, all idle.
         let _idle: Vec<_> = (0..100).map(|_| connect(&listener, &mut peers, now)).collect();
         let mut half = connect(&listener, &mut peers, now);
         half.write_all(&ASKED[..10]).expect("sent");
@@ -234,7 +234,7 @@ mod tests {
         let _many: Vec<_> = (0..200).map(|_| from([10, 0, 0, 2], &mut peers)).collect();
         let newest = from([10, 0, 0, 3], &mut peers);
         assert_eq!(peers.open.len(), MOST_OF_ONE + 2, "the first one is still there");
-        // All have asked by now, on a machine that may be slow.
+        // Wait until all have sent a request; the machine may be slow.
         let is_there = |peer: &Peer| peer.stream.peek(&mut [0]).is_ok();
         let until = Instant::now() + Duration::from_secs(20);
         while !peers.open.iter().all(is_there) && Instant::now() < until {

@@ -1,7 +1,8 @@
-//! The figures as messages `io.prometheus.client.MetricFamily`, the one form that Prometheus takes native histograms in.
+//! The figures as messages `io.prometheus.client.MetricFamily`, the only format in which Prometheus accepts native
+//! histograms.
 //!
-//! A histogram is told twice in one message: by the buckets of the text, and as a native one of schema 0, whose bucket `i` ends at
-//! 2^i s. That is where the kernel's buckets end too, so every sample is in its own:
+//! A message has each histogram twice: with the buckets of the text format, and as a native one of schema 0, whose bucket `i` ends at 2^i
+//! s. The kernel's buckets have the same bounds, so every sample is in the right one:
 //!
 //! ```text
 //!   the kernel's bucket    0        1            2       ...   BUCKETS - 2   BUCKETS - 1
@@ -32,7 +33,7 @@ mod field {
         pub(in super::super) const NAME: u64 = 1;
         pub(in super::super) const VALUE: u64 = 2;
     }
-    /// Of a gauge as of a counter.
+    /// Both of a gauge and of a counter.
     pub(super) const VALUE: u64 = 1;
     pub(super) mod bucket {
         pub(in super::super) const CUMULATIVE_COUNT: u64 = 1;
@@ -54,7 +55,7 @@ mod field {
     }
 }
 
-/// All of it: each family with its length before it. Those without samples are left out.
+/// Writes all families, each with its length first, without those that have no samples.
 pub(super) fn write(families: &[Family]) -> Vec<u8> {
     let mut all = Message::default();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -129,8 +130,8 @@ fn of_histogram(histogram: &Histogram) -> Message {
     message
 }
 
-/// Runs of buckets with samples, each with the index that it begins at: of the first one by itself, of the others counted from
-/// the end of the run before.
+/// Runs of buckets with samples. Each has the offset of its first bucket: absolute for the first run, relative to the end of the previous
+/// run for the others.
 fn spans(counts: &[u64]) -> Vec<(i64, &[u64])> {
     let mut spans = Vec::new();
     let mut from = i64::from(FIRST_BOUND + 1);

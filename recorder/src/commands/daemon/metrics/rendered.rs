@@ -1,14 +1,14 @@
-//! Answers of a moment ago: many who ask at once, or one who asks all the time, cost no more than a share of a CPU.
+//! A cache of recent answers, so that frequent requests cost only a bounded share of a CPU.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::format::Format;
 
-/// For so many times as long as it took to make an answer, it is given to others.
+/// An answer is reused for this many times the time that it took to make.
 const TIMES: u32 = 4;
 
-/// At most this long: whoever asks every second gets new figures.
+/// The longest reuse: a scraper that asks every second gets new figures.
 const MOST: Duration = Duration::from_millis(900);
 
 /// The last answer in each format.
@@ -16,14 +16,14 @@ const MOST: Duration = Duration::from_millis(900);
 pub(super) struct Rendered(Vec<(Format, Instant, Arc<[u8]>)>);
 
 impl Rendered {
-    /// The answer in this format, if it is still good `now`.
+    /// The answer in this format, if it is still fresh at `now`.
     pub(super) fn of(&mut self, format: Format, now: Instant) -> Option<Arc<[u8]>> {
         self.0.retain(|(_, until, _)| now < *until);
         let found = self.0.iter().find(|(of, _, _)| *of == format);
         found.map(|(_, _, answer)| answer.clone())
     }
 
-    /// Takes an answer that was made between two times.
+    /// Stores an answer that was made between two times.
     pub(super) fn keep(
         &mut self,
         format: Format,
@@ -52,7 +52,7 @@ mod tests {
             assert_eq!(rendered.of(Format::Protobuf, after(millis)), None, "another format");
         }
         assert_eq!(rendered.of(Format::Plain, after(500)), None);
-        // One that took very long, as on a machine that is busy.
+        // One that took very long, as on a busy machine.
         rendered.keep(Format::Plain, (begun, after(5000)), b"dearer".as_slice().into());
         assert!(rendered.of(Format::Plain, after(5899)).is_some());
         assert_eq!(rendered.of(Format::Plain, after(5900)), None);

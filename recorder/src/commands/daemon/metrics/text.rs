@@ -1,4 +1,4 @@
-//! The text of the figures, as Prometheus has read it since ever, or as OpenMetrics. It has classic histograms only.
+//! The figures in Prometheus's text format or as OpenMetrics, with classic histograms only.
 
 use std::fmt::Write as _;
 
@@ -6,11 +6,11 @@ use super::families::{Family, Kind, Label, NANOS, Value};
 use super::format::Format;
 use crate::kernel::bpf::counts::{FIRST_BOUND, Histogram};
 
-/// The buckets of classic histograms, the last of which has no bound. There are fewer than native ones have, since each costs a
-/// line, and series in the scraper.
+/// The buckets of classic histograms, the last of which has no bound. They are fewer than the native ones, since each costs a line and a
+/// series in the scraper.
 pub(super) const CLASSIC: usize = 34;
 
-/// How many samples there are up to the bound of each classic bucket. The last bound is infinite.
+/// The number of samples up to the bound of each classic bucket. The last bound is infinite.
 pub(super) fn classic(histogram: &Histogram) -> impl Iterator<Item = (f64, u64)> {
     let mut below = 0;
     let buckets = histogram.buckets;
@@ -24,7 +24,7 @@ pub(super) fn classic(histogram: &Histogram) -> impl Iterator<Item = (f64, u64)>
     })
 }
 
-/// All of it, in one of the two text formats.
+/// Writes all families in one of the two text formats.
 pub(super) fn write(families: &[Family], format: Format) -> String {
     let mut page = Page { text: String::new(), is_open: format == Format::OpenMetrics };
     for family in families {
@@ -44,7 +44,7 @@ struct Page {
 impl Page {
     fn family(&mut self, family: &Family) {
         let Family { name, kind, help, samples } = family;
-        // A counter's name ends with `_total` in its samples, and in the older text also here.
+        // A counter's name ends with `_total` in its samples and, in the older format, here, too.
         let total = if *kind == Kind::Counter { "_total" } else { "" };
         let head = if self.is_open { "" } else { total };
         let kind = match kind {
@@ -87,7 +87,7 @@ fn text_of(labels: &[Label]) -> String {
     text
 }
 
-/// As within the quotes of a label.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
