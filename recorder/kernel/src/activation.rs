@@ -1,7 +1,7 @@
-//! Sockets that whoever started this process has made for it: the protocol of systemd's sd_listen_fds(3).
+//! Sockets that the starter of this process has made for it: the protocol of systemd's sd_listen_fds(3).
 //!
-//! Three variables tell of them. They are for the process whose id is in `LISTEN_PID`, and not for its children, who
-//! inherit the variables.
+//! Three variables describe them. They are meant for the process whose id is in `LISTEN_PID`, and not for its children, which inherit the
+//! variables.
 //!
 //! ```text
 //!  LISTEN_PID=4711  LISTEN_FDS=2  LISTEN_FDNAMES=control:providers       descriptors 3 and 4
@@ -20,25 +20,24 @@ use nix::sys::socket::{
 /// The first descriptor that is passed.
 const FIRST: RawFd = 3;
 
-/// More are passed by nobody.
+/// No service manager passes more.
 const MOST: RawFd = 64;
 
-/// Whether they were taken: each belongs to one owner.
+/// Whether they were already taken: each descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A socket that was passed.
 #[derive(Debug)]
 pub struct Passed {
-    /// What it is called (`FileDescriptorName=`); empty when it is not.
+    /// Its name (`FileDescriptorName=`); empty if it has none.
     pub name: String,
     pub socket: OwnedFd,
 }
 
-/// The sockets that were passed to this process; the second time there are none. To be called before anything else is
-/// opened.
+/// The sockets that were passed to this process; none on a second call. Must be called before anything else is opened.
 ///
 /// # Errors
-/// When the variables make no sense, or a descriptor that they tell of is not there.
+/// If the variables are malformed, or a descriptor that they describe does not exist.
 pub fn take() -> io::Result<Vec<Passed>> {
     let variable = |name: &str| std::env::var(name).ok();
     let names = told(variable, std::process::id())?;
@@ -46,7 +45,7 @@ pub fn take() -> io::Result<Vec<Passed>> {
         return Ok(Vec::new());
     }
     let take = |(raw, name): (RawFd, String)| {
-        // It is not for children.
+        // Children must not inherit it.
         // SAFETY: the call takes numbers and no memory, and fails with EBADF where this one is no descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
         // SAFETY: the descriptor is open, as was just seen. Whoever started this process opened it for it and says so
@@ -58,7 +57,7 @@ pub fn take() -> io::Result<Vec<Passed>> {
     (FIRST..).zip(names).map(take).collect()
 }
 
-/// The names of descriptors that the variables tell this process of, in order.
+/// The names of the descriptors that the variables describe for this process, in order.
 fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<String>> {
     if variable("LISTEN_PID").and_then(|pid| pid.parse().ok()) != Some(own) {
         return Ok(Vec::new());
@@ -73,10 +72,10 @@ fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<S
     Ok((0..count).map(|_| names.next().unwrap_or_default()).collect())
 }
 
-/// Whether this is a Unix socket of this kind that takes connections.
+/// Checks that this is a Unix socket of this kind that accepts connections.
 ///
 /// # Errors
-/// When it is not, in words that say what it is.
+/// If it is not; the error says what it is.
 pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
     let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;

@@ -1,4 +1,4 @@
-//! Waking a thread that waits for descriptors, as often as there is something for it.
+//! Wakes a thread that waits for descriptors, each time there is work for it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Rings until it is answered. Clones are the same bell.
+/// Stays readable until it is answered. Clones are the same bell.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<EventFd>);
 
 impl Bell {
-    /// A bell that nobody has rung.
+    /// A bell that has not been rung.
     ///
     /// # Errors
     /// What eventfd(2) returns.
@@ -21,13 +21,13 @@ impl Bell {
     }
 
     pub fn ring(&self) {
-        // The counter can only be too full to be added to; then it is readable already.
+        // The write can only fail because the counter is full; then it is readable already.
         let _ = self.0.write(1);
     }
 
-    /// Makes the descriptor unreadable until somebody rings again. To be called before looking for what it was rung for.
+    /// Makes the descriptor unreadable until the bell is rung again. Call this before looking for the work.
     pub fn answer(&self) {
-        // An error says that nobody has rung.
+        // An error means that the bell was not rung.
         let _ = self.0.read();
     }
 }

@@ -7,11 +7,11 @@
 //!   a clock          who runs, with its stack (on wish)         --+
 //! ```
 //!
-//! The kernel takes a stack whenever a thread goes out to block: whether the wait is long is known later, here. The program's part is
-//! walked by frame pointers alone, and nothing is copied.
+//! The kernel takes a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
+//! program's part is walked by frame pointers alone, and no stack memory is copied.
 //!
-//! A thread comes in on another CPU than it went out on, so records are taken in the order of their times, as far as all rings have
-//! been read later than that.
+//! A thread may be switched in on another CPU than the one it was switched out on, so records are processed in the order of their times, up
+//! to the time that all rings have been read past.
 
 use std::ffi::CString;
 use std::io;
@@ -39,13 +39,13 @@ const ALL_RINGS_BYTES: usize = 128 << 20;
 const MOST_RING_BYTES: usize = 16 << 20;
 const LEAST_RING_BYTES: usize = 1 << 20;
 
-/// How many frames the kernel takes of both parts together, unless it says otherwise.
+/// How many frames the kernel takes of both parts together, unless configured otherwise.
 const DEFAULT_FRAMES: usize = 127;
 
-/// The states of a thread that waits, as the tracepoint has them: asleep, in a wait for a device, stopped, traced, idle.
+/// The states of a waiting thread, as in the tracepoint: asleep, uninterruptible, stopped, traced, idle.
 const WAITING_STATES: u32 = 0x8f;
 
-/// What stands before the frames of the kernel, and of the program; other numbers as large are of other parts.
+/// Marks the beginning of the kernel's frames, and of the program's; other numbers as large mark other parts.
 const KERNEL_CONTEXT: u64 = (-128_i64).cast_unsigned();
 const USER_CONTEXT: u64 = (-512_i64).cast_unsigned();
 const FIRST_CONTEXT: u64 = (-4095_i64).cast_unsigned();
@@ -74,12 +74,12 @@ enum Event {
 }
 
 impl Event {
-    /// Whether its records have a stack: that of the thread that has the CPU.
+    /// Whether its records have a stack: that of the current thread.
     fn has_chain(self) -> bool {
         self != Event::In
     }
 
-    /// Whether they have the tracepoint's own bytes, for the other thread: a third of what a record takes in the ring.
+    /// Whether they have the tracepoint's raw data, for the other thread: a third of a record's size in the ring.
     fn has_raw(self) -> bool {
         matches!(self, Event::In | Event::Waking)
     }
@@ -96,9 +96,9 @@ const EVENTS: [(Event, &str); 4] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chain {
     kernel: Vec<u64>,
-    /// `None` for a thread of the kernel's own.
+    /// `None` for a kernel thread.
     user: Option<Vec<u64>>,
-    /// Whether there may be more of the program's part.
+    /// Whether the program's part may continue.
     is_cut: bool,
 }
 
@@ -126,7 +126,7 @@ struct Wait {
     chain: Chain,
 }
 
-/// Where the other thread of a switch or wake-up is in the tracepoint's bytes.
+/// Offsets of the other thread of a switch or wake-up in the tracepoint's data.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     next: usize,
@@ -137,11 +137,11 @@ struct Places {
 struct CpuChains {
     ring: Ring,
     events: Vec<OwnedFd>,
-    /// When the last record was: what was lost was lost after it.
+    /// Time of the last record: losses were after it.
     last: Nanos,
 }
 
-/// Call chains of the whole machine. They end with this.
+/// Call chains of the whole machine. Dropping this stops them.
 #[derive(Debug)]
 pub struct CallchainStacks {
     sys: Box<dyn Sys + Send>,
@@ -152,22 +152,22 @@ pub struct CallchainStacks {
     most_frames: usize,
     over: Nanos,
     waits: FxHashMap<Tid, Wait>,
-    /// Records that others may precede.
+    /// Records that older ones may still precede.
     seen: Vec<Seen>,
     code: io::Result<CodeRecords>,
     missing: Missing,
 }
 
-/// Where a field of four bytes is; the end of all bytes if there is none, where nothing is read.
+/// The offset of a four-byte field; if there is none, the largest number, where nothing can be read.
 fn place(format: &Format, name: &str) -> usize {
     format.find(name).filter(|field| field.size == 4).map_or(usize::MAX, |field| field.offset)
 }
 
 impl CallchainStacks {
-    /// Opens the events for what is wanted. They do not record yet.
+    /// Opens the requested events, disabled.
     ///
     /// # Errors
-    /// [`CallchainError`], at the first call that the kernel refuses.
+    /// [`CallchainError`] at the first call that the kernel refuses.
     pub fn open(
         sys: Box<dyn Sys + Send>,
         wanted: Wanted,
@@ -240,7 +240,7 @@ impl CallchainStacks {
         })
     }
 
-    /// Begins to record.
+    /// Starts recording.
     ///
     /// # Errors
     /// [`CallchainError::Refused`].
@@ -254,12 +254,12 @@ impl CallchainStacks {
     /// Stops recording; what is in the rings stays readable.
     pub fn detach(&mut self) {
         for event in self.cpus.iter().flat_map(|cpu| &cpu.events) {
-            // One whose CPU went offline has stopped anyway.
+            // An event whose CPU went offline has stopped anyway.
             let _ = self.sys.perf_disable(event.as_fd());
         }
     }
 
-    /// Hands out the samples that there are, in the order in which they ended.
+    /// Hands out the available samples, in the order in which they ended.
     pub fn read(&mut self, mut take: impl FnMut(Sample)) {
         let now = clock::now();
         let (events, places, most) = (&self.events, self.places, self.most_frames);
@@ -285,7 +285,7 @@ impl CallchainStacks {
         }
     }
 
-    /// The sample that a record completes, if it does.
+    /// The sample that a record completes, if any.
     fn follow(&mut self, time: Nanos, what: What) -> Option<Sample> {
         let is_long = |since: Nanos| time.0.saturating_sub(since.0) >= self.over.0;
         match what {
@@ -310,7 +310,7 @@ impl CallchainStacks {
                 Some(sample(SampleKind::Cpu, (tid, pid), (time, time), chain))
             }
             What::Lost(count) => {
-                // A thread may have come in and gone out again unseen: its wait would be too long.
+                // A thread may have been switched in and out again unseen: its wait would seem too long.
                 self.missing.no_room += count;
                 self.missing.given_up += self.waits.len() as u64;
                 self.waits.clear();
@@ -319,25 +319,25 @@ impl CallchainStacks {
         }
     }
 
-    /// Hands out what perf has told of the code of processes since the last call: see [`CodeRecords`].
+    /// Hands out perf's records of the code of processes since the last call: see [`CodeRecords`].
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         if let Ok(code) = &mut self.code {
             code.read(take);
         }
     }
 
-    /// Why nothing is told of the code of processes, if so.
+    /// Why there are no records of the code of processes, if so.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }
 
-    /// What there is not: records for which a ring had no room, and waits that were not followed for that.
+    /// What is missing: records for which a ring had no room, and waits that were therefore given up.
     pub fn missing(&self) -> Missing {
         self.missing
     }
 }
 
-/// What all events have in common: the number of the event first, then who, when, and where in its code.
+/// The attributes that all events share: the event's id first, then the thread, the time, and the position in its code.
 fn common_attr(mut attr: b::perf_event_attr, event: Event) -> b::perf_event_attr {
     attr.size = size_of::<b::perf_event_attr>() as u32;
     attr.sample_type =
@@ -351,7 +351,7 @@ fn common_attr(mut attr: b::perf_event_attr, event: Event) -> b::perf_event_attr
     attr.set_sample_id_all(1);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
-    // Nobody waits for it.
+    // No thread waits for it.
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = MOST_RING_BYTES as u32;
     attr
@@ -384,7 +384,7 @@ impl Front<'_> {
     }
 }
 
-/// What a record of the ring says; `None` for one that is about nothing here.
+/// Parses a record of the ring; `None` if it is irrelevant here.
 fn seen(
     record: RawRecord<'_>,
     events: &FxHashMap<u64, Event>,
@@ -394,7 +394,7 @@ fn seen(
     let mut front = Front(record.body);
     if record.kind == b::PERF_RECORD_LOST {
         let (_id, count) = (front.double()?, front.double()?);
-        // Who, when and which event are at its end.
+        // Its end has the thread, the time and the event.
         let (_who, time) = (front.double()?, front.double()?);
         return Some(Seen { time: Nanos(time), what: What::Lost(count) });
     }
@@ -429,7 +429,7 @@ fn seen(
     Some(Seen { time, what })
 }
 
-/// The two parts of a stack, each of which has a word before it that says whose it is.
+/// Parses the two parts of a stack; a word before each part says which one it is.
 fn chain(front: &mut Front<'_>, most_frames: usize) -> Option<Chain> {
     let count = usize::try_from(front.double()?).ok()?;
     if count > front.0.len() / size_of::<u64>() {
@@ -473,7 +473,7 @@ fn sample(
             UserStack::Walked(Box::new(Walked { frames, registers, top: Vec::new(), is_cut }))
         }
     };
-    // perf does not tell one memory of a process from the next; that it executed a program is told.
+    // perf does not distinguish a process's memory before and after an execve(2); that is reported separately.
     const ONE: u64 = 1;
     Sample { kind, tid, pid, since, until, space: ONE, user, kernel: Some(chain.kernel) }
 }

@@ -1,4 +1,4 @@
-//! Which capabilities the recorder has, of those that decide what it may do.
+//! The capabilities of the recorder that decide what it may do.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use super::sys::Sys;
 /// A capability that opens something the recorder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Reads what others may not, such as tracefs.
+    /// Reads what other users may not, such as tracefs.
     DacReadSearch,
     /// Locks memory beyond the limits: larger rings.
     IpcLock,
@@ -28,7 +28,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All that are known here, in the order of their numbers.
+    /// All capabilities that are known here, in the order of their numbers.
     pub const ALL: [Capability; 8] = [
         Capability::DacReadSearch,
         Capability::IpcLock,
@@ -40,7 +40,7 @@ impl Capability {
         Capability::Bpf,
     ];
 
-    /// The number that Linux gave it.
+    /// Its number in Linux.
     fn number(self) -> u32 {
         match self {
             Capability::DacReadSearch => 2,
@@ -78,7 +78,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Those of this process; none if the kernel does not tell.
+    /// The capabilities of this process; none if the kernel does not report them.
     pub fn own(sys: &dyn Sys) -> Capabilities {
         sys.read(Path::new("/proc/self/status"))
             .map_or(Capabilities::default(), |status| Capabilities::parse(&status))
@@ -92,23 +92,23 @@ impl Capabilities {
         Capabilities { effective: set("CapEff"), permitted: set("CapPrm") }
     }
 
-    /// A set of exactly these, for tests and for thought experiments.
+    /// A set of exactly these, for tests and for hypothetical cases.
     pub fn of(capabilities: &[Capability]) -> Capabilities {
         let set = capabilities.iter().fold(0, |set, c| set | 1_u64.rotate_left(c.number()));
         Capabilities { effective: set, permitted: set }
     }
 
-    /// Whether `capability` is in force.
+    /// Whether `capability` is effective.
     pub fn has(self, capability: Capability) -> bool {
         self.effective & 1_u64.rotate_left(capability.number()) != 0
     }
 
-    /// Whether `capability` could be put in force by the process itself.
+    /// Whether the process can make `capability` effective itself.
     pub fn permits(self, capability: Capability) -> bool {
         self.permitted & 1_u64.rotate_left(capability.number()) != 0
     }
 
-    /// Whether performance events of the whole machine are open: `CAP_PERFMON` or `CAP_SYS_ADMIN`.
+    /// Whether performance events of the whole machine are permitted: `CAP_PERFMON` or `CAP_SYS_ADMIN`.
     pub fn perfmon(self) -> bool {
         self.has(Capability::Perfmon) || self.has(Capability::SysAdmin)
     }
@@ -119,7 +119,7 @@ impl Capabilities {
     }
 }
 
-/// Gives up every capability of this thread, for good. For a process that has no other.
+/// Drops every capability of this thread for good. For a process with a single thread.
 ///
 /// # Errors
 /// What capset(2) returns.
@@ -136,8 +136,8 @@ pub fn give_up_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up what a file of this program grants to whoever runs it: its user alone decides what it may read. Root keeps what it has.
-/// For a process that has no other thread yet.
+/// Drops the capabilities that this program's file grants to whoever runs it, so that only the user decides what it may read. Root keeps
+/// its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
 /// What capset(2) returns.

@@ -1,4 +1,4 @@
-//! What cgroups are called: the scheduler's programs know them by number.
+//! The names of cgroups: the scheduler's programs know them by number.
 
 use std::collections::HashMap;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -9,11 +9,11 @@ const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 /// The controller that has the quotas.
 const CONTROLLER: &str = "cpu";
 
-/// How many directories are looked at before the search is given up.
+/// How many directories to look at before giving up the search.
 const MOST_LOOKED_AT: usize = 100_000;
 
-/// The path of the cgroup with this number below the root of its hierarchy, that of the root being `/`. `None` where there
-/// is none such, or none that can be seen.
+/// The path of the cgroup with this number, below the root of its hierarchy, whose path is `/`. `None` if there is no such cgroup, or it is
+/// not visible.
 pub fn path_of(number: u64) -> Option<String> {
     let root = root()?;
     let found = find(&root, number)?;
@@ -24,19 +24,19 @@ pub fn path_of(number: u64) -> Option<String> {
 /// A cgroup of a process, and the number of the hierarchy that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// As tracepoints tell it (`dst_root`); 0 is the unified one.
+    /// As in tracepoints (`dst_root`); 0 is the unified hierarchy.
     pub hierarchy: u32,
-    /// Below the root of the hierarchy, or of the recorder's cgroup namespace.
+    /// Relative to the root of the hierarchy, or of the recorder's cgroup namespace.
     pub path: String,
 }
 
-/// The cgroup by which the process is told from others, while there is such a process: that of the hierarchy which has the
-/// controller of CPUs, be it of the first version, or else of the unified one.
+/// The cgroup that identifies the process, while it exists: the one in the hierarchy that has the CPU controller, if that is a hierarchy of
+/// version 1; otherwise the one in the unified hierarchy.
 pub fn of_process(pid: u32) -> Option<Membership> {
     membership(&std::fs::read(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// The same of the recorder's own process.
+/// Same for the recorder's own process.
 pub fn own() -> Option<Membership> {
     membership(&std::fs::read("/proc/self/cgroup").ok()?)
 }
@@ -53,7 +53,7 @@ pub(crate) fn membership(file: &[u8]) -> Option<Membership> {
             continue;
         };
         let Ok(hierarchy) = number.parse() else { continue };
-        // It was removed, and has processes yet.
+        // The cgroup was removed but still has processes.
         let path = path.strip_suffix(" (deleted)").unwrap_or(path).to_owned();
         let found = Membership { hierarchy, path };
         if controllers.split(',').any(|controller| controller == CONTROLLER) {
@@ -66,12 +66,12 @@ pub(crate) fn membership(file: &[u8]) -> Option<Membership> {
     unified
 }
 
-/// By which of its cgroups a thread is told from others.
+/// The hierarchy whose cgroups identify a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// That of the second version.
+    /// The hierarchy of version 2.
     Unified,
-    /// That of the first version which has the controller.
+    /// The hierarchy of version 1 that has the controller.
     Controller,
 }
 
@@ -85,7 +85,7 @@ pub fn mounted() -> Option<(Hierarchy, PathBuf)> {
     hierarchy(&std::fs::read_to_string(MOUNTS_PATH).ok()?)
 }
 
-/// Where the hierarchy is mounted that has the controller: one of the first version, or else that of the second.
+/// The mount point of the hierarchy that has the controller: one of version 1, or else that of version 2.
 fn hierarchy(mounts: &str) -> Option<(Hierarchy, PathBuf)> {
     let mut unified = None;
     for line in mounts.lines() {
@@ -107,8 +107,8 @@ fn hierarchy(mounts: &str) -> Option<(Hierarchy, PathBuf)> {
     unified
 }
 
-/// The paths of all cgroups below `root`, that of the root itself being `/`, by their numbers; of a hierarchy with very many,
-/// only some.
+/// The paths of all cgroups below `root`, by their numbers; the path of `root` itself is `/`. If a hierarchy has very many, only some of
+/// them.
 pub fn paths(root: &Path) -> HashMap<u64, String> {
     let mut found = HashMap::new();
     let number = |folder: &Path| folder.metadata().map(|meta| meta.ino());

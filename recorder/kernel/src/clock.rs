@@ -1,4 +1,4 @@
-//! The clock of every record, and how far it is from the time of day.
+//! The clock of all records, and its distance from the wall clock.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ fn nanos(clock: ClockId) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of the kernel's events. In a time namespace the clock that a process reads differs from it.
+/// The time of the kernel's events. In a time namespace, a process reads another value from this clock.
 pub fn now() -> Nanos {
     Nanos(nanos(ClockId::CLOCK_MONOTONIC).saturating_add_signed(-ahead().monotonic))
 }
@@ -30,7 +30,7 @@ struct Ahead {
     boot: i64,
 }
 
-/// That of the time namespace of this process, which cannot change while it runs.
+/// The offsets of this process's time namespace, which cannot change while it runs.
 fn ahead() -> Ahead {
     static AHEAD: OnceLock<Ahead> = OnceLock::new();
     *AHEAD.get_or_init(|| {
@@ -38,7 +38,7 @@ fn ahead() -> Ahead {
             |name| std::fs::metadata(name).ok().map(|it| std::os::unix::fs::MetadataExt::ino(&it));
         let (own, childrens) =
             (inode("/proc/self/ns/time"), inode("/proc/self/ns/time_for_children"));
-        // The file is about the namespace that children will be in.
+        // The file describes the namespace that children will be in.
         match own.is_some() && own == childrens {
             true => {
                 offsets(&std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
@@ -59,23 +59,23 @@ fn offsets(text: &str) -> Ahead {
     Ahead { monotonic: of("monotonic").unwrap_or(0), boot: of("boottime").unwrap_or(0) }
 }
 
-/// What adjtimex(2) returns, or sets in the status, when nobody synchronizes the clock.
+/// The return value of adjtimex(2), and the status bit, of a clock that is not synchronized.
 const TIME_ERROR: i32 = 5;
 const STA_UNSYNC: i32 = 0x40;
 
-/// The wall clock, as it stands to `CLOCK_MONOTONIC` at this moment.
+/// The relation of the wall clock to `CLOCK_MONOTONIC` at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     /// What must be added to monotonic nanoseconds to get nanoseconds since 1970.
     pub offset: u64,
-    /// By how much the wall clock may differ from the true time, in nanoseconds: what the kernel was told by who sets it
-    /// (NTP, PTP), and what the two readings are apart. `None` when nobody synchronizes it.
+    /// How much the wall clock may differ from true time, in nanoseconds: the kernel's estimate from the program that sets it (NTP, PTP),
+    /// plus the time between the two readings. `None` if it is not synchronized.
     pub error: Option<u64>,
 }
 
 pub fn wall_clock() -> WallClock {
     let first = Offsets::read();
-    // The one in which we were held up least.
+    // The quickest reading is the most accurate.
     let quickest = (0..4)
         .map(|_| Offsets::read())
         .fold(first, |best, next| if next.within < best.within { next } else { best });
@@ -97,13 +97,13 @@ fn synchronized_error() -> Option<u64> {
     is_set.then(|| u64::try_from(state.maxerror).unwrap_or(u64::MAX).saturating_mul(1000))
 }
 
-/// How far the time of day and the clock that counts suspended time are from that of records. They move together when the machine
-/// was suspended, and the time of day alone when somebody set it; what NTP slows down or speeds up, all of them follow.
+/// How far the wall clock and the clock that counts suspended time are from the clock of records. Both move together if the machine was
+/// suspended, and only the wall clock moves if it was set. All of them follow NTP's rate adjustments.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     wall: i64,
     boot: i64,
-    /// Nanoseconds that the reading took: it may be wrong by so much.
+    /// Nanoseconds that the reading took, which is the most that it can be wrong.
     within: i64,
 }
 
@@ -137,15 +137,15 @@ pub struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// A change by less than this is taken for one of the reading.
+    /// A smaller change is attributed to the reading.
     const LEAST: i64 = 1_000_000;
 
-    /// Tells of changes from now on.
+    /// Reports changes from now on.
     pub fn new() -> ClockWatch {
         ClockWatch { last: Offsets::read() }
     }
 
-    /// What has changed since it was told last.
+    /// What has changed since the last report.
     pub fn look(&mut self) -> Option<ClockChange> {
         self.compare(Offsets::read())
     }
@@ -157,7 +157,7 @@ impl ClockWatch {
         let set_by = now.wall - self.last.wall - suspended.unwrap_or(0);
         let set_by = (set_by.abs() >= least).then_some(set_by);
         if suspended.is_none() && set_by.is_none() {
-            // A quicker reading is a better one to compare with.
+            // A quicker reading is a better reference.
             if now.within < self.last.within {
                 self.last = now;
             }
@@ -233,7 +233,7 @@ mod tests {
         let told = now().0 + offset;
         let true_time = nanos(ClockId::CLOCK_REALTIME);
         assert!(true_time.abs_diff(told) < 60_000_000_000, "{told} {true_time}");
-        // No kernel lets the error grow beyond 16 s without saying that the clock is not synchronized.
+        // Kernels report a clock as not synchronized before the error exceeds 16 s.
         assert!(error.is_none_or(|error| error < 77_000_000_000), "{error:?}");
     }
 }

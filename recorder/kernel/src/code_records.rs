@@ -1,8 +1,6 @@
-//! What perf tells of the code of processes while it comes and goes: that memory was mapped to be run, that a process
-//! executes another program, begins or ends.
+//! perf's records of the code of processes: memory was mapped as executable, a process executes another program, begins or ends.
 //!
-//! Such records are written by the system calls that they are about, on each CPU into a ring of its own. Nothing is
-//! recorded at a switch.
+//! The system calls themselves write these records, each CPU into its own ring. Switches write none.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,12 +17,12 @@ const RING_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]
 pub struct CodeRecords {
-    /// Each with the event that writes to it.
+    /// Each ring with the event that writes to it.
     rings: Vec<(Ring, OwnedFd)>,
 }
 
 impl CodeRecords {
-    /// Begins to record, on all CPUs that are online.
+    /// Starts recording on all online CPUs.
     ///
     /// # Errors
     /// What perf_event_open(2) or mmap(2) returns.
@@ -39,7 +37,7 @@ impl CodeRecords {
         Ok(CodeRecords { rings })
     }
 
-    /// Hands out what there is: by time for each CPU, and not among them.
+    /// Hands out the available records: sorted by time for each CPU, but not across CPUs.
     pub fn read(&mut self, mut take: impl FnMut(RawRecord<'_>)) {
         for (ring, _) in &mut self.rings {
             ring.refresh();

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and which of them are online.
+//! The CPUs of the machine, and which of them are online.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub enum CpusError {
     Text { path: &'static str, text: String },
 }
 
-/// No kernel is built for more CPUs than this; a longer list is damage.
+/// No kernel supports more CPUs than this; a longer list is malformed.
 const MAX_CPUS: u32 = 1 << 16;
 
 /// The CPUs that run threads now, in ascending order.
@@ -32,12 +32,12 @@ pub fn online(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/online")
 }
 
-/// The first CPU that runs threads now; CPU 0 where nobody says.
+/// The first CPU that runs threads now; CPU 0 if that is not known.
 pub fn first_online(sys: &dyn Sys) -> Cpu {
     online(sys).ok().and_then(|cpus| cpus.first().copied()).unwrap_or(Cpu(0))
 }
 
-/// The CPUs that may come online as long as the machine runs, in ascending order.
+/// The CPUs that may come online while the machine runs, in ascending order.
 ///
 /// # Errors
 /// [`CpusError`] when sysfs cannot be read or understood.

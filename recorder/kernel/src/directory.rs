@@ -1,8 +1,8 @@
-//! Directories that are held open, and what is done to the names in them.
+//! Directories that are held open, and operations on the names in them.
 //!
-//! Root writes into directories that belong to others, who can rename what is in them and put links there at any moment.
-//! A path that is looked up twice may lead to two places. So a path is walked once, and from then on every call names an
-//! open directory and one name in it, never a path, and never follows a link at that name.
+//! Root writes into directories that belong to other users, who can rename entries and place links there at any time. A path that is looked
+//! up twice may lead to two places. So a path is walked once, and from then on every call uses an open directory and one name in it, never
+//! a path, and never follows a link at that name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,11 +25,10 @@ use super::user::Owner;
 /// As many links as the kernel follows in one path.
 const MOST_LINKS: u32 = 40;
 
-/// So many names are tried for a temporary file.
+/// How many names are tried for a temporary file.
 const MOST_NAMES: u32 = 100;
 
-/// Whose links and special files are as good as one's own: root's, those of this process's user, and those of whoever
-/// called sudo.
+/// The users whose links and special files are trusted: root, this process's user, and the user who called sudo.
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted {
     user: u32,
@@ -37,12 +36,12 @@ pub struct Trusted {
 }
 
 impl Trusted {
-    /// For this process, whose output is going to belong to `owner`.
+    /// For this process, whose output will belong to `owner`.
     pub fn with(owner: Option<Owner>) -> Trusted {
         Trusted { user: geteuid().as_raw(), caller: owner.map(|owner| owner.uid) }
     }
 
-    /// Whether `uid` is one of them.
+    /// Whether `uid` is trusted.
     pub fn has(self, uid: u32) -> bool {
         uid == 0 || uid == self.user || Some(uid) == self.caller
     }
@@ -53,7 +52,7 @@ impl Trusted {
 pub enum WalkError {
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A link that somebody else may have put there.
+    /// A link that an untrusted user may have placed there.
     #[error("{} is a symbolic link in a directory that others can write to", .0.display())]
     UnsafeLink(OsString),
 }
@@ -64,19 +63,19 @@ impl From<Errno> for WalkError {
     }
 }
 
-/// Which file it is, whatever it is called.
+/// The identity of a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     pub device: u64,
     pub inode: u64,
 }
 
-/// What stands at a name, or behind a descriptor.
+/// Facts about the file at a name, or behind a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub id: FileId,
     pub uid: u32,
-    /// Whether it has no other name, by a hard link.
+    /// Whether it has a single name, with no other hard link.
     pub has_one_name: bool,
     /// Whether it was removed, or never had a name.
     pub has_no_name: bool,
@@ -100,7 +99,7 @@ impl Facts {
         }
     }
 
-    /// Those of an open file.
+    /// Facts about an open file.
     ///
     /// # Errors
     /// What fstat(2) returns.
@@ -125,7 +124,7 @@ pub struct Directory(Arc<OwnedFd>);
 const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
 impl Directory {
-    /// Walks to the directory `path`. Links on the way are followed where nobody but `trusted` can have made them.
+    /// Walks to the directory `path`. Links on the way are followed only where no untrusted user can have made them.
     ///
     /// # Errors
     /// [`WalkError`].
@@ -135,7 +134,7 @@ impl Directory {
         Directory(Arc::new(here)).walk(path, trusted, &mut links)
     }
 
-    /// Walks on from here, having followed so many `links`.
+    /// Walks on from here, after `links` links were followed.
     ///
     /// # Errors
     /// As for [`Directory::open`].
@@ -179,12 +178,12 @@ impl Directory {
         Ok(at)
     }
 
-    /// The link at `name`, if one is there.
+    /// The link at `name`, if there is one.
     ///
     /// # Errors
-    /// What the system calls return; `None` when nothing is there.
+    /// What the system calls return; `None` if nothing is there.
     pub fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
-        // Held, so that what is read is what was looked at.
+        // Held, so that the link that is read is the one that was checked.
         let held = match openat(self, name, LOOK | OFlag::O_NOFOLLOW, Mode::empty()) {
             Ok(held) => held,
             Err(Errno::ENOENT) => return Ok(None),
@@ -197,7 +196,7 @@ impl Directory {
         Ok(Some(Link { target: readlinkat(&held, "")?, uid: facts.uid }))
     }
 
-    /// Whether nobody but `trusted` can make names in it.
+    /// Whether only `trusted` users can make names in it.
     ///
     /// # Errors
     /// What fstat(2) returns.
@@ -206,7 +205,7 @@ impl Directory {
         Ok(trusted.has(facts.uid) && facts.permissions() & 0o022 == 0)
     }
 
-    /// Whether it is one of procfs.
+    /// Whether it is in procfs.
     pub fn is_proc(&self) -> bool {
         fstatfs(self).is_ok_and(|system| system.filesystem_type() == PROC_SUPER_MAGIC)
     }
@@ -223,8 +222,7 @@ impl Directory {
         }
     }
 
-    /// Holds what is at `name` without opening it, which is without effect on devices and FIFOs. A link is
-    /// followed in procfs only.
+    /// Holds the file at `name` without opening it, which has no effect on devices and FIFOs. A link is followed in procfs only.
     ///
     /// # Errors
     /// What openat(2) returns.
@@ -242,7 +240,7 @@ impl Directory {
         Ok(openat(self, name, flags | always, Mode::empty())?.into())
     }
 
-    /// Creates a file at `name`, where nothing may be.
+    /// Creates a file at `name`; fails if something is there.
     ///
     /// # Errors
     /// What openat(2) returns.
@@ -251,7 +249,7 @@ impl Directory {
         Ok(openat(self, name, flags | always, Mode::from_bits_truncate(mode))?.into())
     }
 
-    /// Makes a directory at `name`, where nothing may be.
+    /// Makes a directory at `name`; fails if something is there.
     ///
     /// # Errors
     /// What mkdirat(2) returns.
@@ -259,7 +257,7 @@ impl Directory {
         Ok(mkdirat(self, name, Mode::from_bits_truncate(0o777))?)
     }
 
-    /// Moves a name; what was at the new one is replaced.
+    /// Renames an entry, and replaces what is at the new name.
     ///
     /// # Errors
     /// What renameat(2) returns.
@@ -267,7 +265,7 @@ impl Directory {
         Ok(renameat(self, from, self, to)?)
     }
 
-    /// Swaps two names at once. `false` where the file system cannot.
+    /// Swaps two names atomically. `false` if the file system cannot do that.
     ///
     /// # Errors
     /// What renameat2(2) returns.
@@ -287,10 +285,10 @@ impl Directory {
         Ok(unlinkat(self, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes a name, if it is one of this very file.
+    /// Removes a name if it is a name of this very file.
     ///
     /// # Errors
-    /// What the system calls return; ESTALE when something else is there.
+    /// What the system calls return; ESTALE if another file is there.
     pub fn remove_file(&self, name: &OsStr, id: FileId) -> io::Result<()> {
         match self.look(name)? {
             None => Err(Errno::ENOENT.into()),
@@ -302,17 +300,17 @@ impl Directory {
     /// The names in it.
     ///
     /// # Errors
-    /// What opening and reading it returns; it is looked at through `/proc`.
+    /// What opening and reading it returns; it is read through `/proc`.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
         let entries = std::fs::read_dir(by_number(self.as_fd().as_raw_fd()))?;
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
-    /// Has the names in it survive a loss of power, as far as the file system promises that.
+    /// Makes the names in it survive a power failure, as far as the file system promises that.
     pub fn sync(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         if let Ok(readable) = openat(self, ".", flags, Mode::empty()) {
-            // Not every file system knows this call for directories.
+            // Not every file system supports this call for directories.
             let _ = nix::unistd::fsync(readable);
         }
     }
@@ -324,10 +322,10 @@ impl AsFd for Directory {
     }
 }
 
-/// One link more was followed.
+/// Counts one more followed link.
 ///
 /// # Errors
-/// ELOOP when there were too many.
+/// ELOOP if there were too many.
 pub fn count(links: &mut u32) -> io::Result<()> {
     *links += 1;
     if *links > MOST_LINKS { Err(Errno::ELOOP.into()) } else { Ok(()) }
@@ -363,14 +361,14 @@ impl Held {
     }
 }
 
-/// A descriptor that this process was started with, by its number: another for the same open file.
+/// A descriptor that this process inherited, by its number: a duplicate for the same open file.
 ///
 /// # Errors
-/// EBADF when there is none, or one that fxtrec opened for itself.
+/// EBADF if there is none, or it is one that fxtrec opened for itself.
 pub fn inherited(number: RawFd) -> io::Result<File> {
     // SAFETY: fcntl takes any number and only looks at the table of descriptors.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
-    // Whatever fxtrec opens is closed on exec.
+    // All descriptors that fxtrec opens are close-on-exec.
     if number > 2 && (flags < 0 || flags & libc::FD_CLOEXEC != 0) {
         return Err(Errno::EBADF.into());
     }
@@ -380,8 +378,8 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
     Ok(inherited.try_clone_to_owned()?.into())
 }
 
-/// A file that was just created, and has no name of its own until it is put in its place. It leaves nothing behind when
-/// it is dropped before; where the file system has files without any name, not even after SIGKILL.
+/// A new file that has no final name until it is put in its place. Nothing remains if it is dropped before that; on file systems that
+/// support files without a name, not even after SIGKILL.
 #[derive(Debug)]
 pub struct Fresh {
     directory: Directory,
@@ -391,7 +389,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Creates one in `directory`.
+    /// Creates a file in `directory`.
     ///
     /// # Errors
     /// What openat(2) returns.
@@ -400,7 +398,7 @@ impl Fresh {
         let directory = directory.clone();
         match openat(&directory, ".", unnamed, Mode::from_bits_truncate(mode)) {
             Ok(file) => Ok(Fresh { directory, file: file.into(), temporary: None }),
-            // Some file systems have none, and some kernels take the flag for another.
+            // Some file systems do not support this, and some kernels take the flag for another one.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
                 Fresh::named(&directory, mode)
             }
@@ -408,8 +406,8 @@ impl Fresh {
         }
     }
 
-    /// Creates one that has a temporary name at once. procfs shows a file that had none as deleted for as long as it is
-    /// open, and others find out by that what it is called.
+    /// Creates a file that has a temporary name at once. procfs shows a file that never had a name as deleted while it is open, and other
+    /// programs look up its name there.
     ///
     /// # Errors
     /// What openat(2) returns.
@@ -424,10 +422,10 @@ impl Fresh {
         Ok(Fresh { directory, file, temporary: Some(name) })
     }
 
-    /// Gives it `name`, where nothing may be.
+    /// Names it `name`; fails if something is there.
     ///
     /// # Errors
-    /// What the system calls return; EEXIST when something is there.
+    /// What the system calls return; EEXIST if something is there.
     pub fn put_new(&mut self, name: &OsStr) -> io::Result<()> {
         let Some(temporary) = &self.temporary else {
             return link_unnamed(&self.file, &self.directory, name);
@@ -436,7 +434,7 @@ impl Fresh {
         match renameat2(at, temporary.as_os_str(), at, name, RenameFlags::RENAME_NOREPLACE) {
             Err(Errno::EINVAL | Errno::ENOSYS) => {
                 linkat(at, temporary.as_os_str(), at, name, AtFlags::empty())?;
-                // The file has its name; a second one is of no importance.
+                // The file has its name; a second one does not matter.
                 let _ = at.remove(temporary);
             }
             result => result?,
@@ -445,7 +443,7 @@ impl Fresh {
         Ok(())
     }
 
-    /// Puts it in the place of what is at `name`, or where nothing is. At every moment one of the two is there.
+    /// Puts it at `name`, and replaces what is there, if anything. At every moment one of the two files is there.
     ///
     /// # Errors
     /// What the system calls return.
@@ -456,15 +454,15 @@ impl Fresh {
         Ok(())
     }
 
-    /// Puts it in the place of what is at `name`, which is moved to `aside`, where it replaces what is there.
+    /// Puts it at `name`, and moves the earlier file to `aside`, where it replaces what is there.
     ///
     /// # Errors
-    /// What the system calls return; nothing has changed then, unless something else came to `name` meanwhile: EEXIST.
+    /// What the system calls return. Then nothing has changed, unless another file appeared at `name` meanwhile: EEXIST.
     pub fn put_and_move_aside(&mut self, name: &OsStr, aside: &OsStr) -> io::Result<()> {
         let temporary = self.give_temporary_name()?;
         let at = self.directory.clone();
         if at.exchange(&temporary, name)? {
-            // What has the temporary name now is the earlier file, which must not go with this value.
+            // The temporary name now belongs to the earlier file, which must not be removed with this value.
             self.temporary = None;
             let moved = at.rename(&temporary, aside);
             if moved.is_err() && matches!(at.exchange(&temporary, name), Ok(true)) {
@@ -475,7 +473,7 @@ impl Fresh {
         at.rename(name, aside)?;
         self.put_new(name).inspect_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
-                // That it is still there under its other name is not worth hiding the error for.
+                // The earlier file still exists under its other name; that is no reason to hide the error.
                 let _ = at.rename(aside, name);
             }
         })
@@ -493,7 +491,7 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // It holds nothing that anybody waits for.
+            // No one needs its contents.
             let _ = self.directory.remove(temporary);
         }
     }
@@ -509,10 +507,10 @@ fn link_unnamed(file: &File, directory: &Directory, name: &OsStr) -> io::Result<
     Ok(())
 }
 
-/// Tries names that nobody uses until `make` does not find one taken.
+/// Tries unused names until `make` finds one that is free.
 fn try_names(mut make: impl FnMut(&OsStr) -> io::Result<()>) -> io::Result<OsString> {
     for _ in 0..MOST_NAMES {
-        // Each has keys of its own.
+        // Each hasher has its own keys.
         let name = format!(".fxtrec-{:016x}", RandomState::new().hash_one(0_u8));
         let name = OsString::from(name);
         match make(&name) {

@@ -1,4 +1,4 @@
-//! Which tracepoints there are, and what the kernel thinks of a filter.
+//! Lists tracepoints, and asks the kernel about filters.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ impl Tracefs {
         list(sys, self.path().join("events"))
     }
 
-    /// The tracepoints of a group, and a few files that are none; empty when there is no such group.
+    /// The tracepoints of a group, and a few files that are not tracepoints; empty if there is no such group.
     ///
     /// # Errors
     /// [`TracefsError::Read`].
@@ -35,10 +35,10 @@ impl Tracefs {
         }
     }
 
-    /// The format of a tracepoint; `None` when it is none.
+    /// The format of a tracepoint; `None` if there is no such tracepoint.
     ///
     /// # Errors
-    /// [`TracefsError`] when there is one and it cannot be read.
+    /// [`TracefsError`] if it exists but cannot be read.
     pub fn format_if_any(
         &self,
         sys: &dyn Sys,
@@ -57,10 +57,10 @@ impl Tracefs {
         }
     }
 
-    /// What the kernel has to say against a filter, in its own words.
+    /// The kernel's objection to a filter, in its own words.
     ///
-    /// perf is told only that there is something. In an instance of tracefs the kernel says more, so one is made for
-    /// the question. `None` when it cannot be asked or has no objection.
+    /// perf only returns an error code. In an instance of tracefs the kernel gives a message, so one is made for this question. `None` if
+    /// the kernel cannot be asked or has no objection.
     pub fn objection_to_filter(
         &self,
         sys: &dyn Sys,
@@ -73,13 +73,13 @@ impl Tracefs {
         let file = instance.join("events").join(group).join(name).join("filter");
         let refused = sys.append(&file, filter).is_err();
         let answer = sys.read(&file);
-        // One that stays is empty, records nothing, and goes at the next start as all of dead owners do.
+        // If it cannot be removed, it is empty, records nothing, and is removed at the next start like all instances of dead owners.
         let _ = sys.remove_dir(&instance);
         objection(&String::from_utf8_lossy(&answer.ok()?), refused)
     }
 }
 
-/// What the file of a filter says after one was written to it.
+/// The message in a filter's file after a filter was written to it.
 fn objection(answer: &str, refused: bool) -> Option<String> {
     let mut lines = answer.lines().filter(|_| refused);
     lines.find_map(|line| line.strip_prefix("parse_error: ")).map(str::to_owned)

@@ -1,11 +1,9 @@
-//! Events that are recorded beside the scheduler's: user probes and any tracepoint.
+//! Non-scheduler events: user probes and any tracepoint.
 //!
-//! They write into perf's rings. Where the scheduler's events are in the same ring, the kernel has put them in order; where these
-//! are in lanes, the times do, which are of one clock. Two of them can carry the same `common_type` (a
-//! tracepoint asked for twice with different filters, or one that the scheduler
-//! is recorded with), and perf's own user probes carry none at all. So as soon as
-//! there is one such event, every record of the ring begins with the id that the
-//! kernel gave to the event which wrote it.
+//! They write into perf's rings. If the scheduler's events are in the same ring, the kernel has put them in order; if these are in lanes,
+//! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint requested twice with
+//! different filters, or one that the scheduler is recorded with), and perf's own user probes have none at all. So as soon as there is one
+//! such event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
 
 use std::ffi::CString;
 use std::io;
@@ -19,26 +17,26 @@ use super::sys::Sys;
 use super::uprobe::Uprobe;
 use crate::units::Cpu;
 
-/// The number of the stack pointer among perf's registers, on machines that the recorder knows it of.
+/// The number of the stack pointer among perf's registers, on machines where the recorder knows it.
 const STACK_POINTER: Option<u32> = match () {
     () if cfg!(target_arch = "x86_64") => Some(7),
     () if cfg!(target_arch = "aarch64") => Some(31),
     () => None,
 };
 
-/// The place of an extra event in the list that was asked for.
+/// The index of an extra event in the requested list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtraIndex(pub u16);
 
-/// An event to be recorded beside the scheduler's.
+/// A non-scheduler event to record.
 #[derive(Clone, Debug)]
 pub struct Extra {
-    /// What it is called in messages: `sched:sched_switch`, `probe render of /bin/app`.
+    /// Its name in messages: `sched:sched_switch`, `probe render of /bin/app`.
     pub label: String,
     pub what: What,
-    /// Whether its samples carry the stack pointer that the thread has in its program.
+    /// Whether its samples carry the thread's user stack pointer.
     pub user_stack: bool,
-    /// What the kernel is to check before it takes a sample, in its own filter language.
+    /// A condition that the kernel checks before it takes a sample, in its filter language.
     pub filter: Option<CString>,
 }
 
@@ -46,16 +44,16 @@ pub struct Extra {
 pub enum What {
     /// The tracepoint with this id.
     Tracepoint(u64),
-    /// The tracepoint with this id, which stands for this event and for others of the list: the number in its samples, 16
-    /// bits at this offset, says whose place in the list it is.
+    /// The tracepoint with this id, which stands for several events of the list: the 16-bit number at this offset of its samples is the
+    /// index in the list.
     Shared { tracepoint: u64, number_at: u16 },
-    /// Beginnings or ends of system calls, which a program may write as well.
+    /// Beginnings or ends of system calls; a BPF program may write these instead.
     Calls(Calls),
-    /// What a BPF program writes, which finds the events of all CPUs in `map`. It stands for several as a shared tracepoint does.
+    /// Written by a BPF program, which finds the events of all CPUs in `map`. It stands for several events, like a shared tracepoint.
     Program { map: Arc<OwnedFd>, number_at: u16 },
-    /// Something else than an event of its own writes it.
+    /// Not written by an event of its own.
     Elsewhere,
-    /// perf's own user probe, which needs no definition anywhere and ends with its descriptor.
+    /// perf's own user probe, which needs no definition and ends with its descriptor.
     Uprobe(Uprobe),
 }
 
@@ -65,7 +63,7 @@ pub struct Calls {
     /// Its id.
     pub tracepoint: u64,
     pub side: CallSide,
-    /// The numbers of the calls that are wanted, those of 32-bit programs among them; `None` for all.
+    /// The numbers of the wanted calls, including those of 32-bit programs; `None` for all.
     pub numbers: Option<Vec<u16>>,
 }
 
@@ -75,7 +73,7 @@ pub enum CallSide {
     Exit,
 }
 
-/// Which step of getting an extra event was refused.
+/// The step of opening an extra event that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraCall {
     Open,
@@ -95,10 +93,10 @@ impl ExtraCall {
     }
 }
 
-/// Tries an event on one CPU, its filter included, and keeps nothing open.
+/// Tries to open an event on one CPU, including its filter, and closes it again.
 ///
 /// # Errors
-/// What came back, and from which call.
+/// The error, and the call that returned it.
 pub fn try_open(sys: &dyn Sys, cpu: Cpu, extra: &Extra) -> Result<(), (ExtraCall, io::Error)> {
     let mut attr =
         b::perf_event_attr { size: size_of::<b::perf_event_attr>() as u32, ..Default::default() };
@@ -109,7 +107,7 @@ pub fn try_open(sys: &dyn Sys, cpu: Cpu, extra: &Extra) -> Result<(), (ExtraCall
 }
 
 impl Extra {
-    /// Makes `attr`, which has what all events have in common, one for this event.
+    /// Completes `attr`, which has the attributes that all events share, for this event.
     pub(super) fn fill(&self, attr: &mut b::perf_event_attr) {
         attr.sample_type |= u64::from(b::PERF_SAMPLE_RAW);
         attr.__bindgen_anon_1.sample_period = 1;
@@ -133,7 +131,7 @@ impl Extra {
         }
     }
 
-    /// What is left to do after the event of a CPU was opened: its filter, and that its program finds it. Returns its id.
+    /// Finishes after the event of a CPU was opened: sets its filter, and makes it known to its program. Returns its id.
     pub(super) fn prepare(
         &self,
         sys: &dyn Sys,
@@ -162,14 +160,14 @@ pub struct OpenExtras {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     index: ExtraIndex,
-    /// Where in its samples the number of the event is that they are of, if it stands for several.
+    /// If it stands for several events, the offset of the event's number in its samples.
     number_at: Option<u16>,
     /// Whether its samples carry the stack pointer.
     pub has_stack: bool,
 }
 
 impl Opened {
-    /// Which event a sample is of; `None` if it is too short to say so.
+    /// The event that a sample belongs to; `None` if the sample is too short.
     #[inline]
     pub fn index(self, raw: &[u8]) -> Option<ExtraIndex> {
         let Some(at) = self.number_at else { return Some(self.index) };
@@ -225,7 +223,7 @@ mod tests {
         assert_eq!(asked[asked.len() - 5..], expected);
         let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
         assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
-        // The dummy and the scheduler's two came first; the same tracepoint once more is told apart.
+        // The dummy and the scheduler's two come first; the same tracepoint again is distinguished by its id.
         assert_eq!(events.extras.find(3), None);
         let found = |id| events.extras.find(id).and_then(|opened| opened.index(&[]));
         assert_eq!(found(4), Some(ExtraIndex(0)));

@@ -1,7 +1,6 @@
 //! What decides whether the kernel lets the recorder work: limits, switches and rights.
 //!
-//! [`Facts::gather`] reads all of it once; [`super::refusal`] explains a
-//! refused call with it, and `fxtrec doctor` shows it.
+//! [`Facts::gather`] reads everything once; [`super::refusal`] explains a refused call with it, and `fxtrec doctor` shows it.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,7 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     At(u64),
-    /// As much as there is.
+    /// No limit.
     Unlimited,
     /// `/proc/self/limits` does not say.
     Unknown,
@@ -49,20 +48,20 @@ pub enum Limit {
 pub enum Lockdown {
     /// Not locked down, or a kernel without lockdown.
     Off,
-    /// `integrity`: nothing that the recorder needs is closed.
+    /// `integrity`: does not affect the recorder.
     Integrity,
-    /// `confidentiality`: what reads the kernel's memory is closed, even for root.
+    /// `confidentiality`: reading kernel memory is refused, even to root.
     Confidentiality,
 }
 
 impl Facts {
-    /// Reads everything from the machine; what cannot be read counts as not there.
+    /// Reads everything from the machine; what cannot be read counts as missing.
     pub fn gather(sys: &dyn Sys) -> Facts {
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fxtrec"));
         Facts::of(sys, Namespaces::current(), binary)
     }
 
-    /// The same for known namespaces and a known executable.
+    /// Same for given namespaces and a given executable.
     pub fn of(sys: &dyn Sys, namespaces: Namespaces, binary: PathBuf) -> Facts {
         let status = sys.read(Path::new("/proc/self/status")).unwrap_or_default();
         let limits = sys.read(Path::new("/proc/self/limits")).unwrap_or_default();
@@ -86,15 +85,15 @@ impl Facts {
         }
     }
 
-    /// Whether performance events of the whole machine are open to the recorder by capability.
+    /// Whether a capability lets the recorder open performance events of the whole machine.
     pub fn may_trace(&self) -> bool {
         self.namespaces.initial_user && self.capabilities.perfmon()
     }
 
-    /// Bytes of rings that the recorder may map on `cpus` CPUs; `None` when there is no limit.
+    /// Bytes of rings that the recorder may map on `cpus` CPUs; `None` if there is no limit.
     ///
-    /// The kernel counts what goes beyond the per-CPU amount against `RLIMIT_MEMLOCK`, and counts
-    /// neither for `CAP_IPC_LOCK` or when `perf_event_paranoid` is below 0.
+    /// The kernel counts what exceeds the per-CPU amount against `RLIMIT_MEMLOCK`. It counts nothing with `CAP_IPC_LOCK`, or if
+    /// `perf_event_paranoid` is below 0.
     pub fn ring_budget(&self, cpus: usize) -> Option<u64> {
         let free = self.namespaces.initial_user
             && self.capabilities.has(super::caps::Capability::IpcLock)

@@ -1,4 +1,4 @@
-//! A machine that answers as a test tells it to, and remembers what it was asked.
+//! A fake machine that answers as the test configures it, and remembers the calls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
@@ -27,7 +27,7 @@ pub fn options() -> Options {
     }
 }
 
-/// Files and refusals by name. A file that nobody gave is not there; a call that nobody refused works.
+/// Files and refusals by name. A file that was not added does not exist; a call that was not refused works.
 ///
 /// Clones are the same machine, so that a test can keep one.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ pub struct Fake {
     attrs: Shared<Vec<perf_event_attr>>,
     appended: Shared<Vec<String>>,
     events: Shared<HashMap<RawFd, FakeEvent>>,
-    /// Both ends: where messages about devices are put in, and where they are read.
+    /// Both ends: messages about devices are written to one, and read from the other.
     device_messages: Option<Arc<(UnixDatagram, UnixDatagram)>>,
 }
 
@@ -52,7 +52,7 @@ pub struct Fake {
 struct FakeEvent {
     cpu: u32,
     attr: perf_event_attr,
-    /// For how long it ran; it runs on a little each time that it is looked at.
+    /// For how long it ran; this grows a little at each read.
     enabled: u64,
     fired: u64,
     lost: u64,
@@ -79,52 +79,52 @@ impl Fake {
         self.files.lock().insert(path.into(), Ok(content.as_bytes().to_vec()));
     }
 
-    /// Lets reading `path` fail with `errno`.
+    /// Makes reading `path` fail with `errno`.
     pub fn refuse(self, path: &str, errno: i32) -> Fake {
         self.files.lock().insert(path.into(), Err(errno));
         self
     }
 
-    /// Lets rings of more bytes than these, control page included, be refused as locked memory is.
+    /// Makes rings of more bytes than this, including the control page, fail like those that exceed locked memory.
     pub fn map_at_most(mut self, bytes: usize) -> Fake {
         self.largest_map = Some(bytes);
         self
     }
 
-    /// Lets events with a read format be refused, as a kernel before 6.0 does with the one for lost samples.
+    /// Makes events with a read format fail, as a kernel before 6.0 does for the one with lost samples.
     pub fn without_lost_counts(mut self) -> Fake {
         self.refuses_read_format = true;
         self
     }
 
-    /// The perf calls so far, shortly.
+    /// The perf calls so far, in short form.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 
-    /// What events were to be opened with so far.
+    /// The attributes of the events that were requested so far.
     pub fn attrs(&self) -> Vec<perf_event_attr> {
         self.attrs.lock().clone()
     }
 
-    /// What was added to files that take commands.
+    /// The lines that were added to files that take commands.
     pub fn appended(&self) -> Vec<String> {
         self.appended.lock().clone()
     }
 
-    /// Lets a directory appear once tracefs is mounted.
+    /// Makes a directory appear once tracefs is mounted.
     pub fn mount_shows(mut self, path: &str) -> Fake {
         self.behind_mount = Some(path.into());
         self
     }
 
-    /// Lets mounting fail with `errno`.
+    /// Makes mounting fail with `errno`.
     pub fn mount_fails(mut self, errno: i32) -> Fake {
         self.mount_errno = Some(errno);
         self
     }
 
-    /// Lets the method `call` of [`Sys`] fail with `errno`.
+    /// Makes the method `call` of [`Sys`] fail with `errno`.
     pub fn fail(mut self, call: &'static str, errno: i32) -> Fake {
         self.refused.insert(call, errno);
         self
@@ -134,7 +134,7 @@ impl Fake {
         self.mounts.lock().clone()
     }
 
-    /// Lets the kernel tell of devices.
+    /// Makes the kernel send messages about devices.
     pub fn with_device_messages(mut self) -> Fake {
         let (tell, hear) = UnixDatagram::pair().expect("a pair of sockets");
         self.device_messages = Some(Arc::new((tell, hear)));
@@ -147,7 +147,7 @@ impl Fake {
         tell.send(message.as_bytes()).expect("there is room for a message");
     }
 
-    /// Ends all that is open on a CPU, as happens when it goes offline.
+    /// Ends everything that is open on a CPU, as happens when it goes offline.
     pub fn kill_cpu(&self, cpu: u32) {
         self.events
             .lock()
@@ -156,14 +156,14 @@ impl Fake {
             .for_each(|e| e.dead = true);
     }
 
-    /// Lets the open events of a CPU whose attributes fit have lost so many records.
+    /// Makes the open events of a CPU whose attributes match have lost this many records.
     pub fn lose(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, lost: u64) {
         let mut events = self.events.lock();
         let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));
         fitting.for_each(|event| event.lost = lost);
     }
 
-    /// Lets the open events of a CPU whose attributes fit have fired so often.
+    /// Makes the open events of a CPU whose attributes match have fired this often.
     pub fn fire(&self, cpu: u32, fits: impl Fn(&perf_event_attr) -> bool, fired: u64) {
         let mut events = self.events.lock();
         let fitting = events.values_mut().filter(|e| e.cpu == cpu && !e.dead && fits(&e.attr));
@@ -190,7 +190,7 @@ impl Sys for Fake {
         Ok(())
     }
 
-    /// A directory is there when a file of it is.
+    /// A directory exists if it contains a file.
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let files = self.files.lock();
         let below = files.keys().filter_map(|file| file.strip_prefix(path).ok());
@@ -278,7 +278,7 @@ impl Sys for Fake {
         self.answer("perf_set_filter")
     }
 
-    /// Events are numbered as they are opened, from 1 on.
+    /// Events are numbered from 1 in the order in which they are opened.
     fn perf_id(&self, _event: BorrowedFd<'_>) -> io::Result<u64> {
         self.answer("perf_id").map(|()| self.attrs.lock().len() as u64)
     }

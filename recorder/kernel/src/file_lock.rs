@@ -1,7 +1,7 @@
-//! Locks on files that are being written, and who has them.
+//! Locks on files that are being written, and the processes that hold them.
 //!
-//! The lock is one of flock(2): it belongs to the open file, ends with its last descriptor whatever becomes of the
-//! process, and stays when another descriptor of the same file is closed.
+//! The locks are those of flock(2): a lock belongs to the open file, ends with its last descriptor however the process ends, and stays when
+//! another descriptor of the same file is closed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use super::directory::{Facts, FileId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The process, where procfs tells.
+    /// The process, if procfs reports it.
     pub pid: Option<u32>,
     /// Its name, as long as it runs.
     pub comm: Option<String>,
@@ -24,27 +24,27 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.pid, &self.comm) {
             (Some(pid), Some(comm)) => write!(f, "process {pid} ({comm})"),
-            // Whoever locks a file may pass it on, as ctl does to the daemon.
+            // The process that locks a file may pass it on, as ctl does to the daemon.
             (Some(pid), None) => write!(f, "another process, which has it from process {pid},"),
             (None, _) => f.write_str("another process"),
         }
     }
 }
 
-/// How often to look for the one who has a lock.
+/// How often to look for the holder of a lock.
 const LOOKS: usize = 20;
 
 /// How long to wait between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// Locks a file until its last descriptor is closed. Where the file system has no locks, it is not locked.
+/// Locks a file until its last descriptor is closed. Does nothing if the file system has no locks.
 ///
 /// # Errors
-/// The one who has it locked already.
+/// The process that has already locked it.
 pub fn lock(file: &File) -> Result<(), Holder> {
     for look in 0..LOOKS {
         if look > 0 {
-            // Who had it let go before the list was read, or the list changed while it was.
+            // The holder released it before the list was read, or the list changed meanwhile.
             thread::sleep(BETWEEN_LOOKS);
         }
         // SAFETY: the descriptor is open for the time of the call.
@@ -61,23 +61,23 @@ pub fn lock(file: &File) -> Result<(), Holder> {
     Err(Holder::default())
 }
 
-/// Who has this file locked, by the kernel's list of locks.
+/// The holder of this file's lock, by the kernel's list of locks.
 fn holder(file: FileId) -> Holder {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let Some(pid) = find(&locks, file) else { return Holder::default() };
     let comm = fs::read(format!("/proc/{pid}/comm")).ok();
-    // Anybody may choose the name of a process, and this one goes to a terminal.
+    // Any user may choose a process's name, and this one is written to a terminal.
     let comm = comm.map(|comm| comm.trim_ascii_end().escape_ascii().to_string());
     Holder { pid: Some(pid), comm }
 }
 
-/// The process that has the lock, of lines like `1: FLOCK  ADVISORY  WRITE 4711 fe:01:13 0 EOF`.
+/// The process that has the lock, from lines like `1: FLOCK  ADVISORY  WRITE 4711 fe:01:13 0 EOF`.
 fn find(locks: &str, file: FileId) -> Option<u32> {
     let device = format!("{:02x}:{:02x}", libc::major(file.device), libc::minor(file.device));
     let mut by_inode = None;
     for line in locks.lines() {
         let mut words = line.split_ascii_whitespace().skip(1);
-        // Those who wait have an arrow before.
+        // Lines of waiting processes have an arrow first.
         if words.next() != Some("FLOCK") {
             continue;
         }
@@ -92,7 +92,7 @@ fn find(locks: &str, file: FileId) -> Option<u32> {
         if on == device {
             return Some(pid);
         }
-        // Some file systems have another device here than stat(2) tells.
+        // Some file systems show another device here than in stat(2).
         by_inode = Some(pid);
     }
     by_inode
@@ -113,11 +113,11 @@ mod tests {
         assert!(holder.to_string().starts_with("process "), "{holder}");
         let copy = first.try_clone().expect("a copy");
         drop(first);
-        // Another descriptor of the same file that is closed changes nothing.
+        // Closing another descriptor of the same file changes nothing.
         drop(file.reopen().expect("it is there"));
         lock(&second).expect_err("the copy still has it");
         drop(copy);
-        // Another test may just be starting a process, which has copies of all descriptors until it runs its program.
+        // Another test may be starting a process, which has copies of all descriptors until it runs its program.
         let until = std::time::Instant::now() + Duration::from_secs(10);
         while let Err(holder) = lock(&second) {
             assert!(std::time::Instant::now() < until, "free again: {holder}");

@@ -27,7 +27,7 @@ pub struct Field {
     pub ctype: String,
     /// Where it begins, in bytes from the start of the raw data.
     pub offset: usize,
-    /// How long it is, in bytes. For a placed elsewhere field, the length of the locator.
+    /// How long it is, in bytes. For a field whose content is elsewhere, the length of the locator.
     pub size: usize,
     /// Whether an integer in it has a sign.
     pub signed: bool,
@@ -42,7 +42,7 @@ pub enum Place {
     Inline,
     /// `__data_loc`: the field holds length (upper half) and offset from the start of the raw data.
     DataLoc,
-    /// `__rel_loc`: the same, with the offset counted from the end of the field.
+    /// `__rel_loc`: same, with the offset counted from the end of the field.
     RelLoc,
 }
 

@@ -1,4 +1,4 @@
-//! Processes that help this one, and are not to outlive it.
+//! Helper processes, which must not outlive this one.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal};
 
-/// Signals that a helper heeds, however this process was started.
+/// Signals that a helper reacts to, however this process was started.
 const HEARD: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2];
 
 /// What the thread is asked for.
@@ -20,8 +20,8 @@ struct Request {
 
 /// Starts processes that get SIGTERM when this one ends, however it ends.
 ///
-/// The kernel sends that signal when the *thread* that started the process ends, so a thread of its own does that,
-/// which lives as long as the launcher.
+/// The kernel sends that signal when the *thread* that started the process ends, so a separate thread starts them, which lives as long as
+/// the launcher.
 #[derive(Debug)]
 pub struct Launcher {
     requests: Option<Sender<Request>>,
@@ -32,13 +32,13 @@ impl Launcher {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// If no thread can be started.
     pub fn new() -> io::Result<Launcher> {
         let (requests, asked) = channel::<Request>();
         let thread = std::thread::Builder::new().name("fxtrec-launcher".to_owned());
         let thread = thread.spawn(move || {
             for Request { mut command, reply } in asked {
-                // Whoever asked may have gone; then the process goes with what it was to talk to.
+                // If the requester is gone, the process ends together with the channel that it was to use.
                 let _ = reply.send(command.spawn());
             }
         })?;
@@ -55,12 +55,12 @@ impl Launcher {
         // allocated, and no handler is installed that could run.
         unsafe {
             command.pre_exec(move || {
-                // Whatever this process was told to ignore when it was started.
+                // This process may have been started with some of them ignored.
                 for signal in HEARD {
                     nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
                 }
                 nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
-                // Had it ended before, nobody would send the signal.
+                // If this process has already ended, the signal would never be sent.
                 match u32::try_from(nix::unistd::getppid().as_raw()) {
                     Ok(now) if now == parent => Ok(()),
                     _ => Err(Errno::ESRCH.into()),

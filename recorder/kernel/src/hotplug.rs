@@ -1,19 +1,16 @@
-//! The kernel's own notice of CPUs that come and go.
+//! The kernel's messages about CPUs that come and go.
 //!
-//! When a CPU goes offline its perf events stop for good: they neither hang up
-//! nor fail, and do not start again with the CPU. Comparing lists of CPUs does
-//! not show one that was gone for less than the time between two looks. So the
-//! kernel's messages about devices are heard (`NETLINK_KOBJECT_UEVENT`), of
-//! which a filter in the kernel lets those about CPUs through:
+//! When a CPU goes offline its perf events stop for good: they neither hang up nor fail, and do not start again with the CPU. Comparing
+//! lists of CPUs does not reveal a CPU that was offline for less than the time between two looks. So this listens to the kernel's messages
+//! about devices (`NETLINK_KOBJECT_UEVENT`), with a filter in the kernel that passes those about CPUs:
 //!
 //! ```text
 //!   offline@/devices/system/cpu/cpu1 \0 ACTION=offline \0 ...
 //!   online@/devices/system/cpu/cpu1 \0 ACTION=online \0 ...
 //! ```
 //!
-//! There are none in a user namespace of its own, and none about the CPUs that
-//! are taken down while the machine sleeps. Therefore the list is still compared
-//! once a second, and where messages may be missing every CPU is suspected.
+//! There are none in a separate user namespace, and none about CPUs that are taken down while the machine sleeps. So the list is still
+//! compared once a second, and where messages may be missing every CPU is suspected.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -39,7 +36,7 @@ const KERNEL_GROUP: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suspects {
     These(Vec<Cpu>),
-    /// Nobody knows which.
+    /// Not known which.
     All,
 }
 
@@ -63,7 +60,7 @@ pub struct Hotplug {
 }
 
 impl Hotplug {
-    /// Begins to watch. To be called before anything is opened on a CPU.
+    /// Starts watching. Must be called before anything is opened on a CPU.
     pub fn watch(sys: &dyn Sys) -> Hotplug {
         Hotplug {
             socket: sys.device_messages().ok(),
@@ -72,12 +69,12 @@ impl Hotplug {
         }
     }
 
-    /// The descriptor that poll(2) reports readable when there is news.
+    /// The descriptor that poll(2) reports as readable when there is a message.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// The CPUs to look at; `None` when it is not time to look at any.
+    /// The CPUs to look at; `None` if it is not time to look.
     pub fn look(&mut self) -> Option<Suspects> {
         let heard = self.hear();
         let is_time = self.looked.elapsed() >= INTERVAL;
@@ -119,7 +116,7 @@ impl Hotplug {
     }
 }
 
-/// The CPU that a message says came or went.
+/// The CPU that a message is about.
 fn cpu_of(message: &[u8]) -> Option<Cpu> {
     let head = message.split(|byte| *byte == 0).next()?;
     let (action, device) = std::str::from_utf8(head).ok()?.split_once('@')?;
@@ -127,7 +124,7 @@ fn cpu_of(message: &[u8]) -> Option<Cpu> {
     matches!(action, "online" | "offline").then_some(Cpu(number))
 }
 
-/// A socket that hears of the devices, CPUs and memory among them, that come online or go offline.
+/// A socket that receives messages about devices, including CPUs and memory, that come online or go offline.
 pub(super) fn device_messages() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers.
     let fd = unsafe {
@@ -148,8 +145,8 @@ pub(super) fn device_messages() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Lets only messages through that begin with `onli` or `offl`: a machine that plugs disks or network interfaces all the
-/// time wakes nobody here.
+/// Passes only messages that begin with `onli` or `offl`, so that disks or network interfaces that come and go all the time do not wake
+/// this thread.
 fn attach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
     let word = |text: &[u8; 4]| u32::from_be_bytes(*text);
     let code = |code: u32| u16::try_from(code).unwrap_or(u16::MAX);
@@ -228,7 +225,7 @@ mod tests {
     fn after_the_machine_slept_every_cpu_is_suspected() {
         let mut hotplug = Hotplug::watch(&Fake::default().with_device_messages());
         let Some(before) = hotplug.asleep.checked_sub(ASLEEP * 2) else {
-            // It never slept: pretend that it was awake for longer than its clocks say.
+            // The machine never slept: pretend that it was awake for longer than its clocks say.
             hotplug.looked -= INTERVAL;
             assert_eq!(hotplug.look(), Some(Suspects::These(Vec::new())));
             return;

@@ -1,9 +1,7 @@
-//! Making every CPU idle for a moment while it is watched.
+//! Makes every CPU idle for a moment while it is watched.
 //!
-//! On some virtual machines tracepoints that fire in the idle task of a CPU
-//! never reach perf, with nothing reported lost. It shows only when a CPU leaves
-//! idle, so before COMMAND starts, a thread visits each CPU and sleeps there
-//! twice, shortly.
+//! On some virtual machines tracepoints that fire in the idle task of a CPU never reach perf, and nothing is reported as lost. This shows
+//! only when a CPU leaves idle, so before COMMAND starts, a thread visits each CPU and sleeps there twice for a short time.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -19,9 +17,9 @@ const NAP: Duration = Duration::from_micros(100);
 /// A machine that is too busy to let the thread nap in this time is not idle anyway.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Lets a thread of its own sleep on each of the CPUs in turn; those it may not visit are left out.
+/// Lets a new thread sleep on each of the CPUs in turn; CPUs that it may not use are skipped.
 ///
-/// Returns when it has been everywhere, or when that takes too long.
+/// Returns when all CPUs were visited, or when that takes too long.
 pub fn nap_on_each(cpus: Vec<Cpu>) {
     let (done, napped) = mpsc::channel::<()>();
     let napper = std::thread::Builder::new().name("fxtrec-nap".to_owned());
@@ -36,7 +34,7 @@ pub fn nap_on_each(cpus: Vec<Cpu>) {
         drop(done);
     });
     if spawned.is_ok() {
-        // Either way out of the wait is fine: the end of the thread, or of patience.
+        // Both outcomes are fine: the end of the thread, or the timeout.
         let _ = napped.recv_timeout(PATIENCE);
     }
 }

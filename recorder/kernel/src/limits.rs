@@ -6,11 +6,11 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::machine;
 
-/// Descriptors for everything that is not of a CPU: on two of them, a recording with stacks has some 70 for BPF programs,
-/// their links and maps, and walking `/proc` takes a few more.
+/// Descriptors that do not depend on the number of CPUs: a recording with stacks on two CPUs has some 70 for BPF programs, their links and
+/// maps, and walking `/proc` takes a few more.
 const OTHERS: u64 = 256;
 
-/// The limits as fxtrec was started with them; COMMAND is to have the same.
+/// The limits with which fxtrec was started; COMMAND gets the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited([Option<Limit>; 2]);
 
@@ -23,7 +23,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// As it is now; `None` when the kernel does not say.
+    /// The current limit; `None` if the kernel does not report it.
     fn now(resource: Resource) -> Option<Limit> {
         let (soft, hard) = getrlimit(resource).ok()?;
         Some(Limit { resource, soft, hard })
@@ -48,9 +48,9 @@ impl Inherited {
     }
 }
 
-/// Makes room for `files` open files of CPUs beside all others, as far as the hard limit allows.
+/// Allows `files` open files for CPUs in addition to all others, as far as the hard limit permits.
 ///
-/// What goes beyond that fails at the call that needs it, with EMFILE.
+/// Calls that need more fail with EMFILE.
 pub fn raise_open_files(files: u64) {
     let wanted = files + OTHERS;
     if let Some(Limit { soft, hard, .. }) = Limit::now(Resource::RLIMIT_NOFILE)
@@ -60,7 +60,7 @@ pub fn raise_open_files(files: u64) {
     }
 }
 
-/// What to do about a call that failed, to be put behind the error: about EMFILE always the same, else what is `usual`.
+/// The remedy to append to an error: a fixed one for EMFILE, otherwise `usual`.
 pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "; raise the limit in this shell with `ulimit -n 65536`",
@@ -68,14 +68,14 @@ pub fn remedy_or<'a>(usual: &'a str, error: &io::Error) -> &'a str {
     }
 }
 
-/// Raises the limit of locked memory as far as is permitted. Whether it is higher now.
+/// Raises the limit of locked memory as far as permitted. Returns whether it is higher now.
 pub fn raise_locked_memory() -> bool {
     const LOCKED: Resource = Resource::RLIMIT_MEMLOCK;
     let Some(Limit { soft, hard, .. }) = Limit::now(LOCKED) else { return false };
     if soft == RLIM_INFINITY {
         return false;
     }
-    // The hard limit takes CAP_SYS_RESOURCE.
+    // Raising the hard limit needs CAP_SYS_RESOURCE.
     setrlimit(LOCKED, RLIM_INFINITY, RLIM_INFINITY).is_ok()
         || (soft < hard && setrlimit(LOCKED, hard, hard).is_ok())
 }

@@ -1,8 +1,8 @@
-//! Closing sockets whose other end is not trusted.
+//! Closes sockets whose other end is not trusted.
 //!
-//! A descriptor that comes with a message and that nobody wants is closed by whoever reads the message, or closes the socket with the
-//! message unread. If it is a TCP socket with `SO_LINGER`, close(2) waits until its data is sent: for as long as its maker chose. A signal
-//! ends that wait. So a timer of the thread sends one while it makes such a call:
+//! An unwanted descriptor in a message is closed by the process that reads the message, or that closes the socket with the message unread.
+//! If it is a TCP socket with `SO_LINGER`, close(2) waits until its data is sent: for as long as its creator chose. A signal ends that
+//! wait. So a timer of the thread sends a signal while the thread makes such a call:
 //!
 //! ```text
 //!   recv(2), close(2)  [....10 ms....] SIGURG, and again every 10 ms; at the first the kernel gives up waiting
@@ -24,13 +24,13 @@ use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 use nix::unistd::gettid;
 
-/// By default it is ignored, so a program that gets it without need is not harmed.
+/// It is ignored by default, so a program that gets it by mistake is not harmed.
 const SIGNAL: Signal = Signal::SIGURG;
 
 /// How long a call may wait.
 const MOST: Duration = Duration::from_millis(10);
 
-/// Of setsockopt(2), since Linux 6.16: whether descriptors may be sent to this socket.
+/// An option of setsockopt(2), since Linux 6.16: whether descriptors may be sent to this socket.
 const SO_PASSRIGHTS: c_int = 83;
 
 thread_local! {
@@ -41,7 +41,7 @@ extern "C" fn ignore(_: c_int) {}
 
 fn timer() -> io::Result<Timer> {
     static HANDLER: OnceLock<nix::Result<()>> = OnceLock::new();
-    // An ignored signal interrupts nothing, and SA_RESTART would have the call wait again.
+    // An ignored signal interrupts nothing, and with SA_RESTART the call would wait again.
     let action = SigAction::new(SigHandler::Handler(ignore), SaFlags::empty(), SigSet::empty());
     // SAFETY: the handler does nothing.
     let handle = || unsafe { nix::sys::signal::sigaction(SIGNAL, &action) }.map(drop);
@@ -54,7 +54,8 @@ fn timer() -> io::Result<Timer> {
     Ok(Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(to))?)
 }
 
-/// Makes calls that may close what others sent. What waits in them is interrupted after a moment, where the kernel gave this thread a timer.
+/// Makes calls that may close descriptors that others sent. If a call waits, it is interrupted after a moment, provided that the kernel
+/// gave this thread a timer.
 pub fn interrupted<T>(act: impl FnOnce() -> T) -> T {
     set(MOST);
     let done = act();
@@ -62,7 +63,7 @@ pub fn interrupted<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Sets this thread's timer, or stops it. It is gone already where a thread's last values are dropped.
+/// Sets this thread's timer, or stops it. The timer is already gone while the thread's last values are dropped.
 fn set(interval: Duration) {
     let _ = TIMER.try_with(|timer| {
         let interval = TimeSpec::from_duration(interval);
@@ -72,7 +73,7 @@ fn set(interval: Duration) {
     });
 }
 
-/// Has the kernel refuse to send descriptors to this socket, and to those that are accepted from it. Older kernels do not know how.
+/// Tells the kernel to refuse descriptors sent to this socket, and to those accepted from it. Older kernels do not support this.
 pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     let off: c_int = 0;
     let size = size_of::<c_int>() as libc::socklen_t;
@@ -83,7 +84,7 @@ pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     };
 }
 
-/// A socket that is closed in a moment, whatever is unread in it.
+/// A socket whose close takes only a moment, whatever is unread in it.
 #[derive(Debug)]
 pub struct BriefClose(ManuallyDrop<OwnedFd>);
 
@@ -142,7 +143,7 @@ mod tests {
         let read = interrupted(|| stream::receive_without_descriptors(&ours, &mut [0; 8]));
         assert_eq!(read.expect("something came"), 1);
         let _far = send();
-        // A child that another test has just forked may still have it, so only that this returns can be seen.
+        // A child that another test has just forked may still have it, so this can only check that the call returns.
         drop(BriefClose::from(ours));
     }
 

@@ -1,4 +1,4 @@
-//! What the machine calls itself.
+//! The kernel release and architecture of the machine.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the running kernel; what it does not say stays empty.
+    /// Asks the running kernel; missing answers stay empty.
     pub fn current() -> Machine {
         let text = |name: &OsStr| name.to_string_lossy().into_owned();
         nix::sys::utsname::uname()
@@ -29,7 +29,7 @@ impl Machine {
     }
 }
 
-/// How often the machine has switched between threads since it booted, where the kernel says so.
+/// How often the machine has switched between threads since it booted, if the kernel reports it.
 pub fn switches(sys: &dyn Sys) -> Option<u64> {
     let counts = sys.read(Path::new("/proc/stat")).ok()?;
     let counts = String::from_utf8_lossy(&counts).into_owned();
@@ -49,11 +49,11 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Whether a program on `sched_set_need_resched_tp` can do no harm in a kernel of this release.
+/// Whether a program on `sched_set_need_resched_tp` is safe in a kernel of this release.
 ///
-/// Since Linux 7.0 the kernel enters a reader of RCU before it looks whether the program runs already, and when it leaves
-/// the reader it may ask for a switch: then the program is run again, and so on until the stack is full. Before, a program
-/// that runs already is passed over, outside of the reader. A kernel that does not say its release is not trusted.
+/// Since Linux 7.0 the kernel enters an RCU read section before it checks whether the program is already running, and when it leaves that
+/// section it may request a switch: then the program runs again, and so on until the stack is full. Before, a program that is already
+/// running is skipped outside of the section. A kernel whose release is unknown is not trusted.
 pub fn may_watch_requests(release: &str) -> bool {
     version(release).is_some_and(|version| version < (7, 0))
 }

@@ -1,9 +1,9 @@
-//! Code that is in no file: what a program compiles itself, and the vDSO, which the kernel maps into every program.
+//! Code that is not in a file: what a program compiles itself, and the vDSO, which the kernel maps into every program.
 //!
-//! Runtimes tell perf what they have compiled in `/tmp/perf-PID.map`: a line for each function with its address, its size and its name.
-//! PID is what the process itself takes for its id, and `/tmp` is its own. Anybody may write there, so a file is taken only if it
-//! is a regular one of the process's user or of root with no other name, no link leads to it, nothing is mounted on it, and the process
-//! may read it.
+//! For perf, runtimes list what they have compiled in `/tmp/perf-PID.map`: a line for each function with its address, its size and its
+//! name. PID is the process's own view of its id, and `/tmp` is its own. Any user may write there, so a file is accepted only if it is a
+//! regular file of the process's user or of root with no other name, no link leads to it, nothing is mounted on it, and the process may
+//! read it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,19 +17,19 @@ use crate::procfs::{field, living};
 use crate::regular::{self, Links, Regular};
 use crate::rights::Rights;
 
-/// What the kernel calls the vDSO among the mappings of a process.
+/// The kernel's name for the vDSO among the mappings of a process.
 pub const VDSO: &str = "[vdso]";
 
 /// The vDSO has a few pages.
 const MOST_VDSO: u64 = 64 << 10;
 
-/// Programs of 32 bits have everything below this.
+/// 32-bit programs have everything below this address.
 const BEYOND_32_BITS: u64 = 1 << 32;
 
 /// Holds the map of the functions that a process has compiled.
 ///
 /// # Errors
-/// When the process is gone, or has none that can be trusted.
+/// If the process is gone, or has no trustworthy map.
 pub fn map(pid: u32) -> io::Result<Regular> {
     let process = Folder::of(pid)?;
     let status = process.read("status")?;
@@ -42,7 +42,7 @@ pub fn map(pid: u32) -> io::Result<Regular> {
     map_in(root.as_fd(), own_pid, &Rights::of_status(&status))
 }
 
-/// The map below a root directory of a process that takes `pid` for its id.
+/// The map below a process's root directory; the process's own view of its id is `pid`.
 fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular> {
     let tmp = regular::in_root(root, Path::new("tmp"), Links::NotLast)?;
     let name = format!("perf-{pid}.map");
@@ -54,13 +54,13 @@ fn map_in(root: BorrowedFd<'_>, pid: u32, rights: &Rights) -> io::Result<Regular
             let why = "not a file of the process's user with one name";
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
         }
-        // What the process may not read is not its map.
+        // A file that the process may not read is not its map.
         map.open()?;
         Ok(map)
     })
 }
 
-/// The vDSO of a process as an ELF file; that of this one if the process cannot be asked any more and has one of the same size.
+/// The vDSO of a process as an ELF file; that of this process if the other is no longer readable and has a vDSO of the same size.
 pub fn vdso(pid: u32, mapping: &ExecutableMapping) -> Option<Vec<u8>> {
     let length = mapping.end.checked_sub(mapping.start).filter(|it| *it <= MOST_VDSO)?;
     if let Ok(image) = memory(pid, mapping.start, length) {
@@ -124,7 +124,7 @@ mod tests {
         std::fs::write(&path, "1000 10 f\n").expect("room");
         assert_eq!(open(&root, own()).expect("its own"), "1000 10 f\n");
         if own() == 0 {
-            // What root may read, and others may not, is a file that somebody has mounted there.
+            // A file that root may read, but others may not, was mounted there by someone else.
             let mode =
                 |mode| std::fs::set_permissions(root.path(), PermissionsExt::from_mode(mode));
             mode(0o755).expect("it is ours");

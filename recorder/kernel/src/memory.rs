@@ -1,6 +1,6 @@
-//! Memory that was let go and is still this process's.
+//! Freed memory that this process still holds.
 
-/// Gives memory back to the kernel that was let go in pieces, which the C library keeps for later otherwise. Takes some milliseconds.
+/// Returns freed memory to the kernel, which the C library would otherwise keep for later. Takes some milliseconds.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call has no precondition, and takes the library's own locks.

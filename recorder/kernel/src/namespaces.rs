@@ -1,10 +1,8 @@
-//! Which pid and user namespaces the recorder runs in, and which one `/proc` shows.
+//! The pid and user namespaces in which the recorder runs, and the pid namespace that `/proc` shows.
 //!
-//! It matters three times. Tracepoints carry the ids of the initial pid
-//! namespace, perf's own records carry those of the recorder's, and `/proc`
-//! those of whichever namespace it was mounted for; outside of the initial
-//! namespace the three differ. And in a user namespace even root may not trace
-//! the machine.
+//! This matters in three ways. Tracepoints carry the ids of the initial pid namespace, perf's own records those of the recorder's, and
+//! `/proc` those of the namespace it was mounted for; outside of the initial namespace the three differ. And in a user namespace even root
+//! may not trace the machine.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -59,16 +57,16 @@ impl Namespaces {
         .judge()
     }
 
-    /// Of a thread's ids as [`Thread::ids`](super::procfs::Thread::ids) has them, the one that
-    /// perf's own records use: that in the recorder's pid namespace.
+    /// Selects, from the ids in [`Thread::ids`](super::procfs::Thread::ids), the one that perf's own records use: that in the recorder's
+    /// pid namespace.
     ///
-    /// `None` when the thread is not in it.
+    /// `None` if the thread is not in that namespace.
     pub fn perf_id(&self, ids: &[u32]) -> Option<u32> {
         ids.get(self.own_ids.len().checked_sub(1)?).copied()
     }
 }
 
-/// What is read from the machine, apart from what follows from it.
+/// What is read from the machine; everything else follows from it.
 #[derive(Clone, Debug, Default)]
 struct Observed {
     own_pid: u32,
@@ -83,7 +81,7 @@ struct Observed {
 impl Observed {
     fn judge(&self) -> Namespaces {
         let mut own_ids = Status::parse(&self.status).ids;
-        // A /proc of another namespace would show somebody else, or nobody.
+        // A /proc of another namespace would show another process, or none.
         if own_ids.last() != Some(&self.own_pid) {
             own_ids.clear();
         }
@@ -94,7 +92,7 @@ impl Observed {
         };
         let initial_pid = match self.pid_inode {
             Some(inode) => inode == INITIAL_PID,
-            // Seen under one id by a /proc that shows the kernel's threads: there is nothing further out.
+            // If a /proc that shows kernel threads shows only one id, there is no outer namespace.
             None => shown_alone && proc_shows_initial,
         };
         let proc_view = match own_ids.len() {

@@ -1,13 +1,13 @@
-//! Showing a long text page by page, as git does: what does not fit on the terminal goes to another program.
+//! Shows a long text page by page, as git does: text that does not fit on the terminal goes to another program.
 //!
 //! ```text
 //!   text -> held until the screen is full -+- ended before: all to the terminal, no program is started
 //!                                          +- full: the program is started, and gets this and the rest
 //! ```
 //!
-//! The program is `FXTREC_PAGER`, else the configured one, else `PAGER`, else `less -FRX`; an empty variable and `cat` stand for
-//! none. A pager may start a shell, so it does not get rights that its user has not: under sudo it runs as the caller, and
-//! `LESSSECURE=1` takes shells and editors from less when fxtrec runs as root.
+//! The program is `FXTREC_PAGER`, or else the configured one, or else `PAGER`, or else `less -FRX`; an empty variable and `cat` mean no
+//! pager. A pager may start a shell, so it must not get rights that its user does not have: under sudo it runs as the caller, and
+//! `LESSSECURE=1` disables shells and editors in less when fxtrec runs as root.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -20,11 +20,10 @@ use nix::unistd::geteuid;
 use crate::terminal::Terminal;
 use crate::user::Owner;
 
-/// What is started where nothing else is asked for: it ends if all fits on the screen, shows colours, and leaves the screen as
-/// it is.
+/// The default pager: it ends if everything fits on the screen, shows colours, and does not clear the screen at its end.
 const DEFAULT: &str = "less -FRX";
 
-/// Characters that mean something to a shell.
+/// Characters that are special to a shell.
 const FOR_A_SHELL: &str = "|&;<>()$`\\\"'*?[#~=%!{}";
 
 /// How much fits on a screen.
@@ -45,21 +44,21 @@ enum Stage {
     Straight,
 }
 
-/// An output that starts a pager when more is written than fits on the screen. Dropping it shows what is left, and waits until
-/// the user has left the pager.
+/// An output that starts a pager if more is written than fits on the screen. Dropping it shows the rest, and waits until the user has left
+/// the pager.
 #[derive(Debug)]
 pub struct Pager<W: Write> {
     out: W,
     program: Vec<OsString>,
     room: Room,
-    /// Lines of the screen that are taken, and columns of the one after them.
+    /// Used lines of the screen, and used columns of the line after them.
     taken: Room,
     stage: Stage,
 }
 
 impl<W: Write> Pager<W> {
-    /// An output before `out`, which is standard output; `None` if that is no terminal that can show pages, or no pager is
-    /// wanted. `usual` is what the user has configured, which goes before `PAGER`.
+    /// A pager before `out`, which is standard output; `None` if that is not a terminal that can show pages, or no pager is wanted. `usual`
+    /// is what the user has configured, which takes precedence over `PAGER`.
     pub fn of_stdout(out: W, usual: Option<&str>) -> Option<Pager<W>> {
         let terminal = Terminal::of_stdout();
         let [own, general] = ["FXTREC_PAGER", "PAGER"].map(std::env::var_os);
@@ -73,12 +72,12 @@ impl<W: Write> Pager<W> {
         Pager { out, program, room, taken, stage: Stage::Held(Vec::new()) }
     }
 
-    /// Counts what `bytes` take of the screen; colours count too, so that a pager may be started a line too early.
+    /// Counts how much of the screen `bytes` take. Colours are counted too, so a pager may start a line too early.
     fn count(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {
                 b'\n' => self.taken = Room { lines: self.taken.lines + 1, columns: 0 },
-                // The second and later bytes of a character.
+                // Second and later bytes of a character.
                 0x80..=0xbf => {}
                 _ if self.taken.columns == self.room.columns => {
                     self.taken = Room { lines: self.taken.lines + 1, columns: 1 };
@@ -88,13 +87,13 @@ impl<W: Write> Pager<W> {
         }
     }
 
-    /// Starts the program; where that fails, the text goes to the terminal.
+    /// Starts the program; if that fails, the text goes to the terminal.
     fn start(&mut self) -> io::Result<()> {
         let Stage::Held(held) = std::mem::replace(&mut self.stage, Stage::Straight) else {
             return Ok(());
         };
         if let Ok(child) = command(&self.program).stdin(Stdio::piped()).spawn() {
-            // Ctrl-C is for the pager, which shows what there is; a pager that ends lets the next write fail.
+            // Ctrl-C is for the pager, which still shows the text; after a pager has ended, the next write fails.
             for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
                 // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
                 let _ = unsafe { signal(interrupt, SigHandler::SigIgn) };
@@ -133,7 +132,7 @@ impl<W: Write> Write for Pager<W> {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.stage {
             Stage::Straight => self.out.flush(),
-            // There may be more; the pipe has no buffer here.
+            // More may follow; the pipe has no buffer here.
             Stage::Held(_) | Stage::Paged(_) => Ok(()),
         }
     }
@@ -143,7 +142,7 @@ impl<W: Write> Drop for Pager<W> {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Straight) {
             Stage::Held(held) => {
-                // A terminal that is gone has nobody to show it to.
+                // If the terminal is gone, there is no reader.
                 let _ = self.out.write_all(&held).and_then(|()| self.out.flush());
             }
             Stage::Paged(mut child) => {
@@ -161,7 +160,7 @@ fn program(variables: &[Option<OsString>]) -> Option<Vec<OsString>> {
     let wanted = variables.iter().flatten().next();
     let line = wanted.cloned().unwrap_or_else(|| DEFAULT.into());
     let Some(text) = line.to_str() else {
-        // A path with bytes that are no text.
+        // A path with bytes that are not text.
         return Some(vec![line]);
     };
     if text.contains(|c| FOR_A_SHELL.contains(c)) {
@@ -182,7 +181,7 @@ fn command(program: &[OsString]) -> Command {
         command.env("LESSSECURE", "1");
     }
     if let Some(caller) = Owner::sudo_caller() {
-        // It leaves the groups of root as well.
+        // It drops root's groups as well.
         command.gid(caller.gid).uid(caller.uid);
     }
     command
@@ -198,7 +197,7 @@ mod tests {
         program(&[Some(line.into())]).expect("a pager")
     }
 
-    /// What is shown of `text` straight, and what the pager got.
+    /// The part of `text` that is shown directly, and what the pager got.
     fn shown(text: &[u8]) -> (String, Option<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("paged");

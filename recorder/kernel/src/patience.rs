@@ -1,8 +1,8 @@
-//! Reading what the kernel tells of other processes, where that may wait for as long as they like.
+//! Reads kernel files about other processes, where a read may block for as long as those processes like.
 //!
-//! What takes the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) waits while a thread of that process has
-//! it, and that one may wait for a file system in user space that never answers. Other than a file of such a file system, it waits so that the end of
-//! this process ends it. So a thread of its own waits, and is left behind when it takes too long.
+//! A file that needs the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) blocks while a thread of that
+//! process has the lock, and that thread may wait for a file system in user space that never answers. Unlike a read from such a file
+//! system, this wait ends when this process ends. So a separate thread waits, and is left behind if it takes too long.
 
 use std::fs::File;
 use std::io;
@@ -14,36 +14,36 @@ use std::time::Duration;
 
 use crate::perf::page_size;
 
-/// How long is waited, if no thread waits for ever: half as long for each that does, so two seconds in all.
+/// How long to wait if no thread hangs; half as long for each that does, so two seconds in all.
 const MOST: Duration = Duration::from_secs(1);
 
-/// How many threads may wait for ever. When there are as many, nothing is read any more.
+/// How many threads may hang. At this number, nothing is read any more.
 const MOST_HANGING: usize = 8;
 
-/// What a thread needs to read a file.
+/// The stack that a thread needs to read a file.
 const STACK_BYTES: usize = 256 << 10;
 
 static HANGING: AtomicUsize = AtomicUsize::new(0);
 
-/// What `work` returns; `None` when that takes too long.
+/// The result of `work`; `None` if it takes too long.
 pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let hanging = HANGING.load(Ordering::Relaxed);
     if hanging >= MOST_HANGING {
         return None;
     }
     let (sender, receiver) = sync_channel(1);
-    // Set by whoever comes first: the thread that has done its work, or the one that waits no longer.
+    // Set by the first of the two: the thread when it is done, or the waiting caller when it gives up.
     let is_settled = Arc::new(AtomicBool::new(false));
     let settled = is_settled.clone();
     let thread = std::thread::Builder::new().name("fxtrec-patient".to_owned());
     let thread = thread.stack_size(STACK_BYTES).spawn(move || {
-        // It has room, so this does not wait; who waited may be gone.
+        // The channel has room, so this does not block; the receiver may be gone.
         let _ = sender.send(work());
         if settled.swap(true, Ordering::AcqRel) {
             HANGING.fetch_sub(1, Ordering::Relaxed);
         }
     });
-    // Without a thread, it is as if there were no answer.
+    // If the thread cannot be started, this counts as no answer.
     let _ = thread.ok()?;
     if let Ok(found) = receiver.recv_timeout(MOST / (1 << hanging)) {
         return Some(found);
@@ -56,19 +56,19 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     receiver.try_recv().ok()
 }
 
-/// A process whose memory's lock is not to be had, so that whoever changes what it has mapped would wait. There may be others.
+/// A process whose memory is locked, so that changing its mappings would block. There may be others.
 ///
 /// # Errors
-/// When `/proc` cannot be listed.
+/// If `/proc` cannot be listed.
 pub fn locked_process() -> io::Result<Option<u32>> {
     let pids = std::fs::read_dir("/proc")?;
     let mut pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(pids.find(|pid| is_locked(*pid)))
 }
 
-/// One that is gone, or not to be looked into, is not known to be locked.
+/// A process that is gone, or that may not be inspected, is not known to be locked.
 fn is_locked(pid: u32) -> bool {
-    // To read memory takes the lock, also where there is none.
+    // Reading memory takes the lock, even where nothing is mapped.
     let read = move || {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
         memory.read_at(&mut [0], page_size() as u64)

@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel knows it.
+//! The process at the other end of a Unix socket, as the kernel knows it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
-/// Groups that there is room for at first; few processes have more.
+/// Initial room for groups; few processes have more.
 const USUAL_GROUPS: usize = 64;
 
 /// A process at the other end of a socket, as it was when the connection was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Its process id in this pid namespace; 0 when it is not visible here.
+    /// Its process id in this pid namespace; 0 if it is not visible here.
     pub pid: u32,
     pub uid: u32,
     pub gid: u32,
@@ -20,7 +20,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of the process that this stream or seqpacket socket is connected with.
+    /// The credentials of the process at the other end of this stream or seqpacket socket.
     ///
     /// # Errors
     /// What getsockopt(2) returns.
@@ -60,7 +60,7 @@ pub fn groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        // Too small: `bytes` now says how much is needed.
+        // The buffer is too small: `bytes` now has the required size.
         if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
             return Err(error);
         }

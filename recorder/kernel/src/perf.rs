@@ -1,4 +1,4 @@
-//! Opening the perf events of one CPU, all of which write into one ring.
+//! Opens the perf events of one CPU, all of which write into one ring.
 //!
 //! ```text
 //!   dummy software event   FORK, COMM, EXIT  --+
@@ -42,11 +42,11 @@ pub struct Options {
     pub wake_bytes: u32,
     /// Ids of the tracepoints, as their `format` files give them.
     pub tracepoints: Vec<u64>,
-    /// Tracepoints that tell of processes what perf's own records do not.
+    /// Tracepoints that report facts about processes that perf's own records do not contain.
     pub lives: Vec<Chosen>,
     /// Whether records carry the process and thread ids of the reader's pid namespace.
     pub namespace_ids: bool,
-    /// What is recorded beside the scheduler's tracepoints.
+    /// The non-scheduler events.
     pub extras: Arc<[Extra]>,
 }
 
@@ -54,7 +54,7 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     pub id: u64,
-    /// Which of them, in the kernel's own filter language; `None` for all.
+    /// A condition in the kernel's filter language; `None` for all.
     pub filter: Option<CString>,
 }
 
@@ -88,19 +88,19 @@ pub enum OpenError {
     /// The kernel refused a call.
     #[error("{call:?} on CPU {}: {error}", .cpu.0)]
     Refused { call: Call, cpu: Cpu, error: io::Error },
-    /// The kernel refused a probe or tracepoint beside the scheduler's.
+    /// The kernel refused a non-scheduler probe or tracepoint.
     #[error("{label}: {} on CPU {}: {error}", .call.name(), .cpu.0)]
     Extra { label: String, call: ExtraCall, cpu: Cpu, error: io::Error },
     /// The CPU is not online.
     #[error("CPU {} is not online", .0.0)]
     Offline(Cpu),
-    /// What was mapped is no ring.
+    /// What was mapped is not a ring.
     #[error(transparent)]
     BadRing(#[from] BadRing),
 }
 
 impl OpenError {
-    /// Whether the kernel refused a ring its memory, so that a smaller one may do.
+    /// Whether the kernel refused memory for a ring, so that a smaller one may work.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, OpenError::Refused { call: Call::MapRing(_), error, .. } if is_out_of_memory(error))
     }
@@ -115,7 +115,7 @@ pub struct KernelCount {
     pub lost: Option<u64>,
 }
 
-/// How many records found no room that are none of what tracepoints and probes report.
+/// How many records found no room that are not events of tracepoints or probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAside {
     pub lives: u64,
@@ -129,7 +129,7 @@ pub struct CpuEvents {
     dummy: OwnedFd,
     tracepoints: Vec<OwnedFd>,
     lives: Vec<OwnedFd>,
-    /// Those beside the scheduler's.
+    /// The non-scheduler events.
     pub extras: OpenExtras,
     switch_records: Option<OwnedFd>,
     /// The ring that all of them write to.
@@ -181,7 +181,7 @@ fn switch_record_attr(options: &Options) -> b::perf_event_attr {
     let mut attr = base_attr(options);
     attr.type_ = b::PERF_TYPE_SOFTWARE;
     attr.config = u64::from(b::PERF_COUNT_SW_DUMMY);
-    // A switch record names only the other thread of the switch; who came in is in the sample's own ids.
+    // A switch record names only the other thread of the switch; the incoming one is in the sample's own ids.
     attr.sample_type |= u64::from(b::PERF_SAMPLE_TID);
     attr.set_context_switch(1);
     attr
@@ -190,7 +190,7 @@ fn switch_record_attr(options: &Options) -> b::perf_event_attr {
 impl CpuEvents {
     /// Opens all events of `cpu`, disabled.
     ///
-    /// When the kernel refuses the ring's memory, halves of it are tried down to `min_ring_bytes`.
+    /// If the kernel refuses the ring's memory, the size is halved, down to `min_ring_bytes`.
     ///
     /// # Errors
     /// [`OpenError`]; nothing stays open then.
@@ -256,8 +256,8 @@ impl CpuEvents {
         Ok(())
     }
 
-    /// Lets the kernel write a record at each switch-in, beside the tracepoint's; off by default since it costs as
-    /// much again. Has no effect when it is on already.
+    /// Makes the kernel write a record at each switch-in, in addition to the tracepoint's; off by default because it doubles the cost. Has
+    /// no effect if it is already on.
     ///
     /// # Errors
     /// [`OpenError`]; what was open stays open.
@@ -301,7 +301,7 @@ impl CpuEvents {
         self.enable_events(sys)
     }
 
-    /// Starts what tells of forks, names and exits.
+    /// Starts the events of forks, names and exits.
     ///
     /// # Errors
     /// [`OpenError::Refused`].
@@ -309,7 +309,7 @@ impl CpuEvents {
         self.lives().try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Starts all other events, those of the scheduler first: who has the CPU is theirs to say.
+    /// Starts all other events, those of the scheduler first: they show which thread is on the CPU.
     ///
     /// # Errors
     /// [`OpenError::Refused`].
@@ -318,7 +318,7 @@ impl CpuEvents {
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Every open event but those that tell of lives, the scheduler's last.
+    /// Every open event except those of lives, the scheduler's last.
     fn all_but_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
@@ -331,18 +331,18 @@ impl CpuEvents {
         self.disable_lives(sys);
     }
 
-    /// Stops all events but those of forks, names and exits. The scheduler's go last: an event after the last switch would
-    /// name a thread as current of which no switch tells that it came in.
+    /// Stops all events but those of forks, names and exits. The scheduler's are stopped last: an event after the last switch would name a
+    /// current thread whose switch-in was not recorded.
     pub fn disable_events(&self, sys: &dyn Sys) {
         self.all_but_lives().for_each(|event| disable_one(sys, event));
     }
 
-    /// Stops what tells of forks, names and exits.
+    /// Stops the events of forks, names and exits.
     pub fn disable_lives(&self, sys: &dyn Sys) {
         self.lives().for_each(|event| disable_one(sys, event));
     }
 
-    /// What tells of forks, names, exits and cgroups; the event that owns the ring is the first.
+    /// The events of forks, names, exits and cgroups; the event that owns the ring is the first.
     fn lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.dummy.as_fd()).chain(self.lives.iter().map(AsFd::as_fd))
     }
@@ -351,13 +351,12 @@ impl CpuEvents {
         self.cpu
     }
 
-    /// The descriptor that poll(2) reports readable when the ring wants to be read. A CPU that goes
-    /// offline is not told by it.
+    /// The descriptor that poll(2) reports as readable when the ring should be read. It does not show that a CPU goes offline.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.dummy.as_fd()
     }
 
-    /// How many records of all events found no room in the ring so far, where the kernel counts that (6.0 and later).
+    /// How many records of all events found no room in the ring so far, if the kernel counts that (6.0 and later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
         let mut sum = self.lost_lives(sys)?;
         for event in self.all_but_lives() {
@@ -374,7 +373,7 @@ impl CpuEvents {
         Some(sum)
     }
 
-    /// How many of them are no samples.
+    /// How many of these are not samples.
     pub fn lost_aside(&self, sys: &dyn Sys) -> Option<LostAside> {
         let lives = self.lost_lives(sys)?;
         let switch_records = match &self.switch_records {
@@ -384,8 +383,8 @@ impl CpuEvents {
         Some(LostAside { lives, switch_records })
     }
 
-    /// Whether the events, which were enabled, still run: those of a CPU that went offline never do again, and nothing
-    /// else tells so. They count for how long they ran, which goes on from one look to the next.
+    /// Whether the events, once enabled, still run: those of a CPU that went offline never run again, and there is no other sign of that.
+    /// Events count how long they ran, which grows from one look to the next.
     pub fn are_running(&self, sys: &dyn Sys) -> bool {
         let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
         matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)
@@ -396,7 +395,7 @@ impl CpuEvents {
         self.switch_records.is_some()
     }
 
-    /// The kernel's own counts, in the order of [`Options::tracepoints`]; zero where it will not tell.
+    /// The kernel's own counts, in the order of [`Options::tracepoints`]; zero if it does not report them.
     pub fn kernel_counts(&self, sys: &dyn Sys) -> Vec<KernelCount> {
         let count = |event: &OwnedFd| match sys.perf_read(event.as_fd()) {
             Ok(words) => KernelCount { fired: words.get(0).unwrap_or(0), lost: words.get(LOST) },
@@ -406,11 +405,11 @@ impl CpuEvents {
     }
 }
 
-/// Where an event's words say how much was lost: after the count, and the dummy's after the time as well.
+/// The index of the loss among an event's words: after the count, and for the dummy also after the time.
 const LOST: usize = 1;
 const LOST_OF_DUMMY: usize = 2;
 
-/// An event that cannot be stopped is closed soon after; there is nothing better to do about it.
+/// If an event cannot be stopped, it is closed soon after; nothing better can be done.
 fn disable_one(sys: &dyn Sys, event: BorrowedFd<'_>) {
     let _ = sys.perf_disable(event);
 }
@@ -428,7 +427,7 @@ fn open_event(
     open_or(sys, cpu, attr, |error| OpenError::Refused { call, cpu, error })
 }
 
-/// `refused` says what a refusal means, unless it is that the CPU is gone.
+/// `refused` says what a refusal means, unless the CPU is gone.
 fn open_or(
     sys: &dyn Sys,
     cpu: Cpu,
@@ -466,7 +465,7 @@ fn map_ring(
     }
 }
 
-/// EPERM is what a process over its locked-memory allowance gets.
+/// EPERM is the error of a process that exceeds its locked-memory allowance.
 fn is_out_of_memory(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }

@@ -1,16 +1,16 @@
-//! What becomes of bytes between the writer of a pipe and its reader.
+//! The state of a pipe between its writer and its reader.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How many bytes a pipe holds at most; `None` for what is no pipe.
+/// The most bytes that a pipe holds; `None` if this is not a pipe.
 pub fn capacity(pipe: &impl AsFd) -> Option<u64> {
     fcntl(pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|bytes| u64::try_from(bytes).ok())
 }
 
-/// Whether nobody can read what is written, or was written and not read yet. Asked of the writing end.
+/// Whether there is no reader any more, for the writing end of a pipe.
 pub fn reader_has_gone(pipe: &impl AsFd) -> bool {
     let mut wanted = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
     let asked = poll(&mut wanted, PollTimeout::ZERO);
@@ -18,7 +18,7 @@ pub fn reader_has_gone(pipe: &impl AsFd) -> bool {
         && wanted[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
 }
 
-/// Bytes in the pipe that were not read, also of a reader that has gone; `None` for what is no pipe.
+/// Unread bytes in the pipe, even if the reader is gone; `None` if this is not a pipe.
 pub fn waiting(pipe: &impl AsFd) -> Option<u64> {
     capacity(pipe)?;
     let mut bytes: libc::c_int = 0;

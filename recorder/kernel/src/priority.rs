@@ -1,4 +1,4 @@
-//! Letting the threads that empty the rings go before others.
+//! Gives the threads that empty the rings precedence over others.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use nix::errno::Errno;
 
 use super::sys::Sys;
 
-/// As far as nice goes.
+/// The highest priority in terms of nice.
 const HIGHEST: libc::c_int = -20;
 
-/// The same of those that go after every other.
+/// The lowest priority in terms of nice.
 const LOWEST: libc::c_int = 19;
 
-/// As others are.
+/// The default niceness.
 const ORDINARY: libc::c_int = 0;
 
-/// With a tenth of the share of others.
+/// A tenth of the CPU share of ordinary threads.
 const PATIENT: libc::c_int = 10;
 
 /// The lowest real-time priority: before every ordinary thread, after every other real-time one.
@@ -30,7 +30,7 @@ impl ThreadId {
         ThreadId(nix::unistd::gettid().as_raw())
     }
 
-    /// Makes it a real-time thread. Threads and processes that it starts are ordinary ones.
+    /// Makes it a real-time thread. Threads and processes that it starts are ordinary.
     ///
     /// # Errors
     /// What sched_setscheduler(2) returns: EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup
@@ -39,32 +39,32 @@ impl ThreadId {
         sys.schedule(self.0, libc::SCHED_FIFO, REAL_TIME).map_err(|error| errno(&error))
     }
 
-    /// Makes it an ordinary thread again, as nice as it was.
+    /// Makes it an ordinary thread again, with its former niceness.
     ///
     /// # Errors
-    /// What sched_setscheduler(2) returns; ESRCH when it has ended.
+    /// What sched_setscheduler(2) returns; ESRCH if it has ended.
     pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
 
-    /// Gives it the highest ordinary priority, and tells whether that was permitted; else it stays as it is.
+    /// Gives it the highest ordinary priority, and returns whether that was permitted; otherwise nothing changes.
     pub fn raise(self) -> bool {
         set_niceness(self.0, HIGHEST)
     }
 
-    /// Gives it the priority that most threads have. To raise it again takes the right to do so.
+    /// Gives it the default priority. Raising it again needs the right to do so.
     pub fn be_ordinary(self) {
         set_niceness(self.0, ORDINARY);
     }
 
-    /// Gives it a tenth of the share that an ordinary thread has. To raise it again takes the right to do so.
+    /// Gives it a tenth of an ordinary thread's CPU share. Raising it again needs the right to do so.
     pub fn be_patient(self) {
         set_niceness(self.0, PATIENT);
     }
 }
 
 fn set_niceness(tid: libc::pid_t, niceness: libc::c_int) -> bool {
-    // Linux has a niceness for each thread. It is never 0, which would be the calling one.
+    // On Linux each thread has its own niceness. The id is never 0, which would mean the calling thread.
     let tid = tid.cast_unsigned();
     // SAFETY: setpriority takes three numbers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, tid, niceness) == 0 }
@@ -74,41 +74,41 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// What the kernel did not grant to the thread that empties the rings, though it was asked.
+/// What the kernel refused to the thread that empties the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     pub real_time: Option<Errno>,
-    /// Keeping its memory from being taken away.
+    /// Locking its memory.
     pub locked_memory: Option<Errno>,
 }
 
 impl Denied {
-    /// Tries both, and gives them back.
+    /// Tries both, and undoes them.
     pub fn try_out(sys: &dyn Sys) -> Denied {
         let this = ThreadId::current();
         let real_time = this.make_real_time(sys).err();
         if real_time.is_none() {
-            // What could be made a real-time thread can be made an ordinary one.
+            // A thread that could become a real-time one can become ordinary again.
             let _ = this.make_ordinary(sys);
         }
         let locked_memory = lock_memory(sys).err();
         if locked_memory.is_none() {
-            // It asks for no right.
+            // This needs no right.
             let _ = sys.unlock_memory();
         }
         Denied { real_time, locked_memory }
     }
 }
 
-/// Gives the calling thread the highest ordinary priority, where that is permitted.
+/// Gives the calling thread the highest ordinary priority, if permitted.
 ///
-/// Elsewhere it stays as it is: the rings take up what it is late for, and a loss would be counted.
+/// Otherwise nothing changes: the rings hold what it is late for, and a loss would be counted.
 pub fn raise() {
     ThreadId::current().raise();
 }
 
-/// Gives the main thread of another process the calling thread's ordinary priority, where that is permitted, but no higher one than most
-/// threads have: what it works on is not limited.
+/// Gives the main thread of another process the calling thread's ordinary priority, if permitted, but none higher than the default, because
+/// the amount of its work is not limited.
 pub fn lend_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
     // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a niceness too, and the call does not fail for oneself.
@@ -121,9 +121,8 @@ pub fn lower() {
     set_niceness(ThreadId::current().0, LOWEST);
 }
 
-/// Keeps the pages of this process that are in memory now, and those of its present mappings that will be, from being
-/// taken away: code above all, which a machine short of memory reads from the disk again and again. Nothing is read
-/// ahead, so that no more memory is taken than is used anyway.
+/// Locks the pages of this process that are in memory now, and those that its present mappings will get. This is mainly for code, which a
+/// machine short of memory would read from the disk again and again. Nothing is read ahead, so it takes no more memory than is used anyway.
 ///
 /// # Errors
 /// What mlockall(2) returns: EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
@@ -138,7 +137,7 @@ mod tests {
 
     /// The niceness of a process that a thread waits for.
     fn lent(be: impl FnOnce(ThreadId) + Send + 'static) -> libc::c_int {
-        // A thread of its own: not everybody may take it back.
+        // In a separate thread, because not every user may raise it again.
         let lent = std::thread::spawn(move || {
             be(ThreadId::current());
             let mut command = std::process::Command::new("cat");

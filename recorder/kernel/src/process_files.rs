@@ -1,4 +1,4 @@
-//! The files of a running process: its executable, what it has mapped, its root directory.
+//! The files of a running process: its executable, its mapped files, its root directory.
 //!
 //! A process in another mount namespace, a container, has other files under the
 //! same names. They can be reached through `/proc/PID/root`.
@@ -20,12 +20,12 @@ use crate::procfs::living;
 use crate::regular::{Links, Regular};
 use crate::rights::Rights;
 
-/// A file that a process can run code of.
+/// A file whose code a process can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedCode {
     /// Its path as the process sees it.
     pub path: PathBuf,
-    /// Whether the path does not lead to it any more, since it was deleted or replaced.
+    /// Whether the path no longer leads to it, because it was deleted or replaced.
     pub deleted: bool,
 }
 
@@ -34,20 +34,20 @@ pub struct MappedCode {
 pub struct Folder(OwnedFd);
 
 impl Folder {
-    /// Holds it.
+    /// Opens it by `O_PATH`.
     ///
     /// # Errors
-    /// When there is no such process.
+    /// If there is no such process.
     pub fn of(pid: u32) -> io::Result<Folder> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let path = format!("/proc/{}", living(pid));
         Ok(Folder(openat(AT_FDCWD, path.as_str(), flags, Mode::empty())?))
     }
 
-    /// All of one of its files.
+    /// Reads one of its files.
     ///
     /// # Errors
-    /// When the process is gone, or may not be looked at.
+    /// If the process is gone, or may not be inspected.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let file = openat(&self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let mut content = Vec::new();
@@ -55,20 +55,21 @@ impl Folder {
         Ok(content)
     }
 
-    /// Holds what a link of it leads to. These links are the kernel's: they lead to a file, not to a path.
+    /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// When the process is gone, or may not be looked at.
+    /// If the process is gone, or may not be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
-    /// With whose rights it opens files.
+    /// The rights with which it opens files.
     pub fn rights(&self) -> Rights {
         self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
     }
 
-    /// Looks at it, and says what rights it had meanwhile: those of nobody if they have changed, as by a program that runs for root.
+    /// Looks at it, and returns the rights that it had meanwhile: those of nobody if they have changed, for example because it ran a
+    /// program as root.
     fn look<T>(&self, look: impl FnOnce(&Folder) -> T) -> (T, Rights) {
         let before = self.rights();
         let seen = look(self);
@@ -81,27 +82,27 @@ impl Folder {
 #[derive(Debug)]
 pub struct Mapped {
     pub file: Regular,
-    /// Those of the process that has mapped it; those of nobody if it is gone.
+    /// The rights of the process that has mapped it; those of nobody if it is gone.
     pub rights: Rights,
-    /// Whether the process may read it: a file can be run that cannot be read.
+    /// Whether the process may read it: a file can be executable but not readable.
     pub is_readable: bool,
 }
 
 impl Mapped {
     /// What was mapped by a process with these rights.
     fn by(rights: Rights, file: Regular) -> Mapped {
-        // What root runs it may read, also if that takes a capability.
+        // Root may read what it runs, even if that needs a capability.
         let is_readable = rights.uid == 0 || rights.may_read(&file);
         Mapped { file, rights, is_readable }
     }
 }
 
-/// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file; or by its path, in the root of the
-/// process or in ours, since it may have ended. The mapping may have gone, and something else have taken the place of the file. So what is
-/// found there is taken only if it is the file that was mapped, by its device and its inode.
+/// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file, or by its path in the root of the
+/// process or, because the process may have ended, in ours. The mapping may be gone, and another file may have replaced the mapped one. So
+/// the file that is found is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
-/// When there is no such file any more, or it may not be looked at.
+/// If there is no such file any more, or it may not be inspected.
 pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
     let process = Folder::of(pid);
     if let Ok(process) = &process {
@@ -120,7 +121,7 @@ pub fn mapped(pid: u32, mapping: &ExecutableMapping) -> io::Result<Mapped> {
         right(openat(AT_FDCWD, "/", flags, Mode::empty()).map_err(io::Error::from).and_then(below))
     };
     let file = in_its_root.or_else(in_ours).ok_or(io::ErrorKind::NotFound)?;
-    // The number may be that of another process by now, or the process run another program for another user.
+    // The number may belong to another process by now, or the process may run another program for another user.
     let has_it = |process: &Folder| {
         let maps = process.read("maps").unwrap_or_default();
         code::mappings_in(&maps).any(|other| other.file == mapping.file)
@@ -135,15 +136,15 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
     let Some(wanted) = &mapping.file else { return false };
     let named = |device, inode| (format!("{:02x}:{:02x}", major(device), minor(device)), inode);
     let is_it = file.facts().is_ok_and(|facts| named(facts.st_dev, facts.st_ino) == *wanted);
-    // Some file systems (btrfs, overlayfs) tell another device than the kernel's list of mappings. So it is asked how it lists this file.
+    // Some file systems (btrfs, overlayfs) report another device than the kernel's list of mappings. So the kernel is asked how it lists
+    // this file.
     is_it || file.open().and_then(|file| code::listed_as(&file)).is_ok_and(|it| it == *wanted)
 }
 
-/// The directory below which the paths of a process have to be looked up: `/` unless it is in
-/// another mount namespace or was given another root.
+/// The directory below which the paths of a process must be looked up: `/` unless it is in another mount namespace or has another root.
 ///
 /// # Errors
-/// When there is no such process, or it may not be looked at.
+/// If there is no such process, or it may not be inspected.
 pub fn root_of(pid: u32) -> io::Result<PathBuf> {
     let base = PathBuf::from(format!("/proc/{}", living(pid)));
     let inode = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.ino());
@@ -158,10 +159,10 @@ pub fn executable(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", living(pid)))
 }
 
-/// The files that a process has mapped to run, each once, in the order of their addresses.
+/// The files that a process has mapped as executable, each once, in the order of their addresses.
 ///
 /// # Errors
-/// When there is no such process, or it may not be looked at.
+/// If there is no such process, or it may not be inspected.
 pub fn mapped_code(pid: u32) -> io::Result<Vec<MappedCode>> {
     Ok(parse_maps(&std::fs::read(format!("/proc/{}/maps", living(pid)))?))
 }
@@ -192,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A mapping of a file that is in no list any more, as after it was divided by mprotect(2).
+    /// A mapping that is no longer in any list, as after mprotect(2) has split it.
     fn gone(path: &Path) -> ExecutableMapping {
         let facts = std::fs::metadata(path).expect("it is there");
         let device = format!("{:02x}:{:02x}", major(facts.dev()), minor(facts.dev()));
@@ -240,7 +241,7 @@ mod tests {
         put(&|| std::fs::hard_link(&secret, &library).expect("one file system"));
         put(&|| nix::unistd::mkfifo(&library, Mode::S_IRWXU).expect("room"));
         put(&|| symlink("/dev/ptmx", &library).expect("room"));
-        // Nor by a link to itself: the path of a mapping has none.
+        // Nor is a link to the file accepted: the path of a mapping has no links.
         put(&|| symlink(&kept, &library).expect("room"));
         std::fs::remove_file(&library).expect("it is there");
         std::fs::rename(&kept, &library).expect("room");
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!(mapped(own, mapping).expect("its own").rights.uid, uid);
         let divided = ExecutableMapping { end: mapping.end - 1, ..mapping.clone() };
         assert_eq!(mapped(own, &divided).expect("its own").rights.uid, uid);
-        // Of a file that this process has not mapped, it may be another that was meant.
+        // If this process has not mapped the file, another one may be meant.
         let library = tempfile::NamedTempFile::new().expect("room");
         assert_eq!(mapped(own, &gone(library.path())).expect("there").rights, Rights::nobody());
     }
@@ -283,13 +284,13 @@ mod tests {
             (&user, 4710, 0o700, true),
             (&user, 4711, 0o700, false),
             (&root, 4711, 0o700, true),
-            // Of a process that has ended, or works for two users.
+            // Rights of a process that has ended, or that works for two users.
             (&nobody, 0, 0o755, true),
             (&nobody, 0, 0o711, false),
             (&nobody, 4711, 0o700, false),
             (&nobody, 4711, 0o711, false),
             (&nobody, 4711, 0o750, false),
-            // It may have been one of this group, or the owner.
+            // The process may have been in this group, or the owner.
             (&nobody, 4711, 0o705, false),
             (&nobody, 4711, 0o745, true),
             (&nobody, 4711, 0o355, false),
@@ -297,7 +298,7 @@ mod tests {
             let found = is_readable(rights, owner, mode);
             assert_eq!(found, expected, "{rights:?} {owner} {mode:o}");
         }
-        // A list that keeps one user from reading the file, and lets all others.
+        // An access list that keeps one user from reading the file, and permits all others.
         let entry = |tag: u16, rights: u16, id: u32| {
             [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
         };

@@ -1,15 +1,11 @@
-//! Who is running when a recording begins: processes, threads and their names from `/proc`.
+//! The processes and threads at the beginning of a recording, with their names, from `/proc`.
 //!
-//! [`Snapshot::take`] walks `/proc` with the procfs crate, whose directory
-//! handles keep a process that vanishes, and whose number is used again, from
-//! being mistaken for another. The files themselves are read as bytes: a
-//! thread's name may hold anything, and need not be UTF-8. Whatever vanishes
-//! on the way is left out; that is no error, since its exit is among the
-//! events.
+//! [`Snapshot::take`] walks `/proc` with the procfs crate, whose directory handles ensure that a process that vanishes is not mistaken for
+//! a later one with the same number. The files themselves are read as bytes: a thread's name may contain anything, and need not be UTF-8. A
+//! process that vanishes meanwhile is left out; that is not an error, because its exit is among the events.
 //!
-//! All numbers are those of the pid namespace that `/proc` was mounted for.
-//! [`super::namespaces`] tells which one that is, and [`Thread::ids`] holds the
-//! numbers that the same thread has further in.
+//! All numbers are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which one that is, and
+//! [`Thread::ids`] has the numbers of the same thread in inner namespaces.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,7 +24,7 @@ use crate::{cgroups, limits, regular};
 /// The kernel cuts the name of a thread to this many bytes.
 const COMM_CUT: usize = 15;
 
-/// The kernel's thread that makes all of its others, in the initial pid namespace.
+/// The kernel thread that creates all other kernel threads, in the initial pid namespace.
 const KTHREADD: u32 = 2;
 
 /// What the kernel adds to the path of a file that was deleted.
@@ -47,7 +43,7 @@ fn remedy(error: &ProcError) -> &'static str {
     }
 }
 
-/// The processes of one moment.
+/// The processes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// In the order of `/proc`, which is by number.
@@ -59,12 +55,12 @@ pub struct Snapshot {
 pub struct Process {
     /// Its id (tgid).
     pub pid: u32,
-    /// The id of its parent; 0 when it has none, or none in this namespace.
+    /// The id of its parent; 0 if it has none, or none in this namespace.
     pub parent: u32,
-    /// What to call it: see [`display_name`]. May be empty.
+    /// Its name: see [`display_name`]. May be empty.
     pub name: Vec<u8>,
-    /// The path of its cgroup: see [`cgroups::of_process`]. `None` also for threads of the kernel, which are nearly always in
-    /// the root's, and thousands on a machine with many CPUs.
+    /// The path of its cgroup: see [`cgroups::of_process`]. `None` also for kernel threads, which are nearly always in the root's, and
+    /// number thousands on a machine with many CPUs.
     pub cgroup: Option<String>,
     pub threads: Vec<Thread>,
 }
@@ -72,7 +68,7 @@ pub struct Process {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     pub tid: u32,
-    /// Its name: up to 15 bytes, more for kernel threads, and possibly none.
+    /// Its name: up to 15 bytes, longer for kernel threads, and possibly empty.
     pub comm: Vec<u8>,
     /// Its ids from the namespace of `/proc` inwards; the first is [`Thread::tid`].
     pub ids: Vec<u32>,
@@ -88,9 +84,9 @@ impl Snapshot {
         Ok(Snapshot { processes: all.filter_map(|found| read_process(&found.ok()?)).collect() })
     }
 
-    /// `root` and every process that descends from it, by today's parents.
+    /// `root` and all its descendants, by their current parents.
     ///
-    /// A process whose parent has ended belongs to whoever adopted it, and is not found.
+    /// A process whose parent has ended belongs to the process that adopted it, and is not found.
     pub fn descendants(&self, root: u32) -> FxHashSet<u32> {
         let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for process in &self.processes {
@@ -107,7 +103,7 @@ impl Snapshot {
     }
 }
 
-/// What to call the process `pid` now; `None` when there is none any more.
+/// The current name of the process `pid`; `None` if it no longer exists.
 ///
 /// For use at an exec, when the name has just changed.
 pub fn process_name(pid: u32) -> Option<Vec<u8>> {
@@ -120,7 +116,7 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     }))
 }
 
-/// The threads of the process `pid` now; none when it is gone.
+/// The current threads of the process `pid`; none if it is gone.
 pub fn thread_ids(pid: u32) -> Vec<u32> {
     let listed = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
     let name =
@@ -128,7 +124,7 @@ pub fn thread_ids(pid: u32) -> Vec<u32> {
     listed.map(|entries| entries.filter_map(name).collect()).unwrap_or_default()
 }
 
-/// The process that the thread `tid` belongs to; `None` when the thread is gone.
+/// The process that the thread `tid` belongs to; `None` if the thread is gone.
 pub fn process_of(tid: u32) -> Option<u32> {
     let status = std::fs::read(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;
     field(&status, "Tgid")?.parse().ok()
@@ -136,11 +132,9 @@ pub fn process_of(tid: u32) -> Option<u32> {
 
 /// The name of a process whose main thread is called `comm`.
 ///
-/// The kernel cuts a thread's name to 15 bytes. Where it may have done so, the whole name is
-/// taken from the beginning of the command line (an interpreter and its options may stand before
-/// the script) or from the executable, whichever has a basename that `comm` is the beginning of.
-/// `command_line` gives the content of `cmdline` and the path of the executable, and is asked
-/// only when needed.
+/// The kernel cuts a thread's name to 15 bytes. If it may have done so, the whole name is taken from the beginning of the command line
+/// (where an interpreter and its options may come before the script) or from the executable, whichever has a basename that begins with
+/// `comm`. `command_line` returns the content of `cmdline` and the path of the executable, and is called only if needed.
 pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<u8>)) -> Vec<u8> {
     if comm.len() != COMM_CUT {
         return comm;
@@ -154,10 +148,10 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
     }
 }
 
-/// The path of the program that a process runs, from its directory in `/proc`. Empty when there is none.
+/// The path of the program that a process runs, from its directory in `/proc`. Empty if there is none.
 ///
-/// Read here and not by the procfs crate, which knows an executable that was deleted as an error. The kernel adds
-/// ` (deleted)` to the path of such a file; that belongs to the name only where a file of that name is the one that runs.
+/// Not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a file;
+/// that is part of the name only if a file of that name is the one that runs.
 fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
@@ -173,8 +167,8 @@ fn read_process(directory: &Directory) -> Option<Process> {
     let pid = u32::try_from(directory.pid()).ok()?;
     let status = Status::parse(&raw(directory.read("status"))?);
     let threads: Vec<Thread> = if status.threads == 1 {
-        // So have nearly all processes, thousands of kernel threads on a machine with many CPUs among them: their folder of
-        // threads would say the same again, in four files more.
+        // Nearly all processes have a single thread, including thousands of kernel threads on a machine with many CPUs: their folder of
+        // threads would repeat this, in four more files.
         let comm = comm_of(&raw(directory.read("comm"))?);
         let ids = if status.ids.is_empty() { vec![pid] } else { status.ids.clone() };
         vec![Thread { tid: pid, comm, ids }]
@@ -214,7 +208,7 @@ fn read_thread(task: &Task, process: &Status) -> Option<Thread> {
 
 /// The name in a `comm` file.
 ///
-/// A kernel worker's file also says what the worker does at the moment; that passes, and is cut.
+/// A kernel worker's file also says what the worker is doing at the moment; that is temporary, and is cut off.
 fn comm_of(file: &[u8]) -> Vec<u8> {
     let comm = file.strip_suffix(b"\n").unwrap_or(file);
     if comm.starts_with(b"kworker/") {
@@ -225,15 +219,15 @@ fn comm_of(file: &[u8]) -> Vec<u8> {
     comm.to_vec()
 }
 
-/// The id below `/proc` that shows the memory, root directory and program of a process: that of its main thread, or where that
-/// has ended before others, of one that lives.
+/// The id below `/proc` that shows the memory, root directory and program of a process: that of its main thread, or, if that has ended
+/// before others, of a living one.
 pub fn living(pid: u32) -> u32 {
     let has_ended = |file: std::io::Result<Vec<u8>>| {
         let state = file.ok().and_then(|file| field(&file, "State"));
         state.is_none_or(|state| state.starts_with(['Z', 'X']))
     };
     let main = std::fs::read(format!("/proc/{pid}/status"));
-    // Of a process that is gone nothing can be shown.
+    // Nothing can be shown for a process that is gone.
     if main.is_err() || !has_ended(main) {
         return pid;
     }
@@ -241,13 +235,13 @@ pub fn living(pid: u32) -> u32 {
     thread_ids(pid).into_iter().find(lives).unwrap_or(pid)
 }
 
-/// Whether the process goes by another id in the pid namespace that it is in than here.
+/// Whether the process has another id in its own pid namespace than here.
 pub fn has_inner_ids(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/status"))
         .is_ok_and(|file| Status::parse(&file).ids.len() > 1)
 }
 
-/// The threads of a process: their ids in the pid namespace that it is in, and here. Those that end meanwhile are left out.
+/// The threads of a process: their ids in the process's own pid namespace, and here. Threads that end meanwhile are left out.
 pub fn inner_thread_ids(pid: u32) -> impl Iterator<Item = (u32, u32)> {
     thread_ids(pid).into_iter().filter_map(move |tid| {
         let file = std::fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
@@ -255,13 +249,13 @@ pub fn inner_thread_ids(pid: u32) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// What is needed of a `status` file.
+/// The needed parts of a `status` file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) parent: u32,
     /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
     pub(super) ids: Vec<u32>,
-    /// `Threads`; 0 when it is missing, as for a process that is gone.
+    /// `Threads`; 0 if it is missing, as for a process that is gone.
     pub(super) threads: u32,
 }
 
@@ -295,7 +289,7 @@ struct Raw(Vec<u8>);
 
 impl FromRead for Raw {
     fn from_read<R: Read>(mut reader: R) -> ProcResult<Raw> {
-        // Files of /proc are mostly shorter: one call reads them, and one finds the end.
+        // Most files of /proc are shorter than this: one call reads them, and one finds the end.
         let mut bytes = Vec::with_capacity(4096);
         reader.read_to_end(&mut bytes)?;
         Ok(Raw(bytes))
@@ -325,7 +319,7 @@ mod tests {
                        ctypes.CDLL(None).pthread_exit(None)";
         let mut command = Command::new("python3");
         command.args(["-c", program]).stdin(Stdio::piped());
-        // Without it, the test of a whole recording is what is left.
+        // If this is not possible, only the test of a whole recording covers it.
         let Ok(mut child) = command.spawn() else { return };
         let pid = child.id();
         let mut shown = pid;
@@ -348,16 +342,16 @@ mod tests {
         String::from_utf8(name).expect("the test's names are text")
     }
 
-    /// A copy of cat that has answered once, so that its exec is over, and runs until its input ends.
-    /// A program that can be executed at once.
+    /// Copies cat to a program that can be executed at once.
     ///
-    /// It is another process that writes it: a child that another test starts meanwhile would inherit the descriptor that
-    /// this process writes to, and a file that somebody can write to is too busy to be executed (ETXTBSY).
+    /// Another process writes it: a child that another test starts meanwhile would inherit the descriptor that this process writes to, and
+    /// a file that is open for writing is too busy to be executed (ETXTBSY).
     fn copy_of_cat(to: &Path) {
         let copied = Command::new("cp").arg("/bin/cat").arg(to).status().expect("cp runs");
         assert!(copied.success(), "cat cannot be copied to {}", to.display());
     }
 
+    /// A copy of cat that has answered once, so that its exec is over, and that runs until its input ends.
     fn running_cat(program: &Path) -> Child {
         let pipes = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = pipes.expect("it runs");
@@ -476,7 +470,7 @@ mod tests {
         assert!(snapshot.descendants(std::process::id()).contains(&pid));
     }
 
-    /// The name from the executable alone: the command line is another's.
+    /// The name from the executable alone: the command line has another one.
     fn name_by_executable(program: &Path, delete: bool) -> (Vec<u8>, Option<Vec<u8>>) {
         use std::os::unix::process::CommandExt;
         copy_of_cat(program);
@@ -510,7 +504,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&name), expected, "{file}");
             assert_eq!(single.as_deref(), Some(expected.as_bytes()), "{file}");
         }
-        // A second link keeps the file, and its name in the first place is gone all the same.
+        // A second link keeps the file, but its name in the first place is still gone.
         let (first, second) =
             (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
         copy_of_cat(&first);
@@ -527,7 +521,7 @@ mod tests {
         let mut child = std::process::Command::new("cat");
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().expect("cat waits");
         let pid = child.id();
-        // The name changes from that of the test with exec.
+        // The exec changes the name, which was that of the test.
         while process_name(pid).is_some_and(|name| name != b"cat") {
             std::thread::yield_now();
         }
@@ -553,7 +547,7 @@ mod tests {
                     }
                 });
             }
-            // Looked at outside of the scope, which waits for its threads.
+            // Checked outside of the scope, which waits for its threads.
             let taken: Vec<_> = (0..30).map(|_| Snapshot::take()).collect();
             stop.store(true, Ordering::Relaxed);
             taken

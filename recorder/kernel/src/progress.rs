@@ -1,4 +1,4 @@
-//! How far reading is, on the terminal: a bar for files, and what there was so far for pipes.
+//! Shows the progress of reading on the terminal: a bar for files, and the amount so far for pipes.
 //!
 //! ```text
 //!   [===========>                  ]  38% 210.3 MiB/s, 4 s left
@@ -14,17 +14,17 @@ use fxtrec_units::text::bytes;
 
 use crate::terminal::{LiveLine, Terminal};
 
-/// How often it is drawn anew.
+/// How often it is redrawn.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// What takes no longer needs no line.
+/// Reading that is shorter than this shows no line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const BAR: usize = 30;
 
-/// What is read, and the line that says so. Without a line it does nothing. The line goes away with the last copy of this.
+/// Progress of reading, and the line that shows it. Without a line it does nothing. The line disappears with the last copy of this.
 ///
-/// Whatever thread reads may count, and any thread may take the line away: nothing is drawn after that.
+/// Any reading thread may count, and any thread may remove the line: nothing is drawn after that.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Option<Meter>>>);
 
@@ -33,13 +33,13 @@ struct Meter {
     line: LiveLine,
     begun: Instant,
     read: u64,
-    /// How much there is to read, where that is known.
+    /// How much there is to read, if known.
     length: Option<u64>,
     drawings: usize,
 }
 
 impl Progress {
-    /// Progress that nobody sees.
+    /// Progress that is not shown.
     pub fn hidden() -> Progress {
         Progress(Arc::default())
     }
@@ -57,20 +57,20 @@ impl Progress {
         Counted { source, progress: self.clone(), alone: false }
     }
 
-    /// Begins again, for another pass over `length` bytes.
+    /// Starts again, for another pass over `length` bytes.
     pub fn restart(&self, length: u64) {
         if let Some(meter) = self.meter().as_mut() {
             (meter.begun, meter.read, meter.length) = (Instant::now(), 0, Some(length));
         }
     }
 
-    /// Takes the line away, for good.
+    /// Removes the line for good.
     pub fn finish(&self) {
         drop(self.meter().take());
     }
 
     fn meter(&self) -> MutexGuard<'_, Option<Meter>> {
-        // A thread that panicked has left it as it was, or as it should be.
+        // A thread that panicked has left valid data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +83,7 @@ impl Progress {
         if now.duration_since(meter.begun) >= PATIENCE && meter.line.is_due(now) {
             let text = meter.text(now.duration_since(meter.begun));
             meter.drawings += 1;
-            // A terminal that is gone takes the line with it.
+            // If the terminal is gone, so is the line.
             let _ = meter.line.draw(now, &text);
         }
     }
@@ -98,7 +98,7 @@ impl Meter {
             let spinner = ['|', '/', '-', '\\'][self.drawings % 4];
             return format!("{spinner} {} {per_second}/s", bytes(self.read));
         };
-        // A file that grows is at its end more than once.
+        // A growing file reaches its end more than once.
         let part = (self.read as f64 / length.max(1) as f64).min(1.0);
         let done = (part * BAR as f64) as usize;
         let head = if done < BAR { ">" } else { "" };
@@ -113,7 +113,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // A terminal that is gone has nothing to be cleared.
+        // A terminal that is gone has nothing to clear.
         let _ = self.line.clear();
     }
 }
@@ -123,11 +123,11 @@ impl Drop for Meter {
 pub struct Counted<R> {
     source: R,
     progress: Progress,
-    /// Whether the line is of this source alone, and ends with it.
+    /// Whether the line belongs to this source alone, and ends with it.
     alone: bool,
 }
 
-/// The content of `file`, with a line of its own on standard error if that is a terminal, and reading takes over a second.
+/// The content of `file`, with its own line on standard error if that is a terminal and reading takes over a second.
 pub fn watch(file: File) -> Counted<File> {
     let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|facts| facts.len());
     Counted { alone: true, ..Progress::shown(length).of(file) }

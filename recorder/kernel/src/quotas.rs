@@ -1,7 +1,7 @@
-//! For how long the quotas of cgroups kept their threads from running, by the kernel's own counts.
+//! How long the quotas of cgroups kept their threads from running, by the kernel's own counts.
 //!
-//! The scheduler counts for each group with a quota in how many of its periods that was used up, and for how long its
-//! queues were throttled, in `cpu.stat`. A group that is removed takes its counts with it.
+//! For each group with a quota, the scheduler counts in `cpu.stat` in how many periods the quota was used up, and how long the group's
+//! queues were throttled. A removed group takes its counts with it.
 
 use std::collections::HashMap;
 use std::fs::DirEntry;
@@ -14,13 +14,13 @@ use crate::units::Nanos;
 
 const STAT: &str = "cpu.stat";
 
-/// Beyond so many groups, reading their counts would hold a recording up.
+/// With more groups than this, reading their counts would delay a recording.
 const MOST_GROUPS: usize = 4096;
 
 /// What the kernel counts for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaCounts {
-    /// Periods of the quota that are over, and in how many of them it was used up.
+    /// Completed periods of the quota, and in how many of them it was used up.
     pub periods: u64,
     pub throttled_periods: u64,
     /// For how long its queues were throttled, summed over CPUs.
@@ -34,7 +34,7 @@ impl QuotaCounts {
             let mut words = stat.lines().filter_map(|line| line.split_once(' '));
             words.find(|(key, _)| *key == name)?.1.trim().parse::<u64>().ok()
         };
-        // The first version of the hierarchy counts in nanoseconds, the second in microseconds.
+        // Version 1 of the hierarchy counts in nanoseconds, version 2 in microseconds.
         let micros = || figure("throttled_usec").map(|micros| micros.saturating_mul(1_000));
         Some(QuotaCounts {
             periods: figure("nr_periods")?,
@@ -52,22 +52,22 @@ impl QuotaCounts {
     }
 }
 
-/// The counts of all groups, by the number of each and its path below the root of the hierarchy.
+/// The counts of all groups, by each group's number and its path below the root of the hierarchy.
 type Groups = HashMap<(u64, String), QuotaCounts>;
 
-/// The counts at the beginning of something.
+/// The counts at the beginning of some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaWatch {
     begun: Nanos,
-    /// `None` where nobody says, or where there are too many groups.
+    /// `None` if there are no counts, or too many groups.
     groups: Option<Groups>,
 }
 
-/// What they have grown by.
+/// How much they have grown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaGrowth {
     pub during: Nanos,
-    /// The groups that a quota stopped, by their paths: who was stopped longest comes first.
+    /// The groups that a quota stopped, by path; the one that was stopped longest comes first.
     pub stopped: Vec<(String, QuotaCounts)>,
 }
 
@@ -81,7 +81,7 @@ impl QuotaWatch {
         self.groups.is_some()
     }
 
-    /// What was counted from then to now.
+    /// The growth since then.
     pub fn growth(&self) -> QuotaGrowth {
         let during = Nanos(clock::now().0.saturating_sub(self.begun.0));
         let now = cgroups::root().and_then(|root| read(&root));
@@ -95,7 +95,7 @@ impl QuotaWatch {
 
 fn grown(before: &Groups, now: Groups) -> Vec<(String, QuotaCounts)> {
     let growth = |(group, now): ((u64, String), QuotaCounts)| {
-        // A group that is new has counted from 0 on.
+        // A new group has counted from 0.
         let then = before.get(&group).copied().unwrap_or_default();
         (group.1, now.since(then))
     };
@@ -105,7 +105,7 @@ fn grown(before: &Groups, now: Groups) -> Vec<(String, QuotaCounts)> {
     stopped
 }
 
-/// The counts of all groups of a hierarchy. Where the controller is not enabled, it is enabled nowhere below.
+/// The counts of all groups of a hierarchy. If the controller is not enabled in a group, it is not enabled anywhere below.
 fn read(root: &Path) -> Option<Groups> {
     let mut groups = Groups::new();
     let mut left: Vec<PathBuf> = vec![root.to_owned()];

@@ -1,11 +1,11 @@
-//! Numbers that nobody can guess.
+//! Unguessable numbers.
 
 use std::io;
 
-/// Random bytes of a token: more than anybody can try.
+/// Random bytes of a token: too many to try.
 const TOKEN_BYTES: usize = 16;
 
-/// Digits that no other process can guess, and that need no escapes anywhere.
+/// Digits that no other process can guess, and that need no escaping.
 ///
 /// # Errors
 /// What getrandom(2) returns.
@@ -13,7 +13,7 @@ pub fn hex_token() -> io::Result<String> {
     let mut random = [0_u8; TOKEN_BYTES];
     // SAFETY: the buffer is writable for the length given, and any bytes make valid integers.
     let got = unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    // So few bytes come at once, or not at all.
+    // So few bytes are returned at once, or not at all.
     if usize::try_from(got) != Ok(random.len()) {
         return Err(io::Error::last_os_error());
     }

@@ -1,8 +1,7 @@
-//! Why the kernel refused a call, and the least that makes it accept.
+//! Explains why the kernel refused a call, and the smallest change that makes it accept.
 //!
-//! The same errno has several causes, and the kernel does not say which. They
-//! can be told apart by what else is known: [`Facts`]. The rules below follow
-//! the order in which the kernel asks:
+//! The same errno has several causes, and the kernel does not say which. They can be distinguished by other facts: [`Facts`]. The rules
+//! below follow the order of the kernel's checks:
 //!
 //! ```text
 //! perf_event_open   seccomp filter       EPERM or ENOSYS, whatever the rights
@@ -32,15 +31,15 @@ use crate::units::Cpu;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{call}\n{cause}\n{remedy}")]
 pub struct Refusal {
-    /// Which call failed, and how.
+    /// The call that failed, and how.
     pub call: String,
     /// Why, as far as it can be known.
     pub cause: String,
-    /// The smallest thing that helps.
+    /// The smallest change that helps.
     pub remedy: String,
 }
 
-/// Explains why the events of a CPU could not be opened. `rings` is how many rings are wanted in all.
+/// Explains why the events of a CPU could not be opened. `rings` is the total number of wanted rings.
 pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
     match error {
         OpenError::Refused { call, cpu, error } => explain(*call, *cpu, error, rings, facts),
@@ -79,7 +78,7 @@ fn explain(call: Call, cpu: Cpu, err: &io::Error, rings: usize, facts: &Facts) -
     Refusal { call, cause, remedy }
 }
 
-/// Why a probe or tracepoint beside the scheduler's was refused.
+/// Why a non-scheduler probe or tracepoint was refused.
 fn extra_cause(call: ExtraCall, err: &io::Error, facts: &Facts) -> (String, String) {
     let errno = err.raw_os_error().unwrap_or(0);
     let (cause, remedy) = match (call, errno) {
@@ -102,7 +101,7 @@ fn extra_cause(call: ExtraCall, err: &io::Error, facts: &Facts) -> (String, Stri
     (cause.to_owned(), remedy.to_owned())
 }
 
-/// The system call, and what for.
+/// The system call, and its purpose.
 fn name(call: Call) -> String {
     match call {
         Call::OpenDummy => "perf_event_open (forks and names)".to_owned(),
@@ -154,9 +153,9 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
 
 const DOCTOR: &str = "`fxtrec doctor` shows what this machine allows.";
 
-/// What an ordinary user's copy of fxtrec needs, to be pasted into a shell.
+/// The command that gives fxtrec the capabilities for an ordinary user, to be pasted into a shell.
 pub fn setcap_line(facts: &Facts) -> String {
-    // BPF programs are the best source, and want a capability of their own.
+    // BPF programs are the best source, and need their own capability.
     setcap_with(if facts.knows_perfmon { "cap_perfmon,cap_bpf" } else { "cap_sys_admin" }, facts)
 }
 
@@ -165,18 +164,18 @@ fn setcap_with(events: &str, facts: &Facts) -> String {
     format!("sudo setcap {events},cap_dac_read_search,cap_ipc_lock+ep {binary}")
 }
 
-/// Levels of `kernel.perf_event_paranoid` that only Debian's and Ubuntu's kernels know. They close perf_event_open to
-/// whoever has no CAP_SYS_ADMIN, and ask for that before they look at CAP_PERFMON.
+/// Levels of `kernel.perf_event_paranoid` that only Debian's and Ubuntu's kernels have. They refuse perf_event_open without CAP_SYS_ADMIN,
+/// and check that before CAP_PERFMON.
 fn is_beyond_linux(facts: &Facts) -> bool {
     facts.paranoid.is_some_and(|level| level > 2)
 }
 
-/// Whether that is why this user was refused, who has CAP_PERFMON.
+/// Whether this is why this user, who has CAP_PERFMON, was refused.
 pub fn wants_administrator(facts: &Facts) -> bool {
     is_beyond_linux(facts) && facts.may_trace() && !facts.capabilities.has(Capability::SysAdmin)
 }
 
-/// The smallest thing that gives the recorder the right to trace the machine.
+/// The smallest change that lets the recorder trace the machine.
 pub fn remedy(facts: &Facts) -> String {
     if !facts.namespaces.initial_user {
         "Run fxtrec outside the user namespace: on the host, not in a rootless container."
@@ -199,7 +198,7 @@ pub fn remedy(facts: &Facts) -> String {
     }
 }
 
-/// What a level that only some distributions know can be set to, and still be closed to ordinary users.
+/// A lower setting for a distribution's special level, which still excludes ordinary users.
 const LOWER_PARANOID: &str = "sudo sysctl kernel.perf_event_paranoid=2";
 
 /// This very command line under sudo, to be pasted into a shell.
@@ -209,7 +208,7 @@ pub fn sudo_line(binary: &Path, args: impl Iterator<Item = OsString>) -> String 
     format!("sudo {}", words.join(" "))
 }
 
-/// Why the recorder's user has not the right that `capability` gives: the middle of a sentence.
+/// Why the recorder's user does not have the right that `capability` gives: the middle of a sentence.
 fn whoami(facts: &Facts, capability: &str) -> String {
     if !facts.namespaces.initial_user {
         "inside a user namespace, even root has no rights over the machine".to_owned()
@@ -297,7 +296,7 @@ pub fn too_many_files(facts: &Facts) -> (String, String) {
     )
 }
 
-/// What needs no other facts.
+/// Causes that need no other facts.
 fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
     let (cause, remedy) = match errno {
         libc::EMFILE => return too_many_files(facts),
@@ -367,7 +366,7 @@ mod tests {
     use crate::perf::{CpuEvents, Options};
     use crate::tracefs::Tracefs;
 
-    /// What is said when the kernel answers each perf_event_open with `errno`.
+    /// The message if the kernel answers each perf_event_open with `errno`.
     fn refused(errno: i32, facts: &Facts) -> Refusal {
         let options = Options {
             ring_bytes: 1 << 20,
@@ -424,7 +423,7 @@ mod tests {
             );
             assert!(refusal.remedy.contains("setcap cap_sys_admin,"), "{refusal}");
         }
-        // At Linux's own levels a security module it is.
+        // At Linux's own levels, it is a security module.
         let with = Facts { capabilities, ..ordinary_user() };
         assert!(refused(libc::EACCES, &with).cause.contains("security module"));
         let root = Facts { paranoid: Some(4), ..root() };
@@ -532,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_tracefs_that_lockdown_closes_is_no_missing_one() {
-        // What the kernel says where another tracefs seems to be mounted, which shows nothing.
+        // The kernel's answer if another tracefs seems to be mounted, which shows nothing.
         let error = Tracefs::find(&Fake::default().mount_fails(libc::EBUSY)).expect_err("told to");
         let facts = Facts { lockdown: Lockdown::Confidentiality, ..ordinary_user() };
         let explained = explain_tracefs(&error, &facts);

@@ -1,8 +1,8 @@
-//! Opening files that must be regular ones: programs, libraries, policies.
+//! Opens files that must be regular ones: programs, libraries, policies.
 //!
-//! Opening a FIFO waits for somebody at its other end, opening a device may do anything, and reading `/proc/kmsg` takes messages
-//! from others. What a command line or another process's file system calls a program may be any of these. So a file is first held
-//! (`O_PATH`), which has no effect on what it is, then examined, and opened only if it is regular:
+//! Opening a FIFO waits for its other end, opening a device may do anything, and reading `/proc/kmsg` takes messages from others. A path
+//! from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which has no effect
+//! on it, then examined, and opened only if it is regular:
 //!
 //! ```text
 //!   path --O_PATH--> held --fstat, fstatfs--> a regular file --/proc/self/fd--> open
@@ -26,31 +26,31 @@ use nix::sys::statfs::{
     TRACEFS_MAGIC, fstatfs,
 };
 
-/// File systems whose regular files are made when they are read, and some of which wait or take what is read from others.
+/// File systems that generate the contents of regular files when they are read; some of them block, or take what is read from others.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
 
-/// How many overlays may lie on each other. The kernel allows two.
+/// How many overlays may be stacked. The kernel allows two.
 const MOST_STACKED: u32 = 2;
 
 const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 
-/// How often a path is walked while others rename folders on it.
+/// How often to retry a path while others rename folders on it.
 const WALKS: u32 = 32;
 
-/// Of openat2(2), since Linux 5.12: to fail rather than to ask a file system.
+/// A flag of openat2(2), since Linux 5.12: fail rather than ask a file system.
 const RESOLVE_CACHED: u64 = 0x20;
 
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// Which links of a path lead on.
+/// Which links of a path are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// All that stay within the root.
     Followed,
-    /// The same, but for one at the path's end.
+    /// Same, except a link at the end of the path.
     NotLast,
-    /// None, and no mount is entered.
+    /// None, and no mount is crossed.
     None,
 }
 
@@ -62,7 +62,7 @@ impl Regular {
     /// Holds the file at `path`.
     ///
     /// # Errors
-    /// What open(2) returns, and `InvalidInput` when it is no regular file.
+    /// What open(2) returns, and `InvalidInput` if it is not a regular file.
     pub fn hold(path: &Path) -> io::Result<Regular> {
         let held = match split_at_root(path) {
             Some((root, inside)) => {
@@ -74,7 +74,7 @@ impl Regular {
         Regular::of(held)
     }
 
-    /// Holds the file that `path` is for a process with this root directory.
+    /// Holds the file at `path`, as seen by a process with this root directory.
     ///
     /// # Errors
     /// As for [`Regular::hold`].
@@ -82,10 +82,10 @@ impl Regular {
         Regular::of(in_root(root, path, links)?)
     }
 
-    /// Takes over what is held by a descriptor.
+    /// Wraps a file that is held by a descriptor.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no regular file.
+    /// `InvalidInput` if it is not a regular file.
     pub fn of(held: OwnedFd) -> io::Result<Regular> {
         let kind = SFlag::from_bits_truncate(fstat(&held)?.st_mode & SFlag::S_IFMT.bits());
         let is_made =
@@ -106,8 +106,8 @@ impl Regular {
         Ok(open_path(path.as_str(), flags, Mode::empty())?.into())
     }
 
-    /// Whether a process may serve it that another user than root has started, as far as is known: it may stop answering at any time. That is
-    /// so for FUSE, and for overlays, whose layers may be FUSE.
+    /// Whether it may be served by a process that a user other than root has started, as far as is known: such a file may stop answering at
+    /// any time. This applies to FUSE, and to overlays, whose layers may be FUSE.
     ///
     /// # Errors
     /// What fstat(2), fstatfs(2), or reading the table of mounts returns.
@@ -136,7 +136,7 @@ impl From<Regular> for OwnedFd {
     }
 }
 
-/// As [`Regular::is_served_by_others`], for a file or directory that lies on at most so many overlays.
+/// Same as [`Regular::is_served_by_others`], for a file or directory on at most this many stacked overlays.
 fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> {
     let kind = fstatfs(held)?.filesystem_type();
     if kind != FUSE_SUPER_MAGIC && kind != OVERLAYFS_SUPER_MAGIC {
@@ -146,14 +146,14 @@ fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> 
     let mount = cached(held, libc::STATX_MNT_ID)
         .filter(|found| found.stx_mask & libc::STATX_MNT_ID != 0)
         .map(|found| found.stx_mnt_id);
-    // What only other namespaces have may be anybody's.
+    // A mount that only other namespaces have may belong to any user.
     let Some(mount) = find_mount(&mounts, mount, fstat(held)?.st_dev) else { return Ok(true) };
     if kind == FUSE_SUPER_MAGIC {
         return Ok(!mount.is_roots_fuse());
     }
     let Some(overlays) = overlays.checked_sub(1) else { return Ok(true) };
     for layer in mount.layers() {
-        // Paths are those of whoever has mounted it: root, who may have had others.
+        // Paths are those of root, who has mounted it and may have had other mounts.
         let Ok(layer) = openat(AT_FDCWD, &layer, HOLD, Mode::empty()) else { continue };
         if is_served_by_others(layer.as_fd(), overlays)? {
             return Ok(true);
@@ -170,7 +170,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// What is mounted by this number, or otherwise has this device. By device alone, files of an overlay may not be found.
+/// The mount with this number, or else with this device. By device alone, files of an overlay may not be found.
 fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_>> {
     let number = number.map(|number| number.to_string());
     let device = format!("{}:{}", major(device), minor(device));
@@ -182,7 +182,7 @@ fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_
 }
 
 impl Mount<'_> {
-    /// Whether root has started what serves it. A virtual machine's host is not a user here.
+    /// Whether root has started the process that serves it. A virtual machine's host does not count as a user here.
     fn is_roots_fuse(&self) -> bool {
         self.kind == "virtiofs" || self.options.split(',').any(|option| option == "user_id=0")
     }
@@ -201,7 +201,7 @@ impl Mount<'_> {
     }
 }
 
-/// A path as a table of mounts has it, with its octal numbers as the bytes that they are.
+/// A path from a table of mounts, with its octal escapes decoded.
 fn unescaped(path: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let Some((&first, behind)) = rest.split_first() {
@@ -214,7 +214,7 @@ fn unescaped(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// Holds what `path` is for a process with this root directory.
+/// Holds the file at `path`, as seen by a process with this root directory.
 ///
 /// # Errors
 /// What openat2(2) returns.
@@ -232,15 +232,15 @@ pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Ow
     let mut walks = 0;
     loop {
         match openat2(root, path, how) {
-            // A folder was moved meanwhile, and the kernel cannot tell whether the path stays within the root.
+            // A folder was moved meanwhile, and the kernel does not know whether the path stays within the root.
             Err(Errno::EAGAIN) if walks < WALKS => walks += 1,
             held => return Ok(held?),
         }
     }
 }
 
-/// Whether `path` is, below `root`, the same file as the one that the kernel's `link` leads to, as far as the kernel knows that without asking a
-/// file system, which may never answer: the program that runs from a file is known.
+/// Whether `path`, below `root`, is the file that the kernel's `link` leads to, as far as the kernel knows without asking a file system,
+/// which may never answer. The kernel knows this for a running program's file.
 pub fn is_cached(link: &Path, root: &Path, path: &Path) -> bool {
     let hold = |path: &Path| openat(AT_FDCWD, path, HOLD, Mode::empty()).ok();
     let resolve = ResolveFlag::from_bits_retain(RESOLVE_CACHED)
@@ -257,12 +257,12 @@ fn cached_id(held: &OwnedFd) -> Option<(u32, u32, u64)> {
     Some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
-/// Whether a held file has no name any more, as far as the kernel knows that without asking a file system, which may never answer.
+/// Whether a held file has no name any more, as far as the kernel knows without asking a file system, which may never answer.
 pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
     cached(held, libc::STATX_NLINK).is_some_and(|found| found.stx_nlink == 0)
 }
 
-/// What the kernel knows of what is held.
+/// What the kernel has cached about a held file.
 fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
     // SAFETY: all bytes of it may be 0.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
@@ -273,7 +273,7 @@ fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
     (result == 0).then_some(found)
 }
 
-/// Divides a path below `/proc/PID/root` into that and the rest.
+/// Splits a path below `/proc/PID/root` into that directory and the rest.
 fn split_at_root(path: &Path) -> Option<(PathBuf, &Path)> {
     let mut components = path.components();
     let begins = components.next() == Some(Component::RootDir)
@@ -285,15 +285,15 @@ fn split_at_root(path: &Path) -> Option<(PathBuf, &Path)> {
         .then(|| (Path::new("/proc").join(pid).join("root"), inside))
 }
 
-/// Opens a regular file to read it. Never waits for another process, and for nothing else than a file system may take.
+/// Opens a regular file for reading. Never waits for another process; waits only as long as a file system may take.
 ///
 /// # Errors
-/// What open(2) returns, and `InvalidInput` when it is no regular file.
+/// What open(2) returns, and `InvalidInput` if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     Regular::hold(path)?.open()
 }
 
-/// All of a regular file.
+/// The contents of a regular file.
 ///
 /// # Errors
 /// As for [`open`], and when it cannot be read.
@@ -318,7 +318,7 @@ mod tests {
             fifo.as_path(),
             dir.path(),
             Path::new("/dev/null"),
-            // To open it makes a terminal.
+            // Opening it makes a terminal.
             Path::new("/dev/ptmx"),
             // A regular file, but reading it waits for the kernel's next message, and takes it from others.
             Path::new("/proc/kmsg"),
@@ -392,7 +392,7 @@ mod tests {
             assert!(all(name, Links::NotLast).is_err(), "{name} is a link");
             assert!(all(name, Links::None).is_err(), "{name} is a link");
         }
-        // What /proc calls a link leads out of every root.
+        // A /proc link leads out of every root.
         let machine = openat(AT_FDCWD, "/", HOLD | OFlag::O_DIRECTORY, Mode::empty());
         let exe = Path::new("/proc/self/exe");
         let error = Regular::hold_in(machine.expect("it is there").as_fd(), exe, Links::Followed);

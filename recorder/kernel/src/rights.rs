@@ -1,10 +1,10 @@
-//! With whose rights a file is opened: those of the process that it is opened for.
+//! Opens a file with the rights of the process for which it is opened.
 //!
-//! A program chooses what its files say about other files (`.gnu_debuglink`) and what stands in its own `/tmp`. Root's recorder may
-//! read everything, so it opens such files as that program could: the kernel then decides, with all that it takes into account.
+//! A program chooses what its files say about other files (`.gnu_debuglink`) and what is in its own `/tmp`. Root's recorder may read
+//! everything, so it opens such files with that program's rights: then the kernel decides, with all its rules.
 //!
-//! Linux has users for file access (fsuid), groups and capabilities for each thread. So only the calling thread changes, and only
-//! for a while.
+//! On Linux, each thread has its own user for file access (fsuid), groups and capabilities. So only the calling thread changes, and only
+//! temporarily.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use super::regular::{self, Regular};
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// Never a user or a group: the calls that set one do nothing, and return what it is.
+/// Not a valid user or group: the calls that set one do nothing, and return the current one.
 const NO_CHANGE: u32 = u32::MAX;
 
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits, in two words.
@@ -39,13 +39,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Of a process that nothing is known of: it may read what is for everybody.
+    /// The rights of an unknown process: it may read what all users may read.
     pub fn nobody() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
-    /// Those of the process with this `status` file. Of one that runs with the rights of two users, as a set-user-id program does, it is
-    /// not known for which of them it works: it gets those of neither.
+    /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, it is not
+    /// known for which of them it works, so it gets the rights of neither.
     pub fn of_status(status: &[u8]) -> Rights {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             field(status, name)?.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -62,11 +62,11 @@ impl Rights {
         rights().unwrap_or_else(Rights::nobody)
     }
 
-    /// Does something with the calling thread's access to files reduced to these rights. A recorder that may not change users does it
-    /// with the rights of its own user.
+    /// Runs `what` with the calling thread's file access reduced to these rights. A recorder that may not change users runs it with the
+    /// rights of its own user.
     ///
     /// # Errors
-    /// EPERM when that is not possible and the own user is root, and what `what` returns.
+    /// EPERM if that is not possible and the own user is root, and what `what` returns.
     pub fn with<T>(&self, what: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let changed = Changed::to(self)?;
         let result = what();
@@ -74,23 +74,23 @@ impl Rights {
         result
     }
 
-    /// Opens a regular file as [`regular::open`], with these rights.
+    /// Opens a regular file as [`regular::open`] does, with these rights.
     ///
     /// # Errors
-    /// As for [`regular::open`] and [`Rights::with`], and EACCES when it is not known whose rights these are and the file is not for
-    /// everybody.
+    /// As for [`regular::open`] and [`Rights::with`], and EACCES if it is not known whose rights these are and not all users may read the
+    /// file.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         self.open_by(|| regular::open(path))
     }
 
-    /// Whether somebody with these rights may read a file.
+    /// Whether a user with these rights may read a file.
     pub fn may_read(&self, file: &Regular) -> bool {
         self.open_by(|| file.open()).is_ok()
     }
 
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
-        // Who is nobody here may be somebody from whom the file is kept.
+        // An unknown user may be one who may not read the file.
         match *self != Rights::nobody() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
@@ -98,7 +98,7 @@ impl Rights {
     }
 }
 
-/// Whether everybody may read a file, whoever that is: its owner, its group and all others, and no list says who else may or may not.
+/// Whether all users may read a file: its owner, its group and all others, with no access list that changes this.
 fn is_for_everybody(file: &File) -> io::Result<bool> {
     const READ_BY_ALL: u32 = 0o444;
     let has_list = || {
@@ -111,7 +111,7 @@ fn is_for_everybody(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.mode() & READ_BY_ALL == READ_BY_ALL && !has_list())
 }
 
-/// What the thread had before; it has it again when this is dropped.
+/// The former rights of the thread, which are restored when this is dropped.
 struct Changed {
     uid: Uid,
     gid: Gid,
@@ -123,7 +123,7 @@ impl Changed {
     fn to(rights: &Rights) -> io::Result<Changed> {
         let groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
         let capabilities = Sets::get()?;
-        // Users come after groups: to change groups takes a capability that a change of users may take away.
+        // Groups first: changing groups needs a capability that changing the user may take away.
         let groups = set_groups(&rights.groups).is_ok().then_some(groups);
         let gid = setfsgid(Gid::from_raw(rights.gid));
         let uid = setfsuid(Uid::from_raw(rights.uid));
@@ -141,7 +141,7 @@ impl Drop for Changed {
     fn drop(&mut self) {
         setfsuid(self.uid);
         setfsgid(self.gid);
-        // What the thread had it may have again; else it has less than before, and says so when it needs more.
+        // The thread may get back what it had; if not, it has fewer rights than before, which shows when it needs more.
         if let Some(groups) = &self.groups {
             let _ = set_groups(groups);
         }
@@ -149,14 +149,14 @@ impl Drop for Changed {
     }
 }
 
-/// The groups of this thread alone; libc's call changes those of all.
+/// Sets the groups of this thread only; libc's call sets those of all threads.
 fn set_groups(groups: &[u32]) -> Result<(), Errno> {
     // SAFETY: the call reads as many groups as it is passed the number of, from a live slice of them.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     Errno::result(result).map(drop)
 }
 
-/// What capget(2) and capset(2) take first.
+/// The first argument of capget(2) and capset(2).
 #[repr(C)]
 struct Header {
     version: u32,
@@ -164,7 +164,7 @@ struct Header {
     pid: i32,
 }
 
-/// A word of each set of capabilities.
+/// One word of each set of capabilities.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Set {
@@ -248,7 +248,7 @@ mod tests {
             (user(&[0]), &secret, false),
             (user(&[]), &shared, false),
             (user(&[4711]), &shared, true),
-            // Everybody may read it, but not come there.
+            // All users may read it, but not reach it.
             (user(&[4711]), &hidden, false),
             (Rights::nobody(), &hidden, false),
             (Rights { uid: 0, gid: 0, groups: vec![] }, &hidden, true),

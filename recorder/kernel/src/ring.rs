@@ -1,7 +1,7 @@
-//! Reading one CPU's perf ring in place.
+//! Reads one CPU's perf ring in place.
 //!
-//! The kernel appends records at `data_head`; the reader owns everything from
-//! `data_tail` up to the head it last saw, until it moves the tail on.
+//! The kernel appends records at `data_head`; the reader owns everything from `data_tail` up to the head it last saw, until it advances the
+//! tail.
 //!
 //! ```text
 //!   data      ................####################..........
@@ -10,9 +10,8 @@
 //!             may write here      held      yet
 //! ```
 //!
-//! [`Ring::refresh`] looks for a new head, [`Ring::next_record`] lends one
-//! record after the other, [`Ring::release`] gives the space of all that was
-//! read back to the kernel, and [`Ring::rewind`] reads it once more instead.
+//! [`Ring::refresh`] looks for a new head, [`Ring::next_record`] lends one record after the other, [`Ring::release`] returns the space of
+//! everything read to the kernel, and [`Ring::rewind`] instead starts over at the first unreleased record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,7 +45,7 @@ pub struct Ring {
     garbled: u64,
 }
 
-/// The mapping is not a perf ring: its data area does not fit or is no power of two.
+/// The mapping is not a perf ring: its data area does not fit, or its size is not a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the perf ring's data area (offset {offset}, {size} bytes) is outside its mapping")]
 pub struct BadRing {
@@ -106,8 +105,7 @@ impl Ring {
 
     /// The next record below the head that [`Ring::refresh`] saw.
     ///
-    /// A header that cannot be true makes the rest up to the head unreadable; it is skipped and counted in
-    /// [`Ring::garbled`].
+    /// An invalid header makes the rest up to the head unreadable; the rest is skipped and counted in [`Ring::garbled`].
     #[inline(always)]
     pub fn next_record(&mut self) -> Option<RawRecord<'_>> {
         let waiting = self.head.wrapping_sub(self.cursor) as usize;
@@ -155,7 +153,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.mapping.base().add(self.data_offset + at), len) }
     }
 
-    /// Gives the space of everything read so far back to the kernel.
+    /// Returns the space of everything read so far to the kernel.
     pub fn release(&mut self) {
         if self.tail != self.cursor {
             self.tail = self.cursor;
@@ -174,7 +172,7 @@ impl Ring {
         self.size
     }
 
-    /// How often a header could not be true and what followed was skipped.
+    /// How often a header was invalid, so that the data after it was skipped.
     pub fn garbled(&self) -> u64 {
         self.garbled
     }

@@ -1,6 +1,6 @@
 //! Unix sockets that carry whole messages in order (SOCK_SEQPACKET), and descriptors with them.
 //!
-//! No call here ever waits: who wants to wait polls the descriptors.
+//! No call here blocks: callers that want to wait poll the descriptors.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,19 +19,19 @@ use nix::sys::socket::{
 use super::linger::{BriefClose, interrupted, refuse_descriptors};
 use super::random;
 
-/// Descriptors that are taken with one message.
+/// The most descriptors that are taken with one message.
 const FEW_DESCRIPTORS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A name that is in no file system, and gone with the socket.
+    /// A name that is in no file system, and disappears with the socket.
     Abstract(String),
-    /// A file, which stays when the socket is gone.
+    /// A file, which stays after the socket is gone.
     Path(PathBuf),
 }
 
 impl Address {
-    /// An abstract name that begins with `prefix` and that nobody can guess.
+    /// An abstract name that begins with `prefix` and cannot be guessed.
     ///
     /// # Errors
     /// What getrandom(2) returns.
@@ -39,7 +39,7 @@ impl Address {
         Ok(Address::Abstract(format!("{prefix}-{}", random::hex_token()?)))
     }
 
-    /// The address that `text` stands for, as [`Address`] is displayed.
+    /// Parses an address in the form in which [`Address`] is displayed.
     pub fn parse(text: &str) -> Address {
         match text.strip_prefix('@') {
             Some(name) => Address::Abstract(name.to_owned()),
@@ -55,7 +55,7 @@ impl Address {
     }
 }
 
-/// As the environment tells it: a path, or `@` and an abstract name.
+/// In the form of environment variables: a path, or `@` and an abstract name.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,12 +68,12 @@ impl fmt::Display for Address {
 /// The process at the other end, as it was when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process id in this pid namespace; 0 when it is not visible here.
+    /// Its process id in this pid namespace; 0 if it is not visible here.
     pub pid: u32,
     pub uid: u32,
 }
 
-/// A socket that takes connections.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
     socket: BriefClose,
@@ -86,7 +86,7 @@ fn new_socket() -> nix::Result<OwnedFd> {
 }
 
 impl Listener {
-    /// Listens at an address that nobody else listens at.
+    /// Listens at an unused address.
     ///
     /// # Errors
     /// What socket(2), bind(2) or listen(2) return.
@@ -98,10 +98,10 @@ impl Listener {
         Ok(Listener { socket: socket.into(), address })
     }
 
-    /// Takes one over that listens already.
+    /// Takes over a socket that already listens.
     ///
     /// # Errors
-    /// When it is no socket of this kind that does, or has no address.
+    /// If it is not a listening socket of this kind, or has no address.
     pub fn from_passed(socket: OwnedFd) -> io::Result<Listener> {
         super::activation::check(&socket, SockType::SeqPacket)?;
         let address: UnixAddr = getsockname(socket.as_raw_fd())?;
@@ -112,7 +112,7 @@ impl Listener {
         };
         let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, "it has no address");
         let address = path.or_else(name).ok_or_else(nowhere)?;
-        // No call here ever waits.
+        // No call here blocks.
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         refuse_descriptors(socket.as_fd());
@@ -126,7 +126,7 @@ impl Listener {
     /// The next connection, if one waits.
     ///
     /// # Errors
-    /// What accept4(2) or getsockopt(2) return, except that a connection that is gone again is none.
+    /// What accept4(2) or getsockopt(2) return; a connection that is gone again does not count.
     pub fn accept(&self) -> io::Result<Option<(Seqpacket, Peer)>> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let raw = match accept4(self.socket.as_fd().as_raw_fd(), flags) {
@@ -150,19 +150,19 @@ impl AsFd for Listener {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Message(usize),
     Nothing,
-    /// The other side has closed, or is gone. An empty message looks the same, and no protocol here has such.
+    /// The other side has closed, or is gone. An empty message looks the same, but no protocol here has such messages.
     End,
 }
 
-/// One end of a connection. What its other end sent and nobody read is closed with it.
+/// One end of a connection. Dropping it also closes descriptors that were sent but not read.
 #[derive(Debug)]
 pub struct Seqpacket(BriefClose);
 
 impl Seqpacket {
-    /// Two ends of one connection: one for this process, which takes no descriptors, and one for another process, whose calls may wait.
+    /// Two ends of one connection: one for this process, which accepts no descriptors, and one for another process, whose calls may block.
     ///
     /// # Errors
     /// What socketpair(2) returns.
@@ -176,7 +176,7 @@ impl Seqpacket {
     /// Connects to a listener.
     ///
     /// # Errors
-    /// What socket(2) or connect(2) return; EAGAIN when too many wait there.
+    /// What socket(2) or connect(2) return; EAGAIN if too many connections wait there.
     pub fn connect(address: &Address) -> io::Result<Seqpacket> {
         let socket = new_socket()?;
         connect(socket.as_raw_fd(), &address.unix()?)?;
@@ -186,8 +186,7 @@ impl Seqpacket {
     /// Sends a message, with descriptors.
     ///
     /// # Errors
-    /// What sendmsg(2) returns: EAGAIN when the other side leaves too many messages unread, EPIPE when it is gone (no
-    /// signal is raised).
+    /// What sendmsg(2) returns: EAGAIN if the other side leaves too many messages unread, EPIPE if it is gone (no signal is raised).
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let control = [ControlMessage::ScmRights(&raw)];
@@ -202,15 +201,15 @@ impl Seqpacket {
         }
     }
 
-    /// Receives a message; what does not fit `buffer` is cut off. Descriptors that come with it are closed.
+    /// Receives a message; what does not fit into `buffer` is cut off. Descriptors that come with it are closed.
     ///
     /// # Errors
-    /// What recv(2) returns, except for what [`Received`] tells.
+    /// What recv(2) returns, except for the cases of [`Received`].
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let fd = self.as_fd().as_raw_fd();
         let mut receive = || interrupted(|| recv(fd, buffer, MsgFlags::MSG_DONTWAIT));
         let received = match receive() {
-            // It went without having read what it was sent. What it had sent before is still there, and comes now.
+            // The other side closed with unread messages. What it had sent before is still there, and is received now.
             Err(Errno::ECONNRESET) => receive(),
             received => received,
         };
@@ -225,7 +224,7 @@ impl Seqpacket {
     /// Receives a message, and appends the descriptors that come with it, close-on-exec; more than a few are closed.
     ///
     /// # Errors
-    /// What recvmsg(2) returns, except for what [`Received`] tells.
+    /// What recvmsg(2) returns, except for the cases of [`Received`].
     pub fn receive_with(
         &self,
         buffer: &mut [u8],

@@ -1,8 +1,7 @@
-//! Memory that is given to another process, of a size that nobody can change any more.
+//! Memory that is given to another process, with a size that can no longer change.
 //!
-//! The size is sealed: were the file truncated while it is read here, that would
-//! end fxtrec by SIGBUS. Its content stays as the other process left it when that
-//! is killed.
+//! The size is sealed: if the file were truncated while it is read here, SIGBUS would kill fxtrec. If the other process is killed, the
+//! contents stay as it left them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,24 +17,24 @@ use super::sys::Mapping;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// A file of memory of a sealed size, mapped to be read, and its header to be written too.
+/// A file in memory with a sealed size, mapped read-only; its header is also mapped writable.
 #[derive(Debug)]
 pub struct SharedMemory {
     file: OwnedFd,
     words: SharedView,
 }
 
-/// What is left when the file has been given away: the mappings.
+/// What is left after the file was given away: the mappings.
 #[derive(Debug)]
 pub struct SharedView {
     /// All of it, read-only.
     all: Mapping,
-    /// The header alone, for the word that holds writers.
+    /// The header alone, for the word that makes writers wait.
     header: Mapping,
 }
 
 impl SharedMemory {
-    /// Makes a file of `bytes` zeros, which take no memory before they are written.
+    /// Makes a file of `bytes` zeros, which take no memory until they are written.
     ///
     /// # Errors
     /// What memfd_create(2), ftruncate(2), fcntl(2) or mmap(2) return.
@@ -51,7 +50,7 @@ impl SharedMemory {
         Ok(SharedMemory { file, words })
     }
 
-    /// The descriptor for whoever is to write.
+    /// The descriptor for the writing process.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -62,7 +61,7 @@ impl SharedMemory {
     }
 }
 
-/// A memfd that cannot be executed, where the kernel knows such (6.3).
+/// A memfd that cannot be executed, if the kernel supports that (6.3).
 fn open(name: &str) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let inert = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
@@ -72,7 +71,7 @@ fn open(name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// A file in memory, with these bytes.
+/// A file in memory with these contents.
 ///
 /// # Errors
 /// What memfd_create(2) or write(2) return.

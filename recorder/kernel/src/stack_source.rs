@@ -1,4 +1,4 @@
-//! Where stacks come from: BPF programs, or perf's call chains.
+//! The sources of stacks: BPF programs, or perf's call chains.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
 use crate::units::Pid;
 
-/// Why stacks are not recorded any more when they were to begin.
+/// Why stacks could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StackSourceError {
     #[error(transparent)]
@@ -21,14 +21,14 @@ pub enum StackSourceError {
 
 #[derive(Debug)]
 pub enum StackSource {
-    /// They decide in the kernel which waits are long, and copy what programs are unwound by.
+    /// They decide in the kernel which waits are long, and copy the stack memory for unwinding.
     Bpf(BlockedStacks),
     /// By frame pointers alone.
     Callchains(CallchainStacks),
 }
 
 impl StackSource {
-    /// What a source of switches needs to note who waits, so that this need not have a program on switches.
+    /// What a source of switches needs to note which threads wait, so that stacks need no program of their own on switches.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         match self {
             StackSource::Bpf(stacks) => stacks.notes(),
@@ -36,7 +36,7 @@ impl StackSource {
         }
     }
 
-    /// Names the processes whose waits are wanted, if only those of some are.
+    /// Selects the processes whose waits are wanted, if not all are.
     pub fn choose(&self, pids: &[Pid]) {
         if let StackSource::Bpf(stacks) = self {
             stacks.choose(pids);
@@ -67,7 +67,7 @@ impl StackSource {
         }
     }
 
-    /// Begins to record. `noted` tells that the source of switches notes who waits.
+    /// Starts recording. `noted` is whether the source of switches notes which threads wait.
     ///
     /// # Errors
     /// [`StackSourceError`] when the kernel refuses.
@@ -86,7 +86,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out the samples that there are. What is not one counts as unreadable.
+    /// Hands out the available samples. `None` stands for an unreadable one.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read(take),
@@ -94,7 +94,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out what perf has told of the code of processes since the last call.
+    /// Hands out perf's records of the code of processes since the last call.
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read_code(take),
@@ -102,7 +102,7 @@ impl StackSource {
         }
     }
 
-    /// Why nothing is told of the code of processes, if so: it must be asked for, as long as they live.
+    /// Why there are no records of the code of processes, if so: then processes must be inspected while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         match self {
             StackSource::Bpf(stacks) => stacks.without_code(),
@@ -110,7 +110,7 @@ impl StackSource {
         }
     }
 
-    /// The user stack of this number in the kernel's table, the innermost frame first; `None` when there is none.
+    /// The user stack with this number in the kernel's table, the innermost frame first; `None` if there is none.
     pub fn user_stack(&self, number: u32) -> Option<Vec<u64>> {
         match self {
             StackSource::Bpf(stacks) => stacks.user_stack(number),
@@ -118,7 +118,7 @@ impl StackSource {
         }
     }
 
-    /// Whether there are stacks that begin with what takes them.
+    /// Whether there are stacks that begin with the functions that take them.
     pub fn has_own_stacks(&self) -> bool {
         match self {
             StackSource::Bpf(stacks) => stacks.has_own_stacks(),
@@ -126,7 +126,7 @@ impl StackSource {
         }
     }
 
-    /// Whether those of this kind do: a thread takes them on a tracepoint, of itself.
+    /// Whether stacks of this kind do: a thread takes its own stack on a tracepoint.
     pub fn is_own_stack(&self, kind: SampleKind) -> bool {
         match kind {
             SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),

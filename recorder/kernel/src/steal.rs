@@ -1,4 +1,4 @@
-//! The time that the host of a virtual machine took from its CPUs.
+//! The time that the host of a virtual machine took from its CPUs (steal time).
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use crate::units::{Cpu, Nanos};
 const STAT_PATH: &str = "/proc/stat";
 const COMMAND_LINE_PATH: &str = "/proc/cmdline";
 
-/// Which hypervisor it is, where one says so.
+/// The name of the hypervisor, if there is one.
 const HYPERVISOR_PATH: &str = "/sys/hypervisor/type";
 
-/// The word of the kernel's command line that leaves stolen time in the clocks of tasks.
+/// The option on the kernel's command line that leaves stolen time in the clocks of tasks.
 const NOT_ACCOUNTED: &str = "no-steal-acc";
 
 /// The columns before that of stolen time: user, nice, system, idle, iowait, irq, softirq.
 const COLUMNS_BEFORE: usize = 7;
 
-/// Whether a kernel that can take stolen time off the clocks of its tasks does so. On Xen it cannot: a CPU may not read
-/// what was stolen from another.
+/// Whether a kernel that can subtract stolen time from the clocks of its tasks does so. On Xen it cannot: a CPU may not read the stolen
+/// time of another one.
 pub fn is_accounted(sys: &dyn Sys) -> bool {
     let read = |path: &str| sys.read(Path::new(path)).unwrap_or_default();
     let command_line = read(COMMAND_LINE_PATH);
@@ -28,24 +28,24 @@ pub fn is_accounted(sys: &dyn Sys) -> bool {
         && read(HYPERVISOR_PATH).trim_ascii() != b"xen"
 }
 
-/// The time stolen from each CPU since the machine started, as of the last tick of that CPU. Empty where nobody says.
+/// The time stolen from each CPU since the machine started, as of the last tick of that CPU. Empty if it is not reported.
 pub fn of_cpus(sys: &dyn Sys) -> Vec<(Cpu, Nanos)> {
     let bytes = sys.read(Path::new(STAT_PATH)).unwrap_or_default();
     parse(&String::from_utf8_lossy(&bytes), nanos_per_tick())
 }
 
-/// How much was stolen at the beginning of something.
+/// The stolen time at the beginning of some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StealWatch {
     begun: Nanos,
     stolen: Vec<(Cpu, Nanos)>,
 }
 
-/// How much was stolen meanwhile.
+/// The stolen time since then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StealGrowth {
     pub during: Nanos,
-    /// By CPU; those that came online meanwhile are not among them.
+    /// By CPU, without those that came online meanwhile.
     pub stolen: Vec<(Cpu, Nanos)>,
 }
 
@@ -54,7 +54,7 @@ impl StealWatch {
         StealWatch { begun: clock::now(), stolen: of_cpus(sys) }
     }
 
-    /// What was stolen from then to now.
+    /// The time stolen since then.
     pub fn growth(&self, sys: &dyn Sys) -> StealGrowth {
         let during = Nanos(clock::now().0.saturating_sub(self.begun.0));
         StealGrowth { during, stolen: grown(&self.stolen, &of_cpus(sys)) }

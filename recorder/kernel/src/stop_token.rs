@@ -1,4 +1,4 @@
-//! Waiting for rings to fill, until another thread says stop.
+//! Waits for rings to fill, until another thread requests a stop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Tells other threads to stop, and wakes those that wait with it.
+/// Asks other threads to stop, and wakes those that wait on it.
 #[derive(Clone, Debug)]
 pub struct StopToken(Arc<Inner>);
 
@@ -29,10 +29,10 @@ impl StopToken {
         Ok(StopToken(Arc::new(Inner { event, stopped: AtomicBool::new(false) })))
     }
 
-    /// Says stop, now and to every later wait.
+    /// Requests a stop: the current wait and every later one return.
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::Release);
-        // The counter can only be too full to be added to; then whoever waits is awake already.
+        // The write can only fail because the counter is full; then waiting threads are already awake.
         let _ = self.0.event.write(1);
     }
 
@@ -48,7 +48,7 @@ impl StopToken {
     /// Waits until one of `fds` is readable, [`StopToken::stop`] is called or `timeout` has passed.
     ///
     /// # Errors
-    /// What poll(2) returns, except that being interrupted by a signal is no error.
+    /// What poll(2) returns; an interruption by a signal is not an error.
     pub fn wait<'a>(
         &'a self,
         fds: impl Iterator<Item = BorrowedFd<'a>>,
@@ -57,7 +57,7 @@ impl StopToken {
         let waiting = std::iter::once(self.fd()).chain(fds);
         let mut polled: Vec<PollFd<'_>> =
             waiting.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // poll knows milliseconds: rounded down, the last one before a deadline would be spent in a tight loop.
+        // poll takes milliseconds: if they were rounded down, the last one before a deadline would be spent in a tight loop.
         let millis = timeout.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         match poll(&mut polled, timeout) {

@@ -7,23 +7,22 @@ use std::os::unix::net::UnixStream;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 
-/// Descriptors that are taken with one read; further ones are closed.
+/// The most descriptors that are taken with one read; further ones are closed.
 const FEW_DESCRIPTORS: usize = 8;
 
 /// The most that the kernel passes at once (SCM_MAX_FD).
 const MOST_DESCRIPTORS: usize = 253;
 
-/// Receives what is there, or waits for something; 0 bytes are the end. Appends the descriptors that come with it,
-/// close-on-exec.
+/// Receives what is there, or waits for something; 0 bytes mean the end. Appends the descriptors that come with it, close-on-exec.
 ///
 /// # Errors
-/// What recvmsg(2) returns; being interrupted is no error.
+/// What recvmsg(2) returns; an interruption is not an error.
 pub fn receive(
     socket: &UnixStream,
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
-    // Were there no room for all of them, nix would not say which of them this process has now.
+    // Without room for all of them, nix would not say which ones this process has received.
     let mut control = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
     let mut parts = [IoSliceMut::new(buffer)];
     let received = loop {
@@ -48,20 +47,19 @@ pub fn receive(
     Ok(received.bytes)
 }
 
-/// Looks at what is there, or waits for something, and takes nothing. Also says whether descriptors come with it; none is
-/// taken.
+/// Looks at what is there, or waits for something, without consuming it. Also returns whether descriptors come with it; none is received.
 ///
 /// # Errors
-/// What recvmsg(2) returns; being interrupted is no error.
+/// What recvmsg(2) returns; an interruption is not an error.
 pub fn peek(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let received = receive_without_room(socket, buffer, MsgFlags::MSG_PEEK)?;
     Ok((received.0, received.1.contains(MsgFlags::MSG_CTRUNC)))
 }
 
-/// As [`receive`], without the descriptors: the kernel closes them, which may take as long as [`super::linger`] says.
+/// Same as [`receive`], without descriptors: the kernel closes them, which may take as long as [`super::linger`] describes.
 ///
 /// # Errors
-/// What recvmsg(2) returns; being interrupted is no error.
+/// What recvmsg(2) returns; an interruption is not an error.
 pub fn receive_without_descriptors(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
     receive_without_room(socket, buffer, MsgFlags::empty()).map(|(bytes, _)| bytes)
 }
@@ -80,10 +78,10 @@ fn receive_without_room(
     }
 }
 
-/// Sends all of `bytes`, and waits for room where there is none. The descriptors go with the first byte.
+/// Sends all of `bytes`, and waits if there is no room. The descriptors go with the first byte.
 ///
 /// # Errors
-/// What sendmsg(2) returns; EPIPE when the other side is gone (no signal is raised).
+/// What sendmsg(2) returns; EPIPE if the other side is gone (no signal is raised).
 pub fn send(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let mut rest = bytes;
@@ -141,7 +139,7 @@ mod tests {
         assert_eq!(peek(&other, &mut buffer).expect("there"), (4, true));
         assert_eq!(peek(&other, &mut buffer).expect("still"), (4, true));
         assert_eq!(receive_without_descriptors(&other, &mut buffer).expect("there"), 4);
-        // Nobody has the other end any more.
+        // The other end is closed everywhere.
         assert_eq!(reader.read(&mut buffer).expect("the end"), 0);
     }
 

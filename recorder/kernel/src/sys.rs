@@ -1,10 +1,8 @@
 //! The seam between the recorder and the kernel.
 //!
-//! Every system call that can be refused because of who runs the recorder, or
-//! where, goes through [`Sys`]. [`Linux`] makes the real calls; tests give
-//! another implementation that records the arguments and answers with the
-//! errors a kernel would, so that messages and fallbacks can be tested on any
-//! machine.
+//! Every system call that can be refused because of the user or the environment of the recorder goes through [`Sys`]. [`Linux`] makes the
+//! real calls; tests use another implementation that records the arguments and answers with the errors of a real kernel, so that messages
+//! and fallbacks can be tested on any machine.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -33,13 +31,13 @@ pub trait Sys: Debug {
     /// Makes a directory, of mode 700.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes an empty directory, or one that goes as a whole, such as a tracing instance.
+    /// Removes an empty directory, or one that is removed as a whole, such as a tracing instance.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Writes `content` in one go to a file that is there.
+    /// Writes `content` in one call to an existing file.
     fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()>;
 
-    /// Opens a file for reads that never wait, close-on-exec.
+    /// Opens a file for non-blocking reads, close-on-exec.
     fn open_nonblocking(&self, path: &Path) -> io::Result<OwnedFd>;
 
     /// Opens a perf event that counts on `cpu` for every process (`pid` -1), close-on-exec.
@@ -48,16 +46,16 @@ pub trait Sys: Debug {
     /// Maps `len` bytes of a perf event's ring, readable and writable, shared.
     fn perf_mmap(&self, event: BorrowedFd<'_>, len: usize) -> io::Result<Mapping>;
 
-    /// `PERF_EVENT_IOC_SET_OUTPUT`: lets `event` write into the ring of `ring`.
+    /// `PERF_EVENT_IOC_SET_OUTPUT`: makes `event` write into the ring of `ring`.
     fn perf_set_output(&self, event: BorrowedFd<'_>, ring: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// `BPF_MAP_UPDATE_ELEM`: lets BPF programs write samples of `event` on its CPU, which find it in `map`.
+    /// `BPF_MAP_UPDATE_ELEM`: lets BPF programs, which find `event` in `map`, write its samples on its CPU.
     fn perf_give(&self, event: BorrowedFd<'_>, map: BorrowedFd<'_>, cpu: u32) -> io::Result<()>;
 
-    /// `PERF_EVENT_IOC_SET_FILTER`: has the kernel check each sample of a tracepoint first.
+    /// `PERF_EVENT_IOC_SET_FILTER`: makes the kernel check each sample of a tracepoint first.
     fn perf_set_filter(&self, event: BorrowedFd<'_>, filter: &CStr) -> io::Result<()>;
 
-    /// `PERF_EVENT_IOC_ID`: the number by which the records of `event` can be told from others.
+    /// `PERF_EVENT_IOC_ID`: the number that identifies records of `event`.
     fn perf_id(&self, event: BorrowedFd<'_>) -> io::Result<u64>;
 
     /// `PERF_EVENT_IOC_ENABLE`.
@@ -66,23 +64,23 @@ pub trait Sys: Debug {
     /// `PERF_EVENT_IOC_DISABLE`.
     fn perf_disable(&self, event: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// sched_setscheduler(2) of a thread of this process. What it starts gets none of it.
+    /// sched_setscheduler(2) for a thread of this process. Its children do not inherit this.
     fn schedule(&self, thread: libc::pid_t, policy: i32, priority: i32) -> io::Result<()>;
 
-    /// mlockall(2): keeps the pages of the present mappings in memory, from when they are first used.
+    /// mlockall(2): keeps the pages of the present mappings in memory once they are used.
     fn lock_memory(&self) -> io::Result<()>;
 
     /// munlockall(2).
     fn unlock_memory(&self) -> io::Result<()>;
 
-    /// Reads what the event's `read_format` asks for: its count first, then up to two more words.
+    /// Reads what the event's `read_format` selects: its count first, then up to two more words.
     fn perf_read(&self, event: BorrowedFd<'_>) -> io::Result<PerfWords>;
 
-    /// A socket that hears of the devices, CPUs among them, that come online or go offline.
+    /// A socket that receives messages about devices, including CPUs, that come online or go offline.
     fn device_messages(&self) -> io::Result<OwnedFd>;
 }
 
-/// What reading a perf event gave.
+/// The result of reading a perf event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerfWords {
     words: [u64; 3],
@@ -98,7 +96,7 @@ impl PerfWords {
         read
     }
 
-    /// The word at that place, where the kernel gave so many.
+    /// The word at that index, if the kernel returned that many.
     pub fn get(&self, at: usize) -> Option<u64> {
         self.words[..self.len].get(at).copied()
     }
@@ -112,7 +110,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len` bytes: of `fd` when there is one, else zeroed memory of no file.
+    /// Maps `len` bytes: of `fd` if given, or else anonymous zeroed memory.
     ///
     /// # Errors
     /// What mmap(2) returns.
@@ -128,7 +126,7 @@ impl Mapping {
         Mapping::owned(base, len)
     }
 
-    /// Maps `len` bytes of `fd` from `offset` on, to be read only.
+    /// Maps `len` bytes of `fd` from `offset` on, read-only.
     ///
     /// # Errors
     /// What mmap(2) returns.
@@ -148,7 +146,7 @@ impl Mapping {
         Mapping::owned(base, len)
     }
 
-    /// Maps `len` bytes of zeroed memory that is this process's own.
+    /// Maps `len` bytes of private zeroed memory.
     ///
     /// # Errors
     /// What mmap(2) returns.
@@ -160,17 +158,17 @@ impl Mapping {
         Mapping::owned(base, len)
     }
 
-    /// Has a mapping of a file take no memory of this process, until it is looked at again.
+    /// Releases the memory that a mapping of a file takes in this process, until it is accessed again.
     pub fn forget_pages(&self) {
         // SAFETY: base and len are what mmap returned. Of a shared mapping, the file keeps what is in its pages.
         let result =
             unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
-        // It takes memory longer if the kernel does not do this.
+        // If the kernel does not do this, the memory stays in use for longer.
         let _ = result;
     }
 
-    /// Fetches the pages of `bytes` from `offset` on, huge ones where there are any, and keeps the whole mapping from children: a fork
-    /// would make each of its pages cost a fault again. What the kernel refuses of that, it does when a page is first written to.
+    /// Faults in the pages of `bytes` from `offset` on, as huge pages if possible, and excludes the whole mapping from children: a fork
+    /// would make each of its pages cost another fault. What the kernel refuses of this happens when a page is first written to.
     pub fn populate(&self, offset: usize, bytes: usize) {
         let Some(most) = self.len.checked_sub(offset) else { return };
         let (base, bytes) = (self.base().wrapping_add(offset).cast(), bytes.min(most));
@@ -218,7 +216,7 @@ unsafe impl Sync for Mapping {}
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linux;
 
-/// Bytes asked for by the first read of a file.
+/// The size of the first read of a file, in bytes.
 const FIRST_READ: usize = 16 * 1024;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -228,7 +226,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(path)?;
-        // tracefs has files, such as `header_page`, that give what fits into the first read, and then nothing.
+        // Some files of tracefs, such as `header_page`, return what fits into the first read, and then nothing.
         let mut content = vec![0; FIRST_READ];
         let first = file.read(&mut content)?;
         content.truncate(first);
@@ -237,7 +235,7 @@ impl Sys for Linux {
     }
 
     fn append(&self, path: &Path, text: &str) -> io::Result<()> {
-        // Without O_APPEND the list would be cleared first.
+        // Without O_APPEND, opening would clear the list.
         std::fs::OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
     }
 

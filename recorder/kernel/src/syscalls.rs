@@ -2,21 +2,21 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syscall {
-    /// The number that tracepoints carry.
+    /// The number in tracepoints.
     pub number: usize,
     pub name: &'static str,
 }
 
-/// Beyond every number of every machine's table.
+/// Above every number in every machine's table.
 const END: usize = 1024;
 
-/// Those of this machine's programs.
+/// System calls of this machine's native programs.
 pub fn native() -> impl Iterator<Item = Syscall> {
     let name = |number| syscalls::Sysno::new(number).map(|call| call.name());
     (0..END).filter_map(move |number| Some(Syscall { number, name: name(number)? }))
 }
 
-/// Those of the 32-bit programs that this machine can run.
+/// System calls of the 32-bit programs that this machine can run.
 pub fn of_32_bit_programs() -> impl Iterator<Item = Syscall> {
     #[cfg(target_arch = "x86_64")]
     let name = |number| syscalls::x86::Sysno::new(number).map(|call| call.name());

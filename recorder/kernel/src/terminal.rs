@@ -1,4 +1,4 @@
-//! What standard output and standard error are connected to, and the live line on the latter.
+//! The state of standard output and standard error, and the live line on the latter.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use fxtrec_units::look::Look;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// When there are colours.
+/// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colour {
     /// On a terminal, unless the environment says otherwise.
     #[default]
     Auto,
-    /// Wherever text for people goes.
+    /// In all text for people.
     Always,
     /// Nowhere.
     Never,
@@ -29,17 +29,17 @@ pub fn stderr_takes_text() -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-/// How long a reader of messages is waited for, in milliseconds.
+/// How long to wait for a reader of messages, in milliseconds.
 const READER_TIMEOUT_MS: u16 = 5000;
 
-/// How long a terminal is waited for whose output was stopped (Ctrl-S), in milliseconds: somebody may be reading what is there.
+/// How long to wait for a terminal whose output was stopped (Ctrl-S), in milliseconds: the user may be reading what is there.
 const TERMINAL_TIMEOUT_MS: u16 = 60_000;
 
-/// Whether a terminal was waited for in vain: until it takes text again, no message waits.
+/// Whether waiting for a terminal has failed: until it accepts text again, no message waits.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Standard error that waits for its reader, but not for ever, though COMMAND, which shares it, may have set `O_NONBLOCK` or have
-/// stopped the terminal.
+/// Standard error that waits for its reader for a limited time, even if COMMAND, which shares it, has set `O_NONBLOCK` or stopped the
+/// terminal.
 #[derive(Debug)]
 pub struct Awaiting<W>(pub W);
 
@@ -63,7 +63,7 @@ impl<W: Write + AsFd> Write for Awaiting<W> {
     }
 }
 
-/// Waits until a terminal takes text. What is no terminal is not waited for.
+/// Waits until a terminal accepts text. Does not wait for anything else.
 fn await_terminal(out: &impl AsFd, timeout_ms: u16, given_up: &AtomicBool) -> io::Result<()> {
     if !nix::unistd::isatty(out).unwrap_or(false) {
         return Ok(());
@@ -74,7 +74,7 @@ fn await_terminal(out: &impl AsFd, timeout_ms: u16, given_up: &AtomicBool) -> io
     if has_room { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
-/// Waits until something can be written; false when that takes too long. After a signal, what is written finds out.
+/// Waits until something can be written; false if that takes too long. After a signal, the write itself shows the state.
 fn await_room(out: &impl AsFd, timeout_ms: u16) -> io::Result<bool> {
     let mut polled = [PollFd::new(out.as_fd(), PollFlags::POLLOUT)];
     match poll(&mut polled, PollTimeout::from(timeout_ms)) {
@@ -84,16 +84,16 @@ fn await_room(out: &impl AsFd, timeout_ms: u16) -> io::Result<bool> {
     }
 }
 
-/// What the command line says, for the whole process.
+/// The choice on the command line, for the whole process.
 static CHOSEN: OnceLock<Colour> = OnceLock::new();
 
-/// Sets when there are colours, for the whole process; the first call counts.
+/// Sets when to use colours, for the whole process; the first call counts.
 pub fn choose_colour(colour: Colour) {
-    // Whoever was first has already been asked by others.
+    // After the first call, other code may already have used it.
     let _ = CHOSEN.set(colour);
 }
 
-/// What the environment says of colours and terminals.
+/// The environment's settings for colours and terminals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wishes<'a> {
     term: Option<&'a OsStr>,
@@ -102,7 +102,7 @@ struct Wishes<'a> {
     clicolor_force: Option<&'a OsStr>,
 }
 
-/// A terminal, or what is there in its place: standard output or standard error.
+/// Standard output or standard error, which may be a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether it is a terminal at all.
@@ -111,9 +111,9 @@ pub struct Terminal {
     pub can_redraw: bool,
     /// Whether to use colour: like `can_redraw`, unless `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`] say otherwise.
     pub colour: bool,
-    /// Columns, where it is a terminal that says so.
+    /// Columns, if it is a terminal that reports them.
     width: Option<usize>,
-    /// Lines, where it is a terminal that says so.
+    /// Lines, if it is a terminal that reports them.
     height: Option<usize>,
 }
 
@@ -128,7 +128,7 @@ impl Terminal {
         Terminal::of(&stdout())
     }
 
-    /// No terminal, and no colours.
+    /// Not a terminal, and no colours.
     pub const NONE: Terminal = Terminal {
         is_terminal: false,
         can_redraw: false,
@@ -170,19 +170,19 @@ impl Terminal {
         Terminal { is_terminal, can_redraw, colour, ..Terminal::NONE }
     }
 
-    /// How text looks there.
+    /// How text is formatted there.
     pub fn look(self) -> Look {
         Look { colour: self.colour, columns: self.width.filter(|_| self.is_terminal) }
     }
 
-    /// Lines of the terminal, where that is known.
+    /// Lines of the terminal, if known.
     pub fn lines(self) -> Option<usize> {
         self.height.filter(|_| self.is_terminal)
     }
 }
 
-/// A line on standard error that shows progress: each drawing replaces the last one. Where a line cannot be redrawn,
-/// drawings are lines below each other. It goes to standard error as it is, since it commands the terminal.
+/// A line on standard error that shows progress: each drawing replaces the last one. If a line cannot be redrawn, each drawing is a new
+/// line. It is written to standard error directly, because it contains terminal commands.
 #[derive(Debug)]
 pub struct LiveLine {
     terminal: Terminal,
@@ -192,7 +192,7 @@ pub struct LiveLine {
 }
 
 impl LiveLine {
-    /// A line that is to be drawn this often at most.
+    /// A line that is drawn at most this often.
     pub fn new(terminal: Terminal, every: Duration) -> LiveLine {
         LiveLine { terminal, every, drawn: None, shown: false }
     }
@@ -202,15 +202,15 @@ impl LiveLine {
         !self.shown || self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= self.every)
     }
 
-    /// Draws it, cut to the terminal's width, unless the terminal would not take it now.
+    /// Draws it, cut to the terminal's width, unless the terminal does not accept it now.
     ///
     /// # Errors
-    /// When standard error is gone.
+    /// If standard error is gone.
     pub fn draw(&mut self, now: Instant, text: &str) -> io::Result<()> {
         if !stderr_takes_text() {
             return Ok(());
         }
-        // It may have been made wider since.
+        // The terminal may have been resized since.
         let columns = columns_of(&stderr()).unwrap_or(80);
         self.draw_to(&mut stderr(), now, text, columns)
     }
@@ -232,13 +232,13 @@ impl LiveLine {
         out.flush()
     }
 
-    /// Takes it away, until it is drawn again.
+    /// Removes it until it is drawn again.
     ///
     /// # Errors
-    /// When standard error is gone.
+    /// If standard error is gone.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.shown && !stderr_takes_text() {
-            // What comes next is in the same line then.
+            // What comes next is then in the same line.
             self.shown = false;
             return Ok(());
         }
@@ -306,7 +306,7 @@ mod tests {
         assert!(takes(0));
         tcflow(&pty.slave, FlowArg::TCOOFF).expect("its own");
         assert!(!takes(50) && given_up.load(Ordering::Relaxed));
-        // It would wait for a minute otherwise.
+        // Otherwise it would wait for a minute.
         assert!(!takes(TERMINAL_TIMEOUT_MS));
         tcflow(&pty.slave, FlowArg::TCOON).expect("its own");
         assert!(takes(0) && !given_up.load(Ordering::Relaxed));

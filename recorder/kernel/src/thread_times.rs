@@ -1,4 +1,4 @@
-//! What a thread's time went into, by the kernel's own count.
+//! Where a thread's time went, by the kernel's own counts.
 
 use std::fs::File;
 use std::io;
@@ -12,13 +12,13 @@ use nix::time::{ClockId, clock_gettime};
 pub struct ThreadTimes {
     /// Nanoseconds on a CPU.
     pub running: u64,
-    /// Nanoseconds in which it could run and had no CPU; 0 where the kernel does not count that.
+    /// Nanoseconds in which it was runnable but not on a CPU; 0 if the kernel does not count that.
     pub queued: u64,
-    /// Page faults that had to wait for a disk.
+    /// Page faults that waited for a disk.
     pub major_faults: u64,
 }
 
-/// Reads the counts of the thread that made it. Where that is another one, the figures are a mixture.
+/// Reads the counts of the thread that created it. On another thread, the figures are a mixture.
 #[derive(Debug)]
 pub struct ThreadClock {
     /// `/proc/thread-self/schedstat`, whose second number is the time on a run queue.
@@ -36,7 +36,7 @@ impl ThreadClock {
         ThreadClock { schedstat: File::open("/proc/thread-self/schedstat") }
     }
 
-    /// The counts so far. Two or three system calls of a microsecond.
+    /// The counts so far. Takes two or three system calls of a microsecond each.
     pub fn read(&self) -> ThreadTimes {
         let faults = getrusage(UsageWho::RUSAGE_THREAD).map(|usage| usage.major_page_faults());
         ThreadTimes {
@@ -53,7 +53,7 @@ impl ThreadClock {
     }
 }
 
-/// The second of the three numbers: time on a CPU, time waiting for one, turns.
+/// The second of the three numbers: time on a CPU, time waiting for one, number of time slices.
 fn parse(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }

@@ -1,8 +1,8 @@
-//! Memory for a trace buffer that is filled from end to end before it is used again.
+//! Memory for a trace buffer that is filled from end to end before it is reused.
 //!
-//! Of such a buffer nothing stays in a cache: whoever writes into it, reads or frees it goes through all of its pages. In huge ones
-//! that is one look at the page tables for 2 MiB, not for 4 KiB. They are fetched before anything is recorded, because finding a huge
-//! page may take the kernel long.
+//! Nothing of such a buffer stays in a cache: writing, reading or freeing it goes through all of its pages. With huge pages, that is one
+//! page table entry for 2 MiB instead of 4 KiB. They are faulted in before anything is recorded, because finding a huge page may take the
+//! kernel long.
 
 use std::io;
 use std::ptr::NonNull;
@@ -13,24 +13,24 @@ use fxt_writer::packet::Packet;
 
 use super::sys::Mapping;
 
-/// What a huge page takes, and begins at a multiple of, where the processor has such. Elsewhere it is a number like others.
+/// The size and alignment of huge pages, on processors that have them. Elsewhere it has no special meaning.
 const HUGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// No more than this is fetched ahead, which takes some milliseconds as a rule. What is behind it comes in small pages, when it is
-/// written to: nobody waits for a huge one while events come in.
+/// The most bytes that are faulted in ahead, which usually takes some milliseconds. The rest comes in small pages when it is written to, so
+/// that events do not wait for a huge page.
 const MOST_AHEAD: usize = 64 * 1024 * 1024;
 
-/// Zeroed memory of this process, in huge pages where the kernel has some to spare.
+/// Zeroed memory of this process, in huge pages if the kernel has some to spare.
 #[derive(Debug)]
 pub struct TraceMemory {
     mapping: Mapping,
-    /// Where in the mapping it begins: at the first huge page.
+    /// Offset of its beginning in the mapping: at the first huge page.
     offset: usize,
     bytes: usize,
 }
 
 impl TraceMemory {
-    /// Reserves `bytes`, and fetches them as far as that does not take long.
+    /// Reserves `bytes`, and faults them in as far as that does not take long.
     ///
     /// # Errors
     /// What mmap(2) returns.
@@ -46,10 +46,10 @@ impl TraceMemory {
         Ok(TraceMemory { mapping, offset, bytes })
     }
 
-    /// An engine in this memory, as [`Engine::new`] makes one in memory of its own. `config.bytes` does not count.
+    /// An engine in this memory, like [`Engine::new`] with its own memory. `config.bytes` is ignored.
     ///
     /// # Errors
-    /// When the size is out of range.
+    /// If the size is out of range.
     pub fn engine(
         self,
         config: Config,
@@ -95,7 +95,7 @@ mod tests {
         let memory = TraceMemory::new(MOST_AHEAD + 3 * HUGE_BYTES).expect("room");
         let base = memory.mapping.base() as usize + memory.offset;
         let smaps = std::fs::read_to_string("/proc/self/smaps").expect("a file of this process");
-        // The range with huge pages is a mapping of its own.
+        // The range with huge pages is a separate mapping.
         let mut lines = smaps.lines().skip_while(|it| !it.starts_with(&format!("{base:x}-")));
         let resident = lines.find(|line| line.starts_with("Rss:"));
         let kibibytes = resident.and_then(|line| line.split_whitespace().nth(1));

@@ -1,8 +1,7 @@
-//! Where the kernel describes its tracepoints: finding tracefs, or mounting it.
+//! Finds or mounts tracefs, where the kernel describes its tracepoints.
 //!
-//! tracefs is looked for where it usually is and wherever `/proc/mounts` says
-//! that it is. When it is nowhere, it is mounted at its standard place, as
-//! `perf` does; that needs the right to mount, and the errors say so.
+//! tracefs is looked for at its usual places and wherever `/proc/mounts` says that it is. If it is not mounted, it is mounted at its
+//! standard place, as `perf` does; that needs the right to mount, and the errors say so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,8 @@ const UNDER_DEBUGFS: &str = "/sys/kernel/debug/tracing";
 
 /// The directory that every tracefs has.
 ///
-/// Reading it as a file tells all: there is none, it may not be opened, or it is a directory. A
-/// file inside would not do, since a locked-down kernel closes most of them but not the formats.
+/// Reading it as a file distinguishes all cases: it does not exist, it may not be opened, or it is a directory. A file inside would not
+/// work, because a locked-down kernel closes most of them but not the formats.
 const EVENTS: &str = "events";
 
 /// A tracefs that can be read.
@@ -34,14 +33,14 @@ pub struct Tracefs {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TracefsError {
-    /// tracefs is there but closed to this user.
+    /// tracefs exists, but this user may not read it.
     #[error("cannot read {path}: {source}; run fxtrec with sudo")]
     Refused {
         /// What could not be read.
         path: PathBuf,
         source: io::Error,
     },
-    /// tracefs is mounted nowhere, and this user may not mount it.
+    /// tracefs is not mounted, and this user may not mount it.
     #[error(
         "cannot mount tracefs: {source}; run fxtrec with sudo, or first `sudo mount -t tracefs \
          tracefs /sys/kernel/tracing`"
@@ -75,7 +74,7 @@ pub enum TracefsError {
 }
 
 impl Tracefs {
-    /// Finds tracefs, and mounts it at `/sys/kernel/tracing` when it is mounted nowhere.
+    /// Finds tracefs, and mounts it at `/sys/kernel/tracing` if it is not mounted.
     ///
     /// # Errors
     /// [`TracefsError`], which says what to do.
@@ -85,7 +84,7 @@ impl Tracefs {
         }
         if let Err(source) = sys.mount_tracefs(Path::new(STANDARD)) {
             return match source.raw_os_error() {
-                // Somebody else was faster; whether it can be read is asked below.
+                // Another process was faster; whether tracefs can be read is checked below.
                 Some(libc::EBUSY) => Tracefs::look_again(sys, source),
                 Some(libc::EPERM | libc::EACCES) => Err(TracefsError::NotMounted { source }),
                 _ => Err(TracefsError::Absent { source }),
@@ -94,10 +93,10 @@ impl Tracefs {
         Tracefs::look_again(sys, io::ErrorKind::NotFound.into())
     }
 
-    /// Finds tracefs without mounting anything; `None` when it is mounted nowhere.
+    /// Finds tracefs without mounting anything; `None` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError::Refused`] when the only tracefs there is may not be read.
+    /// [`TracefsError::Refused`] if the only tracefs may not be read.
     pub fn find_mounted(sys: &dyn Sys) -> Result<Option<Tracefs>, TracefsError> {
         let mut refused = None;
         for path in candidates(sys) {

@@ -1,8 +1,7 @@
-//! Users: whom to run COMMAND as, and whom the output belongs to.
+//! Users: the one to run COMMAND as, and the one who owns the output.
 //!
-//! fxtrec is usually started through sudo. COMMAND can be run as the user who
-//! called it, and files that fxtrec creates are given to that user, who could
-//! otherwise not delete them without sudo.
+//! fxtrec is usually started through sudo. COMMAND can be run as the calling user, and files that fxtrec creates are given to that user,
+//! who could otherwise not delete them without sudo.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -17,7 +16,7 @@ pub struct Account {
     pub name: String,
     pub uid: u32,
     pub gid: u32,
-    /// All groups, the primary one among them.
+    /// All groups, including the primary one.
     pub groups: Vec<u32>,
     pub home: PathBuf,
     pub shell: PathBuf,
@@ -72,7 +71,7 @@ impl Account {
         Account::by_uid(uid.ok_or(UserError::NoSudo)?)
     }
 
-    /// The variables that tell a process who it runs as.
+    /// The variables that describe a process's user.
     pub fn environment(&self) -> [(&'static str, OsString); 4] {
         [
             ("HOME", self.home.clone().into()),
@@ -122,7 +121,7 @@ fn lookup_error(who: &str, errno: nix::Error) -> UserError {
     UserError::Lookup { who: who.to_owned(), source: errno.into() }
 }
 
-/// The user id and group id that a file belongs to.
+/// The user id and group id of a file's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
@@ -130,7 +129,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whoever called sudo, when fxtrec runs as root because of it.
+    /// The user who called sudo, if fxtrec runs as root because of that.
     pub fn sudo_caller() -> Option<Owner> {
         if !geteuid().is_root() {
             return None;
@@ -141,7 +140,7 @@ impl Owner {
         )
     }
 
-    /// What sudo's variables say; `None` unless both are numbers.
+    /// The ids in sudo's variables; `None` unless both are numbers.
     fn from_sudo_variables(uid: Option<&OsStr>, gid: Option<&OsStr>) -> Option<Owner> {
         let number = |text: Option<&OsStr>| text?.to_str()?.parse().ok();
         Some(Owner { uid: number(uid)?, gid: number(gid)? })

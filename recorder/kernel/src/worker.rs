@@ -1,7 +1,7 @@
-//! Processes that do what may never end, and can be abandoned.
+//! Processes for work that may never end, and that can be abandoned.
 //!
-//! A file system in user space (FUSE) that does not answer holds whoever asks it in the kernel, and not even SIGKILL ends that. So a
-//! process of its own asks. It is the same program under another name, and talks by a socket:
+//! A file system in user space (FUSE) that does not answer blocks its caller in the kernel, and not even SIGKILL ends that. So a separate
+//! process asks. It is the same program under another name, and communicates by a socket:
 //!
 //! ```text
 //!   fxtrec      length, question, descriptor -->  worker
@@ -9,7 +9,7 @@
 //!               no answer in time: SIGKILL; it is not waited for, and the next question goes to a new one
 //! ```
 //!
-//! fxtrec itself holds such a file by `O_PATH` only: to close what is open for reading may wait, too.
+//! fxtrec itself holds such a file by `O_PATH` only: closing a file that is open for reading may block, too.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,10 +25,10 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use super::child::open_pidfd;
 use super::{priority, stream};
 
-/// How often it is seen whether a worker does something, while its answer is awaited.
+/// How often to check whether a worker makes progress, while waiting for its answer.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the end of a worker that has answered is awaited, in milliseconds.
+/// How long to wait for the end of a worker that has answered, in milliseconds.
 const LAST_WAIT: u16 = 100;
 
 /// The most bytes of a question or an answer.
@@ -37,20 +37,20 @@ const MOST_BYTES: u64 = 256 << 20;
 /// The highest value of oom_score_adj.
 const FIRST_TO_GO: &str = "1000";
 
-/// How many processes may hang at a time, and how many are started at most.
+/// How many processes may hang at a time, and the most that are started.
 const MOST_HANGING: usize = 4;
 const MOST_STARTED: u32 = 64;
 
-/// Signals that end the recorder, which needs its workers until then. They end when it closes their sockets.
+/// Signals that end the recorder, which needs its workers until then. Workers end when it closes their sockets.
 const UNHEARD: [Signal; 5] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR2];
 
-/// How long an answer is awaited.
+/// How long to wait for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// While the worker does nothing, since a file system does not answer it.
+    /// While the worker makes no progress, because a file system does not answer.
     pub idle: Duration,
-    /// In all.
+    /// In total.
     pub most: Duration,
 }
 
@@ -66,7 +66,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, by which it knows what to do: see [`serve_as`]. It has nothing of this process.
+    /// Starts this program as `name`, which tells it what to do: see [`serve_as`]. It inherits nothing of this process.
     ///
     /// # Errors
     /// What socketpair(2), fork(2) or execve(2) return.
@@ -76,7 +76,7 @@ impl Worker {
         Worker::run(command)
     }
 
-    /// The same with a `word` that says what it is asked for, and with the environment and the folder of this process, for paths that a user
+    /// Same, with a `word` that selects its task, and with the environment and the working directory of this process, for paths that a user
     /// has named.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Worker {
     fn run(mut command: Command) -> io::Result<Worker> {
         let (socket, theirs) = UnixStream::pair()?;
         command
-            // The terminal's signals are not for it.
+            // It must not get the terminal's signals.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
@@ -98,7 +98,7 @@ impl Worker {
         Ok(Worker { socket, process: Some(command.spawn()?) })
     }
 
-    /// One that is at the other end of this socket.
+    /// The worker at the other end of this socket.
     pub fn at(socket: UnixStream) -> Worker {
         Worker { socket, process: None }
     }
@@ -106,7 +106,8 @@ impl Worker {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// `TimedOut` when there is none in time, `UnexpectedEof` or `BrokenPipe` when the worker has ended. Then it is of no more use.
+    /// `TimedOut` if there is none in time, `UnexpectedEof` or `BrokenPipe` if the worker has ended. After an error it must not be used
+    /// again.
     pub fn ask(
         &self,
         question: &[u8],
@@ -134,23 +135,23 @@ impl Worker {
         receive(&self.socket, wait)?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// Lets it be no more patient than the thread that waits for it, which others may hurry meanwhile.
+    /// Gives it the priority of the waiting thread, which others may raise meanwhile.
     fn hurry(&self) {
         if let Some(process) = &self.process {
             priority::lend_to(process.id());
         }
     }
 
-    /// What changes while it does something or waits for a CPU: how long it has run, and how long it was able to.
+    /// A value that changes while it makes progress or waits for a CPU: how long it has run, and how long it was runnable.
     fn work_done(&self) -> Option<String> {
         let pid = self.process.as_ref()?.id();
         std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()
     }
 
-    /// Lets it end by itself, or be ended as soon as its file system lets go of it.
+    /// Kills it; it ends as soon as its file system lets it.
     pub fn abandon(mut self) -> Abandoned {
         if let Some(process) = &mut self.process {
-            // One that has ended needs no signal.
+            // A process that has ended needs no signal.
             let _ = process.kill();
         }
         Abandoned(self.process.take())
@@ -159,7 +160,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It waits for a question, and so ends at once: no process is to be left to whoever may not care for it.
+        // It waits for a question, and so ends at once: no process may be left to a parent that may not reap it.
         let Some(mut process) = self.process.take() else { return };
         let _ = process.kill();
         if let Ok(end) = open_pidfd(process.id().cast_signed()) {
@@ -170,7 +171,7 @@ impl Drop for Worker {
     }
 }
 
-/// A worker that is not waited for.
+/// A worker that is no longer waited for.
 #[derive(Debug)]
 pub struct Abandoned(Option<Child>);
 
@@ -181,15 +182,15 @@ impl Abandoned {
     }
 }
 
-/// What starts a worker.
+/// Starts a worker.
 pub type Start = fn() -> io::Result<Worker>;
 
-/// Workers, of which one is asked at a time. One that does not answer is abandoned, and the next question goes to a new one.
+/// Workers that are asked one at a time. A worker that does not answer is abandoned, and the next question goes to a new one.
 #[derive(Debug)]
 pub struct Workers {
     start: Start,
     patience: Patience,
-    /// How long is waited in vain in all; after that nothing is asked any more.
+    /// The most time to wait in vain, in total; after that nothing is asked any more.
     most_lost: Duration,
     worker: Option<Worker>,
     abandoned: Vec<Abandoned>,
@@ -198,18 +199,18 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// None yet: the first question starts one.
+    /// No workers yet: the first question starts one.
     pub fn new(start: Start, patience: Patience, most_lost: Duration) -> Workers {
         let (worker, abandoned) = (None, Vec::new());
         Workers { start, patience, most_lost, worker, abandoned, started: 0, lost: Duration::ZERO }
     }
 
-    /// The answer; `None` when there is none in time, or no worker.
+    /// The answer; `None` if there is none in time, or no worker.
     pub fn ask(&mut self, question: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Option<Message> {
         self.ask_for(question, descriptor, Duration::MAX)
     }
 
-    /// The same, where no longer than `most` is waited.
+    /// Same, waiting no longer than `most`.
     pub fn ask_for(
         &mut self,
         question: &[u8],
@@ -257,18 +258,18 @@ fn timed_out(error: io::Error) -> io::Error {
     }
 }
 
-/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends when it needs more than `memory`, in
-/// bytes, and when the thread that has started it does. It is the first that the kernel kills for memory.
+/// Makes this process the worker `name`, which answers until the recorder closes its socket. It ends if it needs more than `memory` bytes,
+/// and when the thread that has started it ends. It is the first process that the kernel kills if memory is short.
 ///
 /// # Errors
-/// When the recorder is gone, or this is no worker.
+/// If the recorder is gone, or this is not a worker.
 pub fn serve_as(
     name: &std::ffi::CStr,
     memory: u64,
     answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
 ) -> io::Result<()> {
     nix::sys::prctl::set_name(name)?;
-    // A question may take long, and is in vain then.
+    // A question may take long, and the answer is then useless.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     for unheard in UNHEARD {
         // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
@@ -276,7 +277,7 @@ pub fn serve_as(
     }
     let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
     setrlimit(Resource::RLIMIT_AS, most.min(memory), most)?;
-    // Whoever is short of memory loses names rather than a recording or a program.
+    // If memory is short, names are lost rather than a recording or a program.
     std::fs::write("/proc/self/oom_score_adj", FIRST_TO_GO)?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve(&socket, answer)
@@ -285,7 +286,7 @@ pub fn serve_as(
 /// Answers the questions of a recorder until it closes the socket.
 ///
 /// # Errors
-/// When the recorder is gone.
+/// If the recorder is gone.
 pub fn serve(
     socket: &UnixStream,
     mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -303,7 +304,7 @@ fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>)
     stream::send(socket, message, &[])
 }
 
-/// The next message; `None` at the end. Where nothing comes for as long as the socket's timeout, `wait` says whether to go on.
+/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` says whether to continue.
 fn receive(
     socket: &UnixStream,
     mut wait: impl FnMut() -> io::Result<()>,
@@ -384,18 +385,18 @@ mod tests {
         let worker = Worker::at(ours);
         let error = worker.ask(b"?", None, SHORT).expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        // Nor does one stay that reads nothing.
+        // A worker that does not read is given up too.
         let error = worker.ask(&vec![0; 16 << 20], None, SHORT).expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(theirs);
         let error = worker.ask(b"?", None, SHORT).expect_err("nobody is there");
-        // The other end went with something unread, which may be told first.
+        // The other end was closed with unread data, which may be reported first.
         let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
         assert!(gone.contains(&error.kind()), "{error}");
         assert!(worker.abandon().has_ended());
     }
 
-    /// One whose files never answer. It ends when it is abandoned.
+    /// A worker whose files never answer. It ends when it is abandoned.
     fn hanging() -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || {
@@ -405,12 +406,12 @@ mod tests {
         Ok(Worker::at(ours))
     }
 
-    /// One that ends with the first question, as by a damaged file.
+    /// A worker that ends at the first question, as if by a damaged file.
     fn ending() -> io::Result<Worker> {
         Ok(Worker::at(UnixStream::pair()?.0))
     }
 
-    /// One that answers by the question.
+    /// A worker that answers with the question.
     fn echoing() -> io::Result<Worker> {
         let (ours, theirs) = UnixStream::pair()?;
         std::thread::spawn(move || serve(&theirs, |question, file| (question.to_vec(), file)));

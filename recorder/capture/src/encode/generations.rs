@@ -3,6 +3,7 @@
 //! The kernel reuses tids, but koids must be unique: a koid is the tid plus the number of its earlier owners times 2^22, the largest number
 //! of tids that Linux can have, so the first owner's koid is its tid. Numbers whose koids would collide with pseudo objects in the 32 bits
 //! that readers keep are skipped.
+//!
 //! A tid whose owner has ended has no owner: the next thread seen with it is a new owner, even if its fork was not seen.
 //!
 //! The counts stay exact for the whole recording. They lie in pages that are allocated when one of their tids is first used: 64 KiB with a

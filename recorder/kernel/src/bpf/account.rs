@@ -1,12 +1,12 @@
-//! What each CPU does besides running threads: time in interrupts, and since when a switch is asked for.
+//! What each CPU does in addition to running threads: the time in interrupts, and when a switch was requested.
 //!
-//! Programs on interrupts (`interrupts.bpf.c`) add up, and write no records; the program on switches tells what has grown since the
-//! switch before. A CPU has a cache line of its own, which no other CPU writes to, with one exception: who asks another
-//! CPU for a switch holds the lock of that CPU's run queue, as a switch does.
+//! Programs on interrupts (`interrupts.bpf.c`) add up times and write no records; the program on switches reports the growth since the
+//! previous switch. Each CPU has its own cache line, which no other CPU writes to, with one exception: a CPU that requests a switch of
+//! another CPU. It holds the lock of that CPU's run queue, as a switch does.
 //!
-//! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of
-//! the program on a soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was
-//! noted and before its begin was: some ten nanoseconds in which it is lost rather than counted twice.
+//! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program on a
+//! soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was noted and before the soft one's
+//! beginning was: within these ten or so nanoseconds, time is lost rather than counted twice.
 
 use super::object::{Choice, Given, Object, ObjectError, Programs};
 use super::programs::Program;
@@ -15,13 +15,12 @@ use super::types::Types;
 /// Bytes of a CPU's line.
 pub const LINE_BYTES: usize = 64;
 
-/// How many lines there are: a power of two, so that a program can show that it stays within them.
+/// The number of lines: a power of two, so that the verifier can see that a program stays within them.
 pub fn lines(possible: usize) -> usize {
     possible.max(1).next_power_of_two()
 }
 
-/// Handlers of devices and soft ones, and the vectors of x86 that have tracepoints of their own, since no handler of a device runs for
-/// them.
+/// Handlers of devices and soft interrupts, and the vectors of x86 that have their own tracepoints because no device handler runs for them.
 pub(super) const HANDLERS: [&str; 13] = [
     "irq_handler",
     "softirq",
@@ -38,8 +37,8 @@ pub(super) const HANDLERS: [&str; 13] = [
     "spurious_apic",
 ];
 
-/// The programs on interrupts: those of devices, soft ones unless these are `threaded`, and vectors, and on timers. None where the
-/// kernel does not tell of the first two. The ends come first: what has begun before is not taken for something that never ends.
+/// The programs on device interrupts, soft interrupts (unless these are `threaded`), vectors, and timers. None if the kernel has no
+/// tracepoints for the first two. The ends come first, so that nothing that has already begun seems never to end.
 ///
 /// # Errors
 /// [`ObjectError`].
@@ -84,8 +83,8 @@ pub fn on_interrupts(
     Ok(ends)
 }
 
-/// The programs on requests for a switch, and on the scheduler's decision; none where the kernel has no such tracepoints (6.16 has only
-/// the second, 6.18 has both).
+/// The programs on requests for a switch, and on the scheduler's decision; none if the kernel has no such tracepoints (6.16 has only the
+/// second, 6.18 has both).
 ///
 /// # Errors
 /// [`ObjectError::Missing`].

@@ -1,20 +1,20 @@
-//! Which thread waits for which lock of the kernel: where the programs on `contention_begin` and `contention_end` leave it for
-//! the one on switches.
+//! Which thread waits for which kernel lock: the table in which the programs on `contention_begin` and `contention_end` store this for the
+//! program on switches.
 //!
-//! A thread that finds a mutex or a semaphore taken says so once, and may then sleep, be preempted and move several times before it
-//! has the lock. Its place is found by the lower bits of its id; of two threads that share one and wait at once, the later is told of.
-//! A place says whom it is about, so it is never taken for the other's.
+//! A thread that finds a mutex or a semaphore taken reports it once, and may then sleep, be preempted and move several times before it gets
+//! the lock. Its entry is found by the lower bits of its id; if two threads that share an entry wait at the same time, the later one is
+//! reported. An entry contains the thread's id, so it is never attributed to the other one.
 
 use super::object::{ObjectError, Programs};
 use super::programs::Program;
 use super::types::Types;
 
-/// Bytes of all places, of which there is a power of two.
+/// Bytes of all entries; their number is a power of two.
 pub const BYTES: usize = 64 * 1024 * 16;
 
-/// What kind of lock it is: bits, as the kernel has them.
+/// The kind of lock: bits, as the kernel defines them.
 pub mod flag {
-    /// The thread does not sleep: nobody else gets its CPU.
+    /// The thread does not sleep: no other thread gets its CPU.
     pub const SPIN: u32 = 1;
     pub const READ: u32 = 1 << 1;
     pub const WRITE: u32 = 1 << 2;
@@ -23,7 +23,7 @@ pub mod flag {
     pub const MUTEX: u32 = 1 << 5;
 }
 
-/// The programs; none before Linux 5.19. The end comes first: a wait that began before is not taken for one that never ends.
+/// The programs; none before Linux 5.19. The end comes first, so that a wait that has already begun does not seem never to end.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].

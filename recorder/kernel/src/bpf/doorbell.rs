@@ -1,8 +1,7 @@
-//! What the programs wake the reader with, when a lane fills faster than it is read.
+//! The doorbell with which the programs wake the reader when a lane fills faster than it is read.
 //!
-//! Array maps cannot be waited for, so the smallest of BPF's own ring buffers
-//! stands beside them: a program adds eight bytes and has the kernel wake
-//! whoever polls. What is in it does not matter.
+//! Array maps cannot be polled, so there is also the smallest possible BPF ring buffer: a program adds eight bytes and lets the kernel wake
+//! the polling thread. The contents do not matter.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +11,7 @@ use super::sys::BpfSys;
 use crate::bell::Bell;
 use crate::perf::page_size;
 
-/// What the programs ring.
+/// The doorbell of the programs.
 #[derive(Debug)]
 pub enum Doorbell {
     Ring(RingBuffer),
@@ -32,7 +31,7 @@ impl Doorbell {
         Doorbell::of_bytes(sys, page_size())
     }
 
-    /// Makes one with so many bytes, a power of two of at least a page, of which ringing it takes 16.
+    /// Makes one of this size, a power of two of at least a page. Ringing takes 16 of them each time.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -40,7 +39,7 @@ impl Doorbell {
         RingBuffer::new(sys, bytes).map(Doorbell::Ring)
     }
 
-    /// The map, for the programs, and the descriptor that poll(2) reports readable when the bell has been rung.
+    /// The map, for the programs; also the descriptor that poll(2) reports as readable when the bell was rung.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Doorbell::Ring(ring) => ring.fd(),
@@ -48,7 +47,7 @@ impl Doorbell {
         }
     }
 
-    /// Makes it silent until it is rung again.
+    /// Silences it until it is rung again.
     pub fn answer(&self) {
         match self {
             Doorbell::Ring(ring) => ring.skip(),

@@ -1,4 +1,4 @@
-//! Lanes that a test writes, without BPF: a kernel whose maps are memory, and what a program does to a lane.
+//! Lanes that a test writes, without BPF: a kernel whose maps are memory, and the program's part of a lane.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use super::lane::{CLOSED, Lane, LaneShape, RECORD_BYTES, RawRecord, at};
 use super::sys::{BpfSys, MapSpec, ProgramSpec};
 use crate::sys::Mapping;
 
-/// Memory of a file in the place of a map.
+/// A file in memory that takes the place of a map.
 ///
 /// # Errors
 /// What memfd_create(2) or ftruncate(2) returns.
@@ -48,7 +48,7 @@ impl BpfSys for Maps {
     }
 }
 
-/// A lane of so many records, a power of two, which is closed; and its other end.
+/// A closed lane of this many records, a power of two, and its other end.
 ///
 /// # Errors
 /// What memfd_create(2), ftruncate(2) or mmap(2) returns.
@@ -74,14 +74,14 @@ impl LaneEnd {
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(at).cast()) }
     }
 
-    /// Writes records until the lane is full, and counts the others as lost. A lane that is closed stays as it is. Returns how many
-    /// were written.
+    /// Writes records until the lane is full, and counts the rest as lost. Does nothing if the lane is closed. Returns how many were
+    /// written.
     pub fn write(&self, records: impl IntoIterator<Item = RawRecord>) -> usize {
         if self.word(at::BUSY).load(Ordering::Relaxed) == u64::from(CLOSED.unsigned_abs()) {
             return 0;
         }
         let first = self.word(at::HEAD).load(Ordering::Relaxed);
-        // Acquire: the reader has read what was there before.
+        // Acquire: the reader has read the old records.
         let tail = self.word(at::TAIL).load(Ordering::Acquire);
         let (mut head, mut lost) = (first, self.word(at::LOST).load(Ordering::Relaxed));
         for record in records {
@@ -104,7 +104,7 @@ impl LaneEnd {
         (head - first) as usize
     }
 
-    /// Looks to the reader as if an event was being written, or not.
+    /// Makes it look to the reader as if an event were being written, or not.
     pub fn set_busy(&self, busy: bool) {
         self.word(at::BUSY).store(u64::from(busy), Ordering::Release);
     }

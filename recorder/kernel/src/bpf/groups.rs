@@ -1,9 +1,9 @@
-//! Which cgroups' threads the programs report, when not all: two sets of numbers of cgroups.
+//! The cgroups whose threads the programs report, if not all: two sets of cgroup numbers.
 //!
-//! A program finds a thread's cgroup at each event, so who is moved into or out of one is in scope, or no more, at once. User
-//! space fills the sets ([`GroupScope::include`]). A cgroup that is made below one of the second set is put into both by a
-//! program on `cgroup_mkdir`, before anybody can see it; of every other that is made, the program only rings the bell, for
-//! user space to look at its path.
+//! A program looks up a thread's cgroup at each event, so a thread that is moved into or out of a cgroup is in scope, or out of it, at
+//! once. User space fills the sets ([`GroupScope::include`]). If a cgroup is created below one of the second set, a program on
+//! `cgroup_mkdir` adds it to both sets before it becomes visible; for every other new cgroup, the program only rings the bell, so that user
+//! space checks its path.
 //!
 //! ```text
 //!   the map's value     members   numbers of cgroups in scope, each within PROBES of the place that its hash says; 0 for none
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sys::{BpfSys, Memory};
 
-/// How many places there are; a power of two.
+/// The number of places; a power of two.
 pub const GROUPS: usize = 16 * 1024;
 
-/// How many places are looked at for a number.
+/// How many places are checked for a number.
 pub const PROBES: usize = 8;
 
-/// The place of a number that was taken out again, behind which another may be.
+/// Marks the place of a removed number; others may follow it.
 const REMOVED: u64 = u64::MAX;
 
 /// A multiplier whose products are well mixed in their upper bits, as in [`super::counts`].
@@ -31,7 +31,7 @@ const MIX: u64 = 0x61c8_8647;
 
 const TABLE_BYTES: usize = (GROUPS + PROBES) * size_of::<u64>();
 
-/// The places of the map's parts, in bytes.
+/// Offsets of the map's parts, in bytes.
 pub(super) mod at {
     pub(in super::super) const MEMBERS: usize = 0;
     pub(in super::super) const PARENTS: usize = super::TABLE_BYTES;
@@ -45,12 +45,12 @@ fn first_place(id: u64) -> usize {
     (mixed >> (64 - GROUPS.ilog2())) as usize
 }
 
-/// The sets, and what is told of cgroups that are made.
+/// The sets, and the counts of created cgroups.
 #[derive(Debug)]
 pub struct GroupScope(Memory);
 
 impl GroupScope {
-    /// Sets without cgroups.
+    /// Makes empty sets.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -84,16 +84,16 @@ impl GroupScope {
         put
     }
 
-    /// Puts a cgroup in scope by its number, and with `children` also those that will be made below it.
+    /// Puts a cgroup in scope by its number; with `children`, also those that will be created below it.
     pub fn include(&self, id: u64, children: bool) {
-        // Children first: who makes one from now on need not wait for anybody.
+        // Children first, so that a cgroup that is created from now on is in scope at once.
         if children {
             self.put(at::PARENTS, id);
         }
         self.put(at::MEMBERS, id);
     }
 
-    /// Has those that are made below the cgroup put in scope, which is not itself.
+    /// Puts cgroups that will be created below this one in scope, but not the cgroup itself.
     pub fn include_children(&self, id: u64) {
         self.put(at::PARENTS, id);
     }
@@ -108,7 +108,7 @@ impl GroupScope {
             .filter(|id| ![0, REMOVED].contains(id))
     }
 
-    /// Takes a cgroup that is gone out of the sets.
+    /// Removes a deleted cgroup from the sets.
     pub fn remove(&self, id: u64) {
         for table in [at::MEMBERS, at::PARENTS] {
             for place in self.places(table, id) {
@@ -117,7 +117,7 @@ impl GroupScope {
         }
     }
 
-    /// How many cgroups were made since the programs run.
+    /// How many cgroups were created since the programs started.
     pub fn made(&self) -> u64 {
         self.0.word(at::MADE).load(Ordering::Acquire)
     }

@@ -1,9 +1,8 @@
 //! How a program finds out whether it runs in an interrupt.
 //!
-//! Who wakes a thread is the current task only if no interrupt does it. The
-//! kernel counts nested interrupts, at a place that differs between machines,
-//! and that not every kernel lets a program get at directly. So there are
-//! several ways; the first that the kernel accepts is taken.
+//! The current task is the waker of a thread only if no interrupt wakes it. The kernel counts nested interrupts at a place that differs
+//! between machines, and not every kernel gives programs direct access to it. So there are several ways; the first one that the kernel
+//! accepts is used.
 
 use std::path::Path;
 
@@ -13,38 +12,37 @@ use crate::sys::Sys;
 /// Where the kernel keeps its count of nested interrupts. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterruptCount {
-    /// In a variable of which each CPU has its own (x86). The kernel must know the variable's address by name, which
-    /// it does not without `CONFIG_KALLSYMS_ALL`.
+    /// In a per-CPU variable (x86). The kernel must know the variable's address by name, which it does not without `CONFIG_KALLSYMS_ALL`.
     OfCpu {
         /// From its beginning to the count.
         offset: i32,
     },
-    /// The same variable, at its distance from the run queue of the CPU, which the task that runs leads to.
+    /// The same variable, at a fixed distance from the CPU's run queue, which is found from the current task.
     BesideRunQueue {
         /// From the beginning of the CPU's run queue to the count.
         distance: i32,
         reach: Reach,
     },
-    /// In the task that runs (arm64 and others).
+    /// In the current task (arm64 and others).
     OfTask,
-    /// Nobody says. No task is then named as a waker, rather than the wrong one.
+    /// Not known. Then no task is named as a waker, rather than a wrong one.
     Unknown,
 }
 
-/// How a program gets from the task that runs to a place that no type leads to.
+/// How a program gets from the current task to an address that no type leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It calls the address that of a task, in which it may look (Linux 6.2, `bpf_rdonly_cast`). No call is left of that when
-    /// the kernel has translated the program.
+    /// It casts the address to a task and reads from that (Linux 6.2, `bpf_rdonly_cast`). The kernel's translation of the program contains
+    /// no call for this.
     Cast,
-    /// It looks into the task, and copies the last step (Linux 5.11).
+    /// It reads the task directly, and copies the last step (Linux 5.11).
     CopyLast,
     /// It copies each step.
     CopyAll,
 }
 
 impl InterruptCount {
-    /// The ways that are worth trying, what costs least first. The last of them always works.
+    /// The ways to try, the cheapest first. The last one always works.
     pub fn candidates(types: &Types, files: &dyn Sys) -> Vec<InterruptCount> {
         let in_task = types.has("counts_interrupts").then_some(InterruptCount::OfTask);
         let variable = types.count_variable().map(|(name, _)| name);
@@ -58,11 +56,11 @@ impl InterruptCount {
             Some((name, offset)) => {
                 types.distance("runqueues", name).map(|far| far + i64::from(offset))
             }
-            // Those that have it in the task need no search.
+            // Kernels that have it in the task need no search.
             None if in_task.is_none() => listed_distance(files),
             None => None,
         };
-        // Without queues for groups of tasks, nothing leads to the run queue.
+        // Without group scheduling, nothing leads to the run queue.
         let distance = distance.filter(|_| types.has("leads_to_run_queue"));
         let distance = distance.and_then(|distance| i32::try_from(distance).ok());
         let beside = |reach| Some(InterruptCount::BesideRunQueue { distance: distance?, reach });
@@ -73,10 +71,10 @@ impl InterruptCount {
     }
 }
 
-/// The part of the count that says that an interrupt runs: hard ones in four bits, a soft one in bit 8. They are those of
+/// The bits of the count that show that an interrupt runs: hard interrupts in four bits, a soft one in bit 8. They correspond to
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`.
 ///
-/// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard ones in the four bits behind them.
+/// Linux 7 counts in bits `[16 .. 23]` how often interrupts were disabled, and hard interrupts in the four bits after them.
 pub fn bits(types: &Types) -> u32 {
     match types.variable("local_interrupt_disable_state") {
         Some(_) => 0x0f00_0100,
@@ -84,8 +82,8 @@ pub fn bits(types: &Types) -> u32 {
     }
 }
 
-/// How far the count lies behind the run queue, by the kernel's list of symbols: not every kernel describes its variables
-/// (Linux 5.10 as Debian builds it). `None` for users who may not see addresses.
+/// The distance from the run queue to the count, by the kernel's list of symbols: not every kernel has type information for its variables
+/// (for example Debian's Linux 5.10). `None` for users who may not see addresses.
 fn listed_distance(files: &dyn Sys) -> Option<i64> {
     let list = files.read(Path::new("/proc/kallsyms")).ok()?;
     let mut places = [const { None }; 2];
@@ -95,7 +93,7 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
         let wanted = [b"runqueues".as_slice(), b"__preempt_count"];
         let Some(at) = wanted.iter().position(|wanted| name == Some(*wanted)) else { continue };
         let address = i64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?;
-        // Hidden ones are 0. Of two by the same name nobody knows which is meant.
+        // Hidden addresses are 0. If two symbols have the same name, it is not known which one is meant.
         if address == 0 || places[at].replace(address).is_some() {
             return None;
         }

@@ -7,7 +7,7 @@
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and is of one of sixteen kinds, wake-ups being three:
+//! A record has 24 bytes, and one of sixteen kinds; three of these are wake-ups:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -27,28 +27,22 @@
 //!   more    20 bytes                                         kind    -       -
 //! ```
 //!
-//! The lane tells the CPU. Of a state, the lower 16 bits are kept, which has all that are reported; a system call has a
-//! number far below that. Priorities are cut to a byte: they are between -1,
-//! for deadline tasks, and 139. The upper byte of the CPU that a wake-up is for is the upper byte
-//! of the waker, whose id has only 22 bits. A name stands before the first record of its
-//! lane that mentions the thread, and before the first after it was renamed. What
-//! befell a slice stands before the switch that ends it, and so does whose quota keeps its thread from running on; most
-//! have nothing to tell. With `--locks`, so do the futex that its thread blocks on, and
-//! the lock of the kernel that it waits for. Before a wake-up by an interrupt stands what the interrupt is about.
+//! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
+//! that. Priorities are cut to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is the
+//! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
+//! before the first one after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that
+//! keeps its thread from running; most slices have none. With `--locks`, so do the futex on which its thread blocks, and the kernel lock
+//! that it waits for. What an interrupt is about comes before its wake-up.
 //!
-//! Head and tail count records and never go back. The tracepoints fire with
-//! preemption off, so one CPU is never in two programs at once, with one
-//! exception: a thread that wakes itself does so with interrupts on, and an
-//! interrupt may wake somebody meanwhile. `busy` tells the second program,
-//! which then leaves the ring alone and adds to `nested`. It is stored before
-//! the time is taken, so a reader who finds it clear knows that nothing older
-//! than its look can follow what is below the head. So nothing needs a
-//! lock, nor an atomic operation but for publishing the head where the machine
-//! reorders stores.
+//! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
+//! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread meanwhile. `busy`
+//! shows this to the second program, which then leaves the ring alone and increments `nested`. It is stored before the clock is read, so a
+//! reader that finds it clear knows that nothing older than its look can be added after the head. So no lock is needed, and no atomic
+//! operation except to publish the head, on machines that reorder stores.
 //!
-//! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last
-//! there are switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs go: by
-//! a value of its own in `busy`, at which a program leaves and counts nothing.
+//! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one there are
+//! switches without the wake-ups that caused them. So a lane is closed at first, and again before the programs are detached, by a special
+//! value in `busy`: a program that finds it returns without counting anything.
 
 use std::collections::VecDeque;
 use std::io;
@@ -59,7 +53,7 @@ use super::origins::RawOrigin;
 use super::sys::{BpfSys, Memory};
 use crate::units::{Cpu, Nanos, Tid};
 
-/// The places of a lane's parts, in bytes from its beginning.
+/// Offsets of a lane's parts, in bytes from its beginning.
 pub mod at {
     pub const HEAD: i16 = 0;
     pub const BUSY: i16 = 8;
@@ -67,7 +61,7 @@ pub mod at {
     pub const TOLD: i16 = 24;
     pub const SHOWN: i16 = 32;
     pub const NESTED: i16 = 40;
-    /// The CPU's clock of stolen time, as of its last switch.
+    /// The CPU's stolen time, as of its last switch.
     pub const STOLEN: i16 = 48;
     /// One count for each of the five kinds of events.
     pub const FIRED: i16 = 64;
@@ -80,7 +74,7 @@ pub mod at {
     pub const RECORDS: usize = 36864;
 }
 
-/// In [`at::BUSY`]: nothing is written or counted.
+/// In [`at::BUSY`]: nothing may be written or counted.
 pub const CLOSED: i32 = 2;
 
 /// How many names a lane remembers; a power of two.
@@ -89,14 +83,14 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept: an event may bring eight more records along: a loss, a name, two of the slice, one for each side that
-/// is throttled, a futex, a lock of the kernel. A move brings four: a loss, a name, one for each queue.
+/// Room that is kept free: an event may add eight more records: a loss, a name, two for the slice, one for each side that is throttled, a
+/// futex, a kernel lock. A move adds four: a loss, a name, one for each queue.
 pub const SPARE: usize = 9;
 
-/// The tracepoints whose events are counted, in the order of the counts.
+/// The number of tracepoints whose events are counted, in the order of the counts.
 pub const COUNTED: usize = 5;
 
-/// How a lane is laid out, which all of a recording share.
+/// The layout of a lane; all lanes of a recording share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneShape {
     /// How many records it has room for: a power of two.
@@ -110,7 +104,7 @@ const BELL_PART: usize = 4;
 const BELL_RECORDS: usize = 16 * 1024;
 
 impl LaneShape {
-    /// The largest lane that takes not more than `bytes`, a power of two of at least 64 KiB.
+    /// The largest lane that takes at most `bytes`, a power of two of at least 64 KiB.
     pub fn within(bytes: usize) -> LaneShape {
         // 24 bytes for each 32 leaves a quarter for what comes before the records.
         const LEAST: usize = 512;
@@ -123,7 +117,7 @@ impl LaneShape {
         at::RECORDS + self.records * RECORD_BYTES
     }
 
-    /// After how many records the reader wants to be woken.
+    /// The number of records at which the reader wants to be woken.
     pub fn bell_records(self) -> usize {
         (self.records / BELL_PART).min(BELL_RECORDS)
     }
@@ -137,21 +131,21 @@ pub struct Lane {
     tail: u64,
 }
 
-/// Figures that the programs keep in a lane.
+/// Counts that the programs keep in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Events by kind: switches, wake-ups, first wake-ups, wakings, moves.
     pub fired: [u64; COUNTED],
-    /// Those of them that found no room.
+    /// Events that found no room.
     pub lost: u64,
-    /// The part of the lost that a record has told about.
+    /// Lost events that a record has reported.
     pub told: u64,
-    /// Those that came while another was being written.
+    /// Events that came while another one was being written.
     pub nested: u64,
 }
 
 impl Lane {
-    /// Makes a lane, which is closed.
+    /// Makes a closed lane.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -167,8 +161,8 @@ impl Lane {
         self.word(at::BUSY).store(0, Ordering::Release);
     }
 
-    /// Keeps the programs from writing from now on, if none of them is doing so; returns whether it is closed. One that was
-    /// about to begin opens it again, so this is to be called once more.
+    /// Keeps the programs from writing from now on, if none of them is writing; returns whether it is closed. A program that was about to
+    /// begin opens it again, so this must be called once more.
     pub fn close(&self) -> bool {
         let [open, closed] = [0, CLOSED as u64];
         let order = Ordering::Relaxed;
@@ -176,7 +170,7 @@ impl Lane {
         was.is_ok() || was == Err(closed)
     }
 
-    /// Has it look full to the programs, or empty.
+    /// Makes it look full to the programs, or empty.
     #[cfg(test)]
     pub(super) fn pretend(&self, full: bool) {
         let records = if full { self.shape.records as u64 } else { 0 };
@@ -189,27 +183,26 @@ impl Lane {
         self.memory.fd()
     }
 
-    /// Programs and reader access these words only whole, and one of the two only reads each of them but BELL, where it does not
-    /// matter who wins, and BUSY, see `close`.
+    /// Programs and reader access these words only as a whole. Each word is written by only one of the two sides, except BELL, where it
+    /// does not matter which write wins, and BUSY, see `close`.
     fn word(&self, at: i16) -> &AtomicU64 {
         self.memory.word(at as usize)
     }
 
-    /// Whether no program is writing. All that happened up to a millisecond before this look, which is far more than a store needs to be
-    /// seen, is below the head that [`Lane::take`] finds next.
+    /// Whether no program is writing. Then everything that happened up to a millisecond before this look is below the head that
+    /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
     pub fn is_at_rest(&self) -> bool {
-        // Acquire: a program moves the head before it lets go of the lane.
+        // Acquire: a program moves the head before it releases the lane.
         self.word(at::BUSY).load(Ordering::Acquire) != 1
     }
 
-    /// Adds up to `room` of the records that the programs have added by now and nobody has read to those of `to`, and gives
-    /// their room back to the programs. Says whether that were all.
+    /// Moves up to `room` unread records to `to`, and returns their room to the programs. Returns whether these were all records.
     pub fn take(&mut self, room: usize, to: &mut VecDeque<RawRecord>) -> bool {
         // Acquire: the records below the head were written before it was.
         let head = self.word(at::HEAD).load(Ordering::Acquire);
         let waiting = head.wrapping_sub(self.tail) as usize;
         let count = waiting.min(room);
-        // A head that cannot be true leads nowhere outside of the lane.
+        // An invalid head must not lead outside of the lane.
         let count = count.min(self.shape.records);
         let first = self.tail as usize & (self.shape.records - 1);
         let up_to_end = count.min(self.shape.records - first);
@@ -229,12 +222,12 @@ impl Lane {
 
     /// Whether a quarter of the lane or more waits to be read.
     pub fn is_filling(&self) -> bool {
-        // Relaxed: nothing is read by what it says.
+        // Relaxed: no memory is read based on this value.
         let head = self.word(at::HEAD).load(Ordering::Relaxed);
         head.wrapping_sub(self.tail) >= (self.shape.records / BELL_PART) as u64
     }
 
-    /// Gives the room of everything read so far back to the programs.
+    /// Returns the room of everything read so far to the programs.
     fn release(&mut self) {
         // Release: the records have been read before the programs may write there again.
         self.word(at::TAIL).store(self.tail, Ordering::Release);
@@ -246,7 +239,7 @@ impl Lane {
         self.shape.bytes()
     }
 
-    /// The figures so far. They are exact when the programs no longer run.
+    /// The counts so far. They are exact when the programs no longer run.
     pub fn counts(&self) -> LaneCounts {
         let word = |at| self.word(at).load(Ordering::Relaxed);
         let mut fired = [0; COUNTED];
@@ -262,7 +255,7 @@ pub const RECORD_BYTES: usize = 24;
 /// A record as it lies in the lane, for [`Record::parse`].
 pub type RawRecord = [u8; RECORD_BYTES];
 
-/// The places of a record's parts, in bytes from its beginning.
+/// Offsets of a record's parts, in bytes from its beginning.
 pub mod part {
     #![allow(missing_docs, reason = "the second picture above shows them")]
     pub const TIME: i16 = 0;
@@ -310,55 +303,56 @@ pub mod part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// `sched_switch`. Its flags: the thread that goes out is preempted; who of both is in scope.
+    /// `sched_switch`. Its flags: whether the outgoing thread is preempted; which of the two threads are in scope.
     Switch = 1,
-    /// `sched_wakeup`. The first flag of wake-ups: an interrupt does it.
+    /// `sched_wakeup`. First flag of wake-ups: an interrupt does it.
     Wakeup = 2,
-    /// `sched_wakeup_new`. Its second flag: the new thread belongs to the process of who runs, who made it.
+    /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
     Waking = 4,
-    /// Records found no room before this one.
+    /// Before this record, others found no room.
     Lost = 5,
-    /// What a thread is called.
+    /// The name of a thread.
     Name = 6,
-    /// What befell the slice that the next switch of the lane ends.
+    /// Facts about the slice that the next switch of the lane ends.
     Slice = 7,
-    /// The thread that the next switch of the lane takes off the CPU, or that the next wake-up of it wakes, waits in a queue
-    /// that is throttled or was. The first flag: is.
+    /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is throttled or was.
+    /// First flag: it is throttled now.
     Throttled = 8,
-    /// For how long a thread's queue was throttled so far. The first flag: it was moved there just now; else it leaves it. The
-    /// second: it is throttled still.
+    /// For how long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue.
+    /// Second flag: the queue is still throttled.
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
-    /// What interrupts took of the slice that the next switch of the lane ends, and since when that was asked for.
+    /// What interrupts took of the slice that the lane's next switch ends, and when that switch was requested.
     Taken = 11,
-    /// The futex that the thread blocks on which the next switch of the lane takes off the CPU.
+    /// The futex on which the outgoing thread of the lane's next switch blocks.
     Futex = 12,
-    /// The lock of the kernel that the thread waits for which the next switch of the lane takes off the CPU.
+    /// The kernel lock for which the outgoing thread of the lane's next switch waits.
     Contention = 13,
-    /// A system call begins, or ends if it has the first flag.
+    /// A system call begins; with the first flag, it ends.
     Call = 14,
-    /// What the interrupt is about that does the next wake-up of the lane.
+    /// What the interrupt is about that does the lane's next wake-up.
     Origin = 15,
-    /// Bytes that belong to that.
+    /// More bytes of an `Origin`.
     More = 16,
 }
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// Of a switch: preempted. Of a wake-up: an interrupt does it. Of what is taken of a slice: a switch was asked for.
+    /// In a switch: preempted. In a wake-up: an interrupt does it. In what is taken of a slice: a switch was requested.
     pub const FIRST: u8 = 1;
-    /// Of a first wake-up: a thread of its maker's process.
+    /// In a first wake-up: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
-    /// Of a queue: it is throttled still.
+    /// In a queue's record: it is still throttled.
     pub const GOES_ON: u8 = 2;
-    /// Of a queue: all of them are told of, not only those that threads leave which were throttled.
+    /// In a queue's record: all queues are reported, not only throttled ones that threads leave.
     pub const OF_QUEUES: u8 = 4;
-    /// Of a switch, where cgroups are the scope: the process of who goes out is in one of them; the same of who comes in.
+    /// In a switch, if cgroups are the scope: the outgoing thread's process is in one of them.
     pub const PREV_IN_SCOPE: u8 = 2;
+    /// Same for the incoming thread.
     pub const NEXT_IN_SCOPE: u8 = 4;
-    /// Of a system call: of a 32-bit program on a 64-bit machine.
+    /// In a system call: made by a 32-bit program on a 64-bit machine.
     pub const NARROW: u8 = 2;
 }
 
@@ -368,48 +362,48 @@ pub enum Record {
         time: Nanos,
         prev: Tid,
         next: Tid,
-        /// The kernel's priority of who goes out.
+        /// The outgoing thread's kernel priority.
         prev_prio: i32,
-        /// The same of who comes in.
+        /// Same for the incoming thread.
         next_prio: i32,
-        /// `__state` and `exit_state` of who goes out, in one: their bits differ.
+        /// `__state` and `exit_state` of the outgoing thread, combined: their bits differ.
         state: u16,
-        /// The number of the system call in which it blocks, where that is known.
+        /// The number of the system call in which it blocks, if known.
         syscall: Option<u16>,
         preempted: bool,
-        /// Whether their processes are in scope, where cgroups are it.
+        /// Whether their processes are in scope, if cgroups are the scope.
         prev_in_scope: bool,
         next_in_scope: bool,
     },
     Wake {
-        /// Which tracepoint: one of the three kinds of wake-ups.
+        /// The tracepoint: one of the three kinds of wake-ups.
         kind: RecordKind,
         time: Nanos,
         tid: Tid,
-        /// Who runs where it happens.
+        /// The thread that runs where this happens.
         current: Tid,
-        /// Who began it, from the context of a task; the idle task's where that is not known.
+        /// The thread that began it, from task context; the idle task if that is not known.
         waker: Tid,
-        /// The priority of who is woken.
+        /// The priority of the woken thread.
         prio: i32,
-        /// The CPU on whose run queue it goes.
+        /// The CPU whose run queue the thread is put on.
         target: Cpu,
         /// Whether an interrupt began it.
         in_interrupt: bool,
-        /// Of a first wake-up: whether the thread belongs to the process of who runs.
+        /// For a first wake-up: whether the thread belongs to the process of the current thread.
         same_process: bool,
     },
     /// Records found no room.
     Lost {
-        /// When there was room again.
+        /// The time when there was room again.
         time: Nanos,
         count: u64,
     },
-    /// What a thread is called.
+    /// The name of a thread.
     Name { tid: Tid, name: [u8; 16] },
-    /// What befell the slice that the next switch ends.
+    /// Facts about the slice that the next switch ends.
     Slice {
-        /// For how long the host had taken the CPU.
+        /// For how long the hypervisor had taken the CPU (steal time).
         stolen: Nanos,
     },
     /// What interrupts took of the slice that the next switch ends.
@@ -417,87 +411,86 @@ pub enum Record {
         /// The time in interrupts, and how many there were.
         irq: Nanos,
         irqs: u32,
-        /// How long before the switch it was first asked for, if it was.
+        /// How long before the switch it was first requested, if it was.
         asked: Option<Nanos>,
     },
-    /// The thread that goes out next, or is woken next, waits in a queue that a quota may hold back.
+    /// The thread that is switched out or woken next waits in a queue that a quota may hold back.
     Throttled {
-        /// For how long its queue was throttled so far, this time included.
+        /// For how long its queue was throttled so far, including the current time.
         kept: Nanos,
-        /// The number of the cgroup whose quota it is; 0 where that is not known.
+        /// The number of the cgroup that has the quota; 0 if it is not known.
         cgroup: u64,
         /// The lower half of the number of the thread's own cgroup.
         own: u32,
-        /// Whether it is throttled now, and not only was.
+        /// Whether it is throttled now; otherwise it only was before.
         now: bool,
-        /// Whether waits of all threads are told of so, and not only of those that go out throttled.
+        /// Whether waits of all threads are reported, and not only of those that are switched out by throttling.
         of_queues: bool,
     },
-    /// A thread comes in, or is moved: for how long the queue that it was on was throttled so far.
+    /// A thread is switched in or moved: for how long its queue was throttled so far.
     Wait {
         tid: Tid,
         kept: Nanos,
         /// The CPU of the queue.
         cpu: Cpu,
-        /// As of [`Record::Throttled`].
+        /// As in [`Record::Throttled`].
         own: u32,
         of_queues: bool,
-        /// Whether it was moved to that queue by the record before, and does not leave it.
+        /// Whether the record before moved it to that queue; otherwise it leaves the queue.
         begins: bool,
-        /// Whether the queue is throttled still.
+        /// Whether the queue is still throttled.
         goes_on: bool,
     },
     /// A thread is moved to another queue.
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
-    /// The thread that goes out next blocks on a futex.
+    /// The thread that is switched out next blocks on a futex.
     Futex(Futex),
-    /// The thread that goes out next waits for a lock of the kernel; it may be preempted meanwhile.
+    /// The thread that is switched out next waits for a kernel lock; it may be preempted meanwhile.
     Contention(Contention),
     /// A system call begins or ends.
     Call {
         time: Nanos,
         tid: Tid,
-        /// Its number; -1 for an end that is of no call.
+        /// Its number; -1 for an end that belongs to no call.
         number: i16,
-        /// What it returns, if it ends.
+        /// The result, if the call ends.
         result: Option<i64>,
         is_32_bit: bool,
     },
     /// What the interrupt is about that does the next wake-up.
     Origin(RawOrigin),
-    /// Bytes of that.
+    /// More bytes of this.
     More([u8; part::MORE_BYTES]),
 }
 
-/// A lock of the kernel.
+/// A kernel lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     pub address: u64,
-    /// What kind of lock it is: see [`super::contentions::flag`].
+    /// The kind of lock: see [`super::contentions::flag`].
     pub flags: u32,
 }
 
-/// A call of futex(2), and what is in the memory that it is about. A program may write anything there, and what could not be
-/// read is 0.
+/// A call of futex(2), and the memory at its address. A program may write anything there; what could not be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Futex {
     pub address: u64,
     /// The lower eight bits of the operation, which have the command and whether the futex is private.
     pub operation: u8,
-    /// The third argument of the call: of most that wait, what the word has to be.
+    /// The third argument of the call: for most waits, the value that the word must have.
     pub value: u32,
-    /// The futex itself when the thread went out.
+    /// The futex word when the thread was switched out.
     pub word: u32,
-    /// The four bytes that begin 8 bytes behind the word's first.
+    /// The four bytes at offset 8 from the word.
     pub after_8: u32,
-    /// The lower half of those that begin 16 bytes behind it.
+    /// The lower half of the four bytes at offset 16.
     pub after_16: u16,
 }
 
-/// In the place of a number: no system call, or one that is not known.
+/// Instead of a number: no system call, or an unknown one.
 pub const NO_SYSCALL: u16 = u16::MAX;
 
-/// The bits of a waker's id, in the word that it shares with the upper byte of a CPU.
+/// The bits of a waker's id in the word that it shares with the upper byte of a CPU number.
 pub const WAKER_BITS: u32 = 24;
 const WAKER_TID: u32 = (1 << WAKER_BITS) - 1;
 
@@ -507,7 +500,7 @@ fn prio(byte: u8) -> i32 {
 }
 
 impl Record {
-    /// When what the record tells happened, without a look at the rest of it; `None` for one that has no time of its own.
+    /// The time of the record, without parsing the rest of it; `None` for a record without a time of its own.
     #[inline]
     pub fn time(bytes: &RawRecord) -> Option<Nanos> {
         const TIMED: u32 = 1 << RecordKind::Switch as u8
@@ -530,7 +523,7 @@ impl Record {
         bytes[part::KIND as usize] == RecordKind::Wait as u8 && flags & flag::FIRST != 0
     }
 
-    /// Takes a record apart; `None` when it is of no known kind.
+    /// Parses a record; `None` if its kind is unknown.
     #[inline(always)]
     pub fn parse(bytes: &RawRecord) -> Option<Record> {
         let u16_at = |at: i16| u16::from_ne_bytes([bytes[at as usize], bytes[at as usize + 1]]);

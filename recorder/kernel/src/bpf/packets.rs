@@ -1,7 +1,7 @@
 //! Which thread sent the packet that wakes another one on this host.
 //!
-//! A packet that stays on the host (by a loopback device, or between two ends such as those of containers) is received by a soft
-//! interrupt, often on another CPU than the one where it was sent. So whoever runs there has nothing to do with it. These programs
+//! A packet that stays on the host (by a loopback device, or between two ends such as those of containers) is received by a soft interrupt,
+//! often on another CPU than the one where it was sent. The thread that runs there has nothing to do with it. These programs
 //! (`packets.bpf.c`) follow the packet by the address of its `sk_buff`:
 //!
 //! ```text
@@ -11,24 +11,27 @@
 //!           softirq_exit                                      the CPU receives nothing
 //! ```
 //!
-//! - What a thread sends is its own, and so is its socket from then on if the packet carries data, or nobody sent by it before.
-//! - A thread that is in a call that only receives may send what another one left, on the way: that is of who last sent by the socket.
-//! - A soft interrupt sends for who last sent by the socket (an acknowledgement made room, or a timer was due). By no socket, it
-//!   forwards or answers the packet that it receives, and its sender is that one's. By a socket without a sender it is unknown: the
-//!   packets of several threads may have waited for the address of their next host (ARP), which another thread has asked for.
-//! - Who is woken by its own packet was woken by the kernel's answer to it, or since there is room again: no thread did that.
+//! - A packet belongs to the thread that sends it, and from then on so does its socket, if the packet carries data or no thread sent by the
+//!   socket before.
+//! - A thread in a call that only receives may send, on the way, what another thread left: that packet belongs to the last sender by the
+//!   socket.
+//! - A packet that a soft interrupt sends by a socket belongs to the last sender by that socket (an acknowledgement made room, or a timer
+//!   expired). Without a socket, the interrupt forwards or answers the packet that it receives, and the sender is that packet's. By a
+//!   socket without a sender it is unknown: the packets of several threads may have waited for the address of their next host (ARP), which
+//!   another thread has requested.
+//! - A thread that its own packet wakes was woken by the kernel's answer to it, or because there is room again: no thread did that.
 //!
-//! A packet that is cut into several is not followed, nor is one that comes from or goes to a device of hardware or a program. Each table has
-//! 1024 places, found by the address: who finds another's entry knows nothing. Where a thread hands a socket on which something is
-//! still to be sent to another one that sends, too, the kernel may send for both in one call, and the packet is the second one's.
+//! A packet that is split is not followed, nor is one from or to a hardware device or a program. Each table has 1024 entries, found by the
+//! address: a lookup that finds the entry of another address yields nothing. If a thread passes a socket with unsent data to another thread
+//! that sends too, the kernel may send for both in one call, and the packet is attributed to the second one.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};
 
-/// Bytes of the tables of packets and of sockets, each.
+/// Bytes of each of the tables of packets and of sockets.
 pub const TABLE_BYTES: usize = 1024 * 16;
 
-/// The programs; none where the kernel lacks a tracepoint, or nobody says whether an interrupt runs.
+/// The programs; none if the kernel lacks a tracepoint, or it is not known whether an interrupt runs.
 ///
 /// # Errors
 /// [`ObjectError`].

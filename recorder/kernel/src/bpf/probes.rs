@@ -1,4 +1,4 @@
-//! User probes whose hits a BPF program reports: one link holds all places of a file, where the kernel has such links (6.6).
+//! User probes whose hits a BPF program reports: one link holds all places of a file, if the kernel has such links (6.6).
 //!
 //! ```text
 //!   place 1 --+                        +--> CPU 0: perf event --> ring
@@ -6,12 +6,11 @@
 //!   place 3 --+   cookie: which place it is, and what is taken there
 //! ```
 //!
-//! The kernel takes back perf's own probes, and events that are defined in tracefs, one after the other, and waits each time for
-//! all CPUs, perf's own once more for each CPU. For a link it waits once. Nothing can be left behind: a link goes with its
-//! descriptor.
+//! The kernel removes perf's own probes, and events defined in tracefs, one after the other, and each time waits for all CPUs; for perf's
+//! own, once more for each CPU. For a link it waits once. Nothing can be left behind, because a link ends with its descriptor.
 //!
-//! A program takes registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for
-//! it; the kernel's own probes do.
+//! A program reads registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for it; the
+//! kernel's own probes may.
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,10 +27,10 @@ use crate::uprobe::{Binary, Place};
 
 const NAME: &str = "fxtrec_probe";
 
-/// How many values a sample has room for: as many as an event has arguments.
+/// How many values a sample has room for: as many as an event can have arguments.
 const VALUES: usize = 15;
 
-/// A sample, as in `probes.bpf.c`. It begins as those of tracepoints do.
+/// A sample, as in `probes.bpf.c`. It begins like those of tracepoints.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Hit {
@@ -42,7 +41,7 @@ pub(super) struct Hit {
     pub(super) values: [u64; VALUES],
 }
 
-/// Where in a sample the number of the probe is, 16 bits.
+/// Offset of the probe's number in a sample; 16 bits.
 pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 
 /// What the program does at a place, as in `probes.bpf.c`.
@@ -61,16 +60,17 @@ pub(super) struct RawValue {
     pub(super) what: i32,
 }
 
-/// A value that the program takes.
+/// A value that the program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
-    /// The register that lies there in the kernel's `struct pt_regs`.
+    /// The register at this offset in the kernel's `struct pt_regs`.
     Register(i16),
     Constant(i32),
 }
 
 impl Value {
-    /// From how tracefs is told to take it (`%di:u32`), with its size in bytes; `None` if it is no number, or not in a register.
+    /// Parses tracefs's syntax for fetching a value (`%di:u32`); also returns its size in bytes. `None` if it is not a number, or not in a
+    /// register.
     pub fn parse(how: &str) -> Option<(Value, usize)> {
         let (place, kind) = how.rsplit_once(':')?;
         let bits = kind.strip_prefix(['u', 's', 'x'])?;
@@ -83,7 +83,7 @@ impl Value {
     }
 }
 
-/// Where a register lies in `struct pt_regs`, by its name in tracefs.
+/// The offset of a register in `struct pt_regs`, by its name in tracefs.
 fn register(place: &str) -> Option<i16> {
     /// In the order of the structure.
     #[cfg(target_arch = "x86_64")]
@@ -109,20 +109,20 @@ fn register(place: &str) -> Option<i16> {
     i16::try_from(index * size_of::<u64>()).ok()
 }
 
-/// A place, and what is taken there.
+/// A place, and the values that are read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub place: Place,
-    /// What its samples have at [`NUMBER_AT`].
+    /// The number that its samples have at [`NUMBER_AT`].
     pub number: u16,
-    /// Whether its samples are those of the second output.
+    /// Whether its samples go to the second output.
     pub user_stack: bool,
     pub values: Vec<Value>,
 }
 
-/// Where in a sample the value of that number is, of so many bytes; `None` if samples have no room for it.
+/// The field of a sample for the value at this index, with this many bytes; `None` if samples have no room for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    // Values are 64 bits, of which the lower ones count.
+    // Values have 64 bits; the lower ones count.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
     (index < VALUES).then(|| Field {
         name: name.to_owned(),
@@ -135,7 +135,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
     })
 }
 
-/// The map in which the program finds the perf event of its CPU. `possible` is how many CPUs there may ever be.
+/// The map in which the program finds the perf event of its CPU. `possible` is the most CPUs that there may ever be.
 ///
 /// # Errors
 /// [`BpfError::Map`].
@@ -150,7 +150,7 @@ pub fn output(sys: &dyn BpfSys, possible: usize) -> Result<Arc<OwnedFd>, BpfErro
     map.map(Arc::new).map_err(|error| BpfError::Map { what: "hits of probes", error })
 }
 
-/// The links that hold the places. Dropping it takes them back.
+/// The links that hold the places. Dropping this detaches them.
 #[derive(Debug)]
 #[must_use]
 pub struct Links {
@@ -158,8 +158,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Attaches the program to all of the places. It writes to `outputs`: to the second what is to carry the stack pointer.
-    /// As long as a CPU has no event there, or one that does not run, nothing is written.
+    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer go to the second one. Nothing is written
+    /// while a CPU has no enabled event there.
     ///
     /// # Errors
     /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.
@@ -172,7 +172,7 @@ impl Links {
         ways.sort_unstable();
         ways.dedup();
         let map = map_of(sys, &ways)?;
-        // Of an output that is not there, no way makes use.
+        // No way uses an output that does not exist.
         let output = |wanted: usize| outputs[wanted].or(outputs[1 - wanted]).unwrap_or(map.as_fd());
         let maps = [
             ("ways", Given::Memory(map.as_fd())),
@@ -185,7 +185,7 @@ impl Links {
         let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
-            // Equal ones are among them.
+            // An equal way is among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
@@ -361,7 +361,7 @@ mod tests {
         let mut probes = [probe(&binary(), 0, false, &values), probe(&binary(), 1, false, &[])];
         probes[1].user_stack = true;
         let outputs = [Some(plain.as_fd()), Some(stacks.as_fd())];
-        // No place is in a file that has no pages.
+        // A file without pages cannot contain a place.
         match Links::open(&sys, &probes, outputs).expect_err("not a program's file") {
             BpfError::Attach { .. } => {}
             BpfError::Load { log, .. } if log.contains("invalid func") => {

@@ -1,4 +1,4 @@
-//! A ring buffer of BPF, as the kernel lays it out for those who map it.
+//! A BPF ring buffer, as the kernel lays it out for mapping.
 //!
 //! ```text
 //!   page 0     position of the reader, which writes it
@@ -6,8 +6,8 @@
 //!   then       the data, mapped twice in a row, so that every record is in one piece
 //! ```
 //!
-//! A record begins with its length in four bytes, whose upper two bits say that it is being written, or was given up,
-//! and four more bytes of the kernel's. Its end is padded to eight bytes.
+//! A record begins with its length in four bytes, whose upper two bits say that it is being written, or was discarded, and four more bytes
+//! for the kernel. Its end is padded to eight bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ const HEADER_BYTES: usize = 8;
 pub struct RingBuffer {
     map: OwnedFd,
     consumer: Mapping,
-    /// The programs' position, and behind it the data twice; only to be read.
+    /// The programs' position, followed by the data twice; read-only.
     producer: Mapping,
     bytes: usize,
     page: usize,
@@ -49,7 +49,7 @@ impl RingBuffer {
         self.map.as_fd()
     }
 
-    /// Where the programs are, and where the reader is.
+    /// The positions of the programs and of the reader.
     fn positions(&self) -> (u64, &AtomicU64) {
         // SAFETY: the second page begins with the programs' position, an aligned u64 that the kernel writes atomically;
         // the mapping lives as long as self and is only read.
@@ -62,13 +62,13 @@ impl RingBuffer {
         (end, position)
     }
 
-    /// Makes room, without a look at what is in it.
+    /// Makes room without looking at the contents.
     pub(super) fn skip(&self) {
         let (end, position) = self.positions();
         position.store(end, Ordering::Release);
     }
 
-    /// Shows what is in it to `take`, the oldest first, and makes room.
+    /// Passes the records to `take`, the oldest first, and makes room.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl RingBuffer {
                 break;
             }
             let size = (length & !DISCARDED) as usize;
-            // The kernel does not write longer ones; with a length that is not its own, all would be out of step.
+            // The kernel does not write longer records; a wrong length would shift everything after it.
             if size > self.bytes - HEADER_BYTES {
                 at = end;
                 break;

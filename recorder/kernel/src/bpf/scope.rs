@@ -1,11 +1,9 @@
-//! Which threads the programs report, when not all: one bit for each possible thread id.
+//! Which threads the programs report, if not all: one bit for each possible thread id.
 //!
-//! Half a megabyte that both sides map. The programs look a bit up in a few
-//! instructions, without a call; a program on `task_newtask` gives a child its
-//! parent's bit, set or clear, before the child runs. Nothing clears the bit of
-//! a thread that ends: its id may be another's by then, and who gets it next
-//! gets a bit of its own. An execve(2) of another than the main thread needs
-//! nothing: it takes over an id whose bit is set.
+//! Half a megabyte that both sides map. The programs look a bit up in a few instructions, without a call; a program on `task_newtask` gives
+//! a child its parent's bit, set or clear, before the child runs. The bit of a thread that ends is not cleared: its id may already belong
+//! to another thread, and the next owner gets its own bit anyway. An execve(2) of a thread other than the main thread needs nothing: it
+//! takes over an id whose bit is set.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,18 +18,18 @@ pub const TIDS: usize = 4 * 1024 * 1024;
 
 pub const WORD_BITS: usize = 64;
 
-/// How many times the threads of a process are listed at most, until no new one turns up.
+/// The most listings of a process's threads; listing ends earlier if no new thread appears.
 const LISTINGS: usize = 100;
 
 /// Bytes of the whole set.
 pub const SCOPE_BYTES: usize = TIDS / 8;
 
-/// By what the programs tell which threads matter, when not all do.
+/// How the programs decide which threads are in scope, if not all are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeBy {
-    /// By a set of threads and what these start.
+    /// By a set of threads and everything that these start.
     Thread,
-    /// By the cgroup that each thread's process is in at the moment: see [`super::groups`].
+    /// By the current cgroup of each thread's process: see [`super::groups`].
     Cgroup,
 }
 
@@ -40,7 +38,7 @@ pub enum ScopeBy {
 pub struct ScopeMap(Memory);
 
 impl ScopeMap {
-    /// A set without threads.
+    /// Makes an empty set.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -53,7 +51,7 @@ impl ScopeMap {
         self.0.fd()
     }
 
-    /// Puts a thread in scope; false when it was already.
+    /// Puts a thread in scope; false if it already was.
     pub fn insert(&self, tid: Tid) -> bool {
         let tid = tid.0 as usize % TIDS;
         let word = self.0.word(tid / WORD_BITS * size_of::<u64>());
@@ -61,7 +59,7 @@ impl ScopeMap {
         word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Puts every thread of the process in scope. One that is made while they are listed by one not yet in scope is in the next list.
+    /// Puts every thread of the process in scope. A thread that one not yet in scope creates during a listing is in the next listing.
     pub fn insert_process(&self, pid: Pid) {
         for _ in 0..LISTINGS {
             let tids = procfs::thread_ids(pid.0);

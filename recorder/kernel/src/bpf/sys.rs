@@ -36,7 +36,7 @@ impl Insn {
     }
 }
 
-/// The kinds of maps that are used.
+/// The kinds of maps in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
@@ -48,17 +48,17 @@ pub enum MapKind {
     RingBuffer = 27,
 }
 
-/// A map to be made.
+/// A map to create.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
     pub kind: MapKind,
     /// Bytes of a value; a ring buffer has none.
     pub value_bytes: u32,
-    /// How many values; for a ring buffer its bytes.
+    /// Number of values; for a ring buffer, its bytes.
     pub entries: u32,
     /// Whether user space wants to map the values of an array.
     pub mapped: bool,
-    /// For a map of maps: a map such as it will hold.
+    /// For a map of maps: a template of the maps that it will hold.
     pub inner: Option<BorrowedFd<'a>>,
 }
 
@@ -69,13 +69,13 @@ impl<'a> MapSpec<'a> {
         MapSpec { kind: MapKind::Array, value_bytes, entries: 1, mapped, inner: None }
     }
 
-    /// A ring buffer of so many bytes, a power of two of at least a page.
+    /// A ring buffer of this many bytes, a power of two of at least a page.
     pub fn ring(bytes: usize) -> MapSpec<'static> {
         let entries = u32::try_from(bytes).unwrap_or(u32::MAX);
         MapSpec { kind: MapKind::RingBuffer, value_bytes: 0, entries, mapped: false, inner: None }
     }
 
-    /// A map of so many maps such as this.
+    /// A map of this many maps like `inner`.
     pub fn of_maps(entries: usize, inner: Option<BorrowedFd<'a>>) -> MapSpec<'a> {
         let entries = u32::try_from(entries.max(1)).unwrap_or(u32::MAX);
         MapSpec { kind: MapKind::ArrayOfMaps, value_bytes: 4, entries, mapped: false, inner }
@@ -90,7 +90,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, all of them 0.
+    /// Makes memory of this many zero bytes.
     ///
     /// # Errors
     /// What bpf(2) or mmap(2) returns.
@@ -109,10 +109,10 @@ impl Memory {
         self.mapping.base()
     }
 
-    /// The eight bytes from there on, which programs and user space access only whole.
+    /// The eight bytes at this offset; programs and user space access them only as a whole.
     ///
     /// # Panics
-    /// Where there is no aligned word.
+    /// If there is no aligned word at this offset.
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.mapping.len());
         // SAFETY: the assertion keeps the aligned word inside of the mapping, which lives as long as self.
@@ -120,13 +120,13 @@ impl Memory {
     }
 }
 
-/// A program to be loaded.
+/// A program to load.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramSpec<'a> {
-    /// At most 15 letters.
+    /// At most 15 characters.
     pub name: &'static str,
     pub insns: &'a [Insn],
-    /// In the words that the kernel knows.
+    /// In the kernel's spelling.
     pub license: &'a CStr,
     pub on: On,
 }
@@ -134,7 +134,7 @@ pub struct ProgramSpec<'a> {
 /// What a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// A tracepoint, by the id of `btf_trace_` and its name.
+    /// A tracepoint, by the BTF id of `btf_trace_` and its name.
     Tracepoint(u32),
     /// Samples of perf events.
     Samples,
@@ -146,7 +146,7 @@ pub enum On {
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pub path: &'a CStr,
-    /// Whether the returns of the functions that begin there are meant.
+    /// Whether the program runs when the functions that begin there return.
     pub on_return: bool,
     pub places: &'a [AttachedPlace],
 }
@@ -155,9 +155,9 @@ pub struct Places<'a> {
 pub struct AttachedPlace {
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Offset in the file of a counter that is to be above zero as long as the place is attached; 0 if there is none.
+    /// Offset in the file of a counter that must be above zero while the place is attached; 0 if there is none.
     pub semaphore: u64,
-    /// What the program is told there.
+    /// The value that the program gets there.
     pub cookie: u64,
 }
 
@@ -167,15 +167,15 @@ pub trait BpfSys: Debug {
 
     /// Puts maps into a map of maps, by their keys.
     ///
-    /// After each change of such a map the kernel waits until every CPU has left the programs that run, so this makes one change
-    /// of all of them where it can.
+    /// After each change of such a map the kernel waits until every CPU has left running programs, so this makes a single change for all
+    /// maps if it can.
     fn map_set_maps(
         &self,
         outer: BorrowedFd<'_>,
         inner: &[(u32, BorrowedFd<'_>)],
     ) -> io::Result<()>;
 
-    /// `BPF_PROG_LOAD`, with what the verifier says written into `log` if there is one.
+    /// `BPF_PROG_LOAD`; the verifier's messages are written to `log`, if given.
     fn program_load(&self, spec: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd>;
 
     /// `BPF_RAW_TRACEPOINT_OPEN`: the program runs until the descriptor is closed.
@@ -196,11 +196,11 @@ pub trait BpfSys: Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// How often the program did not run since it was running already on that CPU, where the kernel counts it.
+    /// How often the program did not run because it was already running on that CPU, if the kernel counts this.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 
-    /// What wakes the reader in place of a ring buffer, where somebody plays the kernel: user space can map BPF's ring buffers, but
-    /// not add to them.
+    /// What wakes the reader instead of a ring buffer, if a test plays the kernel: user space can map BPF's ring buffers, but not add to
+    /// them.
     fn bell(&self) -> Option<Bell> {
         None
     }
@@ -209,10 +209,10 @@ pub trait BpfSys: Debug {
 #[derive(Clone, Copy, Debug)]
 pub struct LinuxBpf;
 
-/// What the kernel returns for a command that a kind of map does not have; `ENOTSUPP`, which is not for user space.
+/// The kernel's error for a command that a kind of map does not support: `ENOTSUPP`, which is not defined for user space.
 const NOT_FOR_THIS_MAP: i32 = 524;
 
-/// The arguments of a command, of which those that matter are set.
+/// The arguments of a command; only the relevant ones are set.
 fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
     // SAFETY: it consists of integers.
     let mut attr = unsafe { std::mem::zeroed() };
@@ -221,7 +221,7 @@ fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
 }
 
 /// # Safety
-/// Every pointer in `attr` must be valid for what the command does with it, and for the lengths beside it.
+/// Every pointer in `attr` must be valid for what the command does with it, and for the length given with it.
 unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
     let (command, attr, bytes) =
         (command as libc::c_int, std::ptr::from_ref(attr), size_of::<bpf_attr>());
@@ -372,7 +372,7 @@ impl BpfSys for LinuxBpf {
     }
 }
 
-/// What the kernel says of a map or a program.
+/// The kernel's information about a map or a program.
 ///
 /// # Safety
 /// `T` is the kernel's structure for it, and writing what it says of a map or program without buffers does not go beyond it.
@@ -400,13 +400,12 @@ fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
     })
 }
 
-/// Whether a refusal has another reason than a kernel without batches: before Linux 5.6 there are none, and before 5.19 none for
-/// maps of maps.
+/// Whether a refusal has another reason than a lack of batch commands: Linux before 5.6 has none, and before 5.19 none for maps of maps.
 fn knows_batches(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | NOT_FOR_THIS_MAP))
 }
 
-/// By one call.
+/// Sets all in one call.
 fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Result<()> {
     let (keys, values): (Vec<u32>, Vec<u32>) =
         inner.iter().map(|(key, map)| (*key, raw(*map))).unzip();
@@ -421,7 +420,7 @@ fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Re
     unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_BATCH, &attr) }.map(drop)
 }
 
-/// By one call for each, all at the same time: they wait for the same.
+/// Sets each in its own call, all at the same time, because they wait for the same event.
 pub(super) fn set_side_by_side(
     outer: BorrowedFd<'_>,
     inner: &[(u32, BorrowedFd<'_>)],
@@ -431,7 +430,7 @@ pub(super) fn set_side_by_side(
     std::thread::scope(|scope| {
         let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
             let set = move || some.iter().try_for_each(|(key, map)| set(outer, *key, *map));
-            // Without a thread of its own it takes longer.
+            // If there is no thread for it, it takes longer.
             std::thread::Builder::new().spawn_scoped(scope, set).map_err(|_| set())
         });
         let setters: Vec<_> = setters.collect();
@@ -446,7 +445,7 @@ pub(super) fn set_side_by_side(
     })
 }
 
-/// Puts a map into a map of maps, or a perf event into a map of these.
+/// Puts a map into a map of maps, or a perf event into a map of perf events.
 pub(crate) fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
     let value = raw(inner);
     let attr = of_element(outer, &key, address(&raw const value));
@@ -454,23 +453,23 @@ pub(crate) fn set(outer: BorrowedFd<'_>, key: u32, inner: BorrowedFd<'_>) -> io:
     unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
 
-/// How long the values of a map are that has one of each, in bytes.
+/// The size of a map's values, in bytes.
 fn map_value_bytes(map: BorrowedFd<'_>) -> io::Result<usize> {
     // SAFETY: the kernel takes no address from the structure.
     Ok(unsafe { info::<bpf_map_info>(map) }?.value_size as usize)
 }
 
-/// The kernel's number of a map, which is what a lookup in a map of maps finds.
+/// The kernel's number of a map, which a lookup in a map of maps returns.
 #[cfg(test)]
 pub(super) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: as above.
     Ok(unsafe { info::<bpf_map_info>(map) }?.id)
 }
 
-/// Loads a program; when the kernel refuses, asks again for what the verifier has to say.
+/// Loads a program; if the kernel refuses, tries again to get the verifier's messages.
 ///
 /// # Errors
-/// What the kernel returned, and the verifier's log, empty when there is none.
+/// The kernel's error, and the verifier's log, which may be empty.
 pub fn load(sys: &dyn BpfSys, spec: &ProgramSpec<'_>) -> Result<OwnedFd, (io::Error, String)> {
     /// The verifier's log of a short program is shorter.
     const LOG_BYTES: usize = 256 * 1024;

@@ -1,5 +1,4 @@
-//! COMMAND: started at once, held back before its first instruction, let go
-//! when recording is on.
+//! COMMAND: forked at once, held before its first instruction, and released when the recording runs.
 //!
 //! ```text
 //! fxtrec                                  child
@@ -10,11 +9,9 @@
 //!              <-- step and errno -------  it did not; the child exits
 //! ```
 //!
-//! This is fork and exec by hand, since [`std::process::Command`] returns only
-//! after exec. Everything that allocates (paths, arguments, environment) is
-//! made before the fork, and the child makes nothing but system calls, so it
-//! does not matter which other threads exist. When fxtrec dies, the gate closes,
-//! and a child that is still held exits without having run anything.
+//! This does fork and exec itself, because [`std::process::Command`] returns only after exec. Everything that allocates (paths, arguments,
+//! environment) is prepared before the fork, and the child only makes system calls, so it does not matter which other threads exist. If
+//! fxtrec dies, the gate closes, and a child that is still held exits without having run anything.
 //!
 //! COMMAND keeps standard input, output and error, the terminal, the process
 //! group, and every descriptor that fxtrec itself was given.
@@ -43,18 +40,18 @@ use prepare::Prepared;
 pub struct Launch {
     /// A path, or a name to look for in `PATH`.
     pub program: OsString,
-    /// The arguments behind the program's name.
+    /// The arguments after the program's name.
     pub args: Vec<OsString>,
-    /// Variables that it gets beside fxtrec's own, or in place of them.
+    /// Variables that it gets in addition to fxtrec's own, or instead of them.
     pub environment: Vec<(OsString, OsString)>,
-    /// Whom to run it as; `None` for the user fxtrec runs as.
+    /// The user to run it as; `None` for the user that fxtrec runs as.
     pub user: Option<Account>,
-    /// Whether its standard output goes to standard error, since standard output has the trace.
+    /// Whether its standard output is redirected to standard error, because standard output has the trace.
     pub stdout_to_stderr: bool,
 }
 
 impl Launch {
-    /// The files that the kernel will be asked to run, in order, until it takes one.
+    /// The files that the kernel is asked to run, in order, until it accepts one.
     pub fn candidates(&self) -> Vec<PathBuf> {
         prepare::program_paths(self)
     }
@@ -78,7 +75,7 @@ pub enum LaunchError {
         /// What the system call returned.
         source: io::Error,
     },
-    /// The child could not become the user it was to run as.
+    /// The child could not become the requested user.
     #[error("cannot run {program} as {user}: {call}: {source}{advice}")]
     User {
         /// The program as it was given.
@@ -98,7 +95,7 @@ pub enum LaunchError {
         /// What to look at, or nothing.
         advice: &'static str,
     },
-    /// The program is there and cannot be run.
+    /// The program exists but cannot be run.
     #[error("cannot run {program}: {source}{advice}")]
     NotRunnable {
         /// The program as it was given.
@@ -110,8 +107,7 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// The exit status that shells and env(1) use for it: 127 not found, 126 not runnable, and 125
-    /// when it never came to trying.
+    /// The exit status that shells and env(1) use for it: 127 not found, 126 not runnable, and 125 if it was not even tried.
     pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::NotFound { .. } => 127,
@@ -121,7 +117,7 @@ impl LaunchError {
     }
 }
 
-/// A child that waits before exec. Dropped, it is ended without having run anything.
+/// A child that waits before exec. Dropping it ends it without having run anything.
 #[derive(Debug)]
 #[must_use = "a held child that is dropped never runs"]
 pub struct Held {
@@ -131,10 +127,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes the process. From here on its id is known.
+    /// Makes the process. Its id is known from here on.
     ///
     /// # Errors
-    /// When an argument has a zero byte, or no process can be made.
+    /// If an argument has a zero byte, or no process can be made.
     pub fn start(launch: &Launch, inherited: &Inherited) -> Result<Held, LaunchError> {
         let prepared = Prepared::new(launch, *inherited)?;
         let fork_error = |source| LaunchError::Fork { program: prepared.program(), source };
@@ -154,24 +150,23 @@ impl Held {
         }
     }
 
-    /// The process id, which is COMMAND's later, as this pid namespace numbers it.
+    /// The process id, which COMMAND keeps, in this pid namespace.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// Lets the child run COMMAND, and returns when it does.
+    /// Lets the child run COMMAND, and returns when it does so.
     ///
-    /// A child that was killed or stopped while it was held is returned like one that runs: its
-    /// [`Child::try_wait`] tells.
+    /// A child that was killed or stopped while it was held is returned like one that runs: see [`Child::try_wait`].
     ///
     /// # Errors
     /// When COMMAND cannot be found or run, or not as the user asked for.
     pub fn release(self) -> Result<Child, LaunchError> {
         let Held { mut child, mut gate, prepared } = self;
-        // A child that is gone already is no error here: how it ended is what counts.
+        // It is not an error here if the child is already gone: how it ended is what counts.
         let _ = gate.write_all(&[1]);
         while !is_readable(gate.as_fd()) {
-            // Ctrl-Z came before: it runs COMMAND when it is continued.
+            // Ctrl-Z came first: it runs COMMAND when it is continued.
             if child.try_wait().is_ok_and(|_| child.is_stopped()) {
                 child.held = false;
                 return Ok(child);
@@ -201,7 +196,7 @@ pub struct Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.held {
-            // It may be stopped, so closing the gate is not enough.
+            // The child may be stopped, so closing the gate is not enough.
             let _ = self.signal(Signal::SIGKILL);
             let _ = self.wait();
         }
@@ -214,8 +209,8 @@ impl Child {
         self.pid.unsigned_abs()
     }
 
-    /// Becomes readable when the child ends. `None` on kernels before 5.3 and where pidfds are
-    /// refused: SIGCHLD (see [`crate::signals`]) tells everywhere.
+    /// Becomes readable when the child ends. `None` on kernels before 5.3 and where pidfds are refused; SIGCHLD (see [`crate::signals`])
+    /// works everywhere.
     pub fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
         self.exit_fd.as_ref().map(AsFd::as_fd)
     }
@@ -261,18 +256,18 @@ impl Child {
         Ok(self.ended)
     }
 
-    /// Whether it was stopped, and not continued since, when it was last waited for.
+    /// Whether it was stopped and not continued, as of the last wait.
     pub fn is_stopped(&self) -> bool {
         self.stopped && self.ended.is_none()
     }
 
-    /// Sends a signal to the child; nothing happens when it has ended already.
+    /// Sends a signal to the child; does nothing if it has already ended.
     ///
     /// # Errors
-    /// What kill(2) returns, for example EPERM when the child runs as another user.
+    /// What kill(2) returns, for example EPERM if the child runs as another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.ended.is_some() {
-            // The id may belong to somebody else by now.
+            // The id may belong to another process by now.
             return Ok(());
         }
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid), signal)
@@ -296,13 +291,13 @@ impl Ended {
     }
 }
 
-/// How often it is looked whether a child was stopped.
+/// How often to check whether a child was stopped, in milliseconds.
 const LOOK: u16 = 50;
 
 /// Waits for a moment until something can be read, or the other end is closed.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
-    // An error is one of the read that follows.
+    // The following read returns the error.
     !matches!(poll(&mut polled, PollTimeout::from(LOOK)), Ok(0) | Err(Errno::EINTR))
 }
 
@@ -327,10 +322,10 @@ pub fn has_ended(process: &OwnedFd) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another that got its number.
+/// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another process that got its number.
 ///
 /// # Errors
-/// What pidfd_send_signal(2) returns: ESRCH when the process has ended, EPERM when it is somebody else's.
+/// What pidfd_send_signal(2) returns: ESRCH if the process has ended, EPERM if it belongs to another user.
 pub fn signal_process(process: &OwnedFd, signal: Signal) -> io::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: with a null siginfo the kernel fills in its own, as for kill(2); the rest are numbers.

@@ -1,8 +1,7 @@
 //! Everything a child needs between fork and exec, made before the fork.
 //!
-//! The child shares nothing with the other threads that might be in the middle
-//! of an allocation when the fork happens, so it must not allocate: it walks
-//! through vectors of pointers that are ready, and makes system calls.
+//! The child shares memory with threads that might have been in the middle of an allocation at the fork, so it must not allocate: it only
+//! walks through prepared vectors of pointers, and makes system calls.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -18,7 +17,7 @@ use super::{Launch, LaunchError};
 /// Where programs are looked for when `PATH` is not set, as execvp(3) does.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// What the child tells when it could not become COMMAND.
+/// What the child reports if it could not become COMMAND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) step: u8,
@@ -57,7 +56,7 @@ struct Identity {
     groups: Vec<libc::gid_t>,
 }
 
-/// A launch in the form system calls want it.
+/// A launch in the form that system calls need.
 #[derive(Debug)]
 pub(super) struct Prepared {
     program: OsString,
@@ -67,7 +66,7 @@ pub(super) struct Prepared {
     argv: Strings,
     envp: Strings,
     identity: Option<Identity>,
-    /// Keeps another user from typing into the terminal.
+    /// Keeps COMMAND from typing into the terminal as another user.
     typing: Option<Vec<libc::sock_filter>>,
     stdout_to_stderr: bool,
     inherited: Inherited,
@@ -134,26 +133,26 @@ impl Prepared {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// The child's whole life before exec. `gate` is fxtrec's end of the socket, `mine` the child's.
+    /// Everything that the child does before exec. `gate` is fxtrec's end of the socket, `mine` the child's.
     pub(super) fn run(&self, gate: RawFd, mine: RawFd) -> ! {
         // SAFETY: every pointer passed below points into memory that `self`, or this stack frame,
         // owns and that was complete before the fork: arrays of C strings that end with null, a
         // list of groups with its length, a signal set, a byte buffer with its length. The
         // descriptors are open: they were copied by the fork. No call allocates or takes a lock.
         unsafe {
-            // Else the child would hold its own gate open, and wait for ever when fxtrec dies.
+            // Otherwise the child would hold its own gate open, and wait for ever if fxtrec dies.
             libc::close(gate);
             let report = match self.become_command(mine) {
                 Ok(()) => libc::_exit(125),
                 Err(report) => report.to_bytes(),
             };
-            // MSG_NOSIGNAL: fxtrec may be gone, and there is nobody else to tell.
+            // MSG_NOSIGNAL: fxtrec may be gone, and there is no other process to report to.
             libc::send(mine, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL);
             libc::_exit(127)
         }
     }
 
-    /// Returns `Ok` when fxtrec went away before it let the child go.
+    /// Returns `Ok` if fxtrec went away before it released the child.
     ///
     /// # Safety
     /// Only for a child between fork and exec; `mine` is its end of the gate.
@@ -199,14 +198,14 @@ impl Prepared {
             if !self.inherited.pipe_ignored {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             }
-            // Last, since what is pending is delivered here.
+            // Last, because pending signals are delivered here.
             let mask = self.inherited.mask.as_ref();
             check(step::SIGNALS, libc::sigprocmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()))
         }
     }
 
-    /// Tries the candidates as execvp(3) does: what is not there is passed over, what may not be
-    /// run is remembered, anything else is the answer.
+    /// Tries the candidates as execvp(3) does: missing files are skipped, a permission error is remembered, and any other error is
+    /// returned.
     ///
     /// # Safety
     /// See [`Prepared::become_command`].
@@ -231,7 +230,7 @@ impl Prepared {
         Report { step: step::EXEC, errno: answer }
     }
 
-    /// Puts a child's report into words.
+    /// Turns a child's report into an error.
     pub(super) fn explain(&self, report: Report) -> LaunchError {
         let program = self.program();
         let source = io::Error::from_raw_os_error(report.errno);
@@ -293,7 +292,7 @@ fn errno() -> i32 {
     nix::errno::Errno::last_raw()
 }
 
-/// The environment that COMMAND is to have.
+/// The environment for COMMAND.
 fn variables(launch: &Launch) -> BTreeMap<OsString, OsString> {
     let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     if let Some(user) = &launch.user {

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::signals::Signals;
 
-/// How signals stand in this thread.
+/// The signal settings of this thread.
 fn inherited() -> Inherited {
     Signals::catch().unwrap().inherited()
 }
@@ -33,8 +33,8 @@ fn run(launch: &Launch) -> Result<u8, LaunchError> {
     Ok(child.wait().unwrap().exit_code())
 }
 
-/// A file that can be executed at once. Another process writes it: children of other tests inherit this one's descriptors,
-/// and a file that somebody can write to is too busy to be executed (ETXTBSY).
+/// A file that can be executed at once. Another process writes it, because children of other tests inherit this one's descriptors, and a
+/// file that is open for writing is too busy to be executed (ETXTBSY).
 fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBuf {
     let path = dir.path().join(name);
     let source = dir.path().join(format!("{name}.source"));
@@ -49,7 +49,7 @@ fn file_with_mode(dir: &TempDir, name: &str, content: &str, mode: u32) -> PathBu
 fn signals_of_child(field: &str, inherited: &Inherited) -> u64 {
     let dir = TempDir::new().unwrap();
     let out = dir.path().join("out");
-    // No shell: some change their signals at start.
+    // Not a shell: some change their signals at start.
     let launch = launch("cp", &["/proc/self/status", out.to_str().unwrap()]);
     let mut child = Held::start(&launch, inherited).unwrap().release().unwrap();
     assert_eq!(child.wait().unwrap().exit_code(), 0);
@@ -220,7 +220,7 @@ fn a_running_child_can_be_signalled_and_its_end_is_seen_by_poll() {
     }
     let ended = child.wait().unwrap();
     assert_eq!((ended.exit_code(), ended.signal()), (143, Some(15)));
-    // The id is free again; nobody else must be hit.
+    // The id is free again; no other process may get the signal.
     child.signal(Signal::SIGTERM).unwrap();
     assert_eq!(child.try_wait().unwrap(), Some(ended));
 }

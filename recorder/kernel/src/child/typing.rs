@@ -1,7 +1,7 @@
-//! Keeps COMMAND from typing into the terminal, when it runs as another user than fxtrec.
+//! Keeps COMMAND from typing into the terminal, if it runs as another user than fxtrec.
 //!
-//! What a process puts into its terminal's input (TIOCSTI, and on a virtual console TIOCLINUX) is read by whoever reads it next: the shell
-//! from which root started fxtrec. A seccomp filter refuses these two requests. Linux 6.2 and later can refuse them by themselves.
+//! What a process puts into its terminal's input (TIOCSTI, and on a virtual console TIOCLINUX) is read by the next reader: the shell from
+//! which root started fxtrec. A seccomp filter refuses these two requests. Linux 6.2 and later can refuse them without a filter.
 
 use std::fs;
 use std::io::{IsTerminal, stderr, stdin, stdout};
@@ -10,7 +10,7 @@ use std::mem::offset_of;
 /// Whether processes may type into their terminal: `0` or `1`. Missing before Linux 6.2, where they may.
 const SWITCH: &str = "/proc/sys/dev/tty/legacy_tiocsti";
 
-/// Of virtual consoles.
+/// The major number of virtual consoles.
 const CONSOLE_MAJOR: u64 = 4;
 
 /// From linux/audit.h.
@@ -76,7 +76,7 @@ fn instructions() -> Vec<libc::sock_filter> {
 mod tests {
     use super::*;
 
-    /// What the filter answers to a call: it is run as the kernel runs it.
+    /// The filter's answer to a call: interprets it as the kernel does.
     fn answer(arch: u32, nr: u32, request: u64) -> u32 {
         let words = [nr, arch, 0, 0, 7, 0, request as u32, (request >> 32) as u32];
         let filter = instructions();

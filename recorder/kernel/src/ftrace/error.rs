@@ -18,13 +18,13 @@ pub enum FtraceError {
     /// A file of tracefs cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The pages are of no known form.
+    /// The pages have an unknown form.
     #[error(transparent)]
     Layout(#[from] PageLayoutError),
 }
 
 impl FtraceError {
-    /// What the kernel said, where it said something.
+    /// The kernel's error, if there is one.
     pub fn source_error(&self) -> Option<&io::Error> {
         match self {
             FtraceError::Create { source, .. }
@@ -34,7 +34,7 @@ impl FtraceError {
         }
     }
 
-    /// Whether the kernel had not enough memory.
+    /// Whether the kernel did not have enough memory.
     pub fn is_out_of_memory(&self) -> bool {
         self.source_error().is_some_and(|error| error.raw_os_error() == Some(libc::ENOMEM))
     }

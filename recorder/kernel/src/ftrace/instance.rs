@@ -1,11 +1,8 @@
-//! A tracing instance: rings, clock and enabled events of its own.
+//! A tracing instance with its own rings, clock and enabled events.
 //!
-//! The directory is made by [`Instance::create`] and removed when the value is
-//! dropped. A process that is killed leaves it behind: it is removed by the next
-//! start of fxtrec, which knows it by its name and by its lock. Whoever made an
-//! instance keeps a lock on the directory for as long as he lives, so that a
-//! process which cannot be seen, for it is in another pid namespace, is not taken
-//! for dead.
+//! [`Instance::create`] makes the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
+//! start of fxtrec removes it, which recognizes it by its name and its lock. The creator of an instance keeps a lock on the directory while
+//! it lives, so that a process that is not visible, because it is in another pid namespace, is not taken for dead.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +19,10 @@ use crate::sys::Sys;
 use crate::tracefs::Tracefs;
 use crate::units::Cpu;
 
-/// Where in tracefs instances are.
+/// The directory of instances in tracefs.
 const INSTANCES: &str = "instances";
 
-/// Removing an instance is tried this often: one that somebody looks into is busy.
+/// How often to try to remove an instance: it is busy while another process reads from it.
 const REMOVE_TRIES: u32 = 20;
 
 /// The time between two tries.
@@ -38,7 +35,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 pub struct Instance {
     sys: Box<dyn Sys + Send + Sync>,
     path: PathBuf,
-    /// Held, where the file system has locks, until the process ends in whatever way.
+    /// Held until the process ends in whatever way, if the file system has locks.
     _lock: Option<Flock<File>>,
 }
 
@@ -54,7 +51,7 @@ impl Instance {
         remove_stale(&*sys, tracefs);
         let path = tracefs.path().join(INSTANCES).join(Owner::current(&*sys).new_name());
         sys.make_dir(&path).map_err(|source| FtraceError::Create { path: path.clone(), source })?;
-        // Nothing of the lock's is needed as long as the owner can be seen.
+        // The lock is not needed while the owner is visible.
         let _lock = lock(&path).ok();
         Ok(Instance { sys, path, _lock })
     }
@@ -100,7 +97,7 @@ impl Instance {
         }
     }
 
-    /// What the kernel counted on a CPU so far.
+    /// What the kernel has counted on a CPU so far.
     ///
     /// # Errors
     /// [`FtraceError::Read`].
@@ -118,7 +115,7 @@ impl Drop for Instance {
                 {
                     std::thread::sleep(REMOVE_PAUSE);
                 }
-                // What cannot be removed now is removed by the next start.
+                // If it cannot be removed now, the next start removes it.
                 _ => return,
             }
         }
@@ -130,16 +127,16 @@ fn lock(path: &Path) -> io::Result<Flock<File>> {
         .map_err(|(_, errno)| errno.into())
 }
 
-/// Removes the instances of processes that are no more. Returns their names.
+/// Removes the instances of processes that no longer exist. Returns their names.
 pub fn remove_stale(sys: &dyn Sys, tracefs: &Tracefs) -> Vec<String> {
     let folder = tracefs.path().join(INSTANCES);
     let names = sys.list(&folder).unwrap_or_default();
     let stale = |name: &String| {
         let dead = Owner::of_name(name).is_some_and(|owner| !owner.is_alive(sys));
-        // One that has just been made is not locked yet, but its owner is seen; one whose owner is not seen is locked.
+        // A new instance is not locked yet, but its owner is visible; an instance whose owner is not visible is locked.
         dead && lock(&folder.join(name)).is_ok()
     };
-    // A busy one is left to a later start.
+    // A busy instance is left to a later start.
     names
         .into_iter()
         .filter(stale)
@@ -152,7 +149,7 @@ mod tests {
     use super::*;
     use crate::sys::Linux;
 
-    /// A folder that looks like tracefs to whoever makes and removes directories in it.
+    /// A folder that looks like tracefs to code that makes and removes directories in it.
     fn folder() -> (tempfile::TempDir, Tracefs) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::create_dir(folder.path().join(INSTANCES)).expect("it is ours");
@@ -177,7 +174,7 @@ mod tests {
     fn instances_of_the_dead_are_removed_and_those_of_others_are_not() {
         let (folder, tracefs) = folder();
         let living = Instance::create(Box::new(Linux), &tracefs).expect("made");
-        // Process ids do not go that far.
+        // Process ids are smaller than this.
         for name in ["fxtrec-4294967295-1-0", "fxtrec-bench-4294967295", "somebody-else"] {
             std::fs::create_dir(folder.path().join(INSTANCES).join(name)).expect("it is ours");
         }

@@ -11,7 +11,7 @@ use crate::format::{Format, FormatError, Place};
 /// Bit of `commit`: events that should come before this page were overwritten.
 const MISSED: u64 = 1 << 31;
 
-/// Bit of `commit`: how many stands behind the data.
+/// Bit of `commit`: their number is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
 
 /// Bits of an event's first word.
@@ -27,12 +27,12 @@ pub enum PageLayoutError {
     /// A part of it has an unknown size.
     #[error("events/header_page gives `{field}` {size} bytes; please report this kernel")]
     Size { field: &'static str, size: usize },
-    /// The event's description lacks a line, or the numbers in it cannot be.
+    /// The event's description lacks a line, or has impossible numbers.
     #[error("events/header_event has no usable line for `{0}`; please report this kernel")]
     Event(&'static str),
 }
 
-/// An integer of the page's head: where it is, and how many bytes it has.
+/// An integer of the page's head: its offset and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
     offset: usize,
@@ -59,11 +59,11 @@ pub struct PageLayout {
     bytes: usize,
     /// Bits of `type_len`, the lower ones of an event's first word.
     type_bits: u32,
-    /// Values of `type_len` that are no lengths.
+    /// Values of `type_len` that are not lengths.
     pub(super) padding: u32,
-    /// The event only moves the time on.
+    /// The event only advances the time.
     pub(super) time_extend: u32,
-    /// The event is an absolute time; older kernels have none.
+    /// The event is an absolute time; older kernels have no such events.
     pub(super) time_stamp: Option<u32>,
     /// The largest `type_len` that is a length, in units of four bytes.
     pub(super) data_max: u32,
@@ -74,15 +74,15 @@ pub struct PageLayout {
 pub(super) struct PageHead<'a> {
     pub(super) timestamp: u64,
     pub(super) data: &'a [u8],
-    /// Whether events before these are missing, and how many, where the kernel had room to say it.
+    /// Whether events before these are missing, and how many, if the kernel had room for the number.
     pub(super) missed: Option<Option<u64>>,
 }
 
 impl PageLayout {
-    /// Understands the two descriptions.
+    /// Parses the two descriptions.
     ///
     /// # Errors
-    /// [`PageLayoutError`] when they are of no known form.
+    /// [`PageLayoutError`] if they have an unknown form.
     pub fn parse(header_page: &str, header_event: &str) -> Result<PageLayout, PageLayoutError> {
         // The page is described like an event without a head.
         let text = format!("name: header_page\nID: 0\nformat:\n{header_page}\nprint fmt: \"\"\n");
@@ -122,14 +122,14 @@ impl PageLayout {
         self.bytes
     }
 
-    /// Takes the head of a page apart; `None` when it cannot be true.
+    /// Parses the head of a page; `None` if it is invalid.
     #[inline]
     pub(super) fn head<'a>(&self, page: &'a [u8]) -> Option<PageHead<'a>> {
         let commit = self.commit.read(page)?;
         let len = usize::try_from(commit & (MISSED_STORED - 1)).ok()?;
         let data = page.get(self.data..)?;
         let missed = (commit & MISSED != 0).then(|| {
-            // A `long`, as the commit is.
+            // A `long`, like the commit.
             let count = Word { offset: len, size: self.commit.size };
             (commit & MISSED_STORED != 0).then(|| count.read(data)).flatten()
         });
@@ -148,13 +148,13 @@ impl PageLayout {
         }
     }
 
-    /// The time in an event that moves it further than `time_delta` can say: `array` holds the upper bits.
+    /// The time difference of an event that exceeds `time_delta`: `array` holds the upper bits.
     #[inline]
     pub(super) fn long_time(&self, array: u32, delta: u64) -> u64 {
         (u64::from(array) << (WORD_BITS - self.type_bits)) + delta
     }
 
-    /// The bits of a time that an absolute time stamp has no room for.
+    /// The upper bits of a time, for which an absolute time stamp has no room.
     pub(super) fn beyond_stamp(&self) -> u64 {
         let stamp_bits = WORD_BITS + WORD_BITS - self.type_bits;
         u64::MAX << stamp_bits
@@ -169,7 +169,7 @@ impl PageLayout {
     }
 }
 
-/// The number in the line of `name`: of bits, or behind `==`.
+/// The number in the line of `name`: of bits, or after `==`.
 fn number(text: &str, name: &str) -> Option<u32> {
     let rest = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
     let mut words =

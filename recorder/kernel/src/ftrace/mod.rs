@@ -1,10 +1,8 @@
-//! ftrace: a tracing instance of fxtrec's own, and the raw pages of its rings.
+//! ftrace: a separate tracing instance, and the raw pages of its rings.
 //!
-//! Where perf events are refused but tracefs is open, the same tracepoints can be
-//! had from ftrace. An [`instance`] is a directory of tracefs with rings of its
-//! own, so that nobody else's tracing is touched; it goes when fxtrec goes. Each
-//! CPU's ring is read page by page ([`pipe`]), and the pages are taken apart by
-//! what the kernel says about their form ([`layout`], [`page`]).
+//! Where perf events are refused but tracefs is accessible, ftrace provides the same tracepoints. An [`instance`] is a directory of tracefs
+//! with its own rings, so other users' tracing is not affected; it is removed when fxtrec ends. Each CPU's ring is read page by page
+//! ([`pipe`]), and the pages are parsed according to the kernel's description of their form ([`layout`], [`page`]).
 
 pub mod error;
 pub mod instance;

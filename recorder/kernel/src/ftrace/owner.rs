@@ -1,4 +1,4 @@
-//! Whose instance it is, by its name: the owner's process id and when that process began.
+//! The owner of an instance, by its name: the owner's process id and start time.
 //!
 //! ```text
 //!   fxtrec-4711-1234567-0
@@ -14,7 +14,7 @@ use super::super::sys::Sys;
 
 const PREFIX: &str = "fxtrec";
 
-/// The field of `/proc/PID/stat` that says when the process began, counted from the one after the name.
+/// The field of `/proc/PID/stat` that has the start time, counted from the one after the name.
 const START_FIELD: usize = 19;
 
 /// A process that has, or had, an instance.
@@ -26,7 +26,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The process of this id that began then.
+    /// The process with this id that began at this time.
     pub fn new(pid: u32, start: u64) -> Owner {
         Owner { pid, start }
     }
@@ -42,11 +42,11 @@ impl Owner {
 
     pub fn current(sys: &dyn Sys) -> Owner {
         let pid = std::process::id();
-        // Without /proc the id must do; the lock still tells the living from the dead.
+        // Without /proc, the id must suffice; the lock still distinguishes living owners from dead ones.
         Owner { pid, start: start_of(sys, pid).unwrap_or(0) }
     }
 
-    /// A name for an instance of this owner, never used before.
+    /// A name for an instance of this owner that was never used before.
     pub fn new_name(self) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);
         // Relaxed: the numbers only have to differ.
@@ -54,7 +54,7 @@ impl Owner {
         format!("{PREFIX}-{}-{}-{number}", self.pid, self.start)
     }
 
-    /// The owner of the instance with this name; `None` when it is none of fxtrec's.
+    /// The owner of the instance with this name; `None` if it does not belong to fxtrec.
     pub fn of_name(name: &str) -> Option<Owner> {
         let mut parts = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
         let pid = parts.next()?.parse().ok()?;
@@ -69,7 +69,7 @@ impl Owner {
     }
 }
 
-/// When the process began; `None` when it has ended, though its parent may not know yet.
+/// When the process began; `None` if it has ended, even if its parent has not noticed yet.
 fn start_of(sys: &dyn Sys, pid: u32) -> Option<u64> {
     let stat = sys.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -1,8 +1,7 @@
 //! The events of one page.
 //!
-//! Times are differences: the page has the time of its first event, and each
-//! event says how much later than the one before it is. What a difference has no
-//! room for, an event of its own adds.
+//! Times are differences: the page has the time of its first event, and each event says how much later than the previous one it is. If a
+//! difference is too large for that, an extra event adds to it.
 //!
 //! ```text
 //!   page at 1000   | length 40, delta 0 | ...payload | length 64, delta 250 | ...payload | time_extend | ...
@@ -12,7 +11,7 @@
 use super::layout::PageLayout;
 use crate::units::Nanos;
 
-/// Bytes of the unit in which lengths are counted, and of an event's first word.
+/// The unit of lengths, in bytes; also the size of an event's first word.
 const UNIT: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -20,14 +19,14 @@ pub struct Page<'a> {
     layout: &'a PageLayout,
     data: &'a [u8],
     time: u64,
-    /// Whether events before the page's first were overwritten, and how many, where the kernel had room to say it.
+    /// Whether events before the page's first one were overwritten, and how many, if the kernel had room for the number.
     pub missed: Option<Option<u64>>,
-    /// Whether something in it could not be true, so that what follows it was not read.
+    /// Whether it has invalid data, so that the rest was not read.
     garbled: bool,
 }
 
 impl<'a> Page<'a> {
-    /// Takes a page apart; `None` when its head cannot be true.
+    /// Parses a page; `None` if its head is invalid.
     pub fn new(layout: &'a PageLayout, page: &'a [u8]) -> Option<Page<'a>> {
         let head = layout.head(page)?;
         let (time, data, missed) = (head.timestamp, head.data, head.missed);
@@ -39,7 +38,7 @@ impl<'a> Page<'a> {
         Nanos(self.time)
     }
 
-    /// Whether the page was found to end before its end.
+    /// Whether the page ended before its end because of invalid data.
     pub fn is_garbled(&self) -> bool {
         self.garbled
     }
@@ -72,7 +71,7 @@ impl<'a> Page<'a> {
     #[inline]
     fn payload(&mut self, kind: u32) -> Option<&'a [u8]> {
         let bytes = match kind {
-            // Too long for a few bits: a word of its own says how long, itself included.
+            // Too long for the bits: the next word has the length, including itself.
             0 => (self.take_u32()? as usize).checked_sub(UNIT),
             _ if kind <= self.layout.data_max => Some(kind as usize * UNIT),
             _ => None,
@@ -83,7 +82,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// An event that was taken back, or, without a delta, the unused end of the page.
+    /// A discarded event, or, without a delta, the unused end of the page.
     #[cold]
     fn skip_padding(&mut self, delta: u64) -> Option<()> {
         if delta == 0 {
@@ -97,7 +96,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// An absolute time has no room for the uppermost bits; they are those of the time before.
+    /// An absolute time has no room for the uppermost bits; they are taken from the time before.
     #[cold]
     fn set_time(&mut self, stamp: u64) {
         let beyond = self.layout.beyond_stamp();
@@ -175,7 +174,7 @@ mod tests {
             page
         }
 
-        /// Times and payloads' first words, and whether the page was garbled.
+        /// Times and payloads' first words, and whether the page was invalid.
         fn read(&self, time: u64) -> (Vec<(u64, usize, u32)>, bool) {
             let bytes = self.page(time, 0);
             let mut page = Page::new(&self.layout, &bytes).expect("a head");

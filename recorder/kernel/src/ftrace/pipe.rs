@@ -1,15 +1,14 @@
-//! Reading the pages of one CPU's ring.
+//! Reads the pages of one CPU's ring.
 //!
-//! A page that is full is taken out of the ring whole; of the one that is being
-//! written, the kernel copies what it holds by now, so that nothing stays behind
-//! for long on a quiet CPU.
+//! A full page is taken out of the ring as a whole. Of the page that is being written, the kernel copies the contents so far, so that
+//! nothing stays behind for long on a quiet CPU.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-/// An open `trace_pipe_raw`, which never waits.
+/// An open `trace_pipe_raw` that never blocks.
 #[derive(Debug)]
 pub struct RawPipe {
     fd: OwnedFd,
@@ -21,7 +20,7 @@ impl RawPipe {
         RawPipe { fd }
     }
 
-    /// Puts the oldest unread page into `page`, which is as long as a page of the ring. False when there is nothing.
+    /// Reads the oldest unread page into `page`, which has the size of a page of the ring. False if there is nothing.
     ///
     /// # Errors
     /// What read(2) returns.

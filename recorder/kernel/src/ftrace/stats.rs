@@ -1,6 +1,6 @@
-//! What the kernel counts in a ring: the file `per_cpu/cpuN/stats`.
+//! The kernel's counts for a ring: the file `per_cpu/cpuN/stats`.
 
-/// The counts of one CPU. A line that a kernel does not write counts as zero.
+/// The counts of one CPU. A line that the kernel does not write counts as zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStats {
     /// Events that wait in the ring.
@@ -29,7 +29,7 @@ impl CpuStats {
         stats
     }
 
-    /// Events that nobody will ever read.
+    /// Events that can no longer be read.
     pub fn lost(self) -> u64 {
         self.overrun.saturating_add(self.dropped)
     }

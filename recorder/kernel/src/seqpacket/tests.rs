@@ -59,7 +59,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
         Err(refused) => assert_eq!(refused.raw_os_error(), Some(libc::EPERM)),
     }
     drop(given);
-    // Its last copy went with the message.
+    // Its last copy was in the message.
     assert_eq!(mine.receive(&mut [0; 16]).expect("the end"), Received::End);
 }
 

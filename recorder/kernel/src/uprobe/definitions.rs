@@ -1,10 +1,8 @@
-//! User probes that are defined in tracefs, since the kernel is to fetch arguments for them.
+//! User probes that are defined in tracefs, because the kernel fetches arguments for them.
 //!
-//! A definition outlives whoever wrote it. So each lies in a group whose name
-//! says who that is, process id and start time, and is taken back by a guard.
-//! What a recorder that was killed could not take back, the next one does
-//! ([`sweep`]), and so does doctor. A definition that is in use cannot be removed,
-//! so a recorder that is out of sight, in another pid namespace, keeps its own.
+//! A definition outlives its process. So each is in a group whose name contains the owner's process id and start time, and a guard removes
+//! it. If a recorder was killed and could not do so, the next one does ([`sweep`]), and so does doctor. A definition in use cannot be
+//! removed, so a recorder that is not visible, in another pid namespace, keeps its own.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,12 +15,12 @@ use crate::tracefs::{Tracefs, TracefsError};
 
 const PREFIX: &str = "fxtrec_";
 
-/// An argument, as the kernel is to fetch it.
+/// An argument that the kernel fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Its name: a letter or underscore, then letters, digits and underscores.
     pub name: String,
-    /// How to come by it, in the kernel's syntax: `%di:u32`, `+0(%si):string`.
+    /// How to fetch it, in the kernel's syntax: `%di:u32`, `+0(%si):string`.
     pub how: String,
 }
 
@@ -39,7 +37,7 @@ pub enum DefinitionError {
     Absent { path: PathBuf },
     #[error("the kernel refused the probe definition `{line}`: {reason}")]
     Refused { line: String, reason: String },
-    /// It cannot be found or read afterwards.
+    /// The definition cannot be found or read afterwards.
     #[error(transparent)]
     Tracefs(#[from] TracefsError),
 }
@@ -54,7 +52,7 @@ pub struct Definitions {
     names: Vec<String>,
 }
 
-/// An event that was defined.
+/// A defined event.
 #[derive(Clone, Debug)]
 pub struct Defined {
     /// Its name in the group of this process.
@@ -78,7 +76,7 @@ impl Definitions {
         Definitions { sys, tracefs, group, names: Vec::new() }
     }
 
-    /// Defines an event of one place, and says how its samples are laid out.
+    /// Defines an event of one place, and returns the layout of its samples.
     ///
     /// # Errors
     /// [`DefinitionError`].
@@ -90,7 +88,7 @@ impl Definitions {
         Ok(Defined { name, format })
     }
 
-    /// Adds another place to an event that was defined, of the same kind and with arguments of the same names and types.
+    /// Adds another place to a defined event, of the same kind and with arguments of the same names and types.
     /// Kernels before 5.4 refuse that.
     ///
     /// # Errors
@@ -127,7 +125,7 @@ impl Definitions {
         Err(DefinitionError::Refused { line: line.to_owned(), reason })
     }
 
-    /// What the kernel wrote to its log of errors about the last refused line of this process.
+    /// The kernel's error message about the last refused line of this process.
     fn complaint(&self) -> Option<String> {
         let log = self.sys.read(&self.tracefs.path().join("error_log")).ok()?;
         complaint_about(&String::from_utf8_lossy(&log), &self.group)
@@ -151,16 +149,16 @@ fn complaint_about(log: &str, word: &str) -> Option<String> {
 impl Drop for Definitions {
     fn drop(&mut self) {
         for name in &self.names {
-            // One that stays is removed by the next recorder.
+            // If one stays, the next recorder removes it.
             let _ = self.sys.append(&file(&self.tracefs), &format!("-:{}/{name}", self.group));
         }
     }
 }
 
-/// Removes the definitions of recorders that are no more, and returns how many there were.
+/// Removes the definitions of recorders that no longer exist, and returns how many there were.
 ///
 /// # Errors
-/// What reading the list of definitions came back with. One that cannot be removed is in use, and stays.
+/// What reading the list of definitions returns. A definition that cannot be removed is in use, and stays.
 pub fn sweep(sys: &dyn Sys, tracefs: &Tracefs) -> io::Result<usize> {
     let path = file(tracefs);
     let list = match sys.read(&path) {
@@ -183,7 +181,7 @@ fn is_stale(sys: &dyn Sys, event: &str) -> bool {
     owner_of(event).is_some_and(|owner| !owner.is_alive(sys))
 }
 
-/// The recorder that an event `GROUP/NAME` belongs to; `None` when it is none's.
+/// The recorder that an event `GROUP/NAME` belongs to; `None` if it belongs to none.
 fn owner_of(event: &str) -> Option<Owner> {
     let (group, _) = event.split_once('/')?;
     let (pid, start) = group.strip_prefix(PREFIX)?.split_once('_')?;

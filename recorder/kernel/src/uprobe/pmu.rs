@@ -1,4 +1,4 @@
-//! How the kernel wants perf's own user probes described.
+//! How perf's own user probes are described to the kernel.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ const FOLDER: &str = "/sys/bus/event_source/devices/uprobe";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pmu {
     pub kind: u32,
-    /// The bit of `config` that asks for the return of a function.
+    /// The bit of `config` for the return of a function.
     return_bit: u32,
-    /// The lowest bit of `config` that the semaphore's offset lies in, where the kernel takes one.
+    /// The lowest bit of the semaphore's offset in `config`, if the kernel accepts one.
     semaphore_bit: Option<u32>,
 }
 
@@ -31,10 +31,10 @@ pub enum PmuError {
     /// A description cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A description is of an unknown form.
+    /// A description has an unknown form.
     #[error("cannot parse `{text}` in {}", path.display())]
     Unknown { path: PathBuf, text: String },
-    /// A probe has a semaphore, and this kernel cannot count in it.
+    /// A probe has a semaphore, but this kernel cannot increment it.
     #[error(
         "the probe has a semaphore, which needs Linux 4.20: without it the program never \
          computes the probe's arguments"
@@ -70,10 +70,10 @@ impl Pmu {
         Ok(Pmu { kind, return_bit, semaphore_bit })
     }
 
-    /// Whether a semaphore at this offset, if there is one, can be counted in.
+    /// Checks that a semaphore at this offset, if there is one, can be incremented.
     ///
     /// # Errors
-    /// [`PmuError::NoSemaphores`] when it cannot.
+    /// [`PmuError::NoSemaphores`] if it cannot.
     pub fn check_semaphore(&self, semaphore: Option<u64>) -> Result<(), PmuError> {
         match (semaphore, self.semaphore_bit) {
             (Some(_), None) => Err(PmuError::NoSemaphores),
@@ -81,7 +81,7 @@ impl Pmu {
         }
     }
 
-    /// The word that says what kind of probe it is.
+    /// The word that describes the kind of probe.
     pub(super) fn config(&self, on_return: bool, semaphore: Option<u64>) -> u64 {
         let offset = match (semaphore, self.semaphore_bit) {
             (Some(offset), Some(bit)) => offset << bit,

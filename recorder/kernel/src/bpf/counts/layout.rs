@@ -1,4 +1,4 @@
-//! Where the programs count, and how the counts are read. `counts.bpf.c` has the same structures.
+//! The memory in which the programs count, and how the counts are read. `counts.bpf.c` has the same structures.
 //!
 //! ```text
 //!   the places          what each thread does, and since when; which only the programs use
@@ -7,19 +7,19 @@
 //!   a slot              key and name, sums, five histograms
 //! ```
 //!
-//! A table belongs to one CPU, so nobody else writes to it. The reader has the programs count in the other table, waits until
-//! none of them can still be in this one, adds it up, and clears it.
+//! A table belongs to one CPU, so no other CPU writes to it. To read it, the reader switches the programs to the other table, waits until
+//! none of them can still be using this one, adds it up, and clears it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::KeyBy;
 use crate::units::{Pid, Tid};
 
-/// Bytes of what is known of a thread, whose place is found by the lower bits of its id.
+/// Bytes of what is known of a thread; its entry is found by the lower bits of its id.
 pub(in crate::bpf) const PLACE_BYTES: usize = 16;
 pub(super) const PLACES_BYTES: usize = PLACE_BYTES * 128 * 1024;
 
-/// The beginning of a CPU's value, ahead of its slots.
+/// The head of a CPU's value, before its slots.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::bpf) struct CpuHead {
@@ -45,7 +45,7 @@ pub(in crate::bpf) struct Slot {
     pub(in crate::bpf) histograms: [Counted; Measure::ALL.len()],
 }
 
-/// The histogram of a slot.
+/// A histogram of a slot.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::bpf) struct Counted {
@@ -56,7 +56,7 @@ pub(in crate::bpf) struct Counted {
     pub(in crate::bpf) buckets: [AtomicU32; BUCKETS],
 }
 
-/// Takes what is there. Most is 0, and is not written to.
+/// Takes the value and resets it. Most values are 0, and are not written to.
 fn take_double(word: &AtomicU64) -> u64 {
     match word.load(Ordering::Relaxed) {
         0 => 0,
@@ -71,9 +71,9 @@ fn take(word: &AtomicU32) -> u64 {
     }
 }
 
-/// Those of a table that no program counts in any more.
+/// Reads slots of a table that no program uses any more.
 impl Slot {
-    /// Whose it is; `None` if nobody's. It is free from then on.
+    /// The key of its owner; `None` if the slot is free. It is free afterwards.
     pub(super) fn take_key(&self, by: KeyBy) -> Option<Key> {
         let number = take_double(&self.key);
         if number == 0 {
@@ -91,7 +91,7 @@ impl Slot {
         })
     }
 
-    /// Its figures, which are 0 from then on.
+    /// Its figures, which are 0 afterwards.
     pub(super) fn take(&self) -> Figures {
         Figures {
             histograms: self.histograms.each_ref().map(Counted::take),
@@ -108,7 +108,7 @@ impl Counted {
     fn take(&self) -> Histogram {
         let (sum, censored) = (take_double(&self.sum), take(&self.censored));
         let mut taken = Histogram { sum, censored, ..Histogram::default() };
-        // What takes no time is in the first bucket, so without any of the two there is nothing to take.
+        // Samples of zero length are in the first bucket, so if sum and bucket are zero, there is nothing to take.
         let shortest = take(&self.buckets[0]);
         if sum > 0 || shortest > 0 {
             taken.max = take_double(&self.max);
@@ -119,23 +119,23 @@ impl Counted {
     }
 }
 
-/// Slots behind the last one that a hash leads to, of which one is "other".
+/// Slots after the last one that a hash leads to; one of them is "other".
 pub(super) const PROBES: usize = 8;
 
 /// The base 2 logarithm of the first bucket's upper bound, in seconds.
 pub const FIRST_BOUND: i32 = -24;
 
-/// How many buckets there are. Each ends at twice the bound of the one before; the last has no bound. With that many, histograms
-/// begin at lines of the cache, with the buckets up to 2^-15 s (31 us) in the line of the sum.
+/// The number of buckets. Each ends at twice the bound of the previous one; the last has no bound. With this number, histograms begin at
+/// cache lines, and the buckets up to 2^-15 s (31 us) share a line with the sum.
 pub const BUCKETS: usize = 42;
 
-/// The upper bound of a bucket in nanoseconds, which belongs to it; `None` for the last.
+/// The upper bound of a bucket in nanoseconds, inclusive; `None` for the last.
 pub fn bound(bucket: usize) -> Option<u64> {
-    // 10^9 / 2^24 is 5^9 / 2^15. The values are whole numbers, so what is behind the point does not matter.
+    // 10^9 / 2^24 is 5^9 / 2^15. Values are whole numbers, so the fraction does not matter.
     (bucket + 1 < BUCKETS).then(|| (5_u64.pow(9) << bucket) >> 15)
 }
 
-/// What there is a histogram of, in the order of a slot's.
+/// The measures of which there are histograms, in the order of those in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Measure {
     /// From a wake-up to the next switch in.
@@ -145,7 +145,7 @@ pub enum Measure {
     Slice,
     /// From a switch out in a waiting state other than `D` to the wake-up.
     Blocked,
-    /// The same in the state `D`.
+    /// Same in the state `D`.
     BlockedD,
 }
 
@@ -154,12 +154,12 @@ impl Measure {
         [Measure::Wakeup, Measure::Preempted, Measure::Slice, Measure::Blocked, Measure::BlockedD];
 }
 
-/// How large the tables are.
+/// The size of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// How many slots a hash leads to.
     pub slots: usize,
-    /// How many CPUs there may ever be.
+    /// The most CPUs that there may ever be.
     pub cpus: usize,
 }
 
@@ -174,7 +174,7 @@ impl Shape {
         size_of::<CpuHead>() + self.slots_of_cpu() * size_of::<Slot>()
     }
 
-    /// The largest within a budget of memory.
+    /// The largest shape within a budget of memory.
     pub fn within(bytes: usize, cpus: usize, most_slots: usize) -> Shape {
         const LEAST_SLOTS: usize = 16;
         let cpus = cpus.max(1);
@@ -184,7 +184,7 @@ impl Shape {
     }
 }
 
-/// What was counted of one cgroup or thread.
+/// The counts of one cgroup or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub key: Key,
@@ -193,18 +193,18 @@ pub struct Row {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// The number of a cgroup, that of the root being 1.
+    /// The number of a cgroup; that of the root is 1.
     Cgroup(u64),
     /// The number of a cgroup, and the name of its threads.
     Named(u64, [u8; 16]),
     /// A thread, its name, and its process.
     Thread(Tid, [u8; 16], Pid),
-    /// Those that found no slot.
+    /// All that found no free slot.
     Other,
 }
 
 impl Key {
-    /// Whose it is, whatever it was called: the CPUs may have met a thread by different names.
+    /// The key without the name, because CPUs may have seen a thread under different names.
     pub(super) fn without_name(&self) -> Key {
         match *self {
             Key::Thread(tid, _, process) => Key::Thread(tid, [0; 16], process),
@@ -213,13 +213,13 @@ impl Key {
     }
 }
 
-/// A histogram, with what is known exactly beside it.
+/// A histogram, and what is known exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    /// In nanoseconds, as [`Histogram::max`].
+    /// In nanoseconds, like [`Histogram::max`].
     pub sum: u64,
     pub max: u64,
-    /// Those of which the beginning or the end is not known; they are in no other figure.
+    /// Samples whose beginning or end is not known; they are not included in the other figures.
     pub censored: u64,
     pub buckets: [u64; BUCKETS],
 }
@@ -244,8 +244,8 @@ impl Histogram {
         }
     }
 
-    /// A value that at least this share of the samples does not exceed: the bound of a bucket, or the maximum if that is
-    /// less. `None` without samples.
+    /// A value that at least this share of the samples does not exceed: the bound of a bucket, or the maximum if that is lower. `None`
+    /// without samples.
     pub fn at_most(&self, share: f64) -> Option<u64> {
         let count = self.count();
         let wanted = (count as f64 * share).ceil().max(1.0) as u64;
@@ -260,18 +260,18 @@ impl Histogram {
     }
 }
 
-/// What there is to know of a cgroup or a thread.
+/// The figures of a cgroup or a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// In the order of [`Measure::ALL`].
     pub histograms: [Histogram; Measure::ALL.len()],
-    /// Slices with stolen time, and how much that was in nanoseconds.
+    /// Slices with stolen time, and its sum in nanoseconds.
     pub steals: u64,
     pub steal_ns: u64,
-    /// Waits with throttled time, and how much that was in nanoseconds. It is no part of the wait.
+    /// Waits with throttled time, and its sum in nanoseconds. It is not part of the wait.
     pub throttles: u64,
     pub throttled_ns: u64,
-    /// Waits of which neither the kind nor the beginning is known.
+    /// Waits whose kind and beginning are not known.
     pub unknown: u64,
 }
 
@@ -280,7 +280,7 @@ impl Figures {
         &self.histograms[measure as usize]
     }
 
-    /// Waits of either kind.
+    /// Waits of both kinds.
     pub fn run_queue(&self) -> Histogram {
         let mut both = *self.of(Measure::Wakeup);
         both.add(self.of(Measure::Preempted));

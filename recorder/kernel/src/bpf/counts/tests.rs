@@ -67,7 +67,7 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     }
     let mut counts = open(KeyBy::Thread, Shape { slots: 1024, ..shape() });
     counts.attach().expect("the programs run");
-    // While a program runs that the kernel has no events of, a wake-up can go unseen: then fewer sleeps are known.
+    // While a program runs of which the kernel has no events, a wake-up can be missed: then fewer sleeps are known.
     let attempts = 5;
     let whole = (0..attempts).filter(|_| all_five_sleeps_are_counted(&mut counts)).count();
     assert!(whole >= 1, "none of {attempts} threads has all of its sleeps");
@@ -77,7 +77,7 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     assert_eq!(counts.missing().overflowed, 0);
 }
 
-/// Has a thread sleep five times. What is counted of it must be so; whether that is all of it.
+/// Lets a thread sleep five times. Asserts that what was counted is right, and returns whether all five sleeps were.
 fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
     let begin = crate::clock::now();
     let sleeper = std::thread::Builder::new().name("counted".to_owned()).spawn(|| {
@@ -133,7 +133,7 @@ fn cgroups_of_either_version_are_told_by_their_numbers() {
         let script = format!("echo $$ > {} && sleep 0.05", procs.display());
         let done = std::process::Command::new("sh").args(["-c", &script]).status();
         counts.detach();
-        // What has just ended may be in it still.
+        // A thread that has just ended may still be in it.
         let gone = (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             std::fs::remove_dir(&folder).is_ok()

@@ -1,4 +1,4 @@
-//! What a recording holds for system calls: programs, and lanes of their own.
+//! System calls in a recording: the programs, and separate lanes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,18 +16,18 @@ use crate::units::Cpu;
 pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
-    /// The calls that are wanted, if not all are. The programs use it.
+    /// The wanted calls, if not all are. The programs use it.
     _numbers: Option<Memory>,
-    /// Until somebody takes them.
+    /// Empty after they were taken.
     pub(super) lanes: Vec<(Cpu, Lane)>,
 }
 
 impl OfCalls {
-    /// Makes the lanes of all CPUs, of the shape that those of switches have, and loads the programs; `None` if the kernel has
-    /// no such programs. `setting` is that of the programs on switches.
+    /// Makes the lanes of all CPUs, with the same shape as those of switches, and loads the programs; `None` if the kernel does not
+    /// support these. `setting` is that of the programs on switches.
     ///
     /// # Errors
-    /// What the kernel is short of.
+    /// [`BpfError`] if the kernel lacks some resource.
     pub(super) fn open(
         sys: &dyn BpfSys,
         object: &Object,
@@ -55,10 +55,10 @@ impl OfCalls {
     }
 }
 
-/// Numbers of calls are below, in the programs too.
+/// The upper bound of call numbers, in the programs too.
 const NUMBERS: usize = 1024;
 
-/// Memory with a bit for each number, which is set for these.
+/// Memory with a bit for each number; the bits of these numbers are set.
 fn set_of(sys: &dyn BpfSys, numbers: &[u16]) -> io::Result<Memory> {
     let set = Memory::new(sys, NUMBERS / 8)?;
     for number in numbers.iter().map(|number| usize::from(*number)).filter(|it| *it < NUMBERS) {

@@ -1,4 +1,4 @@
-//! Refusals and what is done about them, on a kernel of files.
+//! Refusals and their handling, on a kernel whose maps are files.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,16 +12,16 @@ use super::*;
 use crate::sys::Mapping;
 use crate::units::Tid;
 
-/// Grants maps as files, which can be mapped like them, and refuses what it is told to.
+/// Grants maps as files, which can be mapped in the same way, and refuses what the test wants refused.
 #[derive(Debug, Default)]
 struct Kernel {
     /// The largest value that a map may have.
     most_value_bytes: Option<u32>,
-    /// What its verifier says to every program.
+    /// The answer of its verifier to every program.
     verdict: Option<&'static str>,
-    /// How it refuses programs otherwise.
+    /// Another way of refusing programs.
     refusal: Option<i32>,
-    /// Bytes of the values of the maps that were asked for.
+    /// Bytes of the values of the requested maps.
     asked: RefCell<Vec<u32>>,
 }
 

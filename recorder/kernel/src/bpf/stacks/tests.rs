@@ -1,4 +1,4 @@
-//! Samples as the program writes them, and hostile ones.
+//! Samples as the program writes them, and malicious ones.
 
 use super::super::events::{BpfEvents, Wanted as Events};
 use super::super::lane::Lane;
@@ -21,7 +21,7 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
     bytes
 }
 
-/// The same of a wait.
+/// Same for a wait.
 fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = bytes(user, walked);
     bytes[offset_of!(Head, kind)..size_of::<Head>()].fill(0);
@@ -92,8 +92,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
-    // On a busy machine the short sleeps can be long too, and one that is preempted until its time is over does not sleep. What a
-    // sleep must be is known, not which of a few attempts it is.
+    // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. What a
+    // sleep must look like is known, but not which of a few attempts shows it.
     let mut attempts = (0..10).map(|_| {
         let sleeper = std::thread::spawn(|| {
             for length in [1, 1] {
@@ -153,7 +153,7 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     assert_eq!(stacks.user_stack(u32::MAX), None);
 }
 
-/// Sleeps four times, and tells when it is about to; returns its id and when it slept.
+/// Sleeps four times, and announces each sleep in `turn`; returns its id and when it slept.
 fn sleep_four_times(turn: &AtomicU64) -> (Tid, Vec<(Nanos, Nanos)>) {
     let sleep = |_| {
         let begun = crate::clock::now();
@@ -166,14 +166,14 @@ fn sleep_four_times(turn: &AtomicU64) -> (Tid, Vec<(Nanos, Nanos)>) {
     (Tid(unsafe { libc::gettid() }.cast_unsigned()), slept)
 }
 
-/// Programs that record switches and note who waits for more than 20 ms.
+/// Programs that record switches and note which threads wait for more than 20 ms.
 struct Noting {
     stacks: BlockedStacks,
     events: BpfEvents,
     lanes: Vec<(Cpu, Lane)>,
 }
 
-/// They run; `None` where others note who waits.
+/// Starts them; `None` if other programs note the waits.
 fn noting() -> Option<Noting> {
     use crate::sys::Linux;
     // SAFETY: the call has no arguments and no effects.
@@ -246,7 +246,7 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
             pretend(false);
             sleeper.join().expect("it slept")
         });
-        // A thread cannot look at the clock while it waits, whatever it waits for.
+        // A thread cannot read the clock while it waits, whatever it waits for.
         let looked = sleeps.iter().flat_map(|(begun, ended)| [*begun, *ended]);
         let looked: Vec<_> = looked.collect();
         stacks.read(|sample| {
@@ -265,7 +265,7 @@ fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
     stacks.detach();
 }
 
-/// Sets a flag when it is dropped, also where a test fails: others wait for it.
+/// Sets a flag when it is dropped, even if a test fails, because others wait for the flag.
 struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -301,7 +301,7 @@ fn a_wait_whose_end_no_program_saw_is_over_once_its_thread_is_preempted() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    // One that is preempted all the same before the programs run again goes out unseen, and has to try once more.
+    // A thread that is preempted before the programs run again is switched out unseen, and must try again.
     let as_meant = (0..10).any(|_| {
         let [sleeps, awake, seen, over] = std::array::from_fn(|_| AtomicBool::new(false));
         let (tid, woke, unseen) = std::thread::scope(|scope| {
