@@ -47,7 +47,8 @@ const PIECE: usize = 10_000;
 
 /// Runs the process that reads files, for the task `word`.
 ///
-/// # Errors When this is not such a process, or its parent is gone.
+/// # Errors
+/// When this is not such a process, or its parent is gone.
 pub fn run(word: Option<&OsStr>) -> io::Result<()> {
     match word.and_then(OsStr::to_str) {
         None => run_reader_process(),

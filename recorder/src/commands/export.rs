@@ -30,7 +30,8 @@ pub enum ExportError {
 
 /// Exports as `args` say, and reports to `messages`.
 ///
-/// # Errors When there is no such table, a trace cannot be read, or the tables cannot be written.
+/// # Errors
+/// When there is no such table, a trace cannot be read, or the tables cannot be written.
 pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportError> {
     let is_file = args.is_file();
     let format = match (args.format, Format::of_path(&args.output)) {

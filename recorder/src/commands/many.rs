@@ -76,8 +76,9 @@ pub fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>, ManyError> {
 /// Does `work` on all traces, on all CPUs, and passes each result with the trace's number to `take` in this thread, as it
 /// comes. Only few results wait, so memory does not grow with the number of traces.
 ///
-/// # Errors The error of `work` for the first trace, in their order, among those that failed before
-/// it stopped.
+/// # Errors
+/// The error of `work` for the first trace, in their order, among those that failed before it
+/// stopped.
 pub fn each<T: Send, E: Send>(
     traces: &[PathBuf],
     work: impl Fn(&Path) -> Result<T, E> + Sync,

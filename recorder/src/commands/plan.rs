@@ -81,7 +81,7 @@ pub struct Plan {
     pub brief_weights: bool,
     /// Whether the recorder's own threads count in triggers.
     pub include_recorder: bool,
-    /// What is recorded beside the scheduler.
+    /// What to record in addition to the scheduler.
     pub trace_points: TracePoints,
     /// Which stacks to record; `None` for none.
     pub stacks: Option<Wanted>,
@@ -103,7 +103,7 @@ pub struct Plan {
     pub display: Display,
 }
 
-/// What is recorded beside the scheduler.
+/// What to record in addition to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracePoints {
     pub probes: Vec<Spec>,
@@ -244,8 +244,8 @@ impl Plan {
 
     /// Makes the plan for these arguments.
     ///
-    /// # Errors When the arguments contradict each other, or name an unknown user or an unsuitable
-    /// output.
+    /// # Errors
+    /// When the arguments contradict each other, or name an unknown user or an unsuitable output.
     pub fn new(args: RecordArgs) -> Result<Plan, PlanError> {
         Plan::with_stdout(args, stdout_is_terminal())
     }

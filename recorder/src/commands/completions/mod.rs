@@ -33,8 +33,8 @@ impl Shell {
 
 /// Prints the script that `args` ask for.
 ///
-/// # Errors When it cannot be written. An output that is closed early is not an
-/// error.
+/// # Errors
+/// When it cannot be written. An output that is closed early is not an error.
 pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
     match out.write_all(script(args.shell)?.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
@@ -44,7 +44,8 @@ pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> io::Result<()> {
 
 /// The script for a shell.
 ///
-/// # Errors When clap's script has an unknown form.
+/// # Errors
+/// When clap's script has an unknown form.
 pub fn script(shell: Shell) -> io::Result<String> {
     let mut script = Vec::new();
     clap_complete::generate(shell.generator(), &mut Cli::command(), "fxtrec", &mut script);

@@ -15,7 +15,8 @@ const ZSH: [(&[&str], &str); 5] = [
 
 /// The completions that clap made, with these values.
 ///
-/// # Errors When clap's script has no place for them, since clap has changed.
+/// # Errors
+/// When clap's script has no place for them, since clap has changed.
 pub(super) fn add(shell: Shell, script: String) -> io::Result<String> {
     match shell {
         // They run before clap's function.

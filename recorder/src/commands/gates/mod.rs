@@ -123,8 +123,9 @@ impl Gates {
 
     /// As [`prepare`](Self::prepare), for a recording that will be written to `output`.
     ///
-    /// # Errors When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must
-    /// read the trace again.
+    /// # Errors
+    /// When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must read the
+    /// trace again.
     pub fn prepare_for(args: &GateArgs, output: &Output) -> Result<Option<Gates>, GatesError> {
         let target = &output.target;
         let (path, others) = match target {
@@ -175,8 +176,9 @@ impl Gates {
     /// Evaluates the gates for a recording that has just been written, as [`Gates::judge`] does. A file is read again
     /// through its `hold`, never by its name.
     ///
-    /// # Errors When there is no report, the recording cannot be read again, or the verdicts cannot
-    /// be written.
+    /// # Errors
+    /// When there is no report, the recording cannot be read again, or the verdicts cannot be
+    /// written.
     pub fn judge_recording(
         self,
         (path, hold): (&Path, Option<&Hold>),
@@ -204,8 +206,8 @@ impl Gates {
     /// `about` names the recording. `open` opens the trace again for conditions that name CPUs, and for spans. `show` gets the verdicts
     /// before they are printed.
     ///
-    /// # Errors When the trace cannot be read again, or the verdicts cannot be
-    /// written.
+    /// # Errors
+    /// When the trace cannot be read again, or the verdicts cannot be written.
     pub fn judge<'r>(
         self,
         about: &Path,

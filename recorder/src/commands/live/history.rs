@@ -67,7 +67,8 @@ impl History {
 
     /// The next line of the recorder, or `None` on timeout.
     ///
-    /// # Errors The exit status if the recorder has ended.
+    /// # Errors
+    /// The exit status if the recorder has ended.
     pub(in crate::commands) fn next(&mut self, patience: Duration) -> io::Result<Option<String>> {
         match self.said.recv_timeout(patience) {
             Ok(line) => Ok(Some(line)),

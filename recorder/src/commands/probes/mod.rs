@@ -26,7 +26,8 @@ pub enum ProbesError {
 
 /// Writes the list for `args` to `out`. An output that is closed early is not an error.
 ///
-/// # Errors When the binary cannot be read, nothing in it matches, or the output fails.
+/// # Errors
+/// When the binary cannot be read, nothing in it matches, or the output fails.
 pub fn run(args: &ProbesArgs, look: Look, out: &mut dyn Write) -> Result<(), ProbesError> {
     let pids = args.pid.map(Pid).into_iter().collect();
     let context = Context { program: None, pids, most: usize::MAX };

@@ -22,7 +22,8 @@ pub(super) struct Temporary {
 impl Temporary {
     /// Creates it, and from then on handles signals to this thread and to threads that it starts.
     ///
-    /// # Errors When it cannot be created, or signals cannot be read.
+    /// # Errors
+    /// When it cannot be created, or signals cannot be read.
     pub(super) fn make() -> io::Result<Temporary> {
         let before = SigSet::thread_get_mask()?;
         let signals = Signals::catch()?;
