@@ -98,7 +98,7 @@ impl ContentionLayout {
         format!("!(flags & {})", flag::SPIN)
     }
 
-    /// Which of the events are to be recorded.
+    /// The events to record.
     pub(super) fn chosen(&self) -> [Chosen; 2] {
         // The text contains no NUL byte.
         let filter = CString::new(Self::filter_of_begins()).ok();

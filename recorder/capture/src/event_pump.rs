@@ -58,7 +58,7 @@ impl Lanes for BatchedLanes {
 /// Passes events from a source to the encoder.
 #[derive(Debug)]
 pub struct EventPump {
-    /// When the last event happened.
+    /// Time of the last event.
     pub ended: Nanos,
     /// Whether the engine takes records.
     pub open: bool,

@@ -61,7 +61,7 @@ impl HomeLayout {
         format!("dst_root=={}", self.hierarchy)
     }
 
-    /// Which of the events are to be recorded.
+    /// The events to record.
     pub(super) fn chosen(&self) -> Vec<Chosen> {
         // Neither text contains a NUL byte.
         let chosen = |shape: Shape, filter: String| Chosen {

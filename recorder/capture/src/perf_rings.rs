@@ -70,7 +70,7 @@ impl CpuRing {
     /// ```text
     ///   the ring        lost 7                lost 5
     ///   the events        2 of them aside       4 aside by now      read after the ring's records were
-    ///   told            5 samples             3 samples
+    ///   reported        5 samples             3 samples
     /// ```
     ///
     /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
@@ -314,9 +314,9 @@ impl PerfRings {
     }
 
     /// ```text
-    ///   CPU 1     ...events | offline            | online  events, unseen | opened anew   events...
+    ///   CPU 1     ...events | offline            | online  events, unseen | reopened      events...
     ///   lane        the ring's last event                                 | before the first of the new ring
-    ///   told        what was lost there, Offline                          | Online, a loss of unknown size
+    ///   reported    what was lost there, Offline                          | Online, a loss of unknown size
     /// ```
     fn look_for_cpus(
         &mut self,

@@ -1,10 +1,10 @@
 //! Stacks where BPF is not permitted: perf's call chains, on the scheduler's tracepoints.
 //!
 //! ```text
-//!   sched_switch     who goes out to block, with its stack      --+
-//!   sched_switch     who comes in                               --+--> one ring for each CPU --> waits that were long
-//!   sched_waking     who wakes whom, with its stack (on wish)   --+
-//!   a clock          who runs, with its stack (on wish)         --+
+//!   sched_switch     thread that blocks, with its stack         --+
+//!   sched_switch     incoming thread                            --+--> one ring for each CPU --> waits that were long
+//!   sched_waking     waker with its stack, and thread (option)  --+
+//!   a clock          running thread, with its stack (option)    --+
 //! ```
 //!
 //! The kernel takes a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(seen(lost, &events(), PLACES, 5), None);
     }
 
-    /// One without CPUs.
+    /// Without CPUs.
     fn stacks(over: u64) -> CallchainStacks {
         CallchainStacks {
             sys: Box::new(crate::sys::Linux),

@@ -210,7 +210,7 @@ impl Directory {
         fstatfs(self).is_ok_and(|system| system.filesystem_type() == PROC_SUPER_MAGIC)
     }
 
-    /// What is at `name`: a link itself, not what it leads to.
+    /// Facts about the file at `name`: a link itself, not its target.
     ///
     /// # Errors
     /// What fstatat(2) returns; `None` when nothing is there.
@@ -342,7 +342,7 @@ pub struct Link {
 pub struct Held(OwnedFd);
 
 impl Held {
-    /// What it is.
+    /// Facts about the file.
     ///
     /// # Errors
     /// What fstat(2) returns.

@@ -12,7 +12,7 @@ use nix::sys::signal::{SigHandler, Signal};
 /// Signals that a helper reacts to, however this process was started.
 const HEARD: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2];
 
-/// What the thread is asked for.
+/// A request to the thread.
 struct Request {
     command: Command,
     reply: Sender<io::Result<Child>>,

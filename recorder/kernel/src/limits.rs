@@ -14,7 +14,7 @@ const OTHERS: u64 = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Inherited([Option<Limit>; 2]);
 
-/// One of them.
+/// A soft and a hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     resource: Resource,

@@ -111,7 +111,7 @@ impl OpenError {
 pub struct KernelCount {
     /// How often the event fired.
     pub fired: u64,
-    /// How many of its samples found no room, where the kernel counts that (6.0 and later).
+    /// How many of its samples found no room, if the kernel counts that (6.0 and later).
     pub lost: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ pub struct PrevState {
     /// The kernel's letter: `R` runnable, `S` sleeping, `D` uninterruptible, `T` stopped, `t`
     /// traced, `Z` zombie, `X` dead (old kernels also `x`), `P` parked, `I` idle, and on old
     /// kernels `K`, `W`, `N`; [`PrevState::UNKNOWN`] for a bit that the kernel has no letter for.
-    /// Of several flags, the one that stands first in the kernel's table.
+    /// If there are several flags, the first one in the kernel's table.
     pub letter: char,
     /// Whether the thread could have gone on running (the kernel's `+`).
     pub preempted: bool,
@@ -36,7 +36,7 @@ pub struct StateTable {
     preempted: i64,
 }
 
-/// Why the state table could not be had from a `print fmt`.
+/// Why a `print fmt` gives no state table.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateTableError {
@@ -80,7 +80,7 @@ impl StateTable {
         })
     }
 
-    /// What `value`, a record's `prev_state`, says.
+    /// Decodes `value`, a record's `prev_state`.
     #[inline]
     pub fn decode(&self, value: i64) -> PrevState {
         let flags = value & self.mask;

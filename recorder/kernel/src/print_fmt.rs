@@ -1,7 +1,7 @@
 //! The expressions in the `print fmt` line of a tracepoint's `format` file.
 //!
 //! The kernel describes there, in C, how it would print each field. For
-//! `sched_switch` that is the only place which tells what the bits of
+//! `sched_switch` this is the only place that shows what the bits of
 //! `prev_state` mean on this kernel, so the line is parsed as the C it is:
 //! the arguments behind the format string become [`Expr`] trees that can be
 //! evaluated for a given field value. Only what integer expressions need is

@@ -89,7 +89,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// What was mapped by a process with these rights.
+    /// A file that a process with these rights has mapped.
     fn by(rights: Rights, file: Regular) -> Mapped {
         // Root may read what it runs, even if that needs a capability.
         let is_readable = rights.uid == 0 || rights.may_read(&file);

@@ -166,7 +166,7 @@ fn is_served_by_others(held: BorrowedFd<'_>, overlays: u32) -> io::Result<bool> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mount<'a> {
     kind: &'a str,
-    /// Of the file system.
+    /// The options of the file system.
     options: &'a str,
 }
 

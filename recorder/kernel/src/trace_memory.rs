@@ -62,7 +62,7 @@ impl TraceMemory {
         let base = NonNull::new(base).ok_or(ConfigError::Misaligned)?;
         // SAFETY: as just said, so many bytes from there on are in the mapping, which can be read and written, is zero since
         // nobody has written to it, and goes with `self`: when the engine drops it. Nothing else has its address: this took
-        // `self`, which gives it to nobody.
+        // `self`, which passes it to no one else.
         unsafe { Engine::with_memory(config, base, self, notify) }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     fn an_engine_fills_all_of_it_and_gives_it_back() {
         let engine = engine(3 * HUGE_BYTES + 64).expect("a size for an engine");
         let mut lanes = Batch::shared(engine.clone());
-        // Of four words each.
+        // Records of four words each.
         for number in 0..4 * HUGE_BYTES / 32 {
             let switch = ContextSwitch {
                 cpu: 1,

@@ -450,7 +450,7 @@ impl Decoder {
     /// Time of the events that the record becomes; `None` if it is about a later record.
     #[inline]
     fn time(&self, record: &RawRecord) -> Option<Nanos> {
-        // What the queue to which a thread was moved reports has the time of that move.
+        // The report of a queue to which a thread was moved has the time of that move.
         Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
     }
 

@@ -94,7 +94,7 @@ fn side_band_records_end_with_their_time() {
     lost.extend(99u64.to_ne_bytes());
     assert_eq!(kind(b::PERF_RECORD_LOST, 0, with_time(lost)), Kind::Lost(Loss::exactly(99)));
 
-    // SWITCH_CPU_WIDE: who went out, then the ids: who is in.
+    // SWITCH_CPU_WIDE: the outgoing thread, then the ids, which are those of the incoming thread.
     let switched = with_time(words(&[30, 31, 40, 41]));
     let expected = Kind::Running { pid: LocalId(40), tid: LocalId(41) };
     assert_eq!(kind(b::PERF_RECORD_SWITCH_CPU_WIDE, 0, switched.clone()), expected);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kernel   A -> B    B -> C    C -> idle    (idle -> D unseen)    D -> E
-//!   chain      B         C        idle                                ^ D goes out, but idle was in:
+//!   chain      B         C        idle                                ^ D is switched out, but idle was on:
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
@@ -151,7 +151,7 @@ impl Chains {
 pub struct View {
     /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.
     pub outgoing: bool,
-    /// The same of the incoming side.
+    /// Same for the incoming side.
     pub incoming: bool,
 }
 

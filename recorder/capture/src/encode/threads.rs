@@ -612,7 +612,7 @@ pub enum Detail {
     Other,
 }
 
-/// Translates the state in which a thread went out.
+/// Translates the state in which a thread was switched out.
 #[inline]
 pub fn outgoing_state(state: PrevState) -> OutgoingState {
     // A preempted thread stays runnable, whatever sleep it was about to begin.

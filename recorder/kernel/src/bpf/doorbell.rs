@@ -15,7 +15,7 @@ use crate::perf::page_size;
 #[derive(Debug)]
 pub enum Doorbell {
     Ring(RingBuffer),
-    /// What [`BpfSys::bell`] gave.
+    /// From [`BpfSys::bell`].
     Played(Bell),
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, counts of events, told interrupts
 //!   128      what the reader writes: tail, bell
-//!   4096     the last name that the programs told, by the lower bits of the thread's id
+//!   4096     the last name that the programs reported, by the lower bits of the thread's id
 //!   36864    records, a power of two of them
 //! ```
 //!

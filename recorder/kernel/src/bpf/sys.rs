@@ -16,7 +16,7 @@ use crate::bell::Bell;
 use crate::perf::page_size;
 use crate::sys::Mapping;
 
-/// One instruction, as the kernel takes it.
+/// One instruction, in the form of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Insn {

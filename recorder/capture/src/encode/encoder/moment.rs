@@ -133,7 +133,7 @@ impl<L: Lanes> Encoder<L> {
     }
 }
 
-/// Where the interrupts of a CPU are shown.
+/// The track of the interrupts of a CPU.
 fn interrupt_track(cpu: Cpu) -> Track {
     (PROCESS, thread_of(cpu))
 }

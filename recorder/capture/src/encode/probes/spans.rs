@@ -9,7 +9,7 @@
 //!   call of g     stack 0x0f00    f > g
 //!   call of h     stack 0x0e00    f > g > h
 //!   return        stack 0x1008    is that of f: g and h must have ended before, unseen
-//!   call of g     stack 0x1100    whatever is below 0x1100 is no more
+//!   call of g     stack 0x1100    everything below 0x1100 has ended
 //! ```
 //!
 //! When a function returns, its stack pointer is at, or just above, its value at the call. If the same probe is called again at the same

@@ -15,7 +15,7 @@ fn five_runs() -> Scene {
     scene
 }
 
-/// `tid` with the name it has from `parent`, as long as it has none of its own.
+/// The first wake-up of `tid`, which still has the name of `parent`.
 fn first_wakeup(tid: u32, parent: u32) -> Wake {
     Wake { comm: comm_of(parent), ..wakeup_new(tid, parent) }
 }
@@ -107,7 +107,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     scene.at(20, 1, switch(0, "R", 9));
     let contention = |contention| Kind::Contention { tid: Tid(5), contention };
     let lock = KernelLock { address: PLACE, kind: LockKind::Mutex };
-    // 5 sleeps, and comes in again, on the other CPU the second time.
+    // 5 sleeps, and is switched in again, on the other CPU the second time.
     let sleeps = |scene: &mut Scene, time: u64, cpu: u32| {
         scene.at(time, cpu, switch(5, "D", 0));
         let told = scene.scheduled().pop().expect("a switch");

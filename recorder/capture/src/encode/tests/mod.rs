@@ -40,7 +40,7 @@ fn comm(name: &str) -> Comm {
     Comm::from_bytes(name.as_bytes())
 }
 
-/// What the kernel calls a thread in these tests: `t` and its id.
+/// The name of a thread in these tests: `t` and its id.
 fn comm_of(tid: u32) -> Comm {
     if tid == 0 { comm("swapper/0") } else { comm(&format!("t{tid}")) }
 }
@@ -82,7 +82,7 @@ fn wakeup(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Wakeup, tid, current)
 }
 
-/// The same for the first time in its life.
+/// Same for the first wake-up of a thread.
 fn wakeup_new(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::New, tid, current)
 }

@@ -1,4 +1,4 @@
-//! What threads and processes are called, and which ids they go by.
+//! The names and ids of threads and processes.
 
 use fxt_writer::Koid;
 

@@ -83,7 +83,7 @@ impl<L: Lanes> Encoder<L> {
     }
 }
 
-/// Where the interrupts of a CPU are put.
+/// The track of the interrupts of a CPU.
 fn track(time: Nanos, cpu: Cpu) -> Place {
     let (process, thread) = (PROCESS, thread_of(cpu));
     Place { time, thread: ThreadName::Inline { process, thread } }

@@ -45,7 +45,7 @@ struct Hit<'a> {
     raw: &'a [u8],
 }
 
-/// Where an event is put in the trace.
+/// Time and thread of an event in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     time: Nanos,
