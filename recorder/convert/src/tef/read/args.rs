@@ -1,9 +1,8 @@
 //! JSON values as arguments of FXT records.
 //!
-//! Scalars have their argument types. An object of scalars is flattened: its members become
-//! arguments with dotted names, which Perfetto shows as a tree. Everything deeper, and arrays,
-//! stay JSON text. The argument `tef:nested` names both kinds, so that writing can rebuild them.
-//! A record takes 15 arguments: what is beyond goes, as JSON text, into the argument `tef:more`.
+//! Scalars have their argument types. An object of scalars is flattened: its members become arguments with dotted names, which Perfetto
+//! shows as a tree. Deeper objects and arrays stay JSON text. The argument `tef:nested` names both kinds, so that writing can rebuild them.
+//! A record has room for 15 arguments: further ones go, as JSON text, into the argument `tef:more`.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use super::ids::pointer;
 use super::members::{Members, text};
 use crate::tef::{notes, types};
 
-/// The value of an argument, with what it borrows.
+/// The value of an argument, with borrowed data.
 #[derive(Clone, Debug)]
 enum Item<'a> {
     Plain(Value<'static>),
@@ -30,7 +29,7 @@ pub(super) struct ArgSet<'a> {
 }
 
 impl<'a> ArgSet<'a> {
-    /// Notes that a field of the event had this value.
+    /// Keeps the value of a field of the event as a note.
     pub(super) fn note(&mut self, field: &str, value: &'a RawValue) {
         let name = note_name(field);
         let item = scalar(value, None).unwrap_or_else(|| {
@@ -40,14 +39,14 @@ impl<'a> ArgSet<'a> {
         self.items.push((name, item));
     }
 
-    /// Notes JSON text as it stands, for numbers that FXT would round.
+    /// Keeps JSON text unchanged as a note, for numbers that FXT would round.
     pub(super) fn note_text(&mut self, field: &str, value: &'a RawValue) {
         let name = note_name(field);
         self.nested.push(name.clone());
         self.items.push((name, Item::Text(Cow::Borrowed(value.get()))));
     }
 
-    /// Notes something that is not in the JSON text.
+    /// Keeps a value that is not in the JSON text as a note.
     pub(super) fn note_value(&mut self, field: &str, value: Value<'static>) {
         self.items.push((note_name(field), Item::Plain(value)));
     }
@@ -62,7 +61,7 @@ impl<'a> ArgSet<'a> {
         self.items.iter().any(|(name, _)| name.strip_prefix(notes::PREFIX) == Some(field))
     }
 
-    /// Adds the members of `args`, as many as fit. `types` is what `arg_types` says.
+    /// Adds the members of `args` that fit. `types` is the content of `arg_types`.
     pub(super) fn add(&mut self, args: &Members<'a>, types: Option<&Members<'a>>) {
         let args = &args.0;
         for (at, member) in args.iter().enumerate() {
@@ -82,7 +81,7 @@ impl<'a> ArgSet<'a> {
         is_last: bool,
     ) -> bool {
         let type_of = |name: &str| types.and_then(|types| types.get(name)).and_then(text);
-        // Room that is left, less what notes about it all may take.
+        // The remaining room, minus the room for notes about all arguments.
         let room = |nested: bool| {
             let notes = usize::from(nested) + usize::from(!is_last);
             MAX_ARGS.saturating_sub(self.items.len() + notes)
@@ -112,7 +111,7 @@ impl<'a> ArgSet<'a> {
         true
     }
 
-    /// Whether some arguments found no place of their own.
+    /// Whether some arguments did not fit.
     pub(super) fn has_more(&self) -> bool {
         self.more.is_some()
     }
@@ -122,7 +121,7 @@ impl<'a> ArgSet<'a> {
         !self.nested.is_empty()
     }
 
-    /// Hands the arguments over, with the notes about them.
+    /// Passes the arguments and the notes about them to `use_args`.
     pub(super) fn with<T>(mut self, use_args: impl FnOnce(&[(&str, Value<'_>)]) -> T) -> T {
         if !self.nested.is_empty() {
             let names = serde_json::to_string(&self.nested).unwrap_or_default();
@@ -143,7 +142,7 @@ impl<'a> ArgSet<'a> {
     }
 }
 
-/// The members of an object that can be flattened: scalars with names that will be told apart.
+/// The members of an object if it can be flattened: they are scalars whose names stay distinct.
 fn flat<'a>(
     name: &str,
     value: &'a RawValue,
@@ -160,7 +159,7 @@ fn flat<'a>(
     good.then_some(members)
 }
 
-/// The argument that a scalar makes. `kind` is its type, where `arg_types` says one.
+/// The argument for a scalar. `kind` is its type according to `arg_types`, if any.
 fn scalar<'a>(value: &'a RawValue, kind: Option<&str>) -> Option<Item<'a>> {
     let json = value.get();
     match json.as_bytes().first()? {
@@ -191,7 +190,7 @@ fn number(json: &str, kind: Option<&str>) -> Option<Value<'static>> {
     json.parse().ok().map(Value::Uint64)
 }
 
-/// A value of a type that JSON has no notion of.
+/// A value of a type that JSON does not have.
 fn typed_text(text: &str, kind: &str) -> Option<Value<'static>> {
     match kind {
         types::UINT32 => text.parse().ok().map(Value::Uint32),
@@ -204,7 +203,7 @@ fn typed_text(text: &str, kind: &str) -> Option<Value<'static>> {
     }
 }
 
-/// Members as the text of an object.
+/// Members as the JSON text of an object.
 fn object_text(members: &[(Cow<'_, str>, &RawValue)]) -> String {
     let members: Vec<String> = members
         .iter()
@@ -216,7 +215,7 @@ fn object_text(members: &[(Cow<'_, str>, &RawValue)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// The name of the argument for a field: `tef:` and its own.
+/// The name of the argument for a field: `tef:` and the field's name.
 fn note_name(field: &str) -> Cow<'static, str> {
     macro_rules! known {
         ($($name:literal)+) => {

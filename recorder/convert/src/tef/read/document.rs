@@ -28,7 +28,7 @@ impl Importer<'_> {
         source.skip_byte_order_mark()?;
         match source.peek()? {
             Some(b'[') => {
-                // The closing bracket may be missing: whoever wrote the file may have been killed.
+                // The closing bracket may be missing, since the writer may have been killed.
                 if !self.array(source, true, Self::event)? {
                     return Ok(());
                 }
@@ -60,8 +60,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Reads an array of objects; false when the file ended before it, which only `may_end`
-    /// allows.
+    /// Reads an array of objects; false if the file ended before its end, which is an error unless `may_end`.
     pub(super) fn array(
         &mut self,
         source: &mut Source<impl Read>,
@@ -78,14 +77,14 @@ impl Importer<'_> {
             }
             let at = source.position();
             let parsed = source.value::<AnyObject, _>(|members, json| {
-                // What is wrong with an event as such does not keep the next from being read.
+                // An error in an event does not prevent reading the next one.
                 Ok(take(self, members, json, at))
             });
             match parsed {
                 Ok(taken) => self.forgive(taken)?,
                 Err(error) => {
                     self.forgive(Err(error))?;
-                    // A whole value of another kind is passed, anything else searched.
+                    // A complete value of another type is skipped; otherwise the next object is searched.
                     if source.value::<AnyValue, _>(|_, _| Ok(())).is_err() {
                         if !source.skip_to_next_object()? {
                             return Ok(false);
@@ -108,7 +107,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Lets what is malformed pass, if that is wanted, and counts it.
+    /// Skips malformed input and counts it, in lenient mode.
     fn forgive(&mut self, result: Result<(), ConvertError>) -> Result<(), ConvertError> {
         match result {
             Err(ConvertError::Malformed { .. }) if self.lenient => {
@@ -119,7 +118,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Reads the object form; false when the file ended before it.
+    /// Reads the object form; false if the file ended early.
     fn object_form(&mut self, source: &mut Source<impl Read>) -> Result<bool, ConvertError> {
         source.expect(b'{', "here")?;
         if source.take(b'}')? {
@@ -144,7 +143,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Reads one member of the object form; false when the file ended in it.
+    /// Reads a member of the object form; false if the file ended in it.
     fn member(&mut self, source: &mut Source<impl Read>, name: &str) -> Result<bool, ConvertError> {
         match (name, source.peek()?) {
             ("traceEvents", Some(b'[')) => return self.array(source, self.lenient, Self::event),
@@ -220,7 +219,7 @@ impl Importer<'_> {
             .value::<AnyValue, _>(|value, _| pieces.append(value.get().as_bytes(), self.target()?))
     }
 
-    /// Reads `otherData`: blobs that fxtrec put there, and what others did.
+    /// Reads `otherData`: fxtrec's blobs, and the data of other writers.
     fn other_data(&mut self, source: &mut Source<impl Read>) -> Result<(), ConvertError> {
         source.expect(b'{', "here")?;
         let mut pieces = Pieces::new(&format!("{}otherData", notes::MEMBER_BLOB));
@@ -279,7 +278,7 @@ impl Importer<'_> {
         write_blob(&name, blob_type, &data, self.target()?)
     }
 
-    /// Takes a member of `samples`: an instant on its thread, of no known process.
+    /// Reads a member of `samples`: an instant on its thread, without a known process.
     fn sample(
         &mut self,
         mut members: Members<'_>,

@@ -1,4 +1,4 @@
-//! Events: each phase has its event type, or becomes an instant that remembers it.
+//! Events: each phase becomes its event type, or an instant that keeps the phase as a note.
 
 use fxt_writer::record::{EventKind, UserspaceObject};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, WriteError, text};
@@ -14,10 +14,10 @@ use super::time::Time;
 use crate::error::{ConvertError, Position};
 use crate::tef::notes;
 
-/// How many events wait for a time at most.
+/// The maximum number of events that wait for a time.
 const MAX_WAITING: usize = 4096;
 
-/// An event ready to be written, but for its arguments.
+/// An event that is ready to be written, except for its arguments.
 struct Ready<'a> {
     kind: EventKind,
     time: u64,
@@ -27,7 +27,7 @@ struct Ready<'a> {
 }
 
 impl Importer<'_> {
-    /// Takes a member of `traceEvents`; `json` is its text, `at` its place.
+    /// Reads a member of `traceEvents`; `json` is its text, `at` its position.
     pub(super) fn event(
         &mut self,
         members: Members<'_>,
@@ -36,7 +36,7 @@ impl Importer<'_> {
     ) -> Result<(), ConvertError> {
         self.report.read += 1;
         if members.0.is_empty() && !self.strict {
-            // Writers that end each event with a comma end the array with one.
+            // Writers that end each event with a comma produce an empty last event.
             self.report.count("empty events, left out");
             return Ok(());
         }
@@ -106,8 +106,8 @@ impl Importer<'_> {
         self.write_event(&ready, args, json)
     }
 
-    /// The state of a thread from a time on. It is an operation on a track beside the thread's own, since it nests with none of
-    /// its durations; without a length it is an instant.
+    /// The state of a thread from a time on. It becomes an operation on a track next to the thread's own, since it does not nest with the
+    /// thread's durations; without a length, it becomes an instant.
     fn state<'a>(
         &mut self,
         phase: &'a RawValue,
@@ -119,15 +119,14 @@ impl Importer<'_> {
         args.note(notes::PHASE, phase);
         let Some(value) = fields.duration else { return Ok(EventKind::Instant) };
         let duration = moment(Some(value), "dur", at)?.nanos;
-        // It comes back as the event that it was.
+        // It is converted back into the original event.
         args.note_text("dur", value);
         args.note_value("id", Value::Null);
         self.report.count("states of threads, kept on tracks of their own");
         Ok(EventKind::DurationComplete { end: Ticks(time.nanos.saturating_add(duration)) })
     }
 
-    /// The id and the end of the asynchronous operation that a complete event has to be, where it would overlap with
-    /// another of its thread.
+    /// The id and the end of the asynchronous operation that replaces a complete event which would overlap with another one of its thread.
     fn overlap<'a>(
         &mut self,
         kind: EventKind,
@@ -137,12 +136,12 @@ impl Importer<'_> {
         args: &mut ArgSet<'a>,
     ) -> Result<Option<(u64, u64)>, ConvertError> {
         let EventKind::DurationComplete { end: Ticks(end) } = kind else { return Ok(None) };
-        // What was a complete event in FXT is one again.
+        // A complete event of FXT stays one.
         if self.ids.trusts_threads() || self.overlaps.nests(thread, begin, end) {
             return Ok(None);
         }
         self.report.count("complete events that overlap with others, kept on tracks of their own");
-        // It comes back as the complete event that it was.
+        // It is converted back into the original complete event.
         for (name, value) in [("ph", fields.phase), ("dur", fields.duration)] {
             if let Some(value) = value.filter(|_| !args.has_note(name)) {
                 args.note(name, value);
@@ -155,7 +154,7 @@ impl Importer<'_> {
         Ok(Some((FIRST_OVERLAPPING + self.overlapping, end)))
     }
 
-    /// Events that waited for a time get that of the first event that has one.
+    /// Writes events that waited for a time, with that of the first event that has one.
     pub(super) fn release_waiting(&mut self) -> Result<(), ConvertError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -163,7 +162,7 @@ impl Importer<'_> {
         self.now.get_or_insert(0);
         for json in std::mem::take(&mut self.waiting) {
             let nowhere = Position { line: 1, column: 1 };
-            // They were parsed before.
+            // They were parsed successfully before.
             if let Ok(members) = serde_json::from_str::<Members<'_>>(&json) {
                 self.any_event(&Fields::of(members), &json, nowhere)?;
             }
@@ -195,7 +194,7 @@ impl Importer<'_> {
         Ok(time)
     }
 
-    /// The event type of a phase, with its word.
+    /// The event type for a phase, with its additional word.
     fn kind<'a>(
         &mut self,
         letter: &str,
@@ -246,7 +245,7 @@ impl Importer<'_> {
         Ok(kind)
     }
 
-    /// A complete event. Without a duration it has begun, and nobody saw its end.
+    /// A complete event. Without a duration, it is only a begin, since its end is unknown.
     fn complete<'a>(
         &mut self,
         phase: &'a RawValue,
@@ -312,7 +311,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Notes the fields that FXT has nothing like.
+    /// Keeps fields without an equivalent in FXT as notes.
     fn note_others<'a>(&mut self, fields: &Fields<'a>, args: &mut ArgSet<'a>) {
         let phase = fields.phase.map_or("", RawValue::get);
         match fields.instant_scope {
@@ -327,7 +326,7 @@ impl Importer<'_> {
                 args.note("bp", binding);
                 self.report.count("binding points of flows, kept as arguments");
             }
-            // FXT's flows end in the slice around them; this one in the slice after it.
+            // Flows in FXT end in the slice that contains them; this one ends in the next slice.
             None if phase == "\"f\"" => {
                 args.note_value("bp", Value::Null);
                 self.report.count("binding points of flows, kept as arguments");
@@ -376,7 +375,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// The koids of the event's process and thread, named where they were made up.
+    /// The koids of the event's process and thread; made-up koids get names.
     pub(super) fn thread_of(&mut self, fields: &Fields<'_>) -> Result<(u64, u64), ConvertError> {
         let process = self.process_of(fields)?;
         let thread = self.ids.thread(process, fields.thread);
@@ -398,7 +397,7 @@ impl Importer<'_> {
         Ok(process.koid)
     }
 
-    /// The birth of an object says what its pointer means.
+    /// The creation of an object says what its pointer means.
     fn object(
         &mut self,
         fields: &Fields<'_>,
@@ -415,7 +414,7 @@ impl Importer<'_> {
         Ok(target.write(&UserspaceObject { pointer, process, name, args: &args })?)
     }
 
-    /// Writes the event; whole into blobs where a record cannot hold it.
+    /// Writes the event, or the whole event as blobs if it does not fit into a record.
     fn write_event(
         &mut self,
         ready: &Ready<'_>,
@@ -450,18 +449,18 @@ impl Importer<'_> {
     }
 }
 
-/// A string that fits beside another one.
+/// Cuts a string so that another one fits next to it.
 fn short(content: &str) -> String {
     text::clean(content.as_bytes()).chars().take(1000).collect()
 }
 
-/// The ids of overlapping complete events begin here, where no counter or address is.
+/// The first id for overlapping complete events, in a range without counters or addresses.
 const FIRST_OVERLAPPING: u64 = 0xf7ac_e000_0000_0000;
 
-/// The ids of the operations that states of threads become begin here, one for each thread.
+/// The first id for operations that represent states of threads; each thread has one.
 const FIRST_STATE: u64 = 0xf7ac_d000_0000_0000;
 
-/// Whether the event is a state of a thread. The letter is that of a step of an operation, too, which has an id.
+/// Whether the event is a state of a thread. Steps of operations have the same letter, but also an id.
 fn is_state(letter: &str, fields: &Fields<'_>) -> bool {
     let is_category = fields.category.is_some_and(|it| it.get() == "\"thread_state\"");
     letter == "T" && is_category && fields.id.is_none() && fields.id2.is_none()

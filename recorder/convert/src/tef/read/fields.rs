@@ -1,4 +1,4 @@
-//! The fields of an event, by their meaning.
+//! The fields of an event, by meaning.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::time::{Time, time};
 use crate::error::{ConvertError, Position};
 use crate::tef::marks;
 
-/// An event's fields as they stand in the text, and where that is.
+/// An event's fields as text, and the event's position.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     pub(super) phase: Option<&'a RawValue>,
@@ -28,7 +28,7 @@ pub(super) struct Fields<'a> {
     pub(super) types: Option<Members<'a>>,
     pub(super) mark: Option<&'a RawValue>,
     pub(super) switch: Option<&'a RawValue>,
-    /// Fields that FXT has nothing like.
+    /// Fields without an equivalent in FXT.
     pub(super) others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
@@ -61,14 +61,14 @@ impl<'a> Fields<'a> {
                     continue;
                 }
             };
-            // Of several fields of one name the last counts, as in a browser.
+            // If a name occurs several times, the last value counts, as in browsers.
             *place = Some(value);
         }
         fields
     }
 }
 
-/// The text of a field that has to be a string; empty where there is no such field.
+/// The text of a field that must be a string; empty if it is absent.
 pub(super) fn string<'a>(
     field: Option<&'a RawValue>,
     name: &str,
@@ -78,7 +78,7 @@ pub(super) fn string<'a>(
     text(value).ok_or_else(|| wrong(name, value, "a string", at))
 }
 
-/// The time of a field that has to be there.
+/// The time of a required field.
 pub(super) fn moment(
     field: Option<&RawValue>,
     name: &str,
@@ -91,7 +91,7 @@ pub(super) fn moment(
     time(value).ok_or_else(|| wrong(name, value, "a number of microseconds", at))
 }
 
-/// An error about an event whose field is not what it should be.
+/// An error about an event with a field of the wrong type or value.
 pub(super) fn wrong(name: &str, value: &RawValue, expected: &str, at: Position) -> ConvertError {
     let mut found = value.get().to_owned();
     if let Some((cut, _)) = found.char_indices().nth(40) {

@@ -1,28 +1,27 @@
 //! Ids: processes and threads as koids, correlation ids as numbers.
 //!
-//! In JSON a thread id belongs to its process, and either may be any text. A koid is a number
-//! that means one thing in all of the trace. Ids that are numbers stay what they are; where a
-//! second process uses a thread id, and where an id is no number, a koid is made up, and a kernel
-//! object record with the argument `tef:id` says what it stands for.
+//! In JSON a thread id belongs to its process, and any text can be an id. A koid is a number with the same meaning everywhere in the trace.
+//! Numeric ids are kept. If a second process uses a thread id, or if an id is not a number, a koid is made up, and a kernel object record
+//! with the argument `tef:id` holds the original id.
 
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
 use super::members::{Members, integer, text};
 
-/// Made-up koids begin here: beyond the ids of Linux, and within the 32 bits that Perfetto keeps.
+/// The first made-up koid: above the ids of Linux, and within the 32 bits that Perfetto keeps.
 const FIRST_MADE_UP: u64 = 1 << 30;
 
-/// Which koid stands for which id.
+/// The koids of ids.
 #[derive(Debug)]
 pub(super) struct Ids {
-    /// The process that a thread's koid belongs to.
+    /// The process to which a thread's koid belongs.
     owners: FxHashMap<u64, u64>,
     /// Made-up koids of threads, by process and id.
     others: FxHashMap<(u64, String), u64>,
     processes: FxHashMap<String, u64>,
     next: u64,
-    /// Whether a thread id means one thread in all of the file.
+    /// Whether a thread id means the same thread everywhere in the file.
     threads_are_unique: bool,
 }
 
@@ -52,12 +51,12 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// From here on, thread ids that are numbers are koids whatever their process.
+    /// From now on, numeric thread ids are koids, regardless of the process.
     pub(super) fn trust_threads(&mut self) {
         self.threads_are_unique = true;
     }
 
-    /// The process of each thread whose ids are as Linux has them.
+    /// The process of each thread, for ids in the range of Linux.
     pub(super) fn owners(&self) -> FxHashMap<u32, u32> {
         let owners = self.owners.iter().filter(|(_, process)| **process != 0);
         owners
@@ -72,7 +71,7 @@ impl Ids {
         self.threads_are_unique
     }
 
-    /// The koid of a process; 0 where the event names none.
+    /// The koid of a process; 0 if the event has none.
     pub(super) fn process(&mut self, id: Option<&RawValue>) -> Koid {
         let Some(id) = id else { return Koid::known(0) };
         if let Some(number) = integer(id) {
@@ -86,11 +85,11 @@ impl Ids {
         Koid { koid, new: true }
     }
 
-    /// The koid of a thread of that process: its main thread where the event names none.
+    /// The koid of a thread of that process: the main thread if the event has none.
     pub(super) fn thread(&mut self, process: u64, id: Option<&RawValue>) -> Koid {
         let Some(id) = id else { return self.main_thread(process) };
         if let Some(number) = integer(id) {
-            // Nobody is thread 0: it stands for "no thread in particular", or the idle task.
+            // No thread has the id 0: it stands for "no thread in particular", or the idle task.
             let unique = self.threads_are_unique || number == 0;
             if unique || *self.owners.entry(number).or_insert(process) == process {
                 return Koid::known(number);
@@ -105,7 +104,7 @@ impl Ids {
         Koid { koid, new: true }
     }
 
-    /// The main thread has the number of its process, as on Linux.
+    /// The main thread has the id of its process, as on Linux.
     fn main_thread(&mut self, process: u64) -> Koid {
         if self.threads_are_unique
             || process == 0
@@ -131,15 +130,15 @@ impl Ids {
     }
 }
 
-/// The number that correlates events, and whether the field `id` can be told from it.
+/// The number that correlates events, and whether the field `id` can be rebuilt from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Correlation {
     pub(super) number: u64,
     pub(super) plain: bool,
 }
 
-/// The number for an event's ids. What is no number, or means something only within a scope or
-/// a process, becomes a hash of all that.
+/// The number for an event's ids. A value that is not a number, or is local to a scope or a process, becomes a hash of everything that
+/// identifies it.
 pub(super) fn correlation(
     id: Option<&RawValue>,
     id2: Option<&RawValue>,
@@ -163,7 +162,7 @@ pub(super) fn correlation(
         hash.add(scope.map_or("", RawValue::get).as_bytes());
         return Some(Correlation { number: hash.0, plain: false });
     }
-    // An `id2` that is no object stands for an id, as does one beside it that says nothing.
+    // An `id2` that is not an object stands for an id, if the event has no other.
     let id = id.or(id2.filter(|id2| !id2.get().starts_with('{')))?;
     let plain = is_plain(id);
     let number = number(id)?;
@@ -174,14 +173,14 @@ pub(super) fn correlation(
     Some(Correlation { number: hash.0, plain: false })
 }
 
-/// The number of an id of a process as fxtrec writes it: of FXT, in which ids are those of a process.
+/// The number of a process-local id as fxtrec writes it for FXT, where ids are local to a process.
 pub(super) fn own_local(id2: &RawValue) -> Option<u64> {
     let members = Members::of(id2).filter(|members| members.0.len() == 1)?;
     let local = members.get("local")?;
     pointer(&text(local)?).filter(|_| is_plain(local))
 }
 
-/// The number that an id is, or a hash of its text.
+/// The numeric value of an id, or a hash of its text.
 pub(super) fn number(id: &RawValue) -> Option<u64> {
     if let Some(number) = integer(id).filter(|_| !id.get().starts_with('"')) {
         return Some(number);
@@ -198,13 +197,13 @@ pub(super) fn number(id: &RawValue) -> Option<u64> {
     })
 }
 
-/// What a text such as `0x1000` means.
+/// The value of a text such as `0x1000`.
 pub(super) fn pointer(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Whether an id is a number, or the very text that writing makes from its number.
+/// Whether an id is a number, or the exact text that writing produces for its number.
 fn is_plain(id: &RawValue) -> bool {
     match text(id) {
         Some(text) => pointer(&text).is_some_and(|number| format!("{number:#x}") == text),
@@ -212,7 +211,7 @@ fn is_plain(id: &RawValue) -> bool {
     }
 }
 
-/// FNV-1a in 64 bits: the same in every version, so that files stay comparable.
+/// 64-bit FNV-1a: the same in every version, so that files stay comparable.
 struct Hash(u64);
 
 impl Hash {

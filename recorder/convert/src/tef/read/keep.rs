@@ -1,4 +1,4 @@
-//! What fits no record, kept as text in blobs.
+//! Data that does not fit into records, kept as text in blobs.
 
 use fxt_writer::record::{Blob, BlobType};
 use fxt_writer::{Text, text};
@@ -6,12 +6,12 @@ use fxt_writer::{Text, text};
 use super::Target;
 use crate::error::ConvertError;
 
-/// Bytes of a blob record's payload; the name and the header fit beside it.
+/// The maximum payload of a blob record, in bytes; the name and the header fit in addition.
 const PIECE_BYTES: usize = 32_000;
-/// Bytes of a name that fit beside such a payload.
+/// The maximum length of a name that fits in addition to such a payload, in bytes.
 const NAME_BYTES: usize = 640;
 
-/// A blob that is written piece by piece, under one name.
+/// A blob that is written in pieces, all with the same name.
 #[derive(Debug)]
 pub(super) struct Pieces {
     name: String,
@@ -19,7 +19,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// A blob of that name, which is cut if need be.
+    /// A blob with that name, which is cut if necessary.
     pub(super) fn new(name: &str) -> Self {
         let mut name = text::clean(name.as_bytes()).into_owned();
         while name.len() > NAME_BYTES {
@@ -50,7 +50,7 @@ impl Pieces {
     }
 }
 
-/// Writes data of any length as blob records of one name.
+/// Writes data of any length as blob records with the same name.
 pub(super) fn write_blob(
     name: &str,
     blob_type: BlobType,
@@ -72,6 +72,6 @@ fn write_piece(
     payload: &[u8],
     target: &mut Target<'_>,
 ) -> Result<(), ConvertError> {
-    // Inline: a name that is used once or twice is no use in the table.
+    // Inline, since a name that is used once or twice is not worth an entry in the table.
     Ok(target.write(&Blob { name: Text::Inline(name), blob_type, payload })?)
 }

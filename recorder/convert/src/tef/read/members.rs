@@ -1,4 +1,4 @@
-//! The members of a JSON object, unread: names, and values as text.
+//! The members of a JSON object: names, and values as unparsed text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// An object's members in their order, duplicates included.
+/// An object's members in order, including duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -16,22 +16,22 @@ impl<'a> Members<'a> {
         value.get().starts_with('{').then(|| serde_json::from_str(value.get()).ok()).flatten()
     }
 
-    /// The first member of that name.
+    /// The first member with that name.
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 
-    /// The number that the first member of that name is, if it is one that fits.
+    /// The value of the first member with that name, if it is a number in the range of `T`.
     pub(super) fn number<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         T::try_from(self.get(name).and_then(integer)?).ok()
     }
 
-    /// Takes the number out that the first member of that name is, if it is one that fits.
+    /// Removes and returns the first member with that name, if it is a number in the range of `T`.
     pub(super) fn take_number<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
         T::try_from(self.take(name).and_then(integer)?).ok()
     }
 
-    /// Takes the first member of that name out.
+    /// Removes and returns the first member with that name.
     pub(super) fn take(&mut self, name: &str) -> Option<&'a RawValue> {
         let at = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(at).1)
@@ -99,7 +99,7 @@ pub(super) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// An integer of up to 64 bits; also as a string of digits, as ids are often written.
+/// An integer of up to 64 bits, or a string of digits, which is common for ids.
 pub(super) fn integer(value: &RawValue) -> Option<u64> {
     let json = value.get();
     json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json).parse().ok()

@@ -1,10 +1,9 @@
 //! Trace Event Format to FXT.
 //!
-//! Events are read one by one from [`source`] into a temporary trace in the order of the file, as the document allows any;
-//! [`order`] puts its records in order of time where they are not. [`system`] takes scheduling out of
-//! `systemTraceEvents`. [`event`] maps phases to event types, [`naming`] turns `M` events into
-//! names, [`own`] reads back what [`super::write`] wrote for records that JSON has nothing like.
-//! What FXT has no place for becomes an argument ([`args`]) or a blob ([`keep`]) and is counted.
+//! Events are read one by one from [`source`] into a temporary trace in the order of the file, since any order is allowed; [`order`] then
+//! sorts its records by time if necessary. [`system`] reads scheduling records from `systemTraceEvents`. [`event`] maps phases to event
+//! types, [`naming`] turns `M` events into names, and [`own`] reads back what [`super::write`] wrote for records without an equivalent in
+//! JSON. Data without an equivalent in FXT becomes an argument ([`args`]) or a blob ([`keep`]) and is counted.
 
 mod args;
 mod document;
@@ -40,15 +39,14 @@ use source::Source;
 
 type Target<'o> = Writer<Output<&'o mut dyn Write>>;
 
-/// The provider of a file that does not say who wrote it.
+/// The provider of a file without information about its writer.
 const PROVIDER: (ProviderId, &str) = (ProviderId(1), NAMELESS);
 
 /// Reads all of `input` and writes it to `out` as FXT.
 ///
 /// # Errors
 ///
-/// When the input cannot be read or is malformed, or the output not be written. How much is taken
-/// for malformed, `rigor` says.
+/// If the input cannot be read or is malformed, or the output cannot be written. `rigor` determines what counts as malformed.
 pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Report, ConvertError> {
     let mut between = spool::temporary().map_err(ConvertError::Write)?;
     let mut importer = Importer::new(&mut between, rigor);
@@ -62,7 +60,7 @@ pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Repor
         Some(text) => system::imported(text, &rest.owners, rest.lenient, &mut report)?,
         None => None,
     };
-    // What fxtrec wrote from FXT is in the order of that, but for what stood apart.
+    // Files that fxtrec wrote from FXT are already in order, except for records outside of the events.
     let in_order = rest.own || Order::of(&events)?.in_order;
     if scheduling.is_none() && !rest.apart && in_order {
         events.rewind().map_err(ConvertError::Read)?;
@@ -81,41 +79,41 @@ pub fn read(input: impl Read, out: &mut dyn Write, rigor: Rigor) -> Result<Repor
     Ok(report)
 }
 
-/// What is left to do when all events were read.
+/// What remains to be done after all events are read.
 struct Rest {
     report: Report,
-    /// Text of ftrace that another program wrote.
+    /// ftrace text that another program wrote.
     ftrace: Option<File>,
     /// The process of each thread.
     owners: FxHashMap<u32, u32>,
     names: FxHashMap<(bool, u64), String>,
     /// Whether fxtrec wrote the file from FXT.
     own: bool,
-    /// Whether scheduling stood apart from the events.
+    /// Whether scheduling records were outside of the events.
     apart: bool,
     lenient: bool,
 }
 
-/// What a conversion knows at some point of the file.
+/// The state of a conversion at some point of the file.
 struct Importer<'o> {
-    /// Nothing only while the provider changes.
+    /// `None` only while the provider changes.
     target: Option<Target<'o>>,
     providers: FxHashMap<ProviderId, String>,
     ids: Ids,
-    /// The time of the last event that had one, for those that have none.
+    /// The time of the last event with a time, for events without one.
     now: Option<u64>,
-    /// Events without a time that came before the first with one.
+    /// Events without a time that precede the first event with a time.
     waiting: Vec<String>,
-    /// Events that were kept in blobs.
+    /// The number of events that were kept in blobs.
     kept: u32,
-    /// Names of objects, for the records that say more about them.
+    /// Names of objects, for later records about them.
     names: FxHashMap<(bool, u64), String>,
     overlaps: Overlaps,
-    /// Complete events that went onto tracks of their own.
+    /// The number of complete events that got tracks of their own.
     overlapping: u64,
-    /// The text of ftrace that stands beside the events.
+    /// The ftrace text outside of the events.
     ftrace: Option<File>,
-    /// Whether scheduling that stood beside the events was written.
+    /// Whether scheduling records outside of the events were written.
     apart: bool,
     strict: bool,
     lenient: bool,
@@ -142,7 +140,7 @@ impl<'o> Importer<'o> {
         }
     }
 
-    /// Where records go; the trace begins with the first that asks.
+    /// The writer for records; the trace begins with its first use.
     fn target(&mut self) -> Result<&mut Target<'o>, ConvertError> {
         if self.providers.is_empty() {
             self.switch_provider(PROVIDER.0, PROVIDER.1)?;
@@ -153,7 +151,7 @@ impl<'o> Importer<'o> {
         }
     }
 
-    /// What follows is of this provider, which has tables of its own.
+    /// The following records are from this provider, which has its own tables.
     fn switch_provider(&mut self, id: ProviderId, name: &str) -> Result<(), ConvertError> {
         let Some(before) = self.target.take() else { return Ok(()) };
         let mut target = Writer::new(before.into_inner());
@@ -178,7 +176,7 @@ impl<'o> Importer<'o> {
 
     fn end(mut self) -> Result<Rest, ConvertError> {
         self.release_waiting()?;
-        // A file without events is a trace without records.
+        // A file without events becomes a trace without records.
         self.target()?;
         if let Some(target) = self.target.take() {
             target.into_inner().finish().map_err(ConvertError::Write)?;

@@ -1,4 +1,4 @@
-//! `M` events that name processes and threads, and koids that stand for other ids.
+//! `M` events that name processes and threads, and the original ids of made-up koids.
 
 use fxt_writer::record::{KernelObject, ObjectType};
 use fxt_writer::{Arg, Koid, Value, text};
@@ -12,7 +12,7 @@ use crate::error::{ConvertError, Position};
 use crate::tef::{marks, notes};
 
 impl Importer<'_> {
-    /// Writes the kernel object that a `process_name` or `thread_name` means; false for others.
+    /// Writes the kernel object for a `process_name` or `thread_name`; false for other events.
     pub(super) fn naming(
         &mut self,
         fields: &Fields<'_>,
@@ -22,7 +22,7 @@ impl Importer<'_> {
         let (kind, is_name) = match &*what {
             "process_name" => (ObjectType::Process, true),
             "thread_name" => (ObjectType::Thread, true),
-            // These say where viewers put a process or thread, and what they put beside its name.
+            // These determine the place of a process or thread in viewers, and text next to its name.
             "process_sort_index" | "process_labels" => (ObjectType::Process, false),
             "thread_sort_index" => (ObjectType::Thread, false),
             _ => return Ok(false),
@@ -68,7 +68,7 @@ impl Importer<'_> {
                 if let Some(what) = fields.name {
                     args.note("name", what);
                 }
-                // Of several records of an object the last name counts, so it must be the same, or say nothing new.
+                // If an object has several records, its last name counts, so the name must be the same, or be absent.
                 let known = self.names.get(&key).cloned();
                 known
                     .unwrap_or_else(|| {
@@ -81,7 +81,7 @@ impl Importer<'_> {
         self.kernel_object(kind, koid, &name, process, args)
     }
 
-    /// Writes a kernel object; false when a record cannot hold it.
+    /// Writes a kernel object; false if it does not fit into a record.
     pub(super) fn kernel_object(
         &mut self,
         kind: ObjectType,
@@ -110,7 +110,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Says what a made-up koid stands for. A process gets its id as its name.
+    /// Writes the original id of a made-up koid. A process gets its id as its name.
     pub(super) fn name_made_up(
         &mut self,
         koid: u64,

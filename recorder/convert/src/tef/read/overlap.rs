@@ -1,33 +1,32 @@
-//! Complete events of one thread that overlap, none of them inside of the other.
+//! Complete events of one thread that overlap without nesting.
 //!
-//! The document lets a thread have them, and its viewers draw them somehow. A thread of FXT has a stack: readers drop
-//! what does not nest. So the one that comes second goes onto a track of its own, as an asynchronous operation:
+//! The format allows them, and viewers draw them somehow. A thread in FXT has a stack: readers drop events that do not nest. So the second
+//! one goes onto a track of its own, as an asynchronous operation:
 //!
 //! ```text
 //!   JSON     |--- a -----|            FXT   thread  |--- a -----|
 //!                |--- b -----|              async       |--- b -----|
 //! ```
 //!
-//! Files may be in the order of begins or of ends, or of neither. Of each thread the operations that end last are
-//! remembered, as many as a deep stack has, so memory does not grow with the file.
+//! Files may be sorted by begin, by end, or not at all. For each thread the operations with the latest ends are remembered, as many as a
+//! deep stack has, so memory does not grow with the file.
 
 use rustc_hash::FxHashMap;
 
-/// Operations that are remembered of each thread.
+/// Operations that are remembered for each thread.
 const REMEMBERED: usize = 64;
 
-/// The operations of all threads, as far as others may overlap with them.
+/// The operations of all threads that later ones may overlap with.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps(FxHashMap<u64, Vec<(u64, u64)>>);
 
 impl Overlaps {
-    /// Whether the operation can be on the thread's own track beside those that are there already. If so, it is there
-    /// from now on.
+    /// Whether the operation nests with those on the thread's own track. If so, it is added to them.
     pub(super) fn nests(&mut self, thread: u64, begin: u64, end: u64) -> bool {
         let others = self.0.entry(thread).or_default();
         let crosses = |other: &(u64, u64)| {
             let earlier = *other;
-            // Of two that begin together the first is the outer one for whoever reads in order.
+            // If two begin together, the first one in the file is the outer one for readers.
             let second = earlier.0 <= begin && begin < earlier.1 && earlier.1 < end;
             let first = begin < earlier.0 && earlier.0 < end && end < earlier.1;
             second || first

@@ -1,6 +1,6 @@
-//! Events that fxtrec itself wrote for records that JSON has nothing like, read back.
+//! Reads back events that fxtrec wrote for records without an equivalent in JSON.
 //!
-//! Each has the field `fxt`. One that is not as fxtrec writes it is read as any other event.
+//! Each has the field `fxt`. An event that is not exactly as fxtrec writes it is read like any other event.
 
 use std::borrow::Cow;
 
@@ -23,13 +23,13 @@ use crate::tef::marks;
 
 struct Own<'e, 'a> {
     fields: &'e Fields<'a>,
-    /// The record's arguments, and what it has beside them.
+    /// The record's arguments and its other fields.
     members: Members<'a>,
     at: Position,
 }
 
 impl Importer<'_> {
-    /// Reads an event back; false when it is not one of fxtrec's.
+    /// Reads an event back; false if it is not one of fxtrec's.
     pub(super) fn own(&mut self, fields: &Fields<'_>, at: Position) -> Result<bool, ConvertError> {
         let mark = fields.mark.and_then(text).unwrap_or_default();
         if mark == marks::DERIVED {
@@ -52,7 +52,7 @@ impl Importer<'_> {
         };
         match read {
             Ok(done) => Ok(done.is_some()),
-            // As any other event it may fit.
+            // It may fit as an ordinary event.
             Err(ConvertError::Encode(_)) => Ok(false),
             Err(error) => Err(error),
         }
@@ -132,7 +132,7 @@ impl Importer<'_> {
         let (id, name) = (members.number("id"), members.get("name").and_then(text));
         let (Some(id), Some(name)) = (id, name) else { return Ok(None) };
         if name != PROVIDER.1 {
-            // Written from FXT, in which an id has one meaning.
+            // The file was written from FXT, in which every id is unique.
             self.ids.trust_threads();
         }
         self.switch_provider(ProviderId(id), &name)?;
@@ -193,7 +193,7 @@ impl Importer<'_> {
     }
 }
 
-/// What the slice of a switch says about it.
+/// The parts of a switch, from its slice.
 struct Sides {
     cpu: u16,
     outgoing: u64,
@@ -207,10 +207,10 @@ impl<'a> Own<'_, 'a> {
         Ok(moment(self.fields.time, "ts", self.at)?.nanos)
     }
 
-    /// The time at which a slice ends, in nanoseconds.
+    /// The end of a slice, in nanoseconds.
     fn end(&self) -> Result<u64, ConvertError> {
         let time = self.time()?;
-        // What ends is an end, or has a length.
+        // The event is an end, or has a length.
         let Some(length) = self.fields.duration else { return Ok(time) };
         Ok(time.saturating_add(moment(Some(length), "dur", self.at)?.nanos))
     }
@@ -224,7 +224,7 @@ impl<'a> Own<'_, 'a> {
         pointer(&text(self.fields.id?)?)
     }
 
-    /// What an object is: the members of its snapshot.
+    /// The members of an object's snapshot.
     fn snapshot(&self) -> Option<Members<'a>> {
         self.members.get("snapshot").and_then(Members::of)
     }
@@ -240,7 +240,7 @@ impl<'a> Own<'_, 'a> {
         })
     }
 
-    /// Hands the arguments of a record over, in the order of the JSON.
+    /// Passes the arguments of a record on, in the order of the JSON.
     fn with_args<'o>(
         &self,
         members: &Members<'a>,

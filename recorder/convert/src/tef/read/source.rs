@@ -1,8 +1,7 @@
-//! JSON text as it streams in: whole values at a time, in bounded memory, with their places.
+//! Reads JSON text as a stream: one whole value at a time, in bounded memory, with positions.
 //!
-//! A window of the text is in memory. serde_json parses the next value from it; when the window
-//! ends inside of the value, more is read and the value parsed anew. So strings and raw values
-//! are borrowed from the window, and an array of any length passes through it:
+//! A window of the text is in memory. serde_json parses the next value from it; if the window ends within the value, more is read and the
+//! value is parsed again. So strings and raw values are borrowed from the window, and arrays may have any length:
 //!
 //! ```text
 //!     [ {...}, {...}, {...}, {.|  not yet read
@@ -19,13 +18,12 @@ use serde_json::value::RawValue;
 use super::members::Members;
 use crate::error::{ConvertError, Position};
 
-/// Bytes in memory at first.
+/// The initial size of the window, in bytes.
 const WINDOW_BYTES: usize = 512 * 1024;
-/// The largest value that is taken, in bytes. Only the elements of arrays and objects are values
-/// here, so this bounds memory and not the file.
+/// The maximum size of a value, in bytes. Values are the elements of arrays and objects here, so this limits memory, not the size of files.
 const MAX_VALUE_BYTES: usize = 128 << 20;
 
-/// What a value is parsed as, for any lifetime of the window.
+/// The type to parse, for any lifetime of the window.
 pub(super) trait Shape {
     type Of<'w>: Deserialize<'w>;
 }
@@ -50,16 +48,16 @@ impl Shape for AnyString {
     type Of<'w> = String;
 }
 
-/// What came of an attempt to parse a value.
+/// The result of an attempt to parse a value.
 enum Step<T> {
-    /// It was used, and is so many bytes long.
+    /// It was parsed and used; its length in bytes.
     Taken(usize, Result<T, ConvertError>),
     Malformed(serde_json::Error),
-    /// The window ends inside of it.
+    /// The window ends within it.
     Incomplete,
 }
 
-/// JSON text that is being read.
+/// A stream of JSON text.
 pub(super) struct Source<R> {
     input: R,
     window: Vec<u8>,
@@ -69,7 +67,7 @@ pub(super) struct Source<R> {
     here: Position,
     /// Whether a comma before a closing bracket is an error.
     strict: bool,
-    /// Commas before closing brackets that were passed over.
+    /// The number of skipped commas before closing brackets.
     pub(super) commas: u64,
 }
 
@@ -80,12 +78,12 @@ impl<R: Read> Source<R> {
         Self { input, window, at: 0, filled: 0, ended: false, here, strict, commas: 0 }
     }
 
-    /// Where the next byte stands.
+    /// The position of the next byte.
     pub(super) fn position(&self) -> Position {
         self.here
     }
 
-    /// Skips the byte order mark that some writers begin with.
+    /// Skips the byte order mark that some writers add.
     pub(super) fn skip_byte_order_mark(&mut self) -> Result<(), ConvertError> {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         while self.filled < MARK.len() && self.fill()? {}
@@ -95,7 +93,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// The next byte that is no whitespace, which stays; `None` at the end.
+    /// The next byte that is not whitespace, without consuming it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, ConvertError> {
         loop {
             let rest = &self.window[self.at..self.filled];
@@ -109,7 +107,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes the next byte if it is `byte`.
+    /// Consumes the next byte if it is `byte`.
     pub(super) fn take(&mut self, byte: u8) -> Result<bool, ConvertError> {
         let found = self.peek()? == Some(byte);
         if found {
@@ -118,7 +116,7 @@ impl<R: Read> Source<R> {
         Ok(found)
     }
 
-    /// Takes the next byte, which must be `byte`. `before` says what was read so far.
+    /// Consumes the next byte, which must be `byte`. `before` describes what was read so far, for errors.
     pub(super) fn expect(&mut self, byte: u8, before: &str) -> Result<(), ConvertError> {
         if self.take(byte)? {
             return Ok(());
@@ -128,8 +126,7 @@ impl<R: Read> Source<R> {
         Err(self.malformed(format!("expected {expected}, found {found} {before}")))
     }
 
-    /// Goes on behind an element of an array or object: true when another one follows, false behind the closing
-    /// bracket.
+    /// Moves past an element of an array or object: true if another element follows, false after the closing bracket.
     pub(super) fn another(&mut self, close: u8, before: &str) -> Result<bool, ConvertError> {
         if self.take(close)? {
             return Ok(false);
@@ -138,14 +135,14 @@ impl<R: Read> Source<R> {
         Ok(!self.closes_behind_comma(close)?)
     }
 
-    /// Takes a closing bracket behind a comma, which writers that end each element with one leave there.
+    /// Consumes a closing bracket after a comma; some writers end every element with a comma.
     pub(super) fn closes_behind_comma(&mut self, close: u8) -> Result<bool, ConvertError> {
         let closes = !self.strict && self.take(close)?;
         self.commas += u64::from(closes);
         Ok(closes)
     }
 
-    /// Takes the next value and hands it to `use_value`, with its text.
+    /// Reads the next value and passes it, with its text, to `use_value`.
     pub(super) fn value<S: Shape, T>(
         &mut self,
         use_value: impl FnOnce(S::Of<'_>, &str) -> Result<T, ConvertError>,
@@ -171,7 +168,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Parses a value from the window as it is.
+    /// Parses a value from the current window.
     fn try_value<S: Shape, T>(
         &self,
         use_value: &mut Option<impl FnOnce(S::Of<'_>, &str) -> Result<T, ConvertError>>,
@@ -181,7 +178,7 @@ impl<R: Read> Source<R> {
         let next = values.next();
         let length = values.byte_offset();
         match next {
-            // A number may go on behind the window.
+            // A number may continue after the window.
             Some(Ok(value)) if length < rest.len() || self.ended => match use_value.take() {
                 Some(use_value) => {
                     let text = std::str::from_utf8(&rest[..length]);
@@ -196,16 +193,16 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Blanks commas before closing brackets in the next value, as far as it is in memory; false if there is none.
+    /// Replaces commas before closing brackets in the next value with blanks, as far as it is in memory; false if there are none.
     fn blank_commas(&mut self) -> bool {
         let value = &mut self.window[self.at..self.filled];
         let (mut depth, mut in_string, mut blanked) = (0_usize, false, 0);
-        // The comma that was met last, if a value was before it and nothing is behind it.
+        // The last comma, if a value precedes it and nothing follows it.
         let (mut comma, mut behind_value) = (None, false);
         let mut at = 0;
         while at < value.len() {
             match value[at] {
-                // What is escaped does not end the string.
+                // An escaped quote does not end the string.
                 b'\\' if in_string => at += 1,
                 b'"' => (in_string, comma, behind_value) = (!in_string, None, true),
                 _ if in_string => {}
@@ -235,7 +232,7 @@ impl<R: Read> Source<R> {
         blanked > 0
     }
 
-    /// Takes a string of any length, which begins here, and hands its content over piece by piece.
+    /// Reads a string of any length, which begins here, and passes on its content in pieces.
     pub(super) fn long_string(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<(), ConvertError>,
@@ -268,7 +265,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes what a backslash begins: one character, of which JSON may need two escapes.
+    /// Reads an escape sequence: one character, for which JSON may need two escapes.
     fn escaped(&mut self) -> Result<String, ConvertError> {
         const SHORT: usize = 2;
         const LONG: usize = 6;
@@ -300,9 +297,9 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Skips what cannot be understood, up to the next object of an array; false at the end.
+    /// Skips unreadable text up to the next object of an array; false at the end.
     pub(super) fn skip_to_next_object(&mut self) -> Result<bool, ConvertError> {
-        // How much of `} , {` stands before the position, whitespace aside.
+        // How much of `} , {` precedes the position, ignoring whitespace.
         let mut seen = 0;
         while let Some(byte) = self.peek()? {
             match (byte, seen) {
@@ -316,7 +313,7 @@ impl<R: Read> Source<R> {
         Ok(false)
     }
 
-    /// An error at the position.
+    /// An error at the current position.
     pub(super) fn malformed(&self, problem: String) -> ConvertError {
         ConvertError::Malformed { at: self.here, problem }
     }
@@ -327,7 +324,7 @@ impl<R: Read> Source<R> {
             1 => Position { column: self.here.column + column - 1, ..self.here },
             _ => Position { line: self.here.line + line - 1, column },
         };
-        // The error's own place is that in the window.
+        // The error's own position is relative to the window.
         let text = error.to_string();
         let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem);
         ConvertError::Malformed { at, problem: problem.to_owned() }
@@ -344,7 +341,7 @@ impl<R: Read> Source<R> {
         self.at += length;
     }
 
-    /// Reads more behind the window; false when there is no more.
+    /// Reads more text into the window; false at the end.
     fn fill(&mut self) -> Result<bool, ConvertError> {
         if self.at > 0 {
             self.window.copy_within(self.at..self.filled, 0);
@@ -375,7 +372,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Whether the error is where the text ends: some numbers that are cut are called invalid and not too short.
+/// Whether the error is at the end of the text: serde_json reports some truncated numbers as invalid instead of incomplete.
 fn is_at_end(error: &serde_json::Error, text: &[u8]) -> bool {
     let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
     let last = text.iter().rev().take_while(|byte| **byte != b'\n').count();
@@ -442,7 +439,7 @@ mod tests {
         }
         let error = texts(&mut Source::new(&text[..], true)).expect_err("strictly, it is wrong");
         assert!(error.to_string().starts_with("line 1, column 2"), "{error}");
-        // Only that is passed.
+        // Other misplaced commas are errors.
         for text in ["[,]", "[1,,]", "{\"a\":,}", "[1 2,]", "[tru,]"] {
             texts(&mut Source::new(text.as_bytes(), false)).expect_err(text);
         }

@@ -1,12 +1,12 @@
-//! Scheduling that stands beside the events, in `systemTraceEvents`: the text of ftrace, or an object of type `fuchsia`.
+//! Scheduling records outside of the events, in `systemTraceEvents`: ftrace text, or an object of type `fuchsia`.
 //!
 //! ```text
 //!   "systemTraceEvents": "# tracer: nop\n ..."                               --> temporary file --> import, or records
 //!   "systemTraceEvents": {"type": "fuchsia", "events": [{"ph": "k", ...}]}   --> records
 //! ```
 //!
-//! In a file that fxtrec wrote, every line and event is a record again, and names stand with the events. Text of others is
-//! imported like a file of its own.
+//! In files that fxtrec wrote, every line and event becomes a record again, and names are among the events. Text of other writers is
+//! imported like a separate file.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -35,13 +35,13 @@ use fxtrec_capture::event::{Kind, Switch, Wake, WakeKind, Waker};
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// What the text of ftrace begins with; anything else is of another system.
+/// The beginning of ftrace text; other text is from another system.
 const FTRACE: &[u8] = b"# tracer:";
 
 /// Bytes of a string that are copied at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Imports text of ftrace into a trace, if there is an event in it. The events beside it say to which process a thread belongs.
+/// Imports ftrace text into a trace, if it has any events. The events outside of the text say to which process a thread belongs.
 pub(super) fn imported(
     text: &File,
     owners: &FxHashMap<u32, u32>,
@@ -57,7 +57,7 @@ pub(super) fn imported(
 }
 
 impl<'o> Importer<'o> {
-    /// Takes the member as a string.
+    /// Reads the member as a string.
     pub(super) fn system_string(
         &mut self,
         source: &mut Source<impl Read>,
@@ -76,7 +76,7 @@ impl<'o> Importer<'o> {
         self.keep("systemTraceEvents", |pieces, importer| importer.quote(&text, pieces))
     }
 
-    /// Writes a text as a string of JSON.
+    /// Writes a text as a JSON string.
     fn quote(&mut self, mut text: &File, pieces: &mut Pieces) -> Result<(), ConvertError> {
         text.seek(SeekFrom::Start(0)).map_err(ConvertError::Read)?;
         pieces.append(b"\"", self.target()?)?;
@@ -85,7 +85,7 @@ impl<'o> Importer<'o> {
         loop {
             let count = text.read(&mut bytes[held..]).map_err(ConvertError::Read)?;
             let piece = &bytes[..held + count];
-            // A character may go on behind the piece.
+            // A character may continue in the next piece.
             let whole = match std::str::from_utf8(piece) {
                 Ok(whole) => whole,
                 Err(error) if count > 0 => {
@@ -108,7 +108,7 @@ impl<'o> Importer<'o> {
         }
     }
 
-    /// Takes the member as an object.
+    /// Reads the member as an object.
     pub(super) fn system_object(
         &mut self,
         source: &mut Source<impl Read>,
@@ -157,7 +157,7 @@ impl<'o> Importer<'o> {
         others.end(self.target()?)
     }
 
-    /// What follows is of the provider that wrote the scheduling records, if that is known.
+    /// The following records are from the provider that wrote the scheduling records, if that is known.
     fn in_schedulers_provider(&mut self) -> Result<(), ConvertError> {
         let own = self.providers.iter().find(|(_, name)| *name == "fxtrec").map(|(id, _)| *id);
         match own {
@@ -174,7 +174,7 @@ impl<'o> Importer<'o> {
         self.providers.keys().map(|id| id.0).max().unwrap_or_default()
     }
 
-    /// Writes the records that fxtrec's own text of ftrace stands for.
+    /// Writes the records for the ftrace text that fxtrec wrote.
     pub(super) fn system_text(&mut self) -> Result<(), ConvertError> {
         let Some(text) = self.ftrace.take_if(|_| self.ids.trusts_threads()) else { return Ok(()) };
         self.in_schedulers_provider()?;
@@ -246,7 +246,7 @@ impl<'o> Importer<'o> {
         Ok(target.write(&Wakeup { cpu, time: Ticks(time), thread, args: &args })?)
     }
 
-    /// Takes a member of Fuchsia's `events`.
+    /// Reads a member of Fuchsia's `events`.
     fn fuchsia_event(
         &mut self,
         mut members: Members<'_>,
@@ -258,7 +258,7 @@ impl<'o> Importer<'o> {
         let done = match &*phase {
             "k" => self.fuchsia_switch(&mut members, at)?,
             "w" => self.fuchsia_wakeup(&mut members, at)?,
-            // Names stand with the events where fxtrec wrote them.
+            // In files that fxtrec wrote, names are among the events.
             "p" | "t" if self.ids.trusts_threads() => Some(()),
             "p" | "t" => self.fuchsia_name(&mut members, phase == "t")?,
             _ => {
@@ -322,7 +322,7 @@ impl<'o> Importer<'o> {
         })
     }
 
-    /// Writes a record with its weights and arguments. Where there are arguments, the weights are among them.
+    /// Writes a record with its weights and arguments. If there are arguments, they include the weights.
     fn with_weights(
         &mut self,
         members: &Members<'_>,
@@ -378,7 +378,7 @@ impl<'o> Importer<'o> {
     }
 }
 
-/// The weight of a thread. Those that stand for what is not recorded have their own.
+/// The weight of a thread. Pseudo-threads for time that is not recorded have their own.
 fn weight_of(thread: Tid, priority: i32) -> i32 {
     match is_not_recorded(fxt_reader::Koid(thread.0.into())) {
         true => NOT_RECORDED_WEIGHT,

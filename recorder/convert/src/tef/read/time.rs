@@ -1,16 +1,16 @@
-//! Times: decimal microseconds, without the detour over floating point.
+//! Times as decimal microseconds, without floating point.
 
 use serde_json::value::RawValue;
 
-/// A time in nanoseconds, and whether that is all there was.
+/// A time in nanoseconds, and whether it is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Time {
     pub(super) nanos: u64,
-    /// False when the text has more decimals, or a value that FXT cannot hold.
+    /// False if the text has more decimals, or a value that FXT cannot represent.
     pub(super) exact: bool,
 }
 
-/// The time that a value means: a number, or a string of one. `None` for anything else.
+/// The time in a value: a number, or a string with a number. `None` for anything else.
 pub(super) fn time(value: &RawValue) -> Option<Time> {
     let json = value.get();
     let text = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
@@ -46,7 +46,7 @@ fn decimal(text: &[u8]) -> Option<Time> {
     Some(Time { nanos: nanos.checked_mul(scale)?, exact })
 }
 
-/// Any other way to write a number: with an exponent, a sign, or more digits than fit.
+/// Any other notation of a number: with an exponent, a sign, or more digits than fit.
 fn floating(text: &str) -> Option<Time> {
     let nanos = text.parse::<f64>().ok().filter(|value| value.is_finite())? * 1000.0;
     // Casts to integers saturate.

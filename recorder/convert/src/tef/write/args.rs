@@ -10,7 +10,7 @@ use crate::tef::{MAX_EXACT, marks, notes, types};
 /// The most arguments that a record can have ("Arguments").
 const MAX_ARGS: usize = fxt_format::limits::MAX_ARGS;
 
-/// Arguments by name, and the types that JSON does not show.
+/// Arguments by name, with their types if JSON cannot express them.
 type Types<'a> = Vec<(Cow<'a, str>, &'static str)>;
 
 /// Some arguments of one record.
@@ -37,14 +37,14 @@ impl<'a> List<'a> {
     }
 }
 
-/// The arguments of a record: those of its own, and notes about JSON.
+/// The arguments of a record, split into its own and notes about JSON.
 #[derive(Debug)]
 pub(super) struct Split<'a> {
-    /// The record's own.
+    /// The record's own arguments.
     pub(super) own: List<'a>,
-    /// Fields of the JSON event that this was, by the name of the field.
+    /// Fields of the original JSON event, by name.
     pub(super) notes: List<'a>,
-    /// Names of arguments and fields that hold JSON text or are flattened.
+    /// Names of arguments and fields that are JSON text or flattened.
     nested: Vec<String>,
     /// More members of `args`, as a JSON object.
     more: Option<&'a str>,
@@ -72,7 +72,7 @@ impl<'a> Split<'a> {
         self.notes.as_slice().iter().find(|arg| arg.name == field).map(|arg| arg.value)
     }
 
-    /// Writes a field, unless a note says what it was in JSON.
+    /// Writes a field, unless a note has its original JSON.
     pub(super) fn field(
         &self,
         object: &mut Object<'_>,
@@ -84,7 +84,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Writes all notes as the fields that they were. Null stands for a field that was not there.
+    /// Writes all notes as fields again. Null stands for an absent field.
     pub(super) fn write_notes(&self, object: &mut Object<'_>) {
         for arg in self.notes.as_slice() {
             let own_use =
@@ -100,15 +100,14 @@ impl<'a> Split<'a> {
         self.nested.iter().any(|nested| nested.strip_prefix(prefix) == Some(name))
     }
 
-    /// Writes `args` and `arg_types`, each only if there is something to say. Series of counters
-    /// stay numbers whatever their size.
+    /// Writes `args` and `arg_types`, each only if it is not empty. Series of counters stay numbers regardless of their size.
     pub(super) fn write_args(&self, object: &mut Object<'_>, series: bool) {
         if self.own.length > 0 || self.more.is_some() {
             self.write_args_behind(object, series, |_| {});
         }
     }
 
-    /// Writes `args` and `arg_types`, with members first that are no arguments of the record.
+    /// Writes `args` and `arg_types`, preceded by members that are no arguments of the record.
     pub(super) fn write_args_behind(
         &self,
         object: &mut Object<'_>,
@@ -118,7 +117,7 @@ impl<'a> Split<'a> {
         self.write_args_as(object, "args", series, first);
     }
 
-    /// The same in a field of another name.
+    /// The same with another field name.
     pub(super) fn write_args_as(
         &self,
         object: &mut Object<'_>,
@@ -131,7 +130,7 @@ impl<'a> Split<'a> {
         write_types(object, &types);
     }
 
-    /// The same inside of one more object, as `args` of object events have it.
+    /// The same within one more object, as in the `args` of object events.
     pub(super) fn write_args_inside(
         &self,
         object: &mut Object<'_>,
@@ -161,7 +160,7 @@ impl<'a> Split<'a> {
         members.end();
     }
 
-    /// The same without the argument that names a thread's process.
+    /// The same without the argument for a thread's process.
     pub(super) fn without_process(mut self) -> Self {
         let mut own = List::new();
         let mut found = false;
@@ -196,7 +195,7 @@ impl<'a> Split<'a> {
             let times = own[..at].iter().filter(|earlier| earlier.name == arg.name).count();
             let name = match times {
                 0 => Cow::Borrowed(arg.name),
-                // In JSON the last of several members of one name would hide the others.
+                // If several members had the same name, the last one would hide the others in JSON.
                 _ => format!("{}#{}", arg.name, times + 1).into(),
             };
             let text = self.is_nested("", arg.name);
@@ -206,7 +205,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// The flattened object that an argument of this name is a member of.
+    /// The flattened object to which an argument with this name belongs.
     fn group_of(&self, name: &str) -> Option<&str> {
         let nested = self.nested.iter().find(|nested| member(name, nested).is_some());
         nested.map(String::as_str)
@@ -229,8 +228,8 @@ fn write_types(object: &mut Object<'_>, list: &Types<'_>) {
     members.end();
 }
 
-/// Writes a value, and returns its type where the JSON alone would be read as another. `raw`
-/// says that a string is JSON text; `plain` that numbers may be rounded by readers.
+/// Writes a value. Returns its type if JSON alone would be read as another type. `raw` means that a string is JSON text; `plain` means that
+/// readers may round numbers.
 pub(super) fn write_value(
     out: &mut Vec<u8>,
     value: Value<'_>,

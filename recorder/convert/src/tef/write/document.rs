@@ -1,7 +1,6 @@
-//! The outermost JSON object: events as they come, everything else behind them.
+//! The outermost JSON object: events as they arrive, followed by everything else.
 //!
-//! `traceEvents` is one array, so what belongs to other members waits in [`Spool`]s, which move
-//! to a temporary file when they grow.
+//! `traceEvents` is one array, so the text of other members is collected in [`Spool`]s, which move to a temporary file when they grow.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,9 +10,9 @@ use tempfile::SpooledTempFile;
 use super::json::{self, Object};
 use crate::error::ConvertError;
 
-/// Bytes that wait in memory before they are written.
+/// Bytes to collect in memory before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Bytes of a spool that are kept in memory.
+/// The maximum size of a spool in memory, in bytes.
 const SPOOL_BYTES: usize = 1 << 20;
 
 /// A document that is being written.
@@ -38,14 +37,14 @@ impl<'w> Document<'w> {
         Object::begin(self.raw_event())
     }
 
-    /// The place for the text of the next event.
+    /// The buffer for the text of the next event.
     pub(super) fn raw_event(&mut self) -> &mut Vec<u8> {
         self.pending.extend_from_slice(if self.any_event { b",\n" } else { b"\n" });
         self.any_event = true;
         &mut self.pending
     }
 
-    /// Something that waits for the end of the events; empty at first.
+    /// The spool of a member, which is written after the events; empty at first.
     pub(super) fn member(&mut self, name: &str) -> &mut Spool {
         if !self.members.contains_key(name) {
             self.members.insert(name.to_owned(), Spool::default());
@@ -53,12 +52,12 @@ impl<'w> Document<'w> {
         self.members.entry(name.to_owned()).or_default()
     }
 
-    /// Removes a member, to write it in another way.
+    /// Removes a member that is written in another way.
     pub(super) fn take_member(&mut self, name: &str) -> Option<Spool> {
         self.members.remove(name)
     }
 
-    /// Writes out what has gathered, if it is much.
+    /// Writes the collected text, if it is large enough.
     pub(super) fn settle(&mut self) -> Result<(), ConvertError> {
         if self.pending.len() >= PIECE_BYTES { self.write_pending() } else { Ok(()) }
     }
@@ -69,7 +68,7 @@ impl<'w> Document<'w> {
         Ok(())
     }
 
-    /// Writes the members and the end. Each member is JSON text as it stands in its spool.
+    /// Writes the members and the end. The text in each spool must be valid JSON.
     pub(super) fn end(mut self) -> Result<(), ConvertError> {
         self.pending.extend_from_slice(b"\n]");
         for (name, mut spool) in std::mem::take(&mut self.members) {
@@ -113,7 +112,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Appends all of another one.
+    /// Appends another spool.
     pub(super) fn append_spool(&mut self, mut other: Spool) -> Result<(), ConvertError> {
         other.file.seek(SeekFrom::Start(0)).map_err(ConvertError::Write)?;
         let copied = io::copy(&mut other.file, &mut self.file).map_err(ConvertError::Write)?;
@@ -121,7 +120,7 @@ impl Spool {
         Ok(())
     }
 
-    /// All of it, which is small.
+    /// The whole text, which must be small.
     pub(super) fn into_string(mut self) -> Result<String, ConvertError> {
         let mut text = String::new();
         self.file

@@ -31,7 +31,7 @@ impl Exporter<'_> {
     pub(super) fn event(&mut self, event: &Event<'_>) -> Result<(), ConvertError> {
         let split = Split::of(event.args);
         if split.note(notes::OVERLAP).is_some() {
-            // The end of an operation whose begin says how long it is.
+            // This is the end of an operation whose begin has its length.
             return Ok(());
         }
         if let Some(Value::Int32(_) | Value::UInt32(_)) = split.note(notes::EVENT)
@@ -56,7 +56,7 @@ impl Exporter<'_> {
             samples.append(if samples.is_empty() { b"[\n" } else { b",\n" })?;
             return samples.append(&text);
         }
-        // JSON takes the id of an operation for that of all processes; only what was JSON means it so.
+        // In JSON, the id of an operation is global by default; only traces that were converted from JSON mean it that way.
         let provider = self.current_provider.and_then(|id| self.providers.get(&id));
         let is_local = is_async(event.kind) && provider.is_none_or(|name| name != NAMELESS);
         let mut object = self.document.event();
@@ -109,7 +109,7 @@ fn write_event(object: &mut Object<'_>, event: &Event<'_>, split: &Split<'_>, na
     write_event_as(object, event, split, names, false);
 }
 
-/// `is_local` says that its id is one of its process alone.
+/// `is_local` means that its id is local to its process.
 fn write_event_as(
     object: &mut Object<'_>,
     event: &Event<'_>,
@@ -125,7 +125,7 @@ fn write_event_as(
     if !category.is_empty() && !sample {
         split.field(object, "cat", |out| json::string(out, category));
     }
-    // The end of a duration needs none, since it ends whatever began last.
+    // The end of a duration needs no name, since it ends the last one that began.
     if !(name.is_empty() && kind == EventKind::DurationEnd) {
         split.field(object, "name", |out| json::string(out, name));
     }
@@ -148,7 +148,7 @@ fn write_event_as(
         }
         _ => {}
     }
-    // A counter of a number other than 0 is one of several of its name.
+    // A counter with an id other than 0 is one of several with its name.
     let id = kind.id().filter(|id| *id != 0 || !matches!(kind, EventKind::Counter { .. }));
     if let Some(id) = id
         && split.note("id2").is_none()

@@ -1,12 +1,11 @@
-//! Scheduling as the text of Linux's ftrace, in `systemTraceEvents`.
+//! Scheduling records as ftrace text, in `systemTraceEvents`.
 //!
 //! ```text
 //!             make-4711  [001] d... 1234.567890123: sched_switch: prev_comm=make prev_pid=4711 ...
 //!       comm of the thread that has the CPU, its id, CPU, flags, seconds
 //! ```
 //!
-//! Times have nine decimals where the kernel itself prints six, so that nothing is lost; readers
-//! take any number of them.
+//! Times have nine decimals, while the kernel prints six, so that no precision is lost; readers accept any number of decimals.
 
 use std::fmt::Write as _;
 
@@ -63,9 +62,9 @@ impl Ftrace {
     }
 
     fn wakeup_line(&self, wakeup: &Wakeup<'_>, names: &Names) -> String {
-        // A wake-up done by an interrupt is shown on the thread that was interrupted.
+        // A wake-up by an interrupt is shown on the interrupted thread.
         let current = wakeup.waker().or_else(|| self.current.get(&wakeup.cpu).copied());
-        // The third flag says so, or a reader would take that thread for the waker.
+        // The third flag marks this; otherwise readers would take that thread for the waker.
         let flags = if wakeup.waker().is_some() { "...." } else { "..h." };
         let mut line = lead(current.unwrap_or_default(), (wakeup.cpu, flags), wakeup.time, names);
         let (name, Koid(thread)) = (comm(wakeup.koid, wakeup.cpu, names), wakeup.koid);
@@ -112,11 +111,11 @@ fn lead(current: Koid, (cpu, flags): (Cpu, &str), time: Nanos, names: &Names) ->
 }
 
 fn put(line: &mut String, what: std::fmt::Arguments<'_>) {
-    // A string takes every write.
+    // Writing to a string cannot fail.
     let _ = line.write_fmt(what);
 }
 
-/// The name as the kernel's text has it; line ends in it would end the line.
+/// The name in the kernel's format; a line break in it would end the line.
 fn comm(thread: Koid, cpu: Cpu, names: &Names) -> String {
     if thread == Koid(0) {
         format!("swapper/{cpu}")
@@ -125,7 +124,7 @@ fn comm(thread: Koid, cpu: Cpu, names: &Names) -> String {
     }
 }
 
-/// The kernel's priority for a weight; that of nice 0 where it is not known.
+/// The kernel's priority for a weight; that of nice 0 if unknown.
 fn priority(weight: Option<i32>) -> i32 {
     weight.map_or(120, weight::priority)
 }

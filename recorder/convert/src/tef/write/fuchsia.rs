@@ -1,7 +1,7 @@
-//! Scheduling as Fuchsia's own converter writes it: `systemTraceEvents` of type `fuchsia`.
+//! Scheduling records in the format of Fuchsia's own converter: `systemTraceEvents` of type `fuchsia`.
 //!
-//! `k` is a context switch, `w` a wake-up, `p` and `t` name processes and threads. Arguments of
-//! the records beyond their weights stand in `args`, which Fuchsia's own converter leaves out.
+//! `k` is a context switch, `w` a wake-up; `p` and `t` name processes and threads. Arguments of the records other than their weights are in
+//! `args`, which Fuchsia's own converter leaves out.
 
 use fxt_reader::record::{Args, ContextSwitch, LegacyContextSwitch, Wakeup};
 use fxt_reader::{Koid, Nanos, Record, Thread, ThreadState};
@@ -123,7 +123,7 @@ fn write_priority(object: &mut Object<'_>, args: Args<'_>, name: &str) {
     }
 }
 
-/// Arguments that have no other place.
+/// Arguments that are not in other fields.
 fn write_rest(object: &mut Object<'_>, args: Args<'_>) {
     let has_place = |name: &str| matches!(name, "outgoing_weight" | "incoming_weight" | "weight");
     if args.iter().any(|arg| !has_place(arg.name)) {

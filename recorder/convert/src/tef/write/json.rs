@@ -1,10 +1,10 @@
-//! JSON text, appended to a buffer.
+//! Appends JSON text to a buffer.
 
 use std::io::Write;
 
 use crate::tef::MAX_EXACT;
 
-/// An object that is being written. End it with [`Object::end`].
+/// An object under construction. End it with [`Object::end`].
 #[derive(Debug)]
 pub(super) struct Object<'o> {
     out: &'o mut Vec<u8>,
@@ -17,7 +17,7 @@ impl<'o> Object<'o> {
         Self { out, first: true }
     }
 
-    /// The place for the value of `name`, which must be written there.
+    /// Writes the name; the value of `name` must be written to the returned buffer.
     pub(super) fn key(&mut self, name: &str) -> &mut Vec<u8> {
         if !self.first {
             self.out.push(b',');
@@ -36,7 +36,7 @@ impl<'o> Object<'o> {
         number(self.key(name), value);
     }
 
-    /// Appends the members of an object in JSON text.
+    /// Appends the members of an object given as JSON text.
     pub(super) fn members(&mut self, object: &str) {
         let inner = object.trim().trim_start_matches('{').trim();
         let inner = inner.strip_suffix('}').unwrap_or(inner).trim();
@@ -81,7 +81,7 @@ pub(super) fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// An id: a number, or a string of its digits where readers would round the number.
+/// An id: a number, or a string of its digits if readers would round the number.
 pub(super) fn id(out: &mut Vec<u8>, value: u64) {
     if value <= MAX_EXACT {
         number(out, value);
@@ -111,9 +111,9 @@ pub(super) fn micros(out: &mut Vec<u8>, nanos: u64) {
     }
 }
 
-/// Anything that formats itself into valid JSON.
+/// Anything whose `Display` output is valid JSON.
 pub(super) fn formatted(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
-    // Memory takes every write.
+    // Writing to memory cannot fail.
     let _ = out.write_fmt(what);
 }
 

@@ -1,4 +1,4 @@
-//! Bulk data: blobs, and what was kept in blobs when JSON became FXT.
+//! Bulk data: blobs, and data that was kept in blobs when JSON was converted to FXT.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,16 +12,16 @@ use crate::error::ConvertError;
 use crate::report::Report;
 use crate::tef::{marks, notes};
 
-/// Text of JSON that did not fit records, and blobs for the end of the document.
+/// JSON text that did not fit into records, and blobs for the end of the document.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Events by number, until the record that stands for them comes: right behind.
+    /// Events by number, until the record that represents them, which comes right after them.
     events: FxHashMap<u64, Vec<u8>>,
     blobs: Spool,
 }
 
 impl Kept {
-    /// The text of the event of this number.
+    /// The text of the event with this number.
     pub(super) fn event(&mut self, number: Value<'_>) -> Option<Vec<u8>> {
         match number {
             Value::Int32(number) => self.events.remove(&u64::try_from(number).ok()?),
@@ -68,7 +68,7 @@ impl Kept {
 }
 
 impl Exporter<'_> {
-    /// Keeps a blob for `otherData`, or for what it is a piece of.
+    /// Keeps a blob for `otherData`, or for the data that it is a piece of.
     pub(super) fn blob(&mut self, blob: &Blob<'_>) -> Result<(), ConvertError> {
         if let Some(number) = blob.name.strip_prefix(notes::EVENT_BLOB)
             && let Ok(number) = number.parse()

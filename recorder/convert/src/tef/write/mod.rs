@@ -1,7 +1,7 @@
 //! FXT to Trace Event Format.
 //!
-//! Records are written in the order of the trace, one JSON event on a line each. Events map to
-//! their phases, names to `M` events; for scheduling see [`Sched`].
+//! Records are written in the order of the trace, each as a JSON event on its own line. Events map to their phases, names to `M` events;
+//! for scheduling records see [`Sched`].
 
 mod args;
 mod document;
@@ -30,25 +30,24 @@ use kept::Kept;
 use names::Names;
 use slices::Slices;
 
-/// What becomes of scheduling records.
+/// How to write scheduling records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sched {
-    /// Slices: a track for each CPU with the threads that ran on it, and on each thread's track
-    /// its states. Any viewer shows them.
+    /// Slices: a track for each CPU with the threads that ran on it, and the states of each thread on its track. Every viewer can show
+    /// them.
     #[default]
     Slices,
-    /// `systemTraceEvents` as Fuchsia's own converter writes them.
+    /// `systemTraceEvents` in the format of Fuchsia's own converter.
     Fuchsia,
-    /// `systemTraceEvents` as the text of Linux's ftrace.
+    /// `systemTraceEvents` as ftrace text.
     Ftrace,
 }
 
-/// Writes all that `reader` reads to `out`.
+/// Writes everything from `reader` to `out`.
 ///
 /// # Errors
 ///
-/// When the input is no trace or cannot be read, or the output not be written. Damaged records
-/// are skipped and counted.
+/// If the input is not a trace or cannot be read, or the output cannot be written. Damaged records are skipped and counted.
 pub fn write(
     reader: &mut Reader<'_>,
     out: &mut dyn Write,
@@ -90,13 +89,13 @@ enum Scheduling {
     Ftrace(Ftrace),
 }
 
-/// What a conversion knows at some point of the trace.
+/// The state of a conversion at some point of the trace.
 struct Exporter<'w> {
     document: Document<'w>,
     names: Names,
     kept: Kept,
     scheduling: Scheduling,
-    /// The time of the last record that had one, for those that have none.
+    /// The time of the last record with a time, for records without one.
     now: Nanos,
     report: Report,
     providers: FxHashMap<ProviderId, String>,
@@ -110,7 +109,7 @@ impl Exporter<'_> {
             self.now = time;
         }
         match record {
-            // What these say is in every record that refers to them.
+            // Every record that refers to these includes their content.
             Record::MagicNumber
             | Record::Initialization(_)
             | Record::String(_)

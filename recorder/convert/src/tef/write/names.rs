@@ -1,4 +1,4 @@
-//! What is known about koids: names, processes, and what they were called in JSON.
+//! What is known about koids: names, processes, and original ids in JSON.
 
 use fxt_reader::Koid;
 use rustc_hash::FxHashMap;
@@ -9,7 +9,7 @@ use super::json;
 pub(super) struct Names {
     processes: FxHashMap<Koid, String>,
     threads: FxHashMap<Koid, ThreadName>,
-    /// JSON text of the ids that koids were made for.
+    /// The JSON text of the original ids of made-up koids.
     originals: FxHashMap<Koid, String>,
 }
 
@@ -45,12 +45,12 @@ impl Names {
         self.threads.iter().map(|(koid, name)| (*koid, name))
     }
 
-    /// The process of a thread; the thread itself where that is not known, as of a main thread.
+    /// The process of a thread; the thread itself if unknown, as for a main thread.
     pub(super) fn process_of(&self, thread: Koid) -> Koid {
         self.thread(thread).and_then(|name| name.process).unwrap_or(thread)
     }
 
-    /// The name of a thread, or words that say which it is.
+    /// The name of a thread, or a text that identifies it.
     pub(super) fn label(&self, thread: Koid) -> String {
         match self.thread(thread) {
             Some(name) if !name.name.is_empty() => name.name.clone(),
@@ -58,7 +58,7 @@ impl Names {
         }
     }
 
-    /// Writes a process or thread id as JSON has it.
+    /// Writes a process or thread id as in JSON.
     pub(super) fn write_id(&self, out: &mut Vec<u8>, koid: Koid) {
         match self.originals.get(&koid) {
             Some(json) => out.extend_from_slice(json.as_bytes()),

@@ -19,7 +19,7 @@ impl Exporter<'_> {
     pub(super) fn kernel_object(&mut self, object: &KernelObject<'_>) {
         let mut split = Split::of(object.args);
         if let Some(original) = split.note(notes::ID) {
-            // Made up for an id that is no number, or that two processes use.
+            // Made up for an id that is not a number, or that two processes use.
             let mut json = Vec::new();
             write_value(&mut json, original, false, true);
             let json = String::from_utf8_lossy(&json).into_owned();
@@ -28,7 +28,7 @@ impl Exporter<'_> {
         }
         let process = object.process();
         match object.object_type {
-            // Says more about an object that has its name from another record, or has none.
+            // Adds to an object whose name is in another record, or that has no name.
             ObjectType::Process if split.note(notes::METADATA).is_some() => {
                 self.name_event(None, object, &split, None);
             }
@@ -79,7 +79,7 @@ impl Exporter<'_> {
         event.end();
     }
 
-    /// A kernel object of any other kind is an object of no process.
+    /// A kernel object of any other type becomes an object without a process.
     fn other_kernel_object(&mut self, object: &KernelObject<'_>, split: &Split<'_>) {
         let number = match object.object_type {
             ObjectType::Other(number) => number,
@@ -94,7 +94,7 @@ impl Exporter<'_> {
     pub(super) fn userspace_object(&mut self, object: &UserspaceObject<'_>) {
         let split = Split::of(object.args);
         if split.note(notes::PHASE).is_some() {
-            // Made for an event that stands beside it.
+            // Made for an event that is written as well.
             return;
         }
         let mut event =
@@ -116,7 +116,7 @@ impl Exporter<'_> {
         event
     }
 
-    /// A large blob with metadata is a snapshot of itself; without, it goes to `otherData`.
+    /// A large blob with metadata becomes a snapshot; without metadata, it goes to `otherData`.
     pub(super) fn large_blob(&mut self, blob: &LargeBlob<'_>) -> Result<(), ConvertError> {
         let Some(LargeBlobMetadata { time, thread, args }) = blob.metadata else {
             return self.large_blob_without_metadata(blob);
@@ -177,7 +177,7 @@ impl Exporter<'_> {
     }
 }
 
-/// Writes `args` with the arguments in a snapshot, as object events have them.
+/// Writes `args` with the arguments within a snapshot, as object events have them.
 fn write_snapshot(event: &mut Object<'_>, split: &Split<'_>, first: impl FnOnce(&mut Object<'_>)) {
     split.write_args_inside(event, "snapshot", first);
 }

@@ -1,8 +1,8 @@
-//! Scheduling as slices on one track for each CPU, and as states on the threads.
+//! Scheduling records as slices on one track for each CPU, and as states on the threads' tracks.
 //!
-//! A slice on a CPU's track is the time that one thread had the CPU: a begin and an end, since viewers that add a
-//! length to a begin in floating point see neighbours overlap. It ends with a context switch, all of which is in the
-//! field `switch` of the end, so that it can be read back:
+//! A slice on a CPU's track is the time in which a thread had the CPU. It is written as a begin and an end, since viewers that add begin
+//! and length in floating point see neighbours overlap. It ends with a context switch. The field `switch` of the end holds all of the
+//! switch, so that it can be read back:
 //!
 //! ```text
 //! switches     a->b      b->idle          idle->a
@@ -26,20 +26,20 @@ use super::names::Names;
 use super::states::{self, States};
 use crate::tef::{CPUS_PROCESS, marks};
 
-/// Who has which CPU since when, and who is in which state.
+/// The occupant of each CPU and the state of each thread, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     machine: Machine<Koid>,
     states: States,
-    /// When cgroups were throttled.
+    /// The periods in which cgroups were throttled.
     periods: Periods,
-    /// Whether there has been a scheduling record: what was before is unknown.
+    /// Whether there was a scheduling record: everything before it is unknown.
     begun: bool,
-    /// Whether the process of all CPUs has its name.
+    /// Whether the process of the CPU tracks is named.
     announced: bool,
 }
 
-/// A stretch of time on the track of a CPU.
+/// An interval on the track of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     thread: Koid,
@@ -47,7 +47,7 @@ struct Slice {
     until: Nanos,
 }
 
-/// One switch, whichever record it is from.
+/// A switch, from either type of record.
 #[derive(Clone, Copy, Debug)]
 struct Sides {
     time: Nanos,
@@ -57,13 +57,13 @@ struct Sides {
     state: ThreadState,
 }
 
-/// Who a koid is. The threads that stand for what is not recorded have tracks of their own, so they stay apart.
+/// The occupant for a koid. Pseudo-threads for time that is not recorded keep tracks of their own.
 fn occupant(thread: Koid) -> Occupant<Koid> {
     if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }
 
 impl Slices {
-    /// The thread has durations of its own, which slices of its states would overlap.
+    /// The thread has durations of its own, with which slices of its states would overlap.
     pub(super) fn has_durations(&mut self, thread: Koid) {
         self.states.has_durations(thread);
     }
@@ -129,7 +129,7 @@ impl Slices {
         self.states.write(&switched, None, document, names);
     }
 
-    /// Takes note of a switch, of which the arguments say more about the state in which the thread goes out.
+    /// Takes a switch; its arguments have details about the next state of the outgoing thread.
     fn switch(
         &mut self,
         sides: Sides,
@@ -148,7 +148,7 @@ impl Slices {
         self.machine.switch(&mut self.states, switch)
     }
 
-    /// Takes note of what the scheduler does beside switches and wake-ups.
+    /// Takes a scheduler event other than a switch or a wake-up.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)
             && let Some(cpu) = cpu_of(event.args, "dest_cpu")
@@ -158,7 +158,7 @@ impl Slices {
         self.periods.event(event);
     }
 
-    /// Divides the wait of the thread that comes in where a quota held it back.
+    /// Divides the wait of the incoming thread where a quota held it back.
     fn divide_wait(
         &mut self,
         record: &ContextSwitch<'_>,
@@ -169,7 +169,7 @@ impl Slices {
         let thread = record.incoming;
         let (waited, told) = (self.states.of(thread), (said.held, said.held_by));
         let Some(held) = Held::of(waited, record.time, told) else { return };
-        // Where it is not known when it was held back, it is drawn as waiting.
+        // If it is unknown when the thread was held back, the time is drawn as waiting.
         for stretch in self.periods.place(held).into_iter().flatten() {
             for change in self.machine.held_back(&mut self.states, thread, stretch) {
                 self.states.write_change(change, document, names);
@@ -177,7 +177,7 @@ impl Slices {
         }
     }
 
-    /// The trace has scheduling records, and they begin at this time, unless they began before.
+    /// The first scheduling record has this time; does nothing for later ones.
     fn begin(&mut self, time: Nanos) {
         if !std::mem::replace(&mut self.begun, true) {
             self.machine.cut(time);
@@ -209,10 +209,11 @@ impl Slices {
         event.end();
     }
 
-    /// Ends what is still open with the trace.
+    /// Ends everything that is still open at the end of the trace.
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
         for tenure in self.machine.end(end) {
-            // Who came in with the last record: viewers take the end of such a slice for that of one before with the same name.
+            // A thread that came in with the last record: viewers would take the end of this empty slice for that of an earlier one with
+            // the same name.
             if tenure.since >= end {
                 continue;
             }
@@ -227,18 +228,18 @@ impl Slices {
 }
 
 impl Sides {
-    /// What is drawn of the time before the switch.
+    /// The slice to draw for the time before the switch.
     fn slice(&self, switched: &Switched<Koid>) -> Slice {
         let since = match switched.met {
             Met::Expected | Met::Vacant => switched.tenure.since,
-            // Nobody knows when the thread came in.
+            // It is unknown when the thread came in.
             Met::Displaced => self.time,
         };
         Slice { thread: self.outgoing, since, until: self.time }
     }
 }
 
-/// The names of the CPU's track, and before the first of the process of all.
+/// Names the CPU's track and, before the first one, the process of all CPU tracks.
 fn announce_cpu(cpu: Cpu, first: bool, document: &mut Document<'_>) {
     if first {
         write_name(document.event(), "process_name", None, "CPUs");
@@ -260,7 +261,7 @@ fn write_name(mut event: Object<'_>, what: &str, cpu: Option<Cpu>, name: &str) {
     event.end();
 }
 
-/// Writes the begin of a slice, and its end up to what is said there beside the time.
+/// Writes the begin of a slice, and its end without the additional fields.
 fn cpu_slice<'d>(
     document: &'d mut Document<'_>,
     cpu: Cpu,
@@ -297,8 +298,7 @@ fn cpu_event<'d>(
     event.number("tid", cpu.0.into());
     json::micros(event.key("ts"), time.0);
     if thread != Koid(0) {
-        // The same for all slices of a thread, so that viewers can add them up; some also look by it for the begin that
-        // an end belongs to.
+        // Equal for all slices of a thread, so that viewers can sum them up; some also use it to match an end with its begin.
         let mut args = Object::begin(event.key("args"));
         json::id(args.key("thread"), thread.0);
         if let Some(process) = names.thread(thread).and_then(|name| name.process) {

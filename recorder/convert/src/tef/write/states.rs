@@ -10,17 +10,17 @@ use super::json::{self, Object};
 use super::names::Names;
 use crate::tef::marks;
 
-/// The state of a thread that has left a CPU. `letters` are the kernel's own name of it, where the trace keeps it.
+/// The state of a thread after it left a CPU. `letters` are the kernel's letters for it, if the trace has them.
 pub(super) fn after(state: ThreadState, letters: Option<&str>) -> State {
     let state = match state {
-        // What it is does not matter: it is neither able to run nor gone.
+        // Which state it is does not matter here: the thread is neither able to run nor gone.
         ThreadState::Undefined(_) => ThreadState::Blocked,
         state => state,
     };
     State::after(state, letters)
 }
 
-/// The name of the slices of a state, and one of the trace viewer's reserved colours; `None` where nothing is drawn.
+/// The name and the colour (one of the trace viewer's reserved ones) for slices of a state; `None` if nothing is drawn.
 fn label(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::Running => ("Running", "thread_state_running"),
@@ -33,10 +33,10 @@ fn label(state: State) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// The same, of a thread that ran on a virtual CPU of which the host took a part of the time. Which part, nobody knows.
+/// The same for a thread that ran while the host took a part of the virtual CPU's time. It is unknown which part.
 const STOLEN: (&str, &str) = ("Running, partly stolen", "bad");
 
-/// The state of each thread since when.
+/// The state of each thread, and since when.
 #[derive(Debug, Default)]
 pub(super) struct States {
     threads: FxHashMap<Koid, Track>,
@@ -61,7 +61,7 @@ impl States {
         self.threads.entry(thread).or_default().own_durations = true;
     }
 
-    /// Writes the states that a switch has ended. The host may have taken a part of the time for which the thread ran.
+    /// Writes the states that a switch ends. The host may have taken a part of the running time.
     pub(super) fn write(
         &self,
         switched: &Switched<Koid>,
@@ -110,8 +110,8 @@ impl States {
     }
 }
 
-/// Writes a slice on the thread's track, unless it is one that stands for what is not recorded. On threads with durations
-/// of their own, which it would not nest with, it becomes an async pair that viewers draw beside them.
+/// Writes a slice on the thread's track, except for pseudo-threads. If the thread has durations of its own, with which the slice would not
+/// nest, it becomes an async pair that viewers draw next to them.
 fn write_state(
     document: &mut Document<'_>,
     thread: Koid,
@@ -130,7 +130,7 @@ fn write_state(
         if *own_durations {
             json::hex(event.key("id"), thread.0);
         }
-        // At both ends: speedscope takes an end with other arguments for that of another slice.
+        // At both ends: speedscope does not match an end with different arguments.
         if let Some(nanos) = stolen {
             let mut args = Object::begin(event.key("args"));
             json::number(args.key("steal_ns"), nanos);
