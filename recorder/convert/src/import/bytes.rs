@@ -1,4 +1,4 @@
-//! Taking a file's bytes from front to back.
+//! Reads a file's bytes from front to back.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 use super::error::ImportError;
 use crate::ConvertError;
 
-/// What is left of some part of a file. Numbers are in the machine's own order.
+/// The rest of some part of a file. Numbers are in this machine's byte order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
     whole: usize,
-    /// What part it is, for whoever has to be told that it ends too early.
+    /// The name of the part, for errors about its end.
     part: &'static str,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Bytes<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// The text up to the next NUL, which goes with it.
+    /// The text up to the next NUL, which is consumed too.
     pub(super) fn text(&mut self) -> Result<String, ImportError> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| self.short())?;
         let text = String::from_utf8_lossy(&self.rest[..end]).into_owned();
@@ -69,7 +69,7 @@ impl<'a> Bytes<'a> {
         Ok(text)
     }
 
-    /// As many bytes as the number before them says, as text.
+    /// A text after its length.
     pub(super) fn sized_text(&mut self) -> Result<String, ImportError> {
         let len = self.u64()?;
         self.take(len).map(|text| String::from_utf8_lossy(text).into_owned())
@@ -81,7 +81,7 @@ impl<'a> Bytes<'a> {
 pub(super) struct Window(pub(super) Vec<u8>);
 
 impl Window {
-    /// Up to `bytes` from `offset` on, or what there is.
+    /// Up to `bytes` bytes from `offset` on; fewer at the end of the file.
     pub(super) fn of(file: &File, offset: u64, bytes: u64) -> Result<Window, ConvertError> {
         let len = file.metadata().map_err(ConvertError::Read)?.len();
         let bytes = len.saturating_sub(offset).min(bytes);

@@ -1,4 +1,4 @@
-//! The text of ftrace: tracefs' `trace` and `trace_pipe`, and what atrace, `trace-cmd report` and `perf script` print.
+//! ftrace text: tracefs' `trace` and `trace_pipe`, and the output of atrace, `trace-cmd report` and `perf script`.
 //!
 //! ```text
 //!   # tracer: nop
@@ -6,8 +6,8 @@
 //!             bash-1234    [001]  6604.134063: sched_switch:         bash:1234 [120] S ==> swapper/1:0 [120]
 //! ```
 //!
-//! Where lines name the process of their thread, a first pass gathers the processes: a thread may be woken, and come in, before
-//! the first line that it writes itself.
+//! If lines have the process of their thread, a first pass collects the processes: a thread may be woken and come in before the first line
+//! that it writes itself.
 
 mod body;
 mod header;
@@ -29,16 +29,16 @@ use fxtrec_units::{Cpu, Nanos};
 use header::Columns;
 use line::{Line, Problem, Task};
 
-/// What the first line begins with: of tracefs' `trace`, of atrace, and of what `trace-cmd report` prints.
+/// Beginnings of the first line: of tracefs' `trace`, of atrace, and of the output of `trace-cmd report`.
 const FIRST: [&str; 5] = ["# tracer:", "TRACE:", "capturing trace", "cpus=", "version = "];
 
-/// A line longer than this is no line of a trace.
+/// Longer lines do not belong to a trace.
 const MOST_BYTES: u64 = 64 * 1024;
 
-/// So much of a file is looked at to tell what it is.
+/// The number of bytes that are used to detect the format.
 const SNIFFED_BYTES: usize = 64 * 1024;
 
-/// Whether a file that begins like this is such text: by its first line, or by the first that is no comment.
+/// Whether a file with this beginning is ftrace text, according to its first line, or to the first that is not a comment.
 pub(crate) fn is_text(first: &[u8]) -> bool {
     let first = first.get(..SNIFFED_BYTES).unwrap_or(first);
     let text = String::from_utf8_lossy(first);
@@ -51,7 +51,7 @@ pub(crate) fn is_text(first: &[u8]) -> bool {
     matches!(lines.next(), Some(Ok(_)))
 }
 
-/// Whether lines of a file that begins like this name processes.
+/// Whether the lines of a file with this beginning have processes.
 fn has_processes(first: &[u8]) -> bool {
     let first = first.get(..SNIFFED_BYTES).unwrap_or(first);
     let mut columns = Columns::default();
@@ -63,7 +63,7 @@ fn has_processes(first: &[u8]) -> bool {
     })
 }
 
-/// Reads a whole text into a trace. With `lenient`, lines that cannot be understood are counted and passed over.
+/// Reads a whole text into a trace. With `lenient`, malformed lines are counted and skipped.
 pub(crate) fn read(
     input: &mut Input,
     output: impl Write,
@@ -75,7 +75,7 @@ pub(crate) fn read(
     import(BufReader::with_capacity(BUFFER_BYTES, input), output, lenient, &FxHashMap::default())
 }
 
-/// The same of a file, of whose threads some processes are known: by the thread's id, that of its process.
+/// The same for a file. For some threads, the process is known: the map is from thread id to process id.
 pub(crate) fn read_file(
     file: &File,
     output: impl Write,
@@ -97,7 +97,7 @@ pub(crate) fn read_file(
     import(BufReader::with_capacity(BUFFER_BYTES, file), output, lenient, &processes)
 }
 
-/// Shows all events of a text. With `lenient`, lines that cannot be understood are counted in `skipped`.
+/// Shows all events of a text. With `lenient`, malformed lines are counted in `skipped`.
 pub(crate) fn each_event(
     mut file: &File,
     lenient: bool,
@@ -153,7 +153,7 @@ fn import(
     importer.finish()
 }
 
-/// The process that a line names is the thread's from there on.
+/// If a line has the process of its thread, it applies from there on.
 fn learn<W: Write>(task: Task, importer: &mut Importer<W>) {
     if let Some(process) = task.process {
         importer.belongs(process, task.tid.0);
@@ -173,7 +173,7 @@ impl<R: BufRead> Lines<R> {
         Lines { input, bytes: Vec::new(), number: 0, columns: Columns::default() }
     }
 
-    /// The next line; nothing at the end.
+    /// The next line; `None` at the end.
     fn next(&mut self) -> Result<Option<Result<Line, Problem>>, ConvertError> {
         self.bytes.clear();
         self.number += 1;
@@ -185,7 +185,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(line::parse(text.trim_end(), &mut self.columns)))
     }
 
-    /// What is wrong with the line that was read last.
+    /// The error for the last line that was read.
     fn malformed(&self, Problem { column, expected }: Problem) -> ConvertError {
         let at = Position { line: self.number, column: column as u64 + 1 };
         let text = String::from_utf8_lossy(&self.bytes);

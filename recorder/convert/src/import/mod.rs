@@ -1,4 +1,4 @@
-//! Traces of other recorders of Linux: perf.data, trace.dat, the text of ftrace, and traces of Perfetto.
+//! Imports traces of other Linux recorders: perf.data, trace.dat, ftrace text, and Perfetto traces.
 //!
 //! ```text
 //!  perf.data ---> perf_data ---+
@@ -7,8 +7,8 @@
 //!  pftrace -----> perfetto ----+
 //! ```
 //!
-//! What a tracepoint's bytes mean is decided by the code that a live recording uses, and the same encoder makes the
-//! records: states, weights, names and inferred switches are as in a recording of fxtrec's own.
+//! Tracepoints are decoded by the code of live recordings, and the same encoder writes the records: states, weights, names and inferred
+//! switches are as in fxtrec's own recordings.
 
 mod bytes;
 mod error;
@@ -27,15 +27,14 @@ use std::io::Write;
 
 use super::{ConvertError, Format, Input, Report};
 
-/// Bytes of text that are read at a time.
+/// Bytes of text to read at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Reads all of `input`, which is of the format `from`, into a trace. With `lenient`, lines of text that cannot be
-/// understood are passed over.
+/// Reads all of `input`, which has the format `from`, into a trace. With `lenient`, malformed lines of text are skipped.
 pub(super) fn import(
     input: &mut Input,
     from: Format,
-    // Of one type, so that all of this is compiled once. It is buffered, so that this costs nothing at run time.
+    // A trait object, so that all of this is compiled once. It is buffered, so this costs nothing at run time.
     output: &mut dyn Write,
     lenient: bool,
 ) -> Result<Report, ConvertError> {

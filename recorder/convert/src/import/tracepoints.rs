@@ -1,4 +1,4 @@
-//! From the bytes of a tracepoint to an event, by the descriptions that came with the trace.
+//! Decodes the raw data of tracepoints, by the descriptions in the trace.
 
 use rustc_hash::FxHashMap;
 
@@ -10,16 +10,16 @@ use fxtrec_capture::sched::{SwitchLayout, WakeLayout};
 use fxtrec_kernel::format::Format;
 use fxtrec_units::Tid;
 
-/// What the bytes of a tracepoint turned out to be.
+/// The meaning of a tracepoint's raw data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Meaning {
-    /// An event of the scheduler.
+    /// A scheduler event.
     Event(Kind),
-    /// Another tracepoint: its place among those that are described, and the thread that had the CPU.
+    /// Another tracepoint: its index among the described ones, and the thread that had the CPU.
     Other(usize, Tid),
-    /// One that is not described.
+    /// A tracepoint without a description.
     Unknown,
-    /// Too short for what it says it is.
+    /// Raw data that is too short.
     Damaged,
 }
 
@@ -29,7 +29,7 @@ enum Shape {
     Wake(WakeLayout),
 }
 
-/// The tracepoints of one trace that say something about the scheduler, by number.
+/// The scheduler tracepoints of a trace, by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tracepoints {
     shapes: FxHashMap<u16, Shape>,
@@ -39,14 +39,14 @@ pub(super) struct Tracepoints {
 
 #[derive(Clone, Copy, Debug)]
 struct Other {
-    /// Its place among those that are described.
+    /// Its index among the described ones.
     place: usize,
-    /// Where the number of the thread that had the CPU is.
+    /// The offset of the number of the thread that had the CPU.
     current: usize,
 }
 
 impl Tracepoints {
-    /// Finds them among all that are described.
+    /// Finds them among the described tracepoints.
     pub(super) fn new(described: &[Tracepoint]) -> Result<Tracepoints, ImportError> {
         let mut shapes = FxHashMap::default();
         let mut others = FxHashMap::default();
@@ -77,12 +77,12 @@ impl Tracepoints {
         Ok(Tracepoints { shapes, life: life(described)?, others })
     }
 
-    /// Whether there is a tracepoint that a scheduler trace can be made of.
+    /// Whether the trace has the tracepoints that a scheduler trace requires.
     pub(super) fn has_switches(&self) -> bool {
         self.shapes.values().any(|shape| matches!(shape, Shape::Switch(_)))
     }
 
-    /// What the bytes mean, which begin with the tracepoint's number.
+    /// Decodes raw data, which begins with the tracepoint's number.
     pub(super) fn decode(&self, raw: &[u8]) -> Meaning {
         let Some(id) = raw.first_chunk().map(|id| u16::from_ne_bytes(*id)) else {
             return Meaning::Damaged;
@@ -109,7 +109,7 @@ impl Tracepoints {
     }
 }
 
-/// The tracepoints of threads that come and go, where all of them are described.
+/// The tracepoints for the creation and exit of threads, if all of them are described.
 fn life(described: &[Tracepoint]) -> Result<Option<LifeLayout>, ImportError> {
     let find = |group: &str, name: &str| -> Option<Format> {
         let is_it = |point: &&Tracepoint| point.group == group && point.format.name == name;

@@ -1,5 +1,4 @@
-//! The description of tracepoints that perf.data and trace.dat carry along: what tracefs said on the machine that was
-//! recorded.
+//! The descriptions of tracepoints in perf.data and trace.dat: the contents of tracefs on the recorded machine.
 //!
 //! ```text
 //!   "header_page"  size, text      how the pages of ftrace's rings are made
@@ -17,10 +16,10 @@ use fxtrec_capture::event::Comm;
 use fxtrec_kernel::format::Format;
 use fxtrec_units::Tid;
 
-/// What every one of these files begins with.
+/// The first bytes of the description.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// A tracepoint as the file describes it.
+/// The description of a tracepoint.
 #[derive(Clone, Debug)]
 pub(super) struct Tracepoint {
     /// The group, `sched` for `sched:sched_switch`.
@@ -28,14 +27,14 @@ pub(super) struct Tracepoint {
     pub(super) format: Format,
 }
 
-/// How ftrace's pages and events are made: the texts of `events/header_page` and `events/header_event`.
+/// The format of ftrace's pages and events: the texts of `events/header_page` and `events/header_event`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeaderInfo {
     pub(super) page: String,
     pub(super) event: String,
 }
 
-/// All of the description, as perf.data holds it.
+/// The whole description, as in perf.data.
 #[derive(Clone, Debug)]
 pub(super) struct TracingData {
     pub(super) tracepoints: Vec<Tracepoint>,
@@ -84,7 +83,7 @@ pub(super) fn header_info(bytes: &mut Bytes<'_>) -> Result<HeaderInfo, ImportErr
     Ok(info)
 }
 
-/// A description that is not understood belongs to a tracepoint that is told by its number later on.
+/// Parses a description. A tracepoint whose description cannot be parsed is later only known by its number.
 fn tracepoint(group: &str, text: &str) -> Option<Tracepoint> {
     let format = Format::parse(text).ok()?;
     Some(Tracepoint { group: group.to_owned(), format })
@@ -112,7 +111,7 @@ pub(super) fn event_formats(bytes: &mut Bytes<'_>) -> Result<Vec<Tracepoint>, Im
     Ok(found)
 }
 
-/// Kernel symbols, and formats of trace_printk: nothing of theirs is needed.
+/// Skips kernel symbols and formats of trace_printk, which are not needed.
 pub(super) fn skip_short(bytes: &mut Bytes<'_>) -> Result<(), ImportError> {
     let len = bytes.u32()?;
     bytes.take(u64::from(len)).map(drop)

@@ -1,11 +1,11 @@
-//! What the scheduler's events say, in the kernel's words and in those of trace-cmd.
+//! The text of scheduler events, in the formats of the kernel and of trace-cmd.
 
 use super::line::Head;
 use fxtrec_capture::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Cpu, Tid};
 
-/// Parses the text of an event; nothing for one that is not the scheduler's. The error is what was expected.
+/// Parses the text of an event; `None` for events of others. An error is what was expected.
 pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &'static str>> {
     let kind = match name {
         "sched_switch" => {
@@ -36,7 +36,7 @@ pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &
     Some(wake.ok_or("comm=... pid=... prio=... target_cpu=..."))
 }
 
-/// A thread's own event has its name in another column, too.
+/// For the thread's own events, its name is also in another column.
 fn with_name(mut switch: Switch, head: Head) -> Switch {
     if switch.prev_comm == Comm::default() && switch.prev == head.task.tid {
         switch.prev_comm = head.task.comm;
@@ -44,7 +44,7 @@ fn with_name(mut switch: Switch, head: Head) -> Switch {
     switch
 }
 
-/// A thread's name. `<...>` stands for one that the recorder did not know.
+/// A thread's name. `<...>` stands for a name that the recorder did not know.
 pub(super) fn comm(name: &str) -> Comm {
     match name {
         "<...>" | "<idle>" => Comm::default(),
@@ -52,7 +52,7 @@ pub(super) fn comm(name: &str) -> Comm {
     }
 }
 
-/// A thread as an event names it.
+/// A thread in the text of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Side {
     comm: Comm,
@@ -65,7 +65,7 @@ fn side(name: &str, tid: &str, prio: &str) -> Option<Side> {
     Some(Side { comm: comm(name), tid: Tid(tid), prio: i32::try_from(number(prio)?).ok()? })
 }
 
-/// A number, which the option `fields` of ftrace shows in two ways: `0x78 (120)`.
+/// A number. With ftrace's option `fields` it is printed in two forms: `0x78 (120)`.
 fn number(text: &str) -> Option<i64> {
     let text = text.trim();
     let text = match text.split_once(" (") {
@@ -89,7 +89,7 @@ fn switch(prev: Side, state: PrevState, next: Side) -> Switch {
     }
 }
 
-/// `D|K` is more than one; the first is the one that counts. `R+` is a thread that was preempted.
+/// `D|K` is a combination; the first letter counts. `R+` is a preempted thread.
 fn state_of(text: &str) -> Option<PrevState> {
     let text = text.trim();
     if let Some(letter) = text.chars().next().filter(char::is_ascii_alphabetic) {
@@ -98,7 +98,7 @@ fn state_of(text: &str) -> Option<PrevState> {
     state_of_bits(number(text)?)
 }
 
-/// The state of raw fields, whose bits mean this since Linux 4.14. Before, the bit of a preempted thread was a higher one.
+/// The state from raw fields. The bits have this meaning since Linux 4.14; before, the bit of preempted threads was higher.
 pub(crate) fn state_of_bits(bits: i64) -> Option<PrevState> {
     const LETTERS: [(i64, char); 8] = [
         (0x01, 'S'),
@@ -116,8 +116,8 @@ pub(crate) fn state_of_bits(bits: i64) -> Option<PrevState> {
     (bits >= 0).then_some(PrevState { letter, preempted })
 }
 
-/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`, where raw fields have no
-/// arrow. A name may hold anything, so fields are looked for from the end.
+/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`; raw fields have no arrow. Names may
+/// contain anything, so fields are parsed from the end.
 fn kernel_switch(text: &str) -> Option<Switch> {
     let (text, next_prio) = text.rsplit_once(" next_prio=")?;
     let (text, next_pid) = text.rsplit_once(" next_pid=")?;
@@ -131,7 +131,7 @@ fn kernel_switch(text: &str) -> Option<Switch> {
     Some(switch(prev, state_of(state)?, side(next_comm, next_pid, first_value(next_prio))?))
 }
 
-/// `a:1 [120] S ==> b:2 [120]`, behind which may stand the latency.
+/// `a:1 [120] S ==> b:2 [120]`, optionally followed by the latency.
 fn trace_cmd_switch(text: &str) -> Option<Switch> {
     let text = text.rsplit_once(" Latency: ").map_or(text, |(text, _)| text);
     let (prev, next) = text.rsplit_once(" ==> ")?;
@@ -164,7 +164,7 @@ fn trace_cmd_wake(text: &str) -> Option<(Side, Cpu)> {
     Some((trace_cmd_side(text)?, Cpu(first_value(target).parse().ok()?)))
 }
 
-/// The first value, without what newer kernels may say behind what is known.
+/// The first value, without additions of newer kernels.
 fn first_value(text: &str) -> &str {
     let end = text.find(' ').unwrap_or(text.len());
     let decimal = text.get(end..).and_then(|rest| rest.strip_prefix(" ("));
@@ -178,7 +178,7 @@ fn first_value(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The head of an event that thread 7 does.
+    /// Parses an event of thread 7.
     fn parse(name: &str, text: &str) -> Option<Result<Kind, &'static str>> {
         super::parse(name, text, Head::of_task(Tid(7)))
     }

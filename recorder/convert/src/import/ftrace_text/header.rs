@@ -1,4 +1,4 @@
-//! What the comments at the beginning of ftrace's text say about its columns.
+//! The comments at the beginning of ftrace text, which describe its columns.
 //!
 //! ```text
 //!   #                                _-----=> irqs-off/BH-disabled
@@ -10,33 +10,33 @@
 //!   #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
 //! ```
 //!
-//! Real-time kernels have a column for lazy rescheduling before that of interrupts. Where no comment says which column it
-//! is, its letters do, which no other column has.
+//! Real-time kernels have a column for lazy rescheduling before that of interrupts. If no comment describes the columns, that of interrupts
+//! is recognised by its letters, which are unique.
 
-/// Flags in one line: four in old kernels, five, and six or seven in real-time kernels.
+/// The number of flags in a line: four in old kernels, then five, and six or seven in real-time kernels.
 const FLAGS: std::ops::RangeInclusive<usize> = 4..=8;
 
-/// The columns of flags, as far as they are known.
+/// What is known about the columns of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// How many flags a line has: by the header, or as a line had them that leaves no doubt.
+    /// The number of flags in a line: from the header, or from a line that is unambiguous.
     flags: Option<usize>,
-    /// Which of them the header calls that of interrupts.
+    /// The column of interrupts, according to the header.
     interrupt: Option<usize>,
-    /// Flags that the header has named so far.
+    /// The number of flags that the header has named so far.
     named: usize,
-    /// Lines whose time has no decimals.
+    /// The number of lines whose time has no decimals.
     pub(super) plain_times: u64,
 }
 
 impl Columns {
-    /// Takes in a comment.
+    /// Takes a comment.
     pub(super) fn comment(&mut self, line: &str) {
         if line.starts_with("# tracer:") {
             *self = Columns { plain_times: self.plain_times, ..Columns::default() };
         } else if let Some((_, name)) = line.split_once("=> ") {
             match name.trim() {
-                // The number of the CPU stands in the same column in layouts for latencies, and is no flag.
+                // In layouts for latencies, the CPU's number is in the same column; it is not a flag.
                 "CPU#" => self.named = 0,
                 name => {
                     if name.starts_with("hardirq") {
@@ -53,12 +53,12 @@ impl Columns {
         }
     }
 
-    /// A line had so many flags, with a blank behind them.
+    /// A line had this many flags, followed by a blank.
     pub(super) fn seen(&mut self, flags: usize) {
         self.flags.get_or_insert(flags);
     }
 
-    /// How many bytes of `glued` are flags, which has the seconds of a time right behind them. `None` where that is in doubt.
+    /// The number of bytes of `glued` that are flags; the seconds of a time follow immediately. `None` if that is ambiguous.
     pub(super) fn flags_of(&self, glued: &str) -> Option<usize> {
         let fits = |flags: &usize| {
             let (Some(word), Some(seconds)) = (glued.get(..*flags), glued.get(*flags..)) else {
@@ -71,22 +71,22 @@ impl Columns {
         if let Some(flags) = self.flags.filter(|flags| fits(flags)) {
             return Some(flags);
         }
-        // Kernels that are not real-time ones write four or five.
+        // Kernels other than real-time ones have four or five flags.
         let mut fitting = (4..=5).filter(fits);
         let first = fitting.next()?;
         fitting.next().is_none().then_some(first)
     }
 
-    /// Whether a word can be flags.
+    /// Whether a word may consist of flags.
     pub(super) fn are_flags(word: &str) -> bool {
-        // Hexadecimal digits are depths; `#` is what old kernels write where they do not know.
+        // Hexadecimal digits are depths; old kernels write `#` for unknown values.
         let is_flag = |byte: u8| byte.is_ascii_hexdigit() || b".dDbBXNnpLlHhsZz#".contains(&byte);
         FLAGS.contains(&word.len())
             && word.bytes().all(is_flag)
             && !word.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    /// Whether the flags say that an interrupt had the CPU.
+    /// Whether the flags say that an interrupt handler was running.
     pub(super) fn in_interrupt(&self, flags: &str) -> bool {
         let is_interrupt = |byte: &u8| b"hHsZz".contains(byte);
         match self.interrupt.filter(|_| self.flags == Some(flags.len())) {

@@ -1,7 +1,7 @@
-//! One line: who ran where and when, and what happened.
+//! A line: thread, CPU, time and event.
 //!
-//! The kernel, trace-cmd and perf write the same parts in different layouts. The time is the part that all of them have, and a
-//! colon ends it. So a line is read from there: what stands before the time from its end, what stands behind it from its begin.
+//! The kernel, trace-cmd and perf write the same parts in different layouts. All of them have the time, which ends with a colon. So a line
+//! is parsed from there: the text before the time from its end, the text after it from its beginning.
 //!
 //! ```text
 //!   tracefs     bash-1234    (   1234) [001] d..2.  6604.134063: sched_switch: ...
@@ -19,13 +19,13 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Line {
-    /// Nothing: a comment, a frame of a stack, or an empty line.
+    /// A comment, a frame of a stack, or an empty line.
     Nothing,
     Lost {
         cpu: Cpu,
         loss: Loss,
     },
-    /// An event of the scheduler.
+    /// A scheduler event.
     Event {
         time: Nanos,
         cpu: Cpu,
@@ -38,12 +38,12 @@ pub(super) enum Line {
     },
 }
 
-/// Why a line cannot be understood.
+/// Why a line is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// The byte where.
+    /// The position, in bytes.
     pub(super) column: usize,
-    /// What should have been there.
+    /// What was expected there.
     pub(super) expected: &'static str,
 }
 
@@ -51,19 +51,19 @@ pub(super) struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) tid: Tid,
-    /// Its process, where the line has it.
+    /// Its process, if the line has it.
     pub(super) process: Option<u32>,
-    /// Its whole name, where the line has it.
+    /// Its full name, if the line has it.
     pub(super) comm: Comm,
 }
 
-/// What stands before the event's own text.
+/// The part of a line before the event's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) task: Task,
     cpu: Cpu,
     time: Nanos,
-    /// Whether an interrupt did it, and not the thread; where the text has no flags, that is unknown.
+    /// Whether an interrupt caused the event, and not the thread; `None` if the text has no flags.
     interrupt: Option<bool>,
     /// Whether the time has no decimals, so that its unit is a guess.
     pub(super) plain_time: bool,
@@ -76,23 +76,23 @@ impl Head {
         Head { task, cpu: Cpu(0), time: Nanos(0), interrupt: Some(false), plain_time: false }
     }
 
-    /// Whether that thread did it, as far as the text tells.
+    /// Whether the thread itself caused the event, as far as the text shows.
     pub(super) fn is_by_task(&self) -> bool {
         self.interrupt == Some(false) && self.task.tid != Tid::IDLE
     }
 }
 
-/// Beginnings of lines that are no events: of trace-cmd report, of atrace, of the frames of kernel stacks.
+/// Beginnings of lines that are not events: from trace-cmd report, from atrace, and frames of kernel stacks.
 const NO_EVENTS: [&str; 7] =
     ["cpus=", "version = ", "trace-cmd: ", "CPU ", "TRACE:", "capturing trace", " => "];
 
-/// So many parts of a line that look like a time are tried: a thread's name has room for few.
+/// The maximum number of parts of a line that are tried as the time: a thread's name has room for few.
 const MOST_TIMES: usize = 8;
 
-/// Bytes of a thread's name in layouts for latencies.
+/// The maximum length of a thread's name in layouts for latencies, in bytes.
 const SHORT_NAME_BYTES: usize = 8;
 
-/// Parses a line without its end. `columns` is what the lines before say about its layout.
+/// Parses a line without its line break. `columns` has what earlier lines show about the layout.
 pub(super) fn parse(line: &str, columns: &mut Columns) -> Result<Line, Problem> {
     if line.starts_with('#') {
         columns.comment(line);
@@ -113,7 +113,7 @@ pub(super) fn parse(line: &str, columns: &mut Columns) -> Result<Line, Problem> 
         return Ok(lost);
     }
     let Some((name, text)) = event_of(event) else {
-        // Function tracers and perf's own records have no colon.
+        // Lines of function tracers and perf's own records have no colon.
         return match event.contains(" <-") || event.starts_with("PERF_RECORD_") {
             true => Ok(Line::Other { task }),
             false => Err(problem(rest, "an event and a colon")),
@@ -126,12 +126,12 @@ pub(super) fn parse(line: &str, columns: &mut Columns) -> Result<Line, Problem> 
     }
 }
 
-/// Where `part` begins, which is a part of `line`.
+/// The offset of `part` in `line`.
 fn offset(line: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len())
 }
 
-/// Whether the line is a frame of a stack as perf prints it: an address, a name, a file in parentheses.
+/// Whether the line is a frame of a stack in perf's format: an address, a name, a file in parentheses.
 fn is_frame(line: &str) -> bool {
     let Some((address, file)) = line.strip_prefix('\t').and_then(|it| it.trim().split_once(' '))
     else {
@@ -140,7 +140,7 @@ fn is_frame(line: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_hexdigit()) && file.ends_with(')')
 }
 
-/// `CPU:1 [LOST 123 EVENTS]` of the kernel, `CPU:1 [123 EVENTS DROPPED]` of trace-cmd, both also without the count.
+/// The kernel's `CPU:1 [LOST 123 EVENTS]`, trace-cmd's `CPU:1 [123 EVENTS DROPPED]`; both may lack the count.
 fn lost(line: &str) -> Option<Line> {
     let (cpu, rest) = line.trim().strip_prefix("CPU:")?.split_once(" [")?;
     let words = rest.strip_suffix(']')?;
@@ -156,7 +156,7 @@ fn perf_lost(event: &str, cpu: Cpu) -> Option<Line> {
     Some(Line::Lost { cpu, loss: Loss::at_most(count) })
 }
 
-/// The event's own words, behind the difference of times of trace-cmd, or the period of perf.
+/// The event's text, after trace-cmd's time difference or perf's period.
 fn event_text(rest: &str) -> &str {
     let rest = rest.trim();
     let (word, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
@@ -168,7 +168,7 @@ fn event_text(rest: &str) -> &str {
     }
 }
 
-/// The event's name, without its group, and its text.
+/// The event's name without its group, and its text.
 fn event_of(event: &str) -> Option<(&str, &str)> {
     let (mut name, mut text) = event.split_once(':')?;
     if let Some((inner, behind)) = text.split_once(':')
@@ -181,10 +181,10 @@ fn event_of(event: &str) -> Option<(&str, &str)> {
     Some((name, text.trim()))
 }
 
-/// What is missing at which part of the line.
+/// The part of the line at which something is missing, and what is missing.
 type Missing<'l> = (&'l str, &'static str);
 
-/// All that stands before the event.
+/// Parses the part before the event.
 fn head<'l>(line: &'l str, columns: &mut Columns) -> Result<(Head, &'l str), Missing<'l>> {
     if let Some(found) = verbose(line) {
         return Ok(found);
@@ -203,7 +203,7 @@ fn head<'l>(line: &'l str, columns: &mut Columns) -> Result<(Head, &'l str), Mis
                 let head = Head { task, cpu, time, interrupt, plain_time };
                 return Ok((head, &line[at + 1..]));
             }
-            // A name may have a CPU and a time in it, too; the first complaint is about the likeliest place.
+            // A name may look like a CPU and a time, too; the first error is about the most likely position.
             Err(why) if missing.0.is_empty() => missing = why.unwrap_or(missing),
             Err(_) => {}
         }
@@ -214,12 +214,12 @@ fn head<'l>(line: &'l str, columns: &mut Columns) -> Result<(Head, &'l str), Mis
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Time {
     nanos: Nanos,
-    /// Without decimals and unit.
+    /// Whether it has no decimals and no unit.
     plain: bool,
 }
 
-/// The time that `text` ends with, and what stands before it. Behind the time may be `us` and a mark of the delay. Flags
-/// may stand right before it, with a dot or digits at their end.
+/// The time at the end of `text`, and the text before it. The time may be followed by `us` and a mark for the delay. Flags may precede it
+/// directly, with a dot or digits at their end.
 fn time_before<'l>(text: &'l str, columns: &Columns) -> Option<(Time, &'l str)> {
     let trimmed = text.trim_end_matches(['+', '!', '#', '*', '@', '$', ' ']);
     if let Some(text) = trimmed.strip_suffix("us") {
@@ -237,7 +237,7 @@ fn time_before<'l>(text: &'l str, columns: &Columns) -> Option<(Time, &'l str)> 
     let (before, seconds) = split_digits(before);
     let seconds = match before.is_empty() || before.ends_with([' ', '\t', ']']) {
         true => seconds,
-        // `d..2.42.000001`: which digits are flags, the header says, or a line before, or only one count of flags fits.
+        // `d..2.42.000001`: the number of flags is known from the header or from an earlier line, or only one number is possible.
         false => {
             let word = before.rfind([' ', '\t', ']']).map_or(0, |at| at + 1);
             let glued = text.get(word..before.len() + seconds.len())?;
@@ -251,7 +251,7 @@ fn time_before<'l>(text: &'l str, columns: &Columns) -> Option<(Time, &'l str)> 
     Some((Time { nanos, plain: false }, before))
 }
 
-/// The decimal digits that a text ends with, and what stands before them.
+/// The decimal digits at the end of a text, and the text before them.
 fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.trim_end_matches(|it: char| it.is_ascii_digit()).len())
 }
@@ -265,18 +265,18 @@ fn nanoseconds(seconds: &str, fraction: &str) -> Option<Nanos> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds).map(Nanos)
 }
 
-/// What stands before the time.
+/// The part before the time.
 struct Place<'l> {
     task: Task,
     cpu: Cpu,
     flags: Option<&'l str>,
 }
 
-/// Parses what stands before the time, from its end. An error without words means that this is no line's head at all.
+/// Parses the part before the time, from its end. An error without a text means that this is no event line at all.
 fn place<'l>(before: &'l str, columns: &mut Columns) -> Result<Place<'l>, Option<Missing<'l>>> {
     let before = before.trim_end();
     let (rest, word) = before.split_at(before.rfind([' ', '\t', ']']).map_or(0, |at| at + 1));
-    // A bracket may be right before the flags: `[000]d..2.`.
+    // A bracket may directly precede the flags: `[000]d..2.`.
     let has_flags = Columns::are_flags(word);
     let (numbered, flags) = if has_flags { (rest, Some(word)) } else { (before, None) };
     let numbered = numbered.trim_end();
@@ -290,7 +290,7 @@ fn place<'l>(before: &'l str, columns: &mut Columns) -> Result<Place<'l>, Option
         }
         return Ok(Place { task: found, cpu: Cpu(cpu), flags });
     }
-    // The number of the CPU has no brackets in layouts for latencies, where names are short: `  1d..2.`.
+    // In layouts for latencies, where names are short, the CPU's number has no brackets: `  1d..2.`.
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     let (cpu, flags) = word.split_at(digits);
     let cpu = cpu.parse().map_err(|_| None)?;
@@ -305,19 +305,19 @@ fn place<'l>(before: &'l str, columns: &mut Columns) -> Result<Place<'l>, Option
     Ok(Place { task, cpu: Cpu(cpu), flags })
 }
 
-/// The line without the name of the instance or file that trace-cmd puts before each.
+/// The line without the name of the instance or file with which trace-cmd prefixes each line.
 fn without_instance(text: &str) -> &str {
     match text.split_once(": ") {
         Some((instance, task)) if !instance.trim().is_empty() && !instance.contains(' ') => {
-            // Names of instances are padded behind the colon; a thread's column has its own width.
+            // Names of instances are padded after the colon; the column of threads has its own width.
             task
         }
         _ => text,
     }
 }
 
-/// The thread of `TASK-PID`, `TASK PID` or `TASK PID/TID`, behind which the process may stand in parentheses. `whole`
-/// says that a name is not cut.
+/// The thread in `TASK-PID`, `TASK PID` or `TASK PID/TID`, optionally followed by the process in parentheses. `whole` means that names are
+/// not cut.
 fn task_of(text: &str, whole: bool) -> Option<Task> {
     let text = text.trim_end();
     let (text, process) = match text.strip_suffix(')').and_then(|text| text.rsplit_once('(')) {
@@ -349,7 +349,7 @@ fn task_of(text: &str, whole: bool) -> Option<Task> {
     Some(Task { tid: Tid(tid), process: process.filter(|pid| *pid != 0), comm })
 }
 
-/// The layout of ftrace's options `latency-format` and `verbose` together:
+/// The layout for ftrace's options `latency-format` and `verbose` together:
 ///
 /// ```text
 ///   bash   16508   0 9 00000002 00000006 [3b932899] 999499.929ms (+0.006ms): sched_waking: ...
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn every_layout_tells_time_cpu_thread_and_whether_an_interrupt_woke() {
-        // What stands before the event; time, CPU, process and name; whether the thread woke, if that is known.
+        // The part before the event: time, CPU, process and name; and whether the thread itself caused the event, if known.
         let short = Comm::default();
         let name = Comm::from_bytes(b"a b");
         for (head, time, cpu, process, comm, woke) in [
@@ -528,7 +528,7 @@ mod tests {
             let (.., task) = event(&format!("   {none}-7 [012] ..... 3.5: {SWITCH}"));
             assert_eq!(task.comm, Comm::default());
         }
-        // Fields without a CPU, whose thread could be taken for one.
+        // Fields without a CPU, with a thread that looks like one.
         parsed(&format!("        thread 3 17576  1016.315787:     sched:{SWITCH}"))
             .expect_err("no CPU");
     }

@@ -1,33 +1,33 @@
-//! Where the content of a packed record ends, told from the content.
+//! Finds the end of the content of a compressed record from the content itself.
 //!
-//! perf packs all records into one stream of zstd, and ends each packed record at the end of a block. Since 6.16 it pads the
-//! record behind that to a multiple of 8 bytes. Zeros are a block, too (one without content), but only in threes:
+//! perf compresses all records into one zstd stream, and ends each compressed record at the end of a block. Since 6.16 it pads each record
+//! to a multiple of 8 bytes. Three zero bytes are a block, too (an empty one), but fewer are not:
 //!
 //! ```text
 //!   record 1   | frame's head | block | block | 00 00 |        record 2   | block | block | 00 00 00 00 |
 //!                                             ^ ends here                                 ^
 //! ```
 
-/// Bytes of a block's head, and of a frame's up to what says how long it is (RFC 8878).
+/// The size of a block's header, and of the part of a frame's header that determines its length (RFC 8878).
 const BLOCK_HEAD_BYTES: usize = 3;
 const FRAME_HEAD_BYTES: usize = 5;
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A record is padded with fewer bytes than this.
+/// Padding is shorter than this, in bytes.
 const PADDED_TO: usize = 8;
 
-/// The place in a stream of zstd.
+/// The position in a zstd stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frames {
     in_frame: bool,
     has_checksum: bool,
-    /// Bytes of the block that are in the next record.
+    /// The number of the block's bytes in the next record.
     rest: usize,
 }
 
 impl Frames {
-    /// Passes a packed record. With `padded`, zeros behind its last block do not belong to it. Returns how many bytes do.
+    /// Processes a compressed record. With `padded`, zeros after its last block are padding. Returns the number of bytes without padding.
     pub(super) fn pass(&mut self, record: &[u8], padded: bool) -> usize {
         let mut at = 0;
         loop {
@@ -44,7 +44,7 @@ impl Frames {
         }
     }
 
-    /// The length of the frame's head or block that stands at the beginning; nothing where that cannot be told.
+    /// The length of the frame header or block at the beginning; `None` if unknown.
     fn part(&mut self, bytes: &[u8]) -> Option<usize> {
         if !self.in_frame {
             let head = bytes.get(..FRAME_HEAD_BYTES)?;
@@ -58,7 +58,7 @@ impl Frames {
         let [low, middle, high] = *bytes.first_chunk::<BLOCK_HEAD_BYTES>()?;
         let head = u32::from_le_bytes([low, middle, high, 0]);
         let (is_last, kind, size) = (head & 1 != 0, head >> 1 & 3, (head >> 3) as usize);
-        // A block of one byte over and over again has that byte once.
+        // A run-length block contains its byte once.
         let content = if kind == 1 { 1 } else { size };
         let checksum = if is_last && self.has_checksum { 4 } else { 0 };
         self.in_frame = !is_last;
@@ -101,7 +101,7 @@ mod tests {
             let mut record = piece.clone();
             record.resize(padded, 0);
             let end = frames.pass(&record, true);
-            // Whole empty blocks change nothing.
+            // Whole empty blocks do not matter.
             assert!(
                 piece[end.min(piece.len())..].iter().all(|byte| *byte == 0) && end <= piece.len()
             );

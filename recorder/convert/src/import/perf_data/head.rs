@@ -1,4 +1,4 @@
-//! What a perf.data says beside its records: where they are, which events there were, and facts about the machine.
+//! The parts of a perf.data other than records: their position, the events, and facts about the machine.
 //!
 //! ```text
 //!   file   | head | numbers of events | events | records ............... | features: table | features: data |
@@ -14,25 +14,25 @@ use crate::import::bytes::{Bytes, Window};
 use crate::import::error::ImportError;
 use crate::import::importer::Origin;
 
-/// What the first bytes of every perf.data file are, in either byte order.
+/// The first bytes of every perf.data file, in both byte orders.
 pub(crate) const MAGICS: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
 
-/// Bytes of a file's head.
+/// The size of a file's header.
 const HEAD_BYTES: u64 = 104;
 
-/// Bytes of a pipe's head: magic number and its own size.
+/// The size of a pipe's header: magic number and its own size.
 pub(super) const PIPE_HEAD_BYTES: u64 = 16;
 
-/// Bytes of a section's place: offset and size.
+/// The size of a section's position: offset and size.
 const SECTION_BYTES: u64 = 16;
 
-/// Bytes of features that a head has room for, as bits.
+/// The size of the bit set of features in a header.
 const FEATURE_BYTES: u64 = 32;
 
-/// Descriptions of tracepoints longer than this are not believed.
+/// Larger descriptions of tracepoints are rejected.
 pub(super) const MOST_DESCRIBED: u64 = 1 << 26;
 
-/// Other parts longer than this are not believed.
+/// Other parts are rejected if they are larger than this.
 const MOST_BYTES: u64 = 1 << 24;
 
 // Numbers of features.
@@ -41,19 +41,19 @@ const HOST_NAME: u64 = 3;
 const RELEASE: u64 = 4;
 const COMMAND_LINE: u64 = 11;
 
-/// Whether the magic number says that the numbers are in this machine's order; nothing if it is none.
+/// Whether the magic number shows this machine's byte order; `None` if it is not a magic number.
 pub(super) fn is_native(magic: &[u8]) -> Option<bool> {
     let reversed = MAGICS.iter().position(|known| magic.starts_with(*known))? == 1;
     Some(reversed == cfg!(target_endian = "big"))
 }
 
-/// Tells by its first bytes whether perf.data was written to a pipe.
+/// Whether a perf.data was written to a pipe, according to its first bytes.
 pub(super) fn is_pipe(first: &[u8]) -> bool {
     let size = first.get(8..).and_then(|size| size.first_chunk()).copied().unwrap_or_default();
     [u64::from_le_bytes(size), u64::from_be_bytes(size)].contains(&PIPE_HEAD_BYTES)
 }
 
-/// The features that are of use.
+/// The features that are used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Features {
     pub(super) described: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Takes one over. A text that is damaged is as good as none.
+    /// Takes a feature. A damaged text is ignored.
     pub(super) fn take_over(&mut self, number: u64, data: &[u8]) {
         let mut bytes = Bytes::new("a feature", data);
         match number {
@@ -87,7 +87,7 @@ impl Features {
     }
 }
 
-/// A length, then as many bytes, of which those from the first NUL on are padding.
+/// A text after its length; it ends at the first NUL, which is followed by padding.
 fn text(bytes: &mut Bytes<'_>) -> Option<String> {
     let len = bytes.u32().ok()?;
     let text = bytes.take(u64::from(len)).ok()?;
@@ -95,14 +95,14 @@ fn text(bytes: &mut Bytes<'_>) -> Option<String> {
     String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
-/// A count, then as many texts, with a blank between them.
+/// A count, then that many texts, joined with blanks.
 fn texts(bytes: &mut Bytes<'_>) -> Option<String> {
     let count = bytes.u32().ok()?;
     let texts: Option<Vec<String>> = (0..count).map(|_| text(bytes)).collect();
     texts.map(|texts| texts.join(" "))
 }
 
-/// Where a part of the file is.
+/// The position of a part of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section {
     pub(super) offset: u64,
@@ -114,7 +114,7 @@ impl Section {
         Ok(Section { offset: bytes.u64()?, bytes: bytes.u64()? })
     }
 
-    /// The part itself, which must be there as a whole.
+    /// Reads the part, which must be complete.
     fn read(self, file: &File, part: &'static str, most: u64) -> Result<Window, ConvertError> {
         let window = Window::of(file, self.offset, self.bytes.min(most))?;
         match window.0.len() as u64 == self.bytes {
@@ -124,7 +124,7 @@ impl Section {
     }
 }
 
-/// All that a file says beside its records.
+/// All parts of a file except its records.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) layouts: Layouts,
@@ -151,7 +151,7 @@ impl Head {
 
 type Places = (u64, Section, Section, [u8; FEATURE_BYTES as usize]);
 
-/// The size of an event's description, where these and the records are, and which features there are.
+/// The size of an event's description, the positions of these and of the records, and the set of features.
 fn parse(window: &Window) -> Result<Places, ImportError> {
     let mut bytes = window.bytes("the head");
     let _magic_and_size = bytes.take(16)?;
@@ -167,7 +167,7 @@ fn parse(window: &Window) -> Result<Places, ImportError> {
 
 fn layouts(file: &File, event_bytes: u64, events: Section) -> Result<Layouts, ConvertError> {
     let wrong = || ConvertError::from(ImportError::from(PerfDataError::EventBytes(event_bytes)));
-    // Behind the attribute is where the numbers of the event are.
+    // The event's ids come after the attribute.
     let attribute_bytes = event_bytes.checked_sub(SECTION_BYTES).ok_or_else(wrong)?;
     let part = "the descriptions of events";
     let window = events.read(file, part, MOST_BYTES)?;
@@ -199,7 +199,7 @@ fn features(file: &File, table: Section, bits: &[u8]) -> Result<Features, Conver
         };
         match section.read(file, "the features", most) {
             Ok(data) => features.take_over(number, &data.0),
-            // Nothing can be understood without the descriptions; the others are nice to know.
+            // The descriptions are required, the other features are optional.
             Err(error) if number == TRACING_DATA => return Err(error),
             Err(_) => {}
         }

@@ -1,12 +1,12 @@
-//! What is where in a record, as the event that made it was told to write it.
+//! The layout of a record, which is determined by its event.
 //!
 //! ```text
 //!   sample   | identifier | ip | pid, tid | time | addr | id | stream | cpu | period | read | calls | raw | ...
 //!   others   | what the type says ......... | pid, tid | time | id | stream | cpu | identifier |
 //! ```
 //!
-//! Each part is there only if its bit is set in the event's `sample_type`, and the trailer of other records only if
-//! `sample_id_all` is.
+//! Each part is only present if its bit is set in the event's `sample_type`; the trailer of other records is only present if
+//! `sample_id_all` is set.
 
 use perf_event_open_sys::bindings as b;
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ use crate::import::error::ImportError;
 
 pub(super) const SAMPLE: u32 = b::PERF_RECORD_SAMPLE;
 
-/// Records of types from here on are perf's own, not the kernel's.
+/// Records with types from here on are perf's own, not the kernel's.
 pub(super) const FIRST_OF_PERF: u32 = 64;
 
 const IDENTIFIER: u64 = b::PERF_SAMPLE_IDENTIFIER as u64;
@@ -33,27 +33,27 @@ const READ: u64 = b::PERF_SAMPLE_READ as u64;
 const CALLCHAIN: u64 = b::PERF_SAMPLE_CALLCHAIN as u64;
 const RAW: u64 = b::PERF_SAMPLE_RAW as u64;
 
-/// The parts of a trailer, in their order.
+/// The parts of a trailer, in order.
 const TRAILER: u64 = TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER;
 
 /// Bit of `perf_event_attr`'s flags: records other than samples have a trailer.
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-/// Bytes of `perf_event_attr` up to the last field that is needed here, and of its first version with a `size`.
+/// The size of `perf_event_attr` up to the last field that is needed here, and of its first version with a `size`.
 const FLAGS_END: usize = 48;
 
-/// More different layouts than this are not believed: a recording has a handful.
+/// Files with more distinct layouts are rejected: a recording has a handful.
 const MOST_LAYOUTS: usize = 256;
 
-/// More numbers of events than this are not believed: each is a descriptor that perf had open.
+/// Files with more event ids are rejected: each is a file descriptor that perf had open.
 const MOST_IDS: usize = 1 << 21;
 
-/// Bytes of the parts of `parts` that are there, which have eight each.
+/// The size of the parts in `parts` that are present; each has eight bytes.
 fn bytes_of(sample_type: u64, parts: u64) -> usize {
     (sample_type & parts).count_ones() as usize * 8
 }
 
-/// What an event was told to write.
+/// The layout of an event's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     sample_type: u64,
@@ -61,7 +61,7 @@ pub(super) struct Layout {
     has_trailer: bool,
 }
 
-/// What any record may say about itself.
+/// The common fields of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Common {
     pub(super) pid: Option<u32>,
@@ -71,7 +71,7 @@ pub(super) struct Common {
 }
 
 impl Layout {
-    /// Takes the layout from a `perf_event_attr`, of which there may be more than is known here.
+    /// Reads the layout from a `perf_event_attr`, which may be longer than the known version.
     pub(super) fn of_attribute(attribute: &[u8]) -> Result<Layout, ImportError> {
         let mut bytes = Bytes::new("the description of an event", attribute);
         let _kind_size_config_period = bytes.take(24)?;
@@ -84,7 +84,7 @@ impl Layout {
         self.sample_type & part != 0
     }
 
-    /// Where the event's number is: in samples from the start, in other records from the end.
+    /// The position of the event's id: in samples from the beginning, in other records from the end.
     fn id_places(&self) -> (Option<usize>, Option<usize>) {
         let (identifier, id) = (self.has(IDENTIFIER), self.has(ID));
         let before = bytes_of(self.sample_type, IP | TID | TIME | ADDR);
@@ -97,7 +97,7 @@ impl Layout {
         (place(0, before), place(8, behind).filter(|_| self.has_trailer))
     }
 
-    /// What a record of the kernel says about itself.
+    /// The common fields of a kernel record.
     pub(super) fn common(&self, kind: u32, body: &[u8]) -> Result<Common, ImportError> {
         if kind == SAMPLE {
             return self.sample_head(&mut Bytes::new("the samples", body));
@@ -140,7 +140,7 @@ impl Layout {
         Ok(common)
     }
 
-    /// The bytes of the tracepoint that a sample holds, if it holds them.
+    /// The tracepoint's raw data in a sample, if it has any.
     pub(super) fn raw<'a>(&self, body: &'a [u8]) -> Result<Option<&'a [u8]>, ImportError> {
         if !self.has(RAW) {
             return Ok(None);
@@ -159,11 +159,11 @@ impl Layout {
         bytes.take(u64::from(len)).map(Some)
     }
 
-    /// Passes the values of counters, which a sample holds as read(2) would return them.
+    /// Skips the counter values of a sample, which are in the format of read(2).
     fn skip_read(&self, bytes: &mut Bytes<'_>) -> Result<(), ImportError> {
         let has = |part: u32| u64::from(self.read_format & u64::from(part) != 0);
         let times = has(b::PERF_FORMAT_TOTAL_TIME_ENABLED) + has(b::PERF_FORMAT_TOTAL_TIME_RUNNING);
-        // Of each counter its value, its number and what it lost.
+        // For each counter its value, its id and its number of lost samples.
         let words = 1 + has(b::PERF_FORMAT_ID) + has(b::PERF_FORMAT_LOST);
         let counters = match has(b::PERF_FORMAT_GROUP) {
             0 => 1,
@@ -178,14 +178,14 @@ impl Layout {
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
     layouts: Vec<Layout>,
-    /// Which of them an event has, by its number.
+    /// The index of each event's layout, by the event's id.
     by_id: FxHashMap<u64, usize>,
-    /// Numbers that were taken in, of which some may be the same.
+    /// The number of ids so far, including duplicates.
     ids: usize,
 }
 
 impl Layouts {
-    /// Takes in an event: its attribute, and the numbers that its records have, in bytes.
+    /// Adds an event: its attribute, and the ids of its records, as bytes.
     pub(super) fn add(&mut self, attribute: &[u8], ids: &[u8]) -> Result<(), ImportError> {
         if attribute.len() < FLAGS_END {
             return Err(PerfDataError::EventBytes(attribute.len() as u64).into());
@@ -205,13 +205,13 @@ impl Layouts {
         Ok(())
     }
 
-    /// The layout of a record of the kernel.
+    /// The layout of a kernel record.
     pub(super) fn of_record(&self, kind: u32, body: &[u8]) -> Result<Layout, ImportError> {
         let (first, others) = self.layouts.split_first().ok_or(PerfDataError::NoEvents)?;
         if others.is_empty() {
             return Ok(*first);
         }
-        // Which layout it is can be told only where the event's number is in the same place in all of them.
+        // The layout can only be determined if the event's id is at the same position in all of them.
         let places = first.id_places();
         if others.iter().any(|other| other.id_places() != places) {
             return Err(PerfDataError::NoIdentifier.into());
@@ -222,7 +222,7 @@ impl Layouts {
         };
         let id = place.and_then(|place| body.get(place..)).and_then(|bytes| bytes.first_chunk());
         let known = id.and_then(|id| self.by_id.get(&u64::from_ne_bytes(*id)));
-        // What perf itself made of what was there before has no number, and is as the first event would have it.
+        // Records that perf itself made about the state before the recording have no id, and the layout of the first event.
         Ok(known.and_then(|index| self.layouts.get(*index)).copied().unwrap_or(*first))
     }
 }
@@ -261,7 +261,7 @@ mod tests {
         for len in 0..body.len() {
             layout.raw(&body[..len]).expect_err("it is cut");
         }
-        // A single counter has no count before it.
+        // A single counter is not preceded by a count.
         let single = layout_of_single();
         let body = [words(&[5, 6, 0]), vec![2, 0, 0, 0, 8, 9]].concat();
         assert_eq!(single.raw(&body).expect("a sample"), Some(&[8, 9][..]));

@@ -1,13 +1,12 @@
-//! perf.data, from a file or a pipe, packed or not.
+//! perf.data, from a file or a pipe, compressed or not.
 //!
 //! ```text
 //!  head ----> where the records are, layouts of events, descriptions of tracepoints
 //!  records -> one by one, unpacked, in order of time --> layout --> tracepoints --> importer
 //! ```
 //!
-//! What the records mean is decided here, by the same decoding as in a live recording. Everything is read through
-//! [`Bytes`], which has no way to read beyond its end, and nothing is allocated because a length says so: these files
-//! come from anywhere.
+//! The records are decoded by the same code as in a live recording. Everything is read through [`Bytes`], which cannot read beyond its end,
+//! and no allocation is sized by an unchecked length: these files may come from anywhere.
 
 mod error;
 mod frames;
@@ -35,7 +34,7 @@ use head::{Features, Head, is_native, is_pipe};
 use layout::{Layouts, SAMPLE};
 use records::{PerfRecord, Records};
 
-/// Bytes that are read at a time.
+/// Bytes to read at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 // Records of the kernel.
@@ -71,7 +70,7 @@ fn import<R: Read>(
     mut records: Records<R>,
     output: impl std::io::Write,
 ) -> Result<Report, ConvertError> {
-    // A pipe tells before its first record where it comes from.
+    // A pipe has the facts about its origin before its first record.
     let mut next = records.next()?;
     let importer = Importer::new(output, records.features.origin());
     let mut import = PerfImport { importer, tracepoints: None };
@@ -89,13 +88,13 @@ fn import<R: Read>(
 
 struct PerfImport<W: std::io::Write> {
     importer: Importer<W>,
-    /// Known from the first sample on: all that are described, and what they mean.
+    /// All described tracepoints and their meanings; known from the first sample on.
     tracepoints: Option<(Vec<Tracepoint>, Tracepoints)>,
 }
 
 impl<W: std::io::Write> PerfImport<W> {
     fn record(&mut self, record: &PerfRecord, features: &Features) -> Result<(), ConvertError> {
-        // What perf writes about what was there already has no time, or none that means something.
+        // perf's records about the state before the recording have no time, or a meaningless one.
         let time = record.common.time.filter(|time| *time > 0).map(Nanos);
         let cpu = Cpu(record.common.cpu.unwrap_or(0));
         let mut body = Bytes::new("the records", &record.body);
@@ -179,7 +178,7 @@ impl<W: std::io::Write> PerfImport<W> {
     }
 }
 
-/// The four numbers that a fork or an exit begins with: pid, parent's pid, tid, parent's tid.
+/// The four ids at the beginning of a fork or exit record: pid, parent's pid, tid, parent's tid.
 fn ids(body: &mut Bytes<'_>) -> Result<[LocalId; 4], ImportError> {
     Ok([body.u32()?, body.u32()?, body.u32()?, body.u32()?].map(LocalId))
 }

@@ -1,4 +1,4 @@
-//! The records of a perf.data one by one: unpacked, and in order of time.
+//! The records of a perf.data one by one: decompressed, and in order of time.
 //!
 //! ```text
 //!   file, pipe --> record's head, body --+--> packed: unpack --> heads, bodies --+--> rounds --> in order
@@ -6,8 +6,8 @@
 //!                                        +--> descriptions of events and features, taken in at once
 //! ```
 //!
-//! No length that the file says is believed before as many bytes are there, and memory has a bound: a packed record is
-//! unpacked piece by piece, and a round that is too large is ordered in parts.
+//! No length in the file is trusted before that many bytes are present, and memory is limited: a compressed record is decompressed in
+//! pieces, and a round that is too large is sorted in parts.
 
 use std::io::{self, Read};
 
@@ -22,13 +22,13 @@ use crate::ConvertError;
 use crate::import::bytes::Bytes;
 use crate::import::error::ImportError;
 
-/// Bytes of the head of a record: type, miscellaneous bits, size.
+/// The size of a record's header: type, miscellaneous bits, size.
 const HEAD_BYTES: usize = 8;
 
-/// Bytes that are unpacked at a time.
+/// Bytes to decompress at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes of records that wait for their order, at most.
+/// The maximum size of the records that wait to be sorted, in bytes.
 const MOST_WAITING: usize = 256 << 20;
 
 // Records of perf's own.
@@ -40,7 +40,7 @@ const FEATURE: u32 = 80;
 const COMPRESSED: u32 = 81;
 const COMPRESSED2: u32 = 83;
 
-/// A record of the kernel.
+/// A record from the kernel.
 #[derive(Debug)]
 pub(super) struct PerfRecord {
     pub(super) kind: u32,
@@ -66,7 +66,7 @@ impl Timed for PerfRecord {
 struct RecordHead {
     kind: u32,
     misc: u16,
-    /// Bytes of all of it.
+    /// The size of the whole record.
     bytes: u16,
 }
 
@@ -76,7 +76,7 @@ impl RecordHead {
         Ok(RecordHead { kind: bytes.u32()?, misc: bytes.u16()?, bytes: bytes.u16()? })
     }
 
-    /// Bytes behind the head.
+    /// The number of bytes after the header.
     fn body(self, at: u64) -> Result<usize, ImportError> {
         let body = usize::from(self.bytes).checked_sub(HEAD_BYTES);
         body.ok_or_else(|| self.too_small(at))
@@ -87,15 +87,15 @@ impl RecordHead {
     }
 }
 
-/// Records that are being unpacked.
+/// Records that are being decompressed.
 struct Packed {
     decoder: Decoder<'static>,
-    /// What has not been unpacked, from `taken` on.
+    /// The compressed data; from `taken` on it is not decompressed yet.
     packed: Vec<u8>,
     taken: usize,
-    /// Whether the decoder may hold something back, for lack of room.
+    /// Whether the decoder may hold output back because of a full buffer.
     may_hold: bool,
-    /// What has been unpacked and is no whole record yet.
+    /// Decompressed data that is not a whole record yet.
     plain: Vec<u8>,
 }
 
@@ -105,7 +105,7 @@ impl Packed {
         Ok(Packed { decoder: Decoder::new()?, packed, taken: 0, may_hold: false, plain })
     }
 
-    /// Unpacks one more piece; false when there is none.
+    /// Decompresses one more piece; false if there is none.
     fn unpack(&mut self) -> io::Result<bool> {
         let packed = self.packed.get(self.taken..).unwrap_or_default();
         if packed.is_empty() && !self.may_hold {
@@ -120,7 +120,7 @@ impl Packed {
         let done = done?;
         self.taken += done.bytes_read;
         self.may_hold = written == PIECE_BYTES;
-        // A frame that has ended makes the decoder wait for the next one, which is there or is not.
+        // After a complete frame, the decoder waits for the next one, whether there is one or not.
         let moved = done.bytes_read > 0 || written > 0;
         if !moved && self.taken < self.packed.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not go on"));
@@ -132,16 +132,16 @@ impl Packed {
 /// The records of a file or a pipe.
 pub(super) struct Records<R> {
     input: R,
-    /// Bytes that there are to be; nothing for a pipe, which ends where it ends.
+    /// The total number of bytes; `None` for a pipe.
     len: Option<u64>,
-    /// Bytes that were read.
+    /// The number of bytes read.
     at: u64,
     ended: bool,
     layouts: Layouts,
     pub(super) features: Features,
     packed: Option<Box<Packed>>,
     frames: Frames,
-    /// Whether the size of a packed record was not its own.
+    /// Whether a compressed record had a wrong size.
     wrong_sizes: bool,
     rounds: Rounds<PerfRecord>,
 }
@@ -154,12 +154,12 @@ impl<R: Read> Records<R> {
         Records { input, len, at, ended, layouts, features, packed, frames, wrong_sizes, rounds }
     }
 
-    /// Rounds that were too large to be ordered as a whole.
+    /// The number of rounds that were too large to be sorted as a whole.
     pub(super) fn split_rounds(&self) -> u64 {
         self.rounds.split
     }
 
-    /// The next record in order; nothing at the end.
+    /// The next record in order; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<PerfRecord>, ConvertError> {
         loop {
             if let Some(record) = self.rounds.next() {
@@ -175,7 +175,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// As many bytes; nothing where a pipe ends.
+    /// Takes that many bytes; `None` at the end of a pipe.
     fn take(&mut self, bytes: u64) -> Result<Option<Vec<u8>>, ConvertError> {
         let left = self.len.map_or(u64::MAX, |len| len.saturating_sub(self.at));
         let mut taken = Vec::new();
@@ -189,7 +189,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Passes as many bytes, which nobody needs; false where a pipe ends.
+    /// Skips that many bytes; false at the end of a pipe.
     fn pass(&mut self, bytes: u64) -> Result<bool, ConvertError> {
         let left = self.len.map_or(u64::MAX, |len| len.saturating_sub(self.at));
         let mut passed = (&mut self.input).take(bytes.min(left));
@@ -201,7 +201,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Takes the next record out of a packed one; false when there is none in it.
+    /// Takes the next record out of compressed data; false if there is none.
     fn next_packed(&mut self) -> Result<bool, ConvertError> {
         let Some(packed) = &mut self.packed else { return Ok(false) };
         let wrong_sizes = self.wrong_sizes;
@@ -229,7 +229,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads the next record; false at the end.
+    /// Reads the next uncompressed record; false at the end.
     fn next_plain(&mut self) -> Result<bool, ConvertError> {
         if self.len.is_some_and(|len| self.at >= len) {
             return Ok(false);
@@ -263,7 +263,7 @@ impl<R: Read> Records<R> {
                     Some(len) => {
                         self.frames.pass(bytes.rest().get(..len).unwrap_or_default(), false)
                     }
-                    // perf 6.16 gives the first of several records the size of all, and the others none.
+                    // perf 6.16 gives the first of several records the size of all of them, and the others 0.
                     None => self.frames.pass(bytes.rest(), true),
                 };
                 self.wrong_sizes |= stated.is_none();
@@ -276,7 +276,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Takes in a packed record, of which `len` bytes from `start` on are what is packed.
+    /// Takes a compressed record; its compressed data is `len` bytes long and begins at `start`.
     fn packed_record(
         &mut self,
         mut body: Vec<u8>,
@@ -293,12 +293,12 @@ impl<R: Read> Records<R> {
         Ok(true)
     }
 
-    /// Takes in a record that is plain, whether it was packed or not.
+    /// Takes an uncompressed or decompressed record.
     fn record(&mut self, head: RecordHead, body: Vec<u8>) -> Result<(), ConvertError> {
         match head.kind {
             FINISHED_ROUND => self.rounds.end_round(),
             EVENT => {
-                // How long the attribute is, it says itself; what follows are the event's numbers.
+                // The attribute has its own length; the event's ids follow it.
                 let mut size = Bytes::new("the description of an event", &body);
                 size.take(4)?;
                 let attribute_bytes = u64::from(size.u32()?);

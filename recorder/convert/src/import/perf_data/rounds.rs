@@ -1,7 +1,7 @@
-//! The order of records: by time, though each CPU's are written together.
+//! Sorts records by time, although the records of each CPU are written together.
 //!
-//! perf goes round the CPUs' buffers, and marks the end of each round. What a round has may be older than what the one
-//! before it had, but not older than what the one before that had:
+//! perf reads the CPUs' buffers in rounds, and marks the end of each round. A round may contain records that are older than some of the
+//! previous round, but none that is older than the records of the round before that:
 //!
 //! ```text
 //!   round 1   |<-------->|                              nothing is ready: round 2 may bring something older
@@ -11,30 +11,30 @@
 
 use std::collections::VecDeque;
 
-/// A record with what its order is told by.
+/// A record that can be sorted.
 pub(super) trait Timed {
-    /// When it happened; what has no time comes before all that has.
+    /// The time of the record; records without a time come first.
     fn time(&self) -> Option<u64>;
-    /// Bytes that it takes in memory.
+    /// The size of the record in memory.
     fn bytes(&self) -> usize;
 }
 
-/// Records that wait for their turn.
+/// Records that wait to be sorted.
 #[derive(Debug)]
 pub(super) struct Rounds<T> {
     waiting: Vec<T>,
     waiting_bytes: usize,
     most_bytes: usize,
     ready: VecDeque<T>,
-    /// The newest time of this round and those before it, and of those before it alone.
+    /// The newest time up to this round, and up to the previous round.
     newest: Option<u64>,
     newest_before: Option<u64>,
-    /// Rounds that were ended because they were too large.
+    /// The number of rounds that were ended because they were too large.
     pub(super) split: u64,
 }
 
 impl<T: Timed> Rounds<T> {
-    /// Keeps no more than about `most_bytes` in memory.
+    /// Keeps at most about `most_bytes` in memory.
     pub(super) fn new(most_bytes: usize) -> Rounds<T> {
         let (waiting, ready) = (Vec::new(), VecDeque::new());
         let (newest, newest_before) = (None, None);
@@ -62,14 +62,14 @@ impl<T: Timed> Rounds<T> {
         self.newest_before = self.newest;
     }
 
-    /// The end of the file: everything is ready.
+    /// The end of the file: all records are ready.
     pub(super) fn end(&mut self) {
         self.release(self.newest);
         self.newest_before = self.newest;
     }
 
     fn release(&mut self, up_to: Option<u64>) {
-        // Stable: what has the same time stays in the order of the file.
+        // Stable: records with equal times keep the order of the file.
         self.waiting.sort_by_key(Timed::time);
         let count = self.waiting.partition_point(|record| record.time() <= up_to);
         let released = self.waiting.drain(..count);

@@ -1,24 +1,24 @@
-//! The clocks of a trace, and how they stand to each other.
+//! The clocks of a trace, and their relation.
 //!
-//! Items are sorted by the boot-time clock, which packets have that name no other; the trace that is written has the
-//! monotonic clock. The recorder tells now and then what each clock shows.
+//! Items are sorted by the boot-time clock, which is the default for packets; the output uses the monotonic clock. From time to time, the
+//! recorder writes a snapshot of all clocks.
 
-/// Clocks of the kernel, by their numbers in packets.
+/// The kernel's clocks, by their numbers in packets.
 pub(super) const REALTIME: u32 = 1;
 pub(super) const MONOTONIC: u32 = 3;
 pub(super) const BOOTTIME: u32 = 6;
 
-/// Numbers below this are of clocks that all sequences share.
+/// The numbers of clocks that belong to a sequence; clocks with lower numbers are shared.
 const OF_SEQUENCES: std::ops::Range<u32> = 64..128;
 
-/// So many snapshots are kept. Recorders write one in ten seconds or so.
+/// The maximum number of snapshots. Recorders write one about every ten seconds.
 const MOST_SNAPSHOTS: usize = 64 * 1024;
 pub(super) const MOST_CLOCKS: usize = 16;
 
-/// A difference that is less than this, in nanoseconds, is how long it took to read the clocks.
+/// Differences below this, in nanoseconds, are the time that it took to read the clocks.
 const JITTER_NS: u64 = 1_000_000;
 
-/// What clocks showed at some time.
+/// The times of all clocks at one moment.
 #[derive(Clone, Debug, Default)]
 struct Snapshot(Vec<(u32, u64)>);
 
@@ -28,18 +28,18 @@ impl Snapshot {
     }
 }
 
-/// A clock as a snapshot has it.
+/// A clock in a snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     pub(super) clock: u32,
     pub(super) time: u64,
-    /// Whether each time is told as the difference to the one before.
+    /// Whether times are differences to the previous one.
     pub(super) incremental: bool,
-    /// Nanoseconds of its unit; 0 if that is not told.
+    /// Its unit in nanoseconds; 0 if not given.
     pub(super) unit: u64,
 }
 
-/// A clock of one sequence.
+/// A clock of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnClock {
     id: u32,
@@ -47,7 +47,7 @@ pub(super) struct OwnClock {
     incremental: bool,
     /// Its last time, in its unit.
     last: u64,
-    /// What it showed, in nanoseconds, when the boot-time clock showed what follows.
+    /// Its time in nanoseconds when the boot-time clock showed the next field.
     own: u64,
     boot: Option<u64>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Takes a snapshot in, and sets the clocks of the sequence that it is of.
+    /// Adds a snapshot, and sets the clocks of its sequence.
     pub(super) fn snapshot(&mut self, readings: &[Reading], own: &mut Vec<OwnClock>) {
         let shared = readings.iter().filter(|it| !OF_SEQUENCES.contains(&it.clock));
         let unit = |reading: &Reading| reading.time.saturating_mul(reading.unit.max(1));
@@ -86,7 +86,7 @@ impl Clocks {
         }
     }
 
-    /// The boot time at which this clock, of a packet of a sequence with those of its own, shows `time`.
+    /// The boot time at which this clock shows `time`, for a packet of a sequence whose own clocks are `own`.
     pub(super) fn of_packet(&self, clock: u32, time: u64, own: &mut [OwnClock]) -> Option<u64> {
         if !OF_SEQUENCES.contains(&clock) {
             return self.boot(clock, time);
@@ -97,7 +97,7 @@ impl Clocks {
         Some(clock.boot?.saturating_add_signed(now.wrapping_sub(clock.own).cast_signed()))
     }
 
-    /// The boot time at which a clock of all shows `time`. A trace that never says how they stand to each other has one clock.
+    /// The boot time at which a shared clock shows `time`. A trace without snapshots has only one clock.
     fn boot(&self, clock: u32, time: u64) -> Option<u64> {
         if clock == BOOTTIME {
             return Some(time);
@@ -114,7 +114,7 @@ impl Clocks {
         }
     }
 
-    /// What to take off boot times for monotonic ones, from which boot time on.
+    /// What to subtract from boot times to get monotonic times, from which boot time on.
     pub(super) fn to_monotonic(&self) -> Suspensions {
         let mut steps: Vec<(u64, u64)> = Vec::new();
         for snapshot in &self.snapshots {
@@ -130,7 +130,7 @@ impl Clocks {
         Suspensions { steps, next: 0, ahead: None }
     }
 
-    /// What to add to monotonic times for nanoseconds since 1970, by the first snapshot that tells.
+    /// What to add to monotonic times to get nanoseconds since 1970, by the first snapshot that has both.
     pub(super) fn wall_clock_offset(&self) -> Option<i64> {
         self.snapshots.iter().find_map(|it| {
             let of_trace = it.of(MONOTONIC).or_else(|| it.of(BOOTTIME))?;
@@ -138,13 +138,13 @@ impl Clocks {
         })
     }
 
-    /// Whether it is known what the monotonic clock showed.
+    /// Whether any snapshot has the monotonic clock.
     pub(super) fn has_monotonic(&self) -> bool {
         self.snapshots.iter().any(|it| it.of(BOOTTIME).is_some() && it.of(MONOTONIC).is_some())
     }
 }
 
-/// How far the boot-time clock is ahead, which goes on while the machine is suspended.
+/// How far the boot-time clock is ahead of the monotonic clock, which stops while the machine is suspended.
 #[derive(Debug)]
 pub(super) struct Suspensions {
     steps: Vec<(u64, u64)>,
@@ -153,7 +153,7 @@ pub(super) struct Suspensions {
 }
 
 impl Suspensions {
-    /// The monotonic time at this boot time; they are asked for in order.
+    /// The monotonic time for this boot time; calls must be in order.
     pub(super) fn monotonic(&mut self, boot: u64) -> u64 {
         while let Some((from, ahead)) = self.steps.get(self.next)
             && (*from <= boot || self.ahead.is_none())

@@ -1,24 +1,25 @@
-//! Stacks of all sequences, with addresses in place of frames.
+//! The stacks of all sequences, with addresses instead of frames.
 //!
-//! Frames of Perfetto are a function's name and a place in a file; ours are addresses, which names and files are told of. So
-//! each file gets 4 GiB of addresses, and a frame the address of its place there, or the next one that no other frame has.
+//! Perfetto's frames are a function's name and a position in a file. FXT's frames are addresses, for which records give names and files. So
+//! each file gets a range of 4 GiB of addresses, and each frame the address of its position in that range, or the next address that no
+//! other frame has.
 
 use rustc_hash::FxHashMap;
 
 use super::sequence::{Sequence, kind};
 
-/// Bytes of addresses of a file, and where the first begins: of programs, and of the kernel.
+/// The size of a file's address range, and the first address: for programs, and for the kernel.
 const FILE_BYTES: u64 = 1 << 32;
 const PROGRAMS: u64 = 0x1000_0000_0000;
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 
-/// Files have numbers of 16 bits.
+/// File numbers have 16 bits.
 const MOST_FILES: usize = 60_000;
 
-/// So many frames of different stacks are kept, and as many different frames.
+/// The maximum number of frames in distinct stacks, and of distinct frames.
 const MOST_FRAMES: usize = 2 << 20;
 
-/// As many frames as a record has room for.
+/// The maximum number of frames in a record.
 const MOST_DEPTH: usize = fxt_format::limits::MAX_FRAMES;
 
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// The first of its addresses.
+    /// The first address of its range.
     pub(super) fn start(&self, number: u16) -> u64 {
         let base = if self.is_kernel { KERNEL } else { PROGRAMS };
         base + u64::from(number) * FILE_BYTES
@@ -38,22 +39,22 @@ impl File {
     pub(super) const BYTES: u64 = FILE_BYTES;
 }
 
-/// What an address stands for.
+/// The meaning of an address.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) file: u16,
-    /// Empty where that is not known.
+    /// Empty if unknown.
     pub(super) function: Box<str>,
 }
 
-/// A path, a build id, and whether it is code of the kernel.
+/// A path, a build id, and whether it is kernel code.
 type FileKey = (Box<str>, Box<[u8]>, bool);
 
 #[derive(Debug, Default)]
 pub(super) struct Code {
     files: Vec<File>,
     numbers: FxHashMap<FileKey, u16>,
-    /// Of each frame its address.
+    /// The address of each frame.
     addresses: FxHashMap<(u16, u64, Box<str>), u64>,
     places: FxHashMap<u64, Place>,
     stacks: Vec<Box<[u64]>>,
@@ -75,10 +76,10 @@ impl Code {
         self.stacks.get(number as usize).map_or(&[], |stack| stack)
     }
 
-    /// The number of a stack that the sequence has interned; nothing if it has not, or there is no more room.
+    /// The number of a stack that the sequence has interned; `None` if it has not, or if the limit is reached.
     pub(super) fn interned(&mut self, sequence: &Sequence, stack: u64) -> Option<u32> {
         let frames = sequence.stacks.get(&stack)?;
-        // Theirs begin with the outermost.
+        // Perfetto's stacks begin with the outermost frame.
         let addresses: Option<Vec<u64>> = frames
             .iter()
             .rev()
@@ -110,7 +111,7 @@ impl Code {
         self.add(&addresses?)
     }
 
-    /// The stack that is one function of the kernel, by its name or else its address.
+    /// A stack with a single kernel function, given by its name or else its address.
     pub(super) fn of_kernel(&mut self, function: &str, address: u64) -> Option<u32> {
         let file = self.add_file("[kernel.kallsyms]", &[], true)?;
         let frame = self.address(file, address, function)?;
@@ -170,5 +171,5 @@ impl Code {
 const MOST_PATH: usize = fxt_format::limits::MAX_MODULE_NAME_BYTES;
 const MOST_BUILD_ID: usize = fxt_format::limits::MAX_BUILD_ID_BYTES;
 
-/// So many frames may share a place.
+/// The maximum number of frames at one position.
 const MOST_BUMPS: u64 = 4096;

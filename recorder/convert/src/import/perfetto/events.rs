@@ -1,53 +1,53 @@
-//! What programs say themselves: tracks, and the events on them.
+//! Events from programs: tracks, and the events on them.
 
 use super::item::{In, Item, Out};
 use super::sequence::{Sequence, kind};
 use super::wire::{Fields, Value};
 use super::{Decoder, Failed};
 
-/// So many tracks are kept, and so many bytes of their names.
+/// The maximum number of tracks, and of bytes in their names.
 const MOST_TRACKS: usize = 1 << 18;
 const MOST_NAME: usize = 1024;
 
-/// A record has room for so many arguments, and each for a part of a text.
+/// The maximum number of arguments in a record; each may be a part of a text.
 const MOST_ARGS: u8 = 14;
 const MOST_TEXT: usize = 1024;
 
-/// Dictionaries in dictionaries are followed this deep.
+/// The maximum depth of nested dictionaries.
 const MOST_DEPTH: u32 = 8;
 
-/// So many flows of an event are followed.
+/// The maximum number of flows of an event.
 const MOST_FLOWS: u16 = 64;
 
-/// What an event does to its track.
+/// The effect of an event on its track.
 pub(super) mod act {
     pub(crate) const BEGIN: u8 = 1;
     pub(crate) const END: u8 = 2;
     pub(crate) const INSTANT: u8 = 3;
     pub(crate) const COUNTER: u8 = 4;
-    /// Begins, and ends some time later.
+    /// Begins, and ends after its duration.
     pub(crate) const COMPLETE: u8 = 5;
-    // Of Chrome's older events, which have an id in place of a track.
+    // Legacy events of Chrome, which have an id instead of a track.
     pub(crate) const ASYNC_BEGIN: u8 = 6;
     pub(crate) const ASYNC_END: u8 = 7;
     pub(crate) const ASYNC_INSTANT: u8 = 8;
 }
 
-/// Where events are put.
+/// A track.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     pub(super) parent: u64,
     pub(super) name: Box<str>,
-    /// A process and a thread, or a process.
+    /// The process and the thread, or only the process.
     pub(super) thread: Option<(u32, u32)>,
     pub(super) process: Option<u32>,
     pub(super) is_counter: bool,
-    /// What its values are to be multiplied by, and whether each is told as the difference to the one before.
+    /// The factor for its values, and whether each value is a difference to the previous one.
     pub(super) factor: i64,
     pub(super) incremental: bool,
 }
 
-/// The number that an event counts.
+/// The value of a counter event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Count {
     None,
@@ -55,13 +55,13 @@ pub(super) enum Count {
     Double(f64),
 }
 
-/// What an event says.
+/// The contents of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content<'a> {
     pub(super) category: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) count: Count,
-    /// Nine bytes each: a number, and whether the flow ends.
+    /// Nine bytes for each flow: its id, and whether it ends.
     pub(super) flows: &'a [u8],
     pub(super) args: In<'a>,
 }
@@ -93,7 +93,7 @@ pub(super) enum Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// The next argument with its name.
+    /// The next argument and its name.
     pub(super) fn take(bytes: &mut In<'a>) -> Option<(&'a [u8], Argument<'a>)> {
         let name = bytes.text()?;
         let value = match bytes.u8()? {
@@ -129,7 +129,7 @@ fn short(text: &[u8]) -> &[u8] {
     &text[..text.len().min(MOST_TEXT)]
 }
 
-/// The arguments of an event that are being written.
+/// The arguments of an event, during encoding.
 struct Arguments<'s> {
     sequence: &'s Sequence,
     out: Out,
@@ -140,7 +140,7 @@ struct Arguments<'s> {
 impl Arguments<'_> {
     fn annotation(&mut self, message: &[u8], before: &str, depth: u32) -> Result<(), Failed> {
         let (mut name, mut value) = (Vec::new(), None);
-        // Those that hold others may come before their name.
+        // Nested arguments may precede their name.
         let mut fields = Fields(message);
         let mut holds = false;
         while let Some((field, it)) = fields.next()? {
@@ -234,7 +234,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A process that is described: its name is noted, and its number returned.
+    /// Reads the description of a process: keeps its name, and returns its number.
     pub(super) fn process(&mut self, message: &[u8]) -> Result<u32, Failed> {
         let (mut pid, mut name, mut fields) = (0, None, Fields(message));
         while let Some((field, value)) = fields.next()? {
@@ -251,7 +251,7 @@ impl Decoder {
         Ok(pid)
     }
 
-    /// The same of a thread.
+    /// The same for a thread.
     pub(super) fn thread(&mut self, message: &[u8]) -> Result<(u32, u32), Failed> {
         let (mut pid, mut tid, mut name, mut fields) = (0, 0, None, Fields(message));
         while let Some((field, value)) = fields.next()? {
@@ -320,7 +320,7 @@ impl Decoder {
                 (4, Value::Bytes(annotation)) => args.annotation(annotation, "", 0)?,
                 (6, Value::Bytes(it)) => legacy = Some(it),
                 (16, value) => time = value.number().saturating_mul(1000),
-                // Where a program told of an event is neither where it waited nor what used a CPU.
+                // The stack of a track event is neither that of a wait nor that of a CPU sample.
                 (55 | 56, _) => self.report.count("stacks of track events, left out"),
                 _ => {}
             }
@@ -397,12 +397,12 @@ fn text(bytes: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_NAME)]).into()
 }
 
-/// What an event says in the older way of Chrome.
+/// The contents of a legacy event of Chrome.
 struct Old<'a> {
     act: u8,
     id: u64,
     name: &'a [u8],
-    /// Nanoseconds.
+    /// The duration in nanoseconds.
     length: Option<i64>,
     pid: Option<u32>,
     tid: Option<u32>,

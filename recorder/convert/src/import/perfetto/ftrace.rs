@@ -1,23 +1,23 @@
-//! Bundles of ftrace's events: one CPU's, plain or compact.
+//! Bundles of ftrace events: those of one CPU, in the plain or the compact form.
 
 use super::item::{Item, Out, Side, Wake};
 use super::sequence::{Sequence, kind, numbers};
 use super::wire::{Damaged, Fields, Value};
 use super::{Decoder, Failed};
 
-/// Bits of an event's flags that say that an interrupt had interrupted the thread: hard, soft, and none that can be masked.
+/// The bits in an event's flags for interrupt context: hard, soft, and non-maskable.
 const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
 
-/// The bit of a new thread's flags that says that it is one of its parent's process.
+/// The bit in the clone flags for a thread of the same process as its parent.
 const CLONE_THREAD: u64 = 0x10000;
 
-/// Clocks of ftrace, as a bundle names them: that of its tracer if it is not the boot-time clock.
+/// The clock of a bundle: ftrace's own if it is not the boot-time clock.
 const BOOT_CLOCK: u64 = 0;
 
-/// Readers of traces take times for numbers with a sign.
+/// Readers of traces treat times as signed numbers.
 const MOST_TIME: u64 = i64::MAX as u64;
 
-/// Which of a packet's events a number stands for.
+/// The field numbers of events in a bundle.
 mod event {
     pub(super) const PRINT: u32 = 3;
     pub(super) const SWITCH: u32 = 4;
@@ -42,11 +42,11 @@ mod event {
     pub(super) const MIGRATE: u32 = 491;
 }
 
-/// What a bundle says of all of its events.
+/// The facts that apply to all events of a bundle.
 #[derive(Clone, Copy, Debug)]
 struct Bundle {
     cpu: u16,
-    /// What to add to times for boot times.
+    /// What to add to times to get boot times.
     ahead: i64,
 }
 
@@ -56,13 +56,13 @@ struct Event<'a> {
     time: u64,
     pid: u32,
     flags: Option<u64>,
-    /// Its kind, and what it says.
+    /// Its type, and its contents.
     kind: u32,
     body: &'a [u8],
 }
 
 impl Decoder {
-    /// Takes in the events of a CPU.
+    /// Takes the events of a CPU.
     pub(super) fn bundle(&mut self, bytes: &[u8], sequence: &Sequence) -> Result<(), Failed> {
         let (mut cpu, mut lost, mut clock, mut times) = (0, false, 0, (0, 0));
         let mut fields = Fields(bytes);
@@ -153,7 +153,7 @@ impl Decoder {
                 };
                 let interrupt = event.flags.map(|flags| flags & IN_INTERRUPT != 0);
                 self.saw_wake(kind, interrupt);
-                // Who runs is not woken: scxtop has the woken thread there as well.
+                // A running thread is not woken: scxtop writes the woken thread here as well.
                 let current = Some(event.pid).filter(|current| *current != woken.tid);
                 Item::Wake { cpu, kind, current, interrupt, target, woken }
             }
@@ -190,13 +190,13 @@ impl Decoder {
                 }
                 Item::End { tid: tid as u32 }
             }
-            // The last switch of a thread says as much.
+            // The thread's last switch says the same.
             event::PROCESS_FREE => return Ok(()),
             event::BLOCKED_REASON => {
                 let [tid, caller] = numbers(body)?;
                 let symbol = sequence.text(kind::SYMBOLS, caller).unwrap_or_default();
                 let symbol = String::from_utf8_lossy(symbol);
-                // What has no name is an address, or a number that was lost.
+                // Without a symbol, it is an address, or the index of a lost symbol.
                 let stack = match symbol.is_empty() && caller >> 63 == 0 {
                     true => None,
                     false => self
@@ -271,7 +271,7 @@ impl Decoder {
         self.add(time, item)
     }
 
-    /// Takes in switches and wake-ups that are told in columns. The time of the first is returned.
+    /// Takes the columns of compact switches and wake-ups. Returns the time of the first event.
     fn compact(&mut self, bundle: Bundle, bytes: &[u8]) -> Result<u64, Failed> {
         let mut columns = std::mem::take(&mut self.columns);
         let done = columns.fill(bytes, self);
@@ -308,7 +308,7 @@ impl Decoder {
         }
         time = 0;
         let [times, tids, targets, prios, comms, flags] = &columns.wakings;
-        // Whether they are of one CPU is all that matters.
+        // It only matters whether they all come from one CPU.
         if !times.is_empty() && self.waking.len() < 2 {
             self.waking.insert((cpu, self.writer));
         }
@@ -343,7 +343,7 @@ impl Decoder {
         self.put(time, 1, item)
     }
 
-    /// Adds what comes before anything else of that time.
+    /// Adds an item that precedes all others with the same time.
     pub(super) fn add_first(&mut self, time: u64, item: Item<'_>) -> Result<(), Failed> {
         self.put(time, 0, item)
     }
@@ -382,13 +382,13 @@ fn event(message: &[u8]) -> Result<Event<'_>, Damaged> {
     Ok(event)
 }
 
-/// The columns of a compact bundle. Times are differences to the row before.
+/// The columns of a compact bundle. Times are relative to the previous row.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     names: Vec<u32>,
-    /// Time, state of who goes out, and the thread that comes in, its priority and name.
+    /// Time, state of the outgoing thread, and the incoming thread, its priority and name.
     switches: [Vec<u64>; 5],
-    /// Time, the thread, the CPU that it is put on, its priority and name, and flags of the event.
+    /// Time, thread, target CPU, priority and name, and the event's flags.
     wakings: [Vec<u64>; 6],
 }
 

@@ -1,4 +1,4 @@
-//! What happened, in the bytes in which it waits for its turn.
+//! Events, encoded as bytes while they wait to be sorted.
 
 use fxtrec_capture::event::Comm;
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 /// A name of a thread, by its number in [`Comms`]; 0 is none.
 pub(super) type CommId = u32;
 
-/// So many different names are told apart.
+/// The maximum number of distinct names.
 const MOST_COMMS: usize = 1 << 19;
 
 /// The names of threads.
@@ -45,7 +45,7 @@ impl Comms {
     }
 }
 
-/// Bytes that items are put into.
+/// Encodes items.
 #[derive(Debug, Default)]
 pub(super) struct Out(pub(super) Vec<u8>);
 
@@ -72,7 +72,7 @@ impl Out {
     }
 }
 
-/// Bytes that items are taken out of.
+/// Decodes items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct In<'a>(pub(super) &'a [u8]);
 
@@ -112,7 +112,7 @@ impl<'a> In<'a> {
 pub(super) enum Item<'a> {
     Switch {
         cpu: u16,
-        /// Who goes out; nothing in a compact bundle, which has who came in before.
+        /// The outgoing thread; `None` in a compact bundle, where it is the last incoming one.
         prev: Option<Side>,
         state: u32,
         next: Side,
@@ -120,14 +120,14 @@ pub(super) enum Item<'a> {
     Wake {
         cpu: u16,
         kind: Wake,
-        /// Who ran on the CPU where this was seen; nothing in a compact bundle.
+        /// The thread that ran on the CPU on which this was recorded; `None` in a compact bundle.
         current: Option<u32>,
-        /// Whether an interrupt did it, where that is told.
+        /// Whether an interrupt caused it, if recorded.
         interrupt: Option<bool>,
         target: u16,
         woken: Side,
     },
-    /// Events of this CPU are missing before what comes next.
+    /// Events of this CPU are missing before the next one.
     Lost {
         cpu: u16,
     },
@@ -160,23 +160,23 @@ pub(super) enum Item<'a> {
         tid: u32,
         number: Option<u16>,
     },
-    /// Where the thread was blocked that is woken now.
+    /// Where a thread, which is now woken, was blocked.
     Blocked {
         tid: u32,
         stack: u32,
     },
-    /// What `cpu_idle` and `cpu_frequency` tell.
+    /// An event of `cpu_idle` or `cpu_frequency`.
     Power {
         cpu: u32,
         frequency: bool,
         value: u32,
     },
-    /// What a program wrote to tracefs.
+    /// A text that a program wrote to tracefs.
     Print {
         tid: u32,
         text: &'a [u8],
     },
-    /// An event of a track; what it says in the bytes.
+    /// An event of a track, with its contents as bytes.
     Track {
         kind: u8,
         track: u64,

@@ -1,4 +1,4 @@
-//! Traces of Perfetto: of tracebox and Android, and of all that write its packets.
+//! Perfetto traces: from tracebox, Android, and all other writers of its packets.
 //!
 //! ```text
 //!   file --> packets --> decoder --> items, each alone --> sort --> player --> importer
@@ -6,9 +6,9 @@
 //!                        tracks, threads                            open slices
 //! ```
 //!
-//! One pass takes in what packets say, in any order of time: each CPU's events come in bundles of their own. What has a time
-//! becomes an item that stands alone; what has none (processes, tracks, clocks) is kept. The sorted items are then played, when
-//! all of that is known. No length is believed before as many bytes are there, and all that is kept has a limit.
+//! One pass reads the packets, which may be in any order of time: each CPU's events come in separate bundles. Packets with a time become
+//! independent items; those without (processes, tracks, clocks) are kept. Then the sorted items are played, when all of that is known. No
+//! length is trusted before that many bytes are present, and everything that is kept has a limit.
 
 mod clocks;
 mod code;
@@ -45,10 +45,10 @@ use wire::{Damaged, Fields, Value};
 /// Bytes of items that are sorted in memory.
 const PIECE_BYTES: usize = 32 << 20;
 
-/// So many sequences are told apart.
+/// The maximum number of sequences.
 const MOST_SEQUENCES: usize = 64 * 1024;
 
-/// So many processes have names.
+/// The maximum number of processes with names.
 const MOST_NAMES: usize = 1 << 19;
 const MOST_NAME: usize = 256;
 
@@ -76,10 +76,10 @@ mod packet {
     pub(super) const STACK_SAMPLE: u32 = 135;
 }
 
-/// Packets that say how was recorded, and not what happened: configuration, marks of the service, and the like.
+/// Packets about the recording itself: configuration, marks of the service, and the like.
 const ABOUT_RECORDING: [u32; 9] = [9, 33, 36, 46, 69, 72, 87, 89, 98];
 
-/// What is in a packet for itself and later ones.
+/// The parts of a packet on which it and later packets rely.
 #[derive(Clone, Copy, Debug, Default)]
 struct Relied<'a> {
     interned: Option<&'a [u8]>,
@@ -87,7 +87,7 @@ struct Relied<'a> {
     snapshot: Option<&'a [u8]>,
 }
 
-/// Why a packet was not taken in.
+/// Why a packet was not read.
 #[derive(Debug)]
 enum Failed {
     Damaged,
@@ -100,10 +100,10 @@ impl From<Damaged> for Failed {
     }
 }
 
-/// What is known of a trace.
+/// The state of the first pass.
 struct Decoder {
     sorter: Sorter,
-    /// Memory for the next item.
+    /// The buffer for the next item.
     out: Out,
     columns: Columns,
     comms: Comms,
@@ -113,17 +113,17 @@ struct Decoder {
     code: Code,
     tracks: FxHashMap<u64, Track>,
     track_bytes: usize,
-    /// The process of each thread, what processes are called, and threads.
+    /// The process of each thread, and the names of processes and threads.
     homes: FxHashMap<u32, u32>,
     processes: FxHashMap<u32, Box<[u8]>>,
     threads: FxHashMap<u32, CommId>,
-    /// How often packets of the writer of bundles were dropped, in all and as far as each CPU has heard of it.
+    /// How often packets of the bundles' writer were dropped: in total, and as far as each CPU's bundles have accounted for it.
     dropped: u64,
     drops: FxHashMap<u16, u64>,
-    /// Gaps of each CPU, and how many events its ring had lost at the beginning and at the end.
+    /// The number of gaps of each CPU, and the number of events that its ring had lost at the beginning and at the end.
     gaps: FxHashMap<u16, u64>,
     overruns: FxHashMap<u16, (u64, u64)>,
-    /// The writer of the packet that is taken in; 0 if it does not say.
+    /// The writer of the current packet; 0 if unknown.
     writer: u32,
     /// CPUs of compact bundles with switches, and those with wake-ups together with the writer.
     switching: FxHashSet<u16>,
@@ -133,14 +133,14 @@ struct Decoder {
     events: u64,
     has_wakings: bool,
     has_wakeups: bool,
-    /// Whether wake-ups say whether an interrupt did them.
+    /// Whether wake-ups say if an interrupt caused them.
     has_wakers: bool,
     /// Whether hard and soft interrupts were recorded.
     interrupts: (bool, bool),
     calls: bool,
-    /// The kinds of stacks, a bit for each.
+    /// The kinds of stacks, one bit each.
     stacks: u8,
-    /// The shortest wait that has one, in nanoseconds.
+    /// The minimum length of waits with stacks, in nanoseconds.
     over: Option<u64>,
     release: Option<String>,
     machine: Option<String>,
@@ -221,7 +221,7 @@ impl Decoder {
     }
 
     fn packet(&mut self, bytes: &[u8]) -> Result<(), Failed> {
-        // What others rely on may stand behind them.
+        // Fields that others depend on may come after these.
         let (mut time, mut clock, mut id, mut flags, mut dropped) = (None, None, 0, 0, false);
         let (mut interned, mut defaults, mut snapshot) = (None, None, None);
         let mut fields = Fields(bytes);
@@ -239,7 +239,7 @@ impl Decoder {
                 _ => {}
             }
         }
-        // It is put back when the packet has been taken in.
+        // It is put back after the packet.
         let mut sequence = match self.sequences.remove(&id) {
             Some(sequence) => sequence,
             None if self.sequences.len() < MOST_SEQUENCES => Sequence::default(),
@@ -264,7 +264,7 @@ impl Decoder {
         done
     }
 
-    /// Takes in what later packets rely on; the packet's own time is returned.
+    /// Reads the parts on which later packets rely. Returns the packet's own time.
     fn prepare(
         &mut self,
         relied: Relied<'_>,
@@ -290,7 +290,7 @@ impl Decoder {
         Ok(at)
     }
 
-    /// Takes in what happened; `needs_all` is set where that makes no sense if the writer's earlier packets were lost.
+    /// Reads the events; `needs_all` is set if they depend on earlier packets of the writer, which may be lost.
     fn payload(
         &mut self,
         bytes: &[u8],
@@ -406,14 +406,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes note of the process of a thread. The first word counts: ids are used again.
+    /// Sets the process of a thread. The first one counts, since ids are reused.
     fn belongs(&mut self, pid: u32, tid: u32) {
         if tid != 0 {
             self.homes.entry(tid).or_insert(pid);
         }
     }
 
-    /// Takes note of what a process is called: its command, or what it calls itself.
+    /// Sets the name of a process: its command line, or a name of its own choice.
     fn process_called(&mut self, pid: u32, name: &[u8]) {
         let word = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = match word.first() {
@@ -487,13 +487,13 @@ impl Decoder {
             let (1, Value::Bytes(buffer)) = (field, value) else { continue };
             let mut of_it = Fields(buffer);
             while let Some((field, value)) = of_it.next()? {
-                // Discarded because a buffer was full; packets that their writers lost, or were too large.
+                // Packets that were discarded because a buffer was full, that their writers lost, or that were too large.
                 if matches!(field, 18 | 19 | 22) {
                     discarded = discarded.saturating_add(value.number());
                 }
             }
         }
-        // Told several times, the last counts.
+        // If it is reported several times, the last one counts.
         let before = self.report.times(DISCARDED);
         self.report.add(DISCARDED, discarded.saturating_sub(before));
         Ok(())
@@ -567,12 +567,12 @@ impl Decoder {
             self.over = Some(self.over.map_or(weight, |over| over.min(weight)));
         }
         let item = Item::Sample { pid, tid, stack, kind, weight, error };
-        // Who is looked at runs: what takes its CPU at that time, maybe for good, comes after it.
+        // A sampled thread is running: an event at the same time that takes its CPU away comes after the sample.
         if kind == 0 { self.add(time, item) } else { self.add_first(time, item) }
     }
 
-    /// Whether compact wake-ups of all CPUs were put into the bundle of one, as systing does, so that it is not told where they
-    /// happened. Recorders of Perfetto name the writer of each packet, and have wake-ups of each CPU.
+    /// Whether compact wake-ups of all CPUs are in the bundle of one CPU, as with systing, so that their CPU is unknown. Perfetto's own
+    /// recorders name the writer of each packet, and write the wake-ups of each CPU separately.
     fn has_gathered_wakings(&self) -> bool {
         let mut cpus = self.waking.iter();
         self.switching.len() > 1
@@ -580,7 +580,7 @@ impl Decoder {
             && cpus.next().is_none()
     }
 
-    /// What the trace says about itself.
+    /// The facts about the recording.
     fn origin(&self) -> Origin {
         let interrupts = self.interrupts.0 && self.interrupts.1;
         let facts = [
@@ -611,7 +611,7 @@ impl Decoder {
         }
     }
 
-    /// A process's first thread that nothing names is called as the process.
+    /// Gives a process's main thread the name of the process if it has none.
     fn name_main_threads(&mut self) {
         for (pid, name) in &self.processes {
             if !self.threads.contains_key(pid) && self.threads.len() < MOST_NAMES {
@@ -626,7 +626,7 @@ impl Decoder {
     }
 }
 
-/// As `Kind::Cpu` of a backtrace.
+/// The same as `Kind::Cpu` of a backtrace.
 const CPU_SAMPLE: u8 = 2;
 
 const DISCARDED: &str = "packets or chunks that the recorder discarded";

@@ -1,4 +1,4 @@
-//! The packets of a trace, one by one: framed, and unpacked where several of them are compressed together.
+//! The packets of a trace, one by one, including those in compressed packets.
 //!
 //! ```text
 //!   file --> 0a length packet | 0a length packet | ...
@@ -10,26 +10,26 @@ use std::io::{self, BufRead, BufReader, Read};
 use super::wire::{Damaged, Fields, Value};
 use crate::ConvertError;
 
-/// The largest packet that is believed. Recorders write some hundred kilobytes at most.
+/// Larger packets are rejected. Recorders write at most some hundred kilobytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What zstd may want to remember: 16 MiB.
+/// The maximum window of zstd: 16 MiB.
 const MOST_WINDOW_LOG: u32 = 24;
 
-/// The field of a trace that packets are.
+/// The field number of packets in a trace.
 const PACKET: u64 = 1;
 
-// Fields of a packet that hold packets.
+// Packet fields that contain packets.
 const COMPRESSED: u32 = 50;
 const COMPRESSED_ZSTD: u32 = 133;
 
-/// Fields that a packet may begin with are below this.
+/// The first field of a packet has a number below this.
 const MOST_FIELD: u32 = 200;
 
-/// So many packets of the beginning of a file are looked at.
+/// The number of packets at the beginning of a file that are checked.
 const SNIFFED: usize = 16;
 
-/// Whether a file that begins like this is a trace of Perfetto: packets, as far as they are there whole.
+/// Whether a file with this beginning is a Perfetto trace: it consists of packets, as far as they are complete.
 pub(crate) fn is_trace(first: &[u8]) -> bool {
     let mut rest = Fields(first);
     for number in 0..SNIFFED {
@@ -52,7 +52,7 @@ pub(crate) fn is_trace(first: &[u8]) -> bool {
                 Ok(Some((field, value))) if is_likely(field, value) => seen = true,
                 Ok(Some(_)) => return false,
                 Ok(None) => break,
-                // The rest of it is not there to be looked at.
+                // The rest of the packet is beyond the available bytes.
                 Err(Damaged) => return after.is_none() && number > 0 && begins_a_field(at),
             }
         }
@@ -64,7 +64,7 @@ pub(crate) fn is_trace(first: &[u8]) -> bool {
     true
 }
 
-/// Whether a packet may have this field. Nearly all are messages; few are numbers.
+/// Whether a packet may have this field. Nearly all fields are messages; few are numbers.
 fn is_likely(field: u32, value: Value<'_>) -> bool {
     const NUMBERS: [u32; 10] = [3, 8, 10, 13, 41, 42, 58, 79, 87, 98];
     match value {
@@ -78,20 +78,20 @@ fn begins_a_field(mut fields: Fields<'_>) -> bool {
     fields.varint().is_ok_and(|key| matches!(key & 7, 0 | 2) && key >> 3 <= MOST_FIELD.into())
 }
 
-/// What a packet is like, and where reading ended.
+/// Problems with packets, and where reading ended.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Packets that do not go by the encoding.
+    /// The number of malformed packets.
     pub(super) damaged: u64,
-    /// Compressed packets in compressed packets, and what does not unpack.
+    /// The number of compressed packets within compressed packets, and of those that cannot be decompressed.
     pub(super) not_unpacked: u64,
     /// Whether the file, or what was compressed in it, ends within a packet.
     pub(super) cut: bool,
-    /// Where the file does not go on with a packet.
+    /// The position at which no valid packet follows.
     pub(super) lost_at: Option<u64>,
 }
 
-/// Shows each packet of `input` to `take`, those that are compressed in their place.
+/// Passes each packet of `input` to `take`; packets in compressed ones take their place.
 pub(super) fn each(
     input: impl BufRead,
     findings: &mut Findings,
@@ -146,7 +146,7 @@ fn holds_packets(packet: &[u8]) -> bool {
     false
 }
 
-/// What unpacks up to where it is damaged: that ends it, as the end of a file that was cut does.
+/// Decompressed data up to the first damage, which ends it like a truncated file.
 struct Guarded<R>(R);
 
 impl<R: Read> Read for Guarded<R> {
@@ -183,7 +183,7 @@ fn walk(
             }
         };
         packet.clear();
-        // What a length says takes memory when it is there.
+        // Memory is only allocated for bytes that are present.
         let read = (&mut input).take(length).read_to_end(&mut packet);
         let read = read.map_err(ConvertError::Read)? as u64;
         at += read;
@@ -198,13 +198,13 @@ fn walk(
 
 enum Number {
     Whole(u64),
-    /// The file ends within it.
+    /// The file ends within the number.
     Cut,
-    /// It has too many bytes.
+    /// The number has too many bytes.
     Endless,
 }
 
-/// A number of the file; nothing at its end.
+/// A varint of the file; `None` at the end.
 fn varint(input: &mut impl BufRead, at: &mut u64) -> io::Result<Option<Number>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

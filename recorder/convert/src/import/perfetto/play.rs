@@ -1,4 +1,4 @@
-//! The items of a trace in order of time, each to what it is in ours.
+//! Converts the sorted items of a trace into fxtrec's events.
 
 use std::io::Write;
 
@@ -15,45 +15,45 @@ use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_kernel::progress::Progress;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// Who has a CPU, and what interrupts take of its time.
+/// The thread on a CPU, and the time that interrupts take from it.
 #[derive(Debug, Default)]
 struct Seat {
-    /// Who came in last, if nothing was lost since.
+    /// The thread that came in last, if nothing was lost since.
     last: Option<Side>,
-    /// Whether the beginning of the present slice was seen.
+    /// Whether the beginning of the current slice was recorded.
     whole: bool,
-    /// How many interrupts it is inside of, and since when it is.
+    /// The nesting depth of interrupts, and the begin of the outermost one.
     depth: u32,
     since: u64,
-    /// What they took of the slice, and how many there were.
+    /// The time that interrupts took from the slice, and their number.
     taken: u64,
     count: u32,
 }
 
-/// What is known while items are played.
+/// The state while items are played.
 struct Player<W: Write> {
     importer: Importer<W>,
     comms: Comms,
     spans: Spans,
     seats: FxHashMap<u16, Seat>,
-    /// The system call that each thread is in.
+    /// The current system call of each thread.
     calls: FxHashMap<u32, u16>,
-    /// When each thread left its CPU, and where it was blocked, if functions are told in which threads block.
+    /// When each thread left its CPU and where it was blocked, if the trace has the functions in which threads block.
     left: FxHashMap<u32, u64>,
     blocked: FxHashMap<u32, (u64, u32)>,
     has_blocked: bool,
-    /// Whether the only wake-ups are those that a waker begins.
+    /// Whether the only wake-up events are `sched_waking`, written when a waker begins.
     only_wakings: bool,
-    /// Whether compact wake-ups do not tell where they happened.
+    /// Whether compact wake-ups do not have their CPU.
     has_gathered_wakings: bool,
     has_interrupts: bool,
-    /// Whether states have the bits that they had before Linux 4.14.
+    /// Whether states have the bits from before Linux 4.14.
     old_states: bool,
     gaps: FxHashMap<u16, u64>,
     overruns: FxHashMap<u16, (u64, u64)>,
 }
 
-/// Plays all that was taken in, into a trace.
+/// Plays all items into a trace.
 pub(super) fn play(
     mut decoder: Decoder,
     progress: Progress,
@@ -114,13 +114,13 @@ fn is_old(release: &str) -> bool {
     (major, minor) < (4, 14)
 }
 
-/// The state that these bits of a switch mean.
+/// The state for these bits of a switch.
 fn state_of(bits: u32, old: bool) -> PrevState {
     const UNKNOWN: PrevState = PrevState { letter: PrevState::UNKNOWN, preempted: false };
     if !old {
         return state_of_bits(i64::from(bits)).unwrap_or(UNKNOWN);
     }
-    // Dead threads had another bit, and some states were left later; the bit of a preempted thread was a higher one.
+    // The bit of dead threads was different, some states were removed later, and the bit of preempted threads was higher.
     const PREEMPTED: u32 = 0x800 | 0x1000;
     const LETTERS: [(u32, char); 11] = [
         (0x01, 'S'),
@@ -142,7 +142,7 @@ fn state_of(bits: u32, old: bool) -> PrevState {
 }
 
 impl<W: Write> Player<W> {
-    /// Events that a ring lost, though no bundle says where, were lost before the first that was read.
+    /// Events that a ring lost without any mark in a bundle were lost before the first one that was read.
     fn overrun_before(&mut self, time: u64) -> Result<(), ConvertError> {
         let silent = self.overruns.keys().filter(|cpu| !self.gaps.contains_key(cpu));
         let mut cpus: Vec<(u16, u64)> =
@@ -236,7 +236,7 @@ impl<W: Write> Player<W> {
         // Their number is known if all were lost at once.
         let count = self.overrun(cpu).filter(|_| self.gaps.get(&cpu) == Some(&1));
         self.seats.insert(cpu, Seat::default());
-        // The end of a call may be among them.
+        // The ends of system calls may be among them.
         self.calls.clear();
         self.spans.lost(at, cpu, &mut self.importer)?;
         let loss = count.map_or(Loss::unknown(), Loss::at_most);
@@ -274,7 +274,7 @@ impl<W: Write> Player<W> {
         seat.last = Some(next);
         if self.has_interrupts {
             if seat.depth > 0 {
-                // The rest is of the next slice.
+                // The rest belongs to the next slice.
                 seat.taken = seat.taken.saturating_add(time.saturating_sub(seat.since));
                 seat.since = time;
             }
@@ -287,7 +287,7 @@ impl<W: Write> Player<W> {
         }
         let next_comm = self.comms.get(next.comm);
         let Some(prev) = prev else {
-            // Who went out is not told.
+            // The outgoing thread is unknown.
             self.importer.named(Tid(next.tid), next_comm);
             let (pid, tid) = (LocalId(next.tid), LocalId(next.tid));
             return self.importer.event(at, on(cpu), Kind::Running { pid, tid });
@@ -341,7 +341,7 @@ impl<W: Write> Player<W> {
         let interrupt = interrupt
             .or_else(|| self.has_interrupts.then(|| seat.is_some_and(|seat| seat.depth > 0)));
         let here = current.or_else(|| seat.and_then(last)).map(|tid| (cpu, tid));
-        // It is known that it happened, and not who ran there.
+        // The wake-up is known, but not the thread that ran there.
         let elsewhere = || self.seats.iter().find_map(|(cpu, seat)| Some((*cpu, last(seat)?)));
         let Some((cpu, current)) = here.or_else(elsewhere) else {
             self.importer.report.count("wake-ups before it is known who runs anywhere, left out");

@@ -1,17 +1,17 @@
-//! What the packets of one writer rely on: what was interned, defaults, and clocks of its own.
+//! The state of one packet writer: interned data, defaults, and its own clocks.
 //!
-//! A packet of a sequence may refer by number to texts, frames and stacks that an earlier packet of it had. A flag says when all
-//! of that is forgotten, and another that a packet makes no sense without what was lost before it.
+//! A packet of a sequence may refer by number to texts, frames and stacks of earlier packets. One flag says that all of this is cleared,
+//! another that the packet cannot be read without the lost packets before it.
 
 use rustc_hash::FxHashMap;
 
 use super::clocks::OwnClock;
 use super::wire::{Damaged, Fields, Value};
 
-/// So many bytes of interned things are kept, of all sequences together.
+/// The maximum size of interned data of all sequences together, in bytes.
 const MOST_BYTES: usize = 48 << 20;
 
-/// What an interned thing takes besides its content.
+/// The overhead of an interned item, in bytes.
 const EACH_BYTES: usize = 64;
 
 /// The kinds of interned texts, by their field in `interned_data`.
@@ -51,25 +51,25 @@ pub(super) struct Sequence {
     pub(super) frames: FxHashMap<u64, Frame>,
     pub(super) mappings: FxHashMap<u64, Mapping>,
     pub(super) stacks: FxHashMap<u64, Box<[u64]>>,
-    /// Process and thread, where samples refer to them.
+    /// Processes and threads, for samples that refer to them.
     pub(super) tasks: FxHashMap<u64, (u32, u32)>,
-    /// What of the limit it has used.
+    /// The part of the limit that it uses, in bytes.
     bytes: usize,
     pub(super) clocks: Vec<OwnClock>,
     pub(super) default_clock: Option<u32>,
     pub(super) default_track: u64,
-    /// The thread that events without a track are of.
+    /// The thread of events without a track.
     pub(super) thread: Option<(u32, u32)>,
-    /// What samples are of, if they do not say so themselves.
+    /// What samples count, if they do not say so themselves.
     pub(super) samples: Option<Box<str>>,
-    /// Whether all that it refers to was seen, since it was cleared.
+    /// Whether everything since the last clear was seen.
     pub(super) is_whole: bool,
-    /// Whether it has had a bundle of ftrace's events.
+    /// Whether it has had a bundle of ftrace events.
     pub(super) has_bundles: bool,
 }
 
 impl Sequence {
-    /// Forgets what was interned.
+    /// Clears the interned data.
     pub(super) fn clear(&mut self, all: &mut usize) {
         *all -= self.bytes;
         *self = Sequence {
@@ -85,7 +85,7 @@ impl Sequence {
         self.texts.get(&(kind, number)).map(|text| &**text)
     }
 
-    /// Takes in what a packet interns; `all` counts bytes of all sequences. The number of things for which there was no room.
+    /// Takes the interned data of a packet; `all` counts the bytes of all sequences. Returns the number of items that exceeded the limit.
     pub(super) fn intern(&mut self, data: &[u8], all: &mut usize) -> Result<u64, Damaged> {
         let (mut fields, mut left_out) = (Fields(data), 0);
         while let Some((field, value)) = fields.next()? {
@@ -161,7 +161,7 @@ fn text_kind(field: u32) -> Option<u8> {
     is_text.then_some(kind)
 }
 
-/// The numbers that are the first fields of a message.
+/// The first fields of a message, as numbers.
 pub(super) fn numbers<const N: usize>(message: &[u8]) -> Result<[u64; N], Damaged> {
     let mut numbers = [0; N];
     let mut fields = Fields(message);

@@ -1,4 +1,4 @@
-//! What stands next to scheduling: events of tracks, what programs print, interrupts, counters and stacks.
+//! Events other than scheduling: track events, texts of programs, interrupts, counters and stacks.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -19,39 +19,39 @@ use fxtrec_capture::event::Comm;
 use fxtrec_sched::backtrace::{NAME_MODULE, problem};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// Slices within each other, on one track.
+/// The maximum number of nested slices on a track.
 const MOST_OPEN: usize = 512;
 
-/// A track is of the one above it, and so on; no more than so many.
+/// The maximum number of ancestors of a track.
 const MOST_PARENTS: usize = 32;
 
-/// So many flows may have begun and not ended.
+/// The maximum number of open flows.
 const MOST_FLOWS: usize = 1 << 20;
 
-/// Interrupts within each other.
+/// The maximum number of nested interrupts.
 const MOST_INTERRUPTS: usize = 8;
 
 type Thread = (Koid, Koid);
 
-/// Where the events of a track go.
+/// The destination of a track's events.
 #[derive(Clone, Debug)]
 struct Place {
-    /// The thread, or the main one of a process; nothing if the track is of neither.
+    /// The thread, or the main thread of a process; `None` if the track belongs to neither.
     tid: Option<u32>,
-    /// Whether it is the thread's own track. Any other's slices are not within its slices.
+    /// Whether it is the thread's own track. Slices of other tracks do not nest with the thread's slices.
     own: bool,
-    /// Tells counters of one name apart.
+    /// Distinguishes counters with the same name.
     id: u64,
 }
 
-/// A slice that has begun, by its category and name; nothing of one that is left out.
+/// The category and name of an open slice; `None` if it is left out.
 type Open = Option<(Box<str>, Box<str>)>;
 
-/// The categories in which wprof repeats scheduling as slices: of threads, and of the parts of a request. A slice for each time on a
-/// CPU is no piece of work.
+/// The categories in which wprof repeats scheduling as slices: for threads, and for the parts of a request. A slice for each time on a CPU
+/// is not a unit of work.
 const OF_SCHEDULING: [&[u8]; 3] = [b"ONCPU", b"REQUEST_ONCPU", b"REQUEST_OFFCPU"];
 
-/// What is known of spans on the way.
+/// The state of spans while items are played.
 #[derive(Debug)]
 pub(super) struct Spans {
     tracks: FxHashMap<u64, Track>,
@@ -61,7 +61,7 @@ pub(super) struct Spans {
     places: FxHashMap<u64, Place>,
     counters: FxHashSet<(Option<u32>, Box<str>)>,
     open: FxHashMap<(u64, u32), Vec<Open>>,
-    /// The last value of counters that tell differences.
+    /// The last value of counters that have differences.
     sums: FxHashMap<u64, i64>,
     flows: FxHashSet<u64>,
     inside: FxHashMap<u16, Vec<(bool, u32, Box<str>)>>,
@@ -94,7 +94,7 @@ impl Spans {
         }
     }
 
-    /// The thread by its number, or who stands for what is of none.
+    /// The thread with this number, or the pseudo-thread for events of no thread.
     fn thread<W: Write>(
         &self,
         at: Nanos,
@@ -120,7 +120,7 @@ impl Spans {
         for _ in 0..MOST_PARENTS {
             let Some(track) = self.tracks.get(&at) else { break };
             if let Some((_, tid)) = track.thread {
-                // Counters of a thread, and tracks below its own, are not its own slices.
+                // A thread's counters, and tracks below its own, are not its own track.
                 place.own = at == number && !track.is_counter;
                 place.tid = Some(tid);
                 break;
@@ -139,7 +139,7 @@ impl Spans {
         place
     }
 
-    /// An event of a track.
+    /// Takes an event of a track.
     pub(super) fn event<W: Write>(
         &mut self,
         at: Nanos,
@@ -263,7 +263,7 @@ impl Spans {
         importer.report.read += 1;
         importer.of_programs(at, |at, writer| {
             let event = match event {
-                // Its time may have been raised.
+                // Its begin may have been moved later.
                 EventKind::DurationComplete { end } => {
                     EventKind::DurationComplete { end: end.max(at) }
                 }
@@ -304,7 +304,7 @@ impl Spans {
         })
     }
 
-    /// What the event does to flows.
+    /// Takes the flows of an event.
     fn flows_of<W: Write>(
         &mut self,
         content: &Content<'_>,
@@ -330,7 +330,7 @@ impl Spans {
                     importer.report.count("flows beyond a million that did not end, left out");
                     continue;
                 }
-                // An end without a beginning has no other end of its arrow.
+                // An end without a begin has no arrow.
                 (false, 1) => continue,
                 (false, _) => {
                     self.flows.insert(id);
@@ -342,7 +342,7 @@ impl Spans {
         found
     }
 
-    /// What a program wrote to tracefs: spans and counters in the way of Android, or a text.
+    /// A text that a program wrote to tracefs: spans and counters in Android's format, or a message.
     pub(super) fn print<W: Write>(
         &mut self,
         at: Nanos,
@@ -418,7 +418,7 @@ impl Spans {
         })
     }
 
-    /// An interrupt begins, under this name, or ends.
+    /// An interrupt with this name begins or ends.
     pub(super) fn interrupt<W: Write>(
         &mut self,
         at: Nanos,
@@ -447,7 +447,7 @@ impl Spans {
             }
             None => match inside.pop_if(|open| (open.0, open.1) == (soft, number)) {
                 Some((_, _, name)) => (EventKind::DurationEnd, name),
-                // Its beginning was not seen.
+                // Its begin was not recorded.
                 None => return Ok(()),
             },
         };
@@ -492,7 +492,7 @@ impl Spans {
         Ok(())
     }
 
-    /// A stack of a thread, which was there at `time`.
+    /// A stack of a thread, taken at `time`.
     pub(super) fn stack<W: Write>(
         &mut self,
         (at, time): (Nanos, Nanos),
@@ -511,7 +511,7 @@ impl Spans {
                 let Some(place) = code.place(address) else { continue };
                 let Some(file) = code.file(place.file) else { continue };
                 let home = if file.is_kernel { Koid(0) } else { process };
-                // Names of the kernel's functions stand alone, as do those of code in no known file.
+                // Kernel functions have names only, as do functions in unknown files.
                 let is_file = !file.is_kernel && !file.path.is_empty();
                 if is_file && files.insert((home.0, place.file)) {
                     let process = ProcessName::Inline(home);
@@ -526,7 +526,7 @@ impl Spans {
                         time: at,
                         process,
                         module: place.file,
-                        // It can be read and executed.
+                        // Readable and executable.
                         flags: 5,
                         start: file.start(place.file),
                         length: File::BYTES,
@@ -557,7 +557,7 @@ impl Spans {
     }
 }
 
-/// The name of flow events, which have none.
+/// The name of flow events, which have no name of their own.
 const FLOW: &str = "flow";
 
 fn clean(bytes: &[u8]) -> Cow<'_, str> {

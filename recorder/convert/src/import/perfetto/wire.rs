@@ -1,12 +1,12 @@
-//! The encoding of Protocol Buffers, read field by field out of borrowed bytes.
+//! Reads the encoding of Protocol Buffers field by field from borrowed bytes.
 //!
-//! A trace has a message of some 20 bytes for each event, and which fields of them count is known when they are met. So fields
-//! are handed out one by one, without structures in between that own their texts.
+//! A trace has a message of some 20 bytes for each event, and the reader knows which fields it needs. So fields are returned one by one,
+//! without intermediate structures that own their texts.
 
-/// Numbers of one field take no more bytes than this. Recorders write some hundred kilobytes at most.
+/// The maximum size of the packed numbers of a field. Recorders write at most some hundred kilobytes.
 const MOST_PACKED: usize = 4 << 20;
 
-/// A message that does not go by the encoding.
+/// A malformed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
@@ -19,7 +19,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number; 0 for what is none.
+    /// The number; 0 for other values.
     pub(super) fn number(self) -> u64 {
         match self {
             Value::Number(number) | Value::Fixed64(number) => number,
@@ -28,7 +28,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A thread or other number of 32 bits, whatever its sign.
+    /// A thread id or another 32-bit number, whatever its sign.
     pub(super) fn u32(self) -> u32 {
         self.number() as u32
     }
@@ -47,10 +47,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Each number of a field that may be there several times, or once with all of them.
+    /// Each number of a field, which may occur several times or be packed.
     pub(super) fn each(self, mut take: impl FnMut(u64)) -> Result<(), Damaged> {
         match self {
-            // Each may become eight times as large.
+            // Each number may become eight times as large in memory.
             Value::Bytes(packed) if packed.len() > MOST_PACKED => Err(Damaged),
             Value::Bytes(packed) => {
                 let mut fields = Fields(packed);
@@ -66,7 +66,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same of numbers of 64 bits each.
+    /// The same for numbers of 64 bits each.
     pub(super) fn each_fixed(self, mut take: impl FnMut(u64)) {
         match self {
             Value::Bytes(packed) => {
@@ -78,12 +78,12 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message that were not taken yet.
+/// The remaining fields of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next field: its number and value. Groups, which no trace has, count as damage.
+    /// The next field: its number and value. Groups do not occur in traces and count as damage.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Damaged> {
         if self.0.is_empty() {

@@ -13,22 +13,22 @@ use fxtrec_kernel::ftrace::layout::PageLayout;
 use fxtrec_kernel::ftrace::page::Page;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The events of one CPU that have not been taken yet.
+/// The remaining events of one CPU.
 #[derive(Debug)]
 pub(super) struct CpuEvents<'a> {
     cpu: Cpu,
     pages: Pages<'a>,
     layout: &'a PageLayout,
     tracepoints: &'a Tracepoints,
-    /// Those of the page that was read last.
+    /// The remaining events of the last page.
     ready: VecDeque<(Nanos, Next)>,
 }
 
-/// An event in its CPU's order.
+/// An event of a CPU.
 #[derive(Debug)]
 pub(super) enum Next {
     Event(Kind),
-    /// One of another tracepoint: its place among the described ones, the thread that had the CPU, and its bytes.
+    /// An event of another tracepoint: its index among the described ones, the thread that had the CPU, and its raw data.
     Other(usize, Tid, Box<[u8]>),
 }
 
@@ -48,7 +48,7 @@ impl<'a> CpuEvents<'a> {
         self.cpu
     }
 
-    /// When the next event happened, in the trace's own clock; nothing at the end.
+    /// The time of the next event, in the trace's own clock; `None` at the end.
     pub(super) fn next_time(&mut self, report: &mut Report) -> Result<Option<u64>, ConvertError> {
         while self.ready.is_empty() {
             let Some(bytes) = self.pages.next_page()? else { return Ok(None) };
@@ -57,7 +57,7 @@ impl<'a> CpuEvents<'a> {
                 continue;
             };
             if let Some(count) = page.missed {
-                // Where the kernel does not say how many, it was one at least.
+                // If the kernel does not say how many events were lost, at least one was.
                 let count = count.unwrap_or(1);
                 self.ready.push_back((page.time(), Next::Event(Kind::Lost(Loss::exactly(count)))));
             }
@@ -88,18 +88,18 @@ impl<'a> CpuEvents<'a> {
 struct Pages<'a> {
     file: &'a File,
     packer: Option<Packer>,
-    /// Where in the file to go on, and how much is left from there.
+    /// The position in the file, and how many bytes are left from there.
     at: u64,
     left: u64,
-    /// Packed pieces that have not been read.
+    /// The number of remaining compressed pieces.
     pieces: u32,
     page_bytes: usize,
-    /// Unpacked pages, and where the next one begins.
+    /// Decompressed pages, and the position of the next one.
     plain: Vec<u8>,
     next: usize,
 }
 
-/// Pages that are read from the file at a time, when they are not packed.
+/// The number of uncompressed pages to read at a time.
 const PAGES_AT_A_TIME: usize = 16;
 
 impl<'a> Pages<'a> {
@@ -120,7 +120,7 @@ impl<'a> Pages<'a> {
 
     fn next_page(&mut self) -> Result<Option<&[u8]>, ConvertError> {
         while self.plain.len() - self.next < self.page_bytes {
-            // A trace that was cut may end within a page.
+            // A truncated trace may end within a page.
             if !self.refill()? {
                 return Ok(None);
             }

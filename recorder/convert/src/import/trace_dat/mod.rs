@@ -1,4 +1,4 @@
-//! trace.dat, as trace-cmd writes it: versions 6 and 7, packed or not.
+//! trace.dat from trace-cmd: versions 6 and 7, compressed or not.
 //!
 //! ```text
 //!  head -----> v6, v7 --> descriptions, where each CPU's pages are
@@ -6,7 +6,7 @@
 //!                                                          (one page at a time)        +--> in order of time
 //! ```
 //!
-//! Of each CPU one page is in memory at a time, however long the trace is.
+//! One page of each CPU is in memory at a time, regardless of the length of the trace.
 
 mod cpu;
 mod option;
@@ -30,16 +30,16 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 use cpu::{CpuEvents, Next};
 use packing::Packer;
 
-/// What every trace.dat begins with.
+/// The first bytes of every trace.dat.
 pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
-/// The head of a file, and of a section, is read in pieces of this many bytes.
+/// The headers of files and sections are read in pieces of this size, in bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Clocks that count something else than nanoseconds.
+/// Clocks that do not count nanoseconds.
 const NO_NANOSECONDS: [&str; 2] = ["x86-tsc", "counter"];
 
-/// Where the pages of one CPU are in the file.
+/// The position of a CPU's pages in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     cpu: Cpu,
@@ -47,7 +47,7 @@ struct Span {
     bytes: u64,
 }
 
-/// How ticks of the CPU's counter become nanoseconds.
+/// The conversion from ticks of the CPU's counter to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Conversion {
     mult: u32,
@@ -68,20 +68,20 @@ impl Conversion {
     }
 }
 
-/// All that a file says about its pages.
+/// The facts about the pages of a file.
 #[derive(Debug, Default)]
 struct Contents {
     header: HeaderInfo,
     tracepoints: Vec<Tracepoint>,
     comms: Vec<(Tid, Comm)>,
     spans: Vec<Span>,
-    /// How the pages are packed; nothing when they are not.
+    /// The compression of the pages, if any.
     packer: Option<Packer>,
     /// `uname -a` of the machine.
     machine: Option<String>,
     clock: Option<String>,
     conversion: Option<Conversion>,
-    /// Tracing instances whose pages are not among `spans`.
+    /// The number of tracing instances whose pages are not in `spans`.
     further_instances: u64,
 }
 
@@ -139,7 +139,7 @@ fn events(file: &File, contents: Contents, output: impl Write) -> Result<Report,
         cpus.push(CpuEvents::new(file, span, contents.packer.as_ref(), &layout, &tracepoints)?);
     }
     loop {
-        // The earliest of the CPUs' next events. There are as many comparisons as CPUs, which reading pages outweighs.
+        // The earliest of the CPUs' next events. This takes one comparison for each CPU, less than reading the pages takes.
         let mut earliest: Option<(u64, usize)> = None;
         for (index, cpu) in cpus.iter_mut().enumerate() {
             let Some(time) = cpu.next_time(&mut importer.report)? else { continue };
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn ticks_become_nanoseconds_as_the_file_says() {
-        // 2.5 GHz: 0.4 ns a tick.
+        // 2.5 GHz: 0.4 ns per tick.
         let conversion = Conversion { mult: 6_710_886, shift: 24, offset: 100 };
         assert_eq!(conversion.nanoseconds(2_500_000_000), 999_999_940 - 100);
         assert_eq!(conversion.nanoseconds(0), 0, "not before the beginning of time");

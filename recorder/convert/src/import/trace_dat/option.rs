@@ -1,28 +1,28 @@
-//! Options: what a trace.dat says about the recording, each with a number, a size and data.
+//! Options: facts about the recording in a trace.dat, each with a number, a size and data.
 //!
-//! Most mean the same in both versions. Version 7 has more of them, which say where the parts are that version 6 has in
-//! a fixed order.
+//! Most have the same meaning in both versions. Version 7 has additional ones with the positions of the parts that have a fixed order in
+//! version 6.
 
 use super::{Contents, Conversion};
 use crate::import::error::ImportError;
 
-/// The last one; in version 7 it says where there are more.
+/// The last option; in version 7, it has the position of further ones.
 pub(super) const DONE: u16 = 0;
-/// A tracing instance beside the main one; in version 7 any.
+/// A tracing instance: in version 6 other than the main one, in version 7 any.
 pub(super) const BUFFER: u16 = 3;
 const CLOCK: u16 = 4;
 const UNAME: u16 = 5;
 const TSC_TO_NANOSECONDS: u16 = 14;
-/// Where the form of a page is; this and the following in version 7 alone.
+/// The position of the page format; this option and the following ones are only in version 7.
 pub(super) const HEADER_INFO: u16 = 16;
-/// Where the descriptions of ftrace's own events are.
+/// The position of the descriptions of ftrace's own events.
 pub(super) const FTRACE_EVENTS: u16 = 17;
-/// Where the descriptions of tracepoints are.
+/// The position of the descriptions of tracepoints.
 pub(super) const EVENT_FORMATS: u16 = 18;
-/// Where the names of threads are.
+/// The position of the names of threads.
 pub(super) const COMMS: u16 = 21;
 
-/// Takes over what means the same in both versions, and lets all else be.
+/// Takes the options with the same meaning in both versions, and ignores others.
 pub(super) fn take_over(
     number: u16,
     data: &[u8],
@@ -43,7 +43,7 @@ fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(&data[..end]).into_owned()
 }
 
-/// The one in brackets of `[local] global counter ...`, or the only one.
+/// The clock in brackets in `[local] global counter ...`, or the only one.
 pub(super) fn chosen_clock(data: &[u8]) -> Option<String> {
     let text = text(data);
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));

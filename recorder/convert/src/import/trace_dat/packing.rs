@@ -1,13 +1,13 @@
-//! Unpacking parts of a trace.dat.
+//! Decompresses parts of a trace.dat.
 
 use std::io::Read;
 
 use crate::import::error::ImportError;
 
-/// A piece that says it is longer is not believed.
+/// Pieces with a greater length are rejected.
 const MOST_BYTES: u32 = 1 << 28;
 
-/// How a file's parts are packed.
+/// The compression of a file's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packer {
     Zstd,
@@ -15,7 +15,7 @@ pub(super) enum Packer {
 }
 
 impl Packer {
-    /// The packer of that name; nothing for `none`.
+    /// The compression with that name; `None` for `none`.
     pub(super) fn of_name(name: &str) -> Result<Option<Packer>, ImportError> {
         match name {
             "" | "none" => Ok(None),
@@ -25,7 +25,7 @@ impl Packer {
         }
     }
 
-    /// Unpacks one piece, which has `bytes` bytes then.
+    /// Decompresses a piece, which then has `bytes` bytes.
     pub(super) fn unpack(
         self,
         part: &'static str,

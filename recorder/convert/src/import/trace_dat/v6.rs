@@ -1,4 +1,4 @@
-//! Version 6: everything in a fixed order, from the front.
+//! Version 6: everything is in a fixed order.
 //!
 //! ```text
 //!   head, descriptions, size of names, names, count of CPUs,
@@ -15,11 +15,11 @@ use crate::import::error::ImportError;
 use crate::import::tracing_data;
 use fxtrec_units::Cpu;
 
-/// Bytes of the names of the last two parts.
+/// The length of the names of the last two parts, in bytes.
 const NAME_BYTES: u64 = 10;
 
 pub(super) fn contents(file: &File) -> Result<Contents, ConvertError> {
-    // Descriptions of a few megabytes at most; what follows is pages, of which some may be read along.
+    // The descriptions have a few megabytes at most; some of the following pages may be read too.
     let window = Window::of(file, 0, super::PIECE_BYTES * 64)?;
     Ok(parse(&mut window.bytes("the head"))?)
 }

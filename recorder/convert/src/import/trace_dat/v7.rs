@@ -1,4 +1,4 @@
-//! Version 7: sections, which options point to.
+//! Version 7: sections whose positions are in options.
 //!
 //! ```text
 //!   head, packer's name and version, offset of the first options
@@ -16,22 +16,22 @@ use crate::import::bytes::Bytes;
 use crate::import::tracing_data;
 use fxtrec_units::Cpu;
 
-/// Bytes of a section's head.
+/// The size of a section's header.
 const SECTION_HEAD: u64 = 16;
 
-/// Flag of a section: it is packed.
+/// The flag of compressed sections.
 const PACKED: u16 = 1;
 
-/// Chains of options longer than this go in a circle.
+/// A longer chain of options is circular.
 const MOST_OPTION_SECTIONS: usize = 1000;
 
-/// A file, and how it is packed.
+/// A file, and its compression.
 struct Sections<'a> {
     file: &'a File,
     packer: Option<Packer>,
 }
 
-/// `head` goes on behind what all versions begin with.
+/// `head` continues after the part that all versions have in common.
 pub(super) fn contents(file: &File, head: &mut Bytes<'_>) -> Result<Contents, ConvertError> {
     let packer = Packer::of_name(&head.text()?)?;
     let _packer_version = head.text()?;
@@ -47,7 +47,7 @@ pub(super) fn contents(file: &File, head: &mut Bytes<'_>) -> Result<Contents, Co
         next =
             sections.options(&mut Bytes::new("the options", &data), &mut contents, &mut buffers)?;
     }
-    // The instance without a name is the main one, and often has nothing.
+    // The instance without a name is the main one, which is often empty.
     let has_pages = |buffer: &Buffer| buffer.spans.iter().any(|span| span.bytes > 0);
     let chosen = buffers.iter().position(has_pages).unwrap_or(0);
     contents.further_instances = buffers
@@ -71,7 +71,7 @@ struct Buffer {
 }
 
 impl Sections<'_> {
-    /// The head of the section at `offset`: whether it is packed, and its size.
+    /// The header of the section at `offset`: whether it is compressed, and its size.
     fn head(&self, offset: u64) -> Result<(bool, u64), ConvertError> {
         let window = Window::of(self.file, offset, SECTION_HEAD)?;
         let mut bytes = window.bytes("the sections");
@@ -79,7 +79,7 @@ impl Sections<'_> {
         Ok((flags & PACKED != 0, bytes.u64()?))
     }
 
-    /// The data of the section at `offset`, unpacked.
+    /// The decompressed data of the section at `offset`.
     fn data(&self, offset: u64) -> Result<Vec<u8>, ConvertError> {
         let (is_packed, size) = self.head(offset)?;
         let window = Window::of(self.file, offset.saturating_add(SECTION_HEAD), size)?;
@@ -89,7 +89,7 @@ impl Sections<'_> {
         Ok(packer.unpack("the sections", bytes.take(u64::from(packed))?, plain)?)
     }
 
-    /// Takes over what the options say; returns where there are more.
+    /// Takes the options; returns the position of further ones.
     fn options(
         &self,
         bytes: &mut Bytes<'_>,
@@ -100,7 +100,7 @@ impl Sections<'_> {
             let (number, size) = (bytes.u16()?, bytes.u32()?);
             let data = bytes.take(u64::from(size))?;
             let mut data_bytes = Bytes::new("the options", data);
-            // Most options only tell where a section is.
+            // Most options only have the position of a section.
             let mut section = || -> Result<Vec<u8>, ConvertError> { self.data(data_bytes.u64()?) };
             match number {
                 option::DONE => return Ok(data_bytes.u64()?),
