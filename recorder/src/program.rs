@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
         Err(error) if error.use_stderr() => {
             // It repeats arguments, which others may have chosen, and has no colours of its own.
             for text in error.render().ansi().to_string().lines() {
-                // Without standard error there is nobody to tell; the status remains.
+                // If standard error is closed, only the exit status reports the error.
                 let _ = writeln!(messages(), "{}", escape::line(text));
             }
             return ExitCode::from(cli::exit_code(&error, &line));
@@ -223,7 +223,7 @@ pub(crate) fn messages() -> Escaping<impl Write> {
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    // Without standard error there is nobody to tell; the status remains.
+    // If standard error is closed, only the exit status reports the error.
     let _ = writeln!(messages(), "fxtrec: {error}");
     ExitCode::from(code)
 }

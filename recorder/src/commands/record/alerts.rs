@@ -1,7 +1,7 @@
-//! Alerts of applications, put among the scheduler's events.
+//! Merges alerts of applications into the scheduler's events.
 //!
-//! An alert is heard at once, but what the scheduler did at that time comes out of the rings some time later. The alert
-//! waits for that, so that its window has all of it:
+//! An alert arrives at once, but the scheduler's events of that time come out of the rings later. The alert waits for
+//! them, so that its window is complete:
 //!
 //! ```text
 //!  events handed out ----------->|            |----------->
@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 use crate::manager::Alert;
 use crate::units::Nanos;
 
-/// So many looks at the rings after an alert, all that happened before it has been handed out, if anything did.
+/// After this many reads of the rings, all events before the alert have been handed out.
 const LOOKS: u8 = 3;
 
-/// Alerts that wait for their time.
+/// Alerts that wait for earlier events.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
-    /// In the order in which they were heard, and how often the rings were looked at since.
+    /// In the order of arrival, with the number of reads of the rings since.
     waiting: VecDeque<(Alert, u8)>,
 }
 
@@ -29,7 +29,7 @@ impl Alerts {
         self.waiting.extend(alerts.map(|alert| (alert, 0)));
     }
 
-    /// The next alert whose time has come, when events were handed out up to `ended`.
+    /// The next alert that is due once events up to `ended` have been handed out.
     pub(super) fn due(&mut self, ended: Nanos) -> Option<Alert> {
         let (alert, looks) = self.waiting.front()?;
         if alert.time > ended && *looks < LOOKS {
@@ -38,7 +38,7 @@ impl Alerts {
         self.rest()
     }
 
-    /// The next alert, at the end, when no events will come any more.
+    /// The next alert, at the end, when no more events will come.
     pub(super) fn rest(&mut self) -> Option<Alert> {
         self.waiting.pop_front().map(|(alert, _)| alert)
     }

@@ -33,25 +33,25 @@ use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::Nanos;
 
-/// What a capture came to.
+/// The result of a capture.
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) ending: Ending,
-    /// What was taken from everybody meanwhile.
+    /// The time that the host and quotas took meanwhile.
     pub(super) growth: Growth,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
-    /// What became of all that met a trigger.
+    /// The counts of trigger hits.
     pub(super) triggers: Counts,
-    /// What went wrong without ending the recording.
+    /// Problems that did not end the recording.
     pub(super) warnings: Vec<String>,
-    /// What applications recorded of themselves.
+    /// The results of applications that recorded their own events.
     pub(super) providers: Stopped,
-    /// What became of stacks, if somebody asked for them.
+    /// The counts of stacks, if they were requested.
     pub(super) stacks: Option<stacks::Counts>,
 }
 
-/// What the capture thread works with.
+/// The capture thread's state.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) source: Box<dyn Source>,
@@ -60,26 +60,26 @@ pub(super) struct Capture {
     pub(super) drain: Sender<Request>,
     pub(super) stop: StopToken,
     pub(super) progress: Arc<Progress>,
-    /// Since when the events run.
+    /// When the events were enabled.
     pub(super) enabled: Nanos,
     pub(super) watches: Watches,
     /// What the drain thread has done so far.
     pub(super) written: Arc<Written>,
     pub(super) flight: Option<Flight>,
-    /// When the output is divided.
+    /// The rotation of the output, if there is one.
     pub(super) pieces: Option<Pieces>,
-    /// What the source's events are of.
+    /// The probes behind the source's events.
     pub(super) placed: Placed,
-    /// Where threads block, if somebody asked.
+    /// The source of stacks, if they were requested.
     pub(super) stacks: Option<Stacks>,
-    /// Applications that record themselves, if they may.
+    /// Applications that record their own events, if enabled.
     pub(super) providers: Option<Providers>,
-    /// What they have raised and not fired.
+    /// Their alerts that have not fired yet.
     pub(super) alerts: Alerts,
 }
 
 impl Capture {
-    /// Everything that tells what the time of this thread and the drain's goes into.
+    /// The figures that show where the time of this thread and of the drain thread goes.
     fn sample(&self, thread: &ThreadClock) -> Sample {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let effort = self.written.effort();
@@ -93,7 +93,7 @@ impl Capture {
         }
     }
 
-    /// Starts the thread; `ended` is called when it has nothing more to do, for whatever reason.
+    /// Starts the thread; it calls `ended` when it ends, for any reason.
     pub(super) fn spawn(
         mut self,
         ended: impl FnOnce() + Send + 'static,
@@ -110,18 +110,18 @@ impl Capture {
     }
 
     fn run(&mut self) -> Captured {
-        // On a machine with more work than CPUs, the rings must be emptied before they are full.
+        // On an overloaded machine, the rings must be emptied before they are full.
         priority::raise();
         let mut warnings = Vec::new();
         let mut handover = Handover::new(Instant::now());
         let mut pace = Pace::new(self.flight.is_some(), self.source.cpus().len());
-        // Where it is not permitted, nice and the rings have to do.
+        // Without the permission, nice and the size of the rings must suffice.
         let locked_memory = priority::lock_memory(&Linux).err();
         let thread = ThreadClock::of_this_thread();
         let mut precedence = RtPriority::new(Box::new(Linux));
         let mut events = 0;
         let losses = LossWatch::new(self.enabled, self.sample(&thread));
-        // What has happened since the events run is still to be handed out.
+        // Events since the start have not been handed out yet.
         let mut intake = EventPump::new(self.enabled, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         let mut clocks = ClockWatch::new();
@@ -182,7 +182,7 @@ impl Capture {
         }
         let EventPump { ended, mut open, mut losses, .. } = intake;
         losses.look(self.sample(&thread), waited, sleep);
-        // COMMAND may have raised one right before its end.
+        // COMMAND may have raised an alert right before its end.
         if let Some(providers) = self.providers.as_ref().filter(|_| self.flight.is_some()) {
             providers.settle();
         }
@@ -214,7 +214,7 @@ impl Capture {
             let _ = self.drain.send(Request::Write(beginning));
         }
         for packet in packets {
-            // The drain only ends when it is told to, below.
+            // The drain thread ends only on the request below.
             let _ = self.drain.send(Request::Save(packet));
         }
         if !explained.is_empty() {
@@ -238,7 +238,7 @@ impl Capture {
         Captured { ending, growth, cut_short: !open, triggers, warnings, providers, stacks }
     }
 
-    /// Tells the encoder which alerts providers have raised, after the events until `ended`.
+    /// Passes alerts of providers to the encoder, after the events up to `ended`.
     fn hear_alerts(&mut self, ended: Nanos) -> Result<(), Closed> {
         if self.flight.is_none() {
             return Ok(());
@@ -256,10 +256,10 @@ impl Capture {
         self.encoder.alert(*time, name, &from)
     }
 
-    /// Follows what changes about the machine while it is recorded.
+    /// Adapts to changes of the machine during the recording.
     fn adapt(&mut self, warnings: &mut Vec<String>) {
         let mut warn = |text: String| {
-            // What fails once fails every second.
+            // A failure repeats every second; report it once.
             if !warnings.contains(&text) {
                 warnings.push(text);
             }

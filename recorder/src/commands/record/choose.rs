@@ -1,6 +1,6 @@
-//! Which source a recording uses: the one that was asked for, or the first that the machine permits.
+//! Chooses the source of a recording: the requested one, or the first that the machine permits.
 //!
-//! Left to fxtrec it is `bpf`, which costs least and sees most (`docs/cost.md`), then `perf`, then `ftrace`.
+//! By default it tries `bpf`, which costs least and sees most (`docs/cost.md`), then `perf`, then `ftrace`.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::kernel::refusal::Refusal;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) source: Box<dyn Source>,
-    /// Why it is not the one that would be taken first, in a line for people.
+    /// Why the preferred source is not used, as a line of text.
     pub(super) instead: Option<String>,
 }
 
-/// Opens everything that the plan wants recorded, with `extras` beside the scheduler's events. A source that can notes for stacks who
-/// waits.
+/// Opens everything that the plan records, with `extras` in addition to the scheduler's events. If the source can, it notes waiting threads
+/// for stacks.
 ///
 /// # Errors
-/// [`RecordError`] of the source that was asked for. Where the choice was left to fxtrec and there is none, of perf,
-/// whose permission is the easiest to get.
+/// [`RecordError`] of the requested source. If no source was requested and all fail, the error of perf, whose permission
+/// is the easiest to get.
 pub(super) fn open(
     kernel: &dyn EventKernel,
     facts: &Facts,
@@ -38,7 +38,7 @@ pub(super) fn open(
 ) -> Result<Chosen, RecordError> {
     let open = |kind| open_one(kind, kernel, facts, plan, extras, notes);
     match plan.source {
-        // Only the first two have perf's rings, which these events come from.
+        // Only the first two have perf's rings, which these events need.
         SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),
         SourceChoice::Auto => first(&AUTO, open),
         SourceChoice::Perf => first(&[SourceKind::Perf], open),
@@ -47,7 +47,7 @@ pub(super) fn open(
     }
 }
 
-/// What is tried when the choice is left to fxtrec.
+/// The sources to try by default, in order.
 const AUTO: [SourceKind; 3] = [SourceKind::Bpf, SourceKind::Perf, SourceKind::Ftrace];
 
 fn open_one(
@@ -72,7 +72,8 @@ fn open_one(
     }
 }
 
-/// Refuses what would be an empty trace: tracepoints have the host's ids, and COMMAND's or those of `-p` are others.
+/// Rejects a recording that would be empty: tracepoints have the host's ids, which differ from those of COMMAND or `-p`
+/// here.
 fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     if facts.namespaces.initial_pid || plan.scope == Filter::Machine {
         return Ok(());
@@ -84,8 +85,8 @@ fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     })
 }
 
-/// Tries one kind after the other, as long as the kernel refuses. When it refuses all, perf's refusal is told, or the
-/// first where perf was not tried.
+/// Tries one kind after another, as long as the kernel refuses. If it refuses all, the error is perf's, or the first if
+/// perf was not tried.
 fn first(
     kinds: &[SourceKind],
     open: impl Fn(SourceKind) -> Result<Box<dyn Source>, RecordError>,
@@ -110,7 +111,7 @@ fn first(
     }
 }
 
-/// What cannot happen as long as every choice names a kind.
+/// Cannot happen as long as every choice includes a kind.
 fn nothing_tried() -> RecordError {
     RecordError::System { doing: "record", source: std::io::Error::other("no source was tried") }
 }

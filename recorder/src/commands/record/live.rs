@@ -1,4 +1,4 @@
-//! The live line: one line on the terminal that says how the recording goes.
+//! The status line: one line on the terminal about the recording's progress.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use crate::kernel::terminal::{LiveLine, Terminal, stdout_is_terminal};
 use crate::sink::drain::Written;
 use crate::units::text::{bytes, count};
 
-/// How often the line is drawn anew.
+/// How often the line is redrawn.
 pub(super) const REDRAW: Duration = Duration::from_millis(250);
 
 const BAR: usize = 20;
 
-/// The line and what it remembers from drawing to drawing. It has nothing in it but figures.
+/// The line and its state between redraws. It shows only figures.
 #[derive(Debug)]
 pub(super) struct Live {
     line: LiveLine,
@@ -27,8 +27,8 @@ pub(super) struct Live {
 impl Live {
     /// The line, if it is to be shown.
     ///
-    /// A COMMAND that has the terminal keeps it for itself: between its output and the line, both would suffer. So
-    /// with a COMMAND the line is drawn only when its standard output goes elsewhere, or when it is asked for.
+    /// The line would mix with the output of a COMMAND on the terminal. So with a COMMAND it is drawn only if COMMAND's
+    /// standard output goes elsewhere, or on request.
     pub(super) fn new(when: cli::Progress, with_command: bool) -> Option<Live> {
         let terminal = Terminal::of_stderr();
         let wanted = match when {
@@ -41,7 +41,7 @@ impl Live {
         wanted.then_some(Live { line, begun: now, drawn: now, events: 0 })
     }
 
-    /// Draws the line, if it is time to.
+    /// Draws the line if it is due.
     pub(super) fn draw(&mut self, progress: &Progress, written: &Written) -> io::Result<()> {
         let now = Instant::now();
         if !self.line.is_due(now) {
@@ -61,13 +61,13 @@ impl Live {
         self.line.draw(now, &line)
     }
 
-    /// Draws how far names of functions are, if it is time to.
+    /// Draws the progress of naming functions if it is due.
     pub(super) fn draw_naming(&mut self, named: &Named) -> io::Result<()> {
         let (done, all) = named.done();
         self.draw_part("names of functions", (done, all), "frames")
     }
 
-    /// Draws how much of something is done, if it is time to.
+    /// Draws how much of a task is done if it is due.
     pub(super) fn draw_part(
         &mut self,
         what: &str,

@@ -1,19 +1,19 @@
 //! How long the capture thread sleeps when nothing wakes it.
 //!
-//! The kernel wakes it when a ring has filled to its mark, so under load the pace
-//! is the kernel's. What is set here is how long a few events may lie in the rings
-//! of a machine on which little happens. Every look costs: it wakes the machine,
-//! and the recorder's own switches are events again, which have to be written.
+//! The kernel wakes it when a ring has filled to its watermark, so under load the
+//! kernel sets the pace. This module sets how long a few events may stay in the
+//! rings of a quiet machine. Every look costs: it wakes the machine, and the
+//! recorder's own switches are again events to be written.
 //!
 //! ```text
 //!   events since the last look   many   few    few    few    few    many
 //!   sleep after it, ms            100    200    400    400    400    100
 //! ```
 //!
-//! A ring of a machine with many CPUs has not filled to its mark when all of them together hold more than the caches of the CPU that
-//! reads them. So the sleep gets shorter until a look brings about [`AT_ONCE`] events.
+//! On a machine with many CPUs, all rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
+//! sleep gets shorter until a look yields about [`AT_ONCE`] events.
 //!
-//! A recorder that is killed lacks what is on its way, which is to be less than a second:
+//! A killed recorder loses the events in flight, which should be less than a second's:
 //!
 //! ```text
 //!   held back for other CPUs + asleep + in a buffer that is not full + in the compressor
@@ -22,29 +22,29 @@
 
 use std::time::{Duration, Instant};
 
-/// The sleep while there is something to record: the output is not further behind the events.
+/// The sleep while there is something to record, which bounds the output's delay.
 const BUSY: Duration = Duration::from_millis(100);
 
 /// The shortest: each look is a wake-up, and goes through the rings of all CPUs.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// So many events in one look are enough: what they take in rings, queues and the output's buffer still fits into a cache of some MiB.
+/// The target number of events in one look: in rings, queues and the output's buffer, they fit into a cache of some MiB.
 const AT_ONCE: u64 = 64 * 1024;
 
-/// The longest sleep. A reader of a live trace waits that long at most for the last events before a silence.
+/// The longest sleep, and so the longest delay of the last events before a quiet period in a live trace.
 const QUIET: Duration = Duration::from_millis(400);
 
-/// A machine of more CPUs is never slept on for so long.
+/// With more CPUs, the sleep is never that long.
 const PATIENT_CPUS: usize = 64;
 
-/// Fewer events than these since the last look are few: what a machine does that has nothing to do.
+/// Fewer events than this since the last look are the activity of an idle machine.
 const FEW: u64 = 400;
 
-/// A partly filled buffer is handed over this often.
+/// How often a partly filled buffer is handed over.
 const HANDOVER: Duration = Duration::from_millis(200);
 
-/// So is one with the records of this many events: they are still in the CPU's cache for who writes them to the output, and the
-/// buffer's first part is when its turn comes again. When the output is slow, the rest of the buffer is filled.
+/// A buffer is also handed over with the records of this many events: then they are still in the CPU's cache for the drain thread, and so
+/// is the buffer's first part when it is reused. If the output is slow, the rest of the buffer is filled.
 const MANY: u64 = 8 * 1024;
 
 /// When a partly filled buffer is handed over.
@@ -71,7 +71,7 @@ impl Handover {
     }
 }
 
-/// The sleep that was chosen last.
+/// The last sleep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     sleep: Duration,
@@ -81,14 +81,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins busy. Where `attentive`, sleeps do not get longer: somebody may ask for something at any time. Nor on a machine of many
-    /// `cpus`, on which the first 400 ms of load are millions of events, and no ring of them fills to its mark.
+    /// Begins busy. Sleeps do not get longer if `attentive`, since a request may come at any time, or on a machine with many `cpus`, where
+    /// the first 400 ms of load may be millions of events without any ring reaching its watermark.
     pub(super) fn new(attentive: bool, cpus: usize) -> Pace {
         let is_patient = !attentive && cpus <= PATIENT_CPUS;
         Pace { sleep: BUSY, seen: 0, longest: if is_patient { QUIET } else { BUSY } }
     }
 
-    /// How long to sleep now that there have been `events` in all.
+    /// How long to sleep after `events` events in total.
     pub(super) fn after(&mut self, events: u64) -> Duration {
         let new = events.saturating_sub(self.seen);
         self.seen = events;

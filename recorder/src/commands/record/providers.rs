@@ -1,4 +1,4 @@
-//! COMMAND and its children as trace providers: what they record of themselves goes into the same trace.
+//! COMMAND and its children as trace providers: their own events go into the same trace.
 //!
 //! ```text
 //!  before COMMAND    a socket at an address that only COMMAND is told
@@ -33,16 +33,16 @@ use crate::sink::drain::Request;
 use crate::units::Nanos;
 use crate::units::text::{count, counted};
 
-/// How long providers may take to hand over what is left.
+/// How long providers may take to hand over the rest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Providers that the summary names.
+/// The number of providers that the summary names.
 const NAMES: usize = 4;
 
-/// What may wait to be written, in bytes; then the manager waits, and providers that go on drop records and count them.
+/// The most bytes that may wait to be written; beyond that the manager waits, and providers drop and count records.
 const IN_FLIGHT_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a piece takes besides its records: mostly the channel on which it is told that it is written.
+/// The memory of a piece in addition to its records: mostly the channel that confirms its write.
 const PIECE_BYTES: usize = 1024;
 
 /// Before COMMAND runs: the socket.
@@ -54,7 +54,8 @@ pub(super) struct Invitation {
 }
 
 impl Invitation {
-    /// Listens, and has `launch` tell COMMAND where. `None` when there is no COMMAND, or no provider is wanted.
+    /// Opens the socket and puts its address into COMMAND's environment through `launch`. `None` without a COMMAND, or
+    /// if providers are turned off.
     pub(super) fn new(
         plan: &Plan,
         launch: Option<&mut Launch>,
@@ -96,7 +97,7 @@ pub(super) struct Providers {
 }
 
 impl Providers {
-    /// Starts the manager and a session, whose pieces go to the drain thread.
+    /// Starts the manager and a session, whose records go to the drain thread.
     pub(super) fn start(invitation: Invitation, drain: Sender<Request>) -> io::Result<Providers> {
         let Invitation { listener, options, config } = invitation;
         let manager = Manager::spawn(listener, options, archive(drain.clone()))?;
@@ -105,48 +106,48 @@ impl Providers {
         Ok(Providers { manager, mode, drain })
     }
 
-    /// The alerts that were heard since this was last asked.
+    /// The alerts since the last call.
     pub(super) fn alerts(&self) -> impl Iterator<Item = Alert> {
         self.manager.alerts().try_iter()
     }
 
-    /// Waits until all is heard that they have said by now.
+    /// Waits until all messages sent so far have been handled.
     pub(super) fn settle(&self) {
-        // Of a thread that is gone nothing more is heard.
+        // If the manager's thread is gone, no more messages come.
         let _ = self.manager.settle();
     }
 
-    /// What they have recorded and not handed over, as it stands; in circular mode all of it. Nothing is taken.
+    /// A copy of what they have recorded but not handed over; in circular mode, everything.
     pub(super) fn sections(&self) -> Vec<Section> {
         self.manager.sections().unwrap_or_default()
     }
 
-    /// Lets their records go on in another file: what is recorded by now goes to the drain thread, then `next`, then what
+    /// Rotates their records to another file: what is recorded by now goes to the drain thread, then `next`, then what
     /// comes after `time`. Does not wait for that.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
         let next = Passed { drain: self.drain.clone(), request: Some(next) };
-        // A manager that is gone has passed it on by letting go of it.
+        // If the manager is gone, dropping it has passed it on.
         let _ = self.manager.begin_rotate(time, move || drop(next));
     }
 
-    /// Stops the session. When this returns, all pieces are with the drain thread.
+    /// Stops the session. When this returns, the drain thread has all pieces.
     pub(super) fn finish(self) -> Stopped {
         let circular = self.mode == Mode::Circular;
-        // Of one that came and went this moment it is known that it was there.
+        // So that a provider that has just come and gone is known, too.
         self.settle();
-        // Nobody else stops it, so the only error is that its thread is gone; then there is nothing to tell.
+        // Only this stops it, so the only error is that its thread is gone; then there are no results.
         let stopped = self.manager.stop(!circular, STOP_TIMEOUT).unwrap_or_default();
-        // The beginnings of what they were in the middle of may be overwritten.
+        // The begins of open spans may have been overwritten.
         let until = past::deadline();
         for section in self.sections().iter().filter(|_| circular) {
-            // When the drain thread is gone, so is the output.
+            // If the drain thread is gone, so is the output.
             let _ = self.drain.send(Request::Write(past::whole(section, until)));
         }
         stopped
     }
 }
 
-/// A request that the drain thread gets when this is dropped, wherever that is: it waits for it.
+/// A request that is sent to the drain thread, which waits for it, when this value is dropped.
 struct Passed {
     drain: Sender<Request>,
     request: Option<Request>,
@@ -155,13 +156,13 @@ struct Passed {
 impl Drop for Passed {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // When the drain thread is gone, so is the output.
+            // If the drain thread is gone, so is the output.
             let _ = self.drain.send(request);
         }
     }
 }
 
-/// Passes pieces to the drain thread, and waits while too much is on its way.
+/// Passes pieces to the drain thread, and waits while too much is in flight.
 fn archive(drain: Sender<Request>) -> Archive {
     let mut on_the_way: VecDeque<(usize, Receiver<()>)> = VecDeque::new();
     let mut bytes = 0;
@@ -170,7 +171,7 @@ fn archive(drain: Sender<Request>) -> Archive {
         let takes = records.capacity() + PIECE_BYTES;
         bytes += takes;
         on_the_way.push_back((takes, is_written));
-        // When the drain thread is gone, so is the piece, which counts as written.
+        // If the drain thread is gone, the piece is lost and counts as written.
         let _ = drain.send(Request::Piece { records, written });
         on_the_way.retain(|(length, is_written)| {
             let waits = is_written.try_recv() == Err(TryRecvError::Empty);
@@ -192,7 +193,7 @@ pub(super) fn statistics(stopped: &Stopped, recorder: ThreadName, ended: Nanos) 
     for provider in &stopped.providers {
         let args = stats_args(provider);
         let event = own_event(ended, recorder, Text::Inline("provider_stats"), &args);
-        // A name or a fault that the format cannot express would only cost this event.
+        // A name or fault text that the format cannot express loses only this event.
         let _ = event.write(&mut records);
     }
     records
@@ -246,7 +247,7 @@ pub(super) fn summary(stopped: &Stopped) -> Option<Line> {
     (providers > 0).then_some(Line { text, dropped })
 }
 
-/// How many records they made of themselves.
+/// The number of their records.
 pub(super) fn records(stopped: &Stopped) -> u64 {
     stopped.providers.iter().map(|provider| provider.stats.tally.records).sum()
 }
@@ -258,7 +259,7 @@ pub(super) struct Line {
     pub(super) dropped: u64,
 }
 
-/// What there is to say of providers that did not go well, a line for each.
+/// Problems of providers, one line each.
 pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let mut warnings = Vec::new();
     for ProviderStatus { name, pid, fault, missed_start, .. } in &stopped.providers {

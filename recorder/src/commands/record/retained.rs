@@ -1,4 +1,4 @@
-//! The files of a series: which are there, which may stay, which make room on a full disk.
+//! The files of a series: which exist, which to keep, and which to remove on a full disk.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// What earlier runs have left beside the output at `place`; nothing where `plan` writes one file.
+    /// The files of earlier runs next to the output at `place`; none if `plan` writes one file.
     ///
     /// # Errors
     /// When the directory cannot be read.

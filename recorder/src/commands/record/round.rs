@@ -1,5 +1,4 @@
-//! A round of events that the capture thread is done with: what comes after one, in circular mode or when the output is
-//! divided, works on this.
+//! A round of events that the capture thread has finished; snapshots in circular mode and rotation work on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,7 @@ use crate::encode::encoder::Encoder;
 use crate::encode::stats::Stats;
 use crate::units::Nanos;
 
-/// What the capture thread has done so far, for whoever shows progress.
+/// The capture thread's progress, for display.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     events: AtomicU64,
@@ -23,7 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Switches, wake-ups and whatever else is recorded, so far.
+    /// The number of events recorded so far, of all kinds.
     pub(super) fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
@@ -40,17 +39,17 @@ impl Progress {
     }
 }
 
-/// A round of events that is behind the capture thread.
+/// A finished round of events.
 #[derive(Debug)]
 pub(super) struct Round<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) encoder: &'a mut Encoder<BatchedLanes>,
     pub(super) source: &'a dyn Source,
-    /// Applications that record themselves, if they may.
+    /// Applications that record their own events, if enabled.
     pub(super) providers: Option<&'a Providers>,
-    /// Where threads block, if somebody asked.
+    /// The source of stacks, if they were requested.
     pub(super) stacks: Option<&'a mut Stacks>,
-    /// None of its events was older.
+    /// The time of its oldest event, or earlier.
     pub(super) before: Nanos,
     /// None was younger.
     pub(super) ended: Nanos,
@@ -68,7 +67,7 @@ pub(super) fn interim(
     ended: Nanos,
 ) -> Ending {
     let mut ending = ending(encoder, source, ended);
-    // They count what is in the rings still.
+    // They include what is still in the rings.
     ending.source.kernel_counts.clear();
     ending
 }

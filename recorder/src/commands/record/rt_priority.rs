@@ -1,14 +1,14 @@
-//! When the capture thread is a real-time thread: while much happens, and within bounds.
+//! Makes the capture thread a real-time thread under load, within bounds.
 //!
-//! Among ordinary threads the highest priority is not enough: sessions and cgroups share CPUs before threads do, and a quota
-//! stops everybody in it. A real-time thread of the lowest priority goes before all of these, and after every other
-//! real-time thread. That has two dangers, and each its bound:
+//! The highest priority of ordinary threads is not enough: CPU time is shared between sessions and cgroups before threads, and a quota
+//! stops all threads in it. A real-time thread of the lowest priority runs before all of these, and after every other real-time thread.
+//! That has two dangers, each with a bound:
 //!
-//! - It could keep a CPU from others. Of every 100 ms it is a real-time thread for 50 ms of its own CPU time at most;
-//!   for the rest it is an ordinary one.
-//! - It could be kept from running by other real-time threads, where the kernel leaves ordinary threads a part of each
-//!   second and real-time threads none. A thread beside it looks: has it not come round for 300 ms, it is made an
-//!   ordinary one for ten seconds, and for twice as long each time that happens.
+//! - It could monopolize a CPU. In every 100 ms, it is a real-time thread for at most 50 ms of its own CPU time; for the
+//!   rest it is an ordinary one.
+//! - Other real-time threads could keep it from running, while the kernel reserves a part of each second for ordinary
+//!   threads. A watch thread checks it: if it has not completed a round for 300 ms, it becomes an ordinary one for ten
+//!   seconds, and for twice as long each time that happens.
 //!
 //! ```text
 //!   few events        many events ..................................... few events
@@ -35,26 +35,26 @@ const WINDOW: u64 = 100 * MS;
 /// CPU time as a real-time thread in each window.
 const BUDGET: u64 = 50 * MS;
 
-/// So many events in a look are many, and many for so long after.
+/// The number of events in a look that counts as load, and how long the load is assumed to last.
 const MANY: u64 = 400;
 const BUSY_FOR: u64 = 1000 * MS;
 
-/// It should come round more often than this: it sleeps for 100 ms at most while there are many events.
+/// The longest time between its looks: under load it sleeps for at most 100 ms.
 const OVERDUE: u64 = 300 * MS;
 
-/// How often the watch looks.
+/// How often the watch thread checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// For how long it is ordinary after it was overdue, at first and at most.
+/// How long it is ordinary after it was overdue: at first, and at most.
 const BAN: u64 = 10_000 * MS;
 const LONGEST_BAN: u64 = 320_000 * MS;
 
-/// What the capture thread wants to be, decided at each look. Knows nothing of the kernel.
+/// Decides at each look whether the capture thread should be a real-time thread; independent of the kernel.
 #[derive(Debug)]
 struct Decision {
     busy_until: u64,
     window: u64,
-    /// CPU time at the beginning of the window.
+    /// CPU time at the start of the window.
     running: u64,
     banned_until: u64,
     next_ban: u64,
@@ -65,8 +65,8 @@ impl Decision {
         Decision { busy_until: 0, window: 0, running: 0, banned_until: 0, next_ban: BAN }
     }
 
-    /// Whether it is to be a real-time thread after a look at `now` that brought `events`, with `running` nanoseconds on
-    /// a CPU so far.
+    /// Whether it should be a real-time thread after a look at `now` that yielded `events`, with `running` nanoseconds of
+    /// CPU time so far.
     fn after_look(&mut self, now: u64, running: u64, events: u64) -> bool {
         if events >= MANY {
             self.busy_until = now + BUSY_FOR;
@@ -85,7 +85,7 @@ impl Decision {
     }
 }
 
-/// What the capture thread and the watch share.
+/// The state that the capture thread and the watch thread share.
 #[derive(Debug)]
 struct Shared {
     sys: Box<dyn Sys + Send + Sync>,
@@ -96,18 +96,18 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// The capture thread's own side.
+/// The capture thread's side.
 #[derive(Debug)]
 pub(super) struct RtPriority {
     shared: Arc<Shared>,
     decision: Decision,
     watch: OnceLock<Option<JoinHandle<()>>>,
-    /// What the kernel refused with; it is not asked again.
+    /// The kernel's error; after one, there are no more attempts.
     refused: Option<Errno>,
 }
 
 impl RtPriority {
-    /// Of the calling thread, which is an ordinary one still.
+    /// For the calling thread, which must still be an ordinary one.
     pub(super) fn new(sys: Box<dyn Sys + Send + Sync>) -> RtPriority {
         let shared = Shared {
             sys,
@@ -121,14 +121,14 @@ impl RtPriority {
         RtPriority { shared: Arc::new(shared), decision, watch: OnceLock::new(), refused: None }
     }
 
-    /// What the kernel refused to make it a real-time thread with, if it did.
+    /// The error with which the kernel refused to make it a real-time thread, if it did.
     pub(super) fn refused(&self) -> Option<Errno> {
         self.refused
     }
 
-    /// To be called after each look, which brought `events`, with the thread's CPU time so far.
+    /// Must be called after each look, with the number of events that it yielded and the thread's CPU time so far.
     pub(super) fn after_look(&mut self, now: Nanos, running: u64, events: u64) {
-        // Relaxed, here and below: each word is one figure or one flag, and a tick too early or too late does no harm.
+        // Relaxed, here and below: each word is a separate figure or flag, and a delay of a tick does no harm.
         self.shared.looked.store(now.0, Ordering::Relaxed);
         if self.shared.overdue.swap(false, Ordering::Relaxed) {
             self.decision.ban(now.0);
@@ -139,11 +139,11 @@ impl RtPriority {
         }
         if !wanted {
             self.shared.real_time.store(false, Ordering::Relaxed);
-            // It could be made a real-time thread, so it can be made an ordinary one.
+            // Lowering a priority is always permitted.
             let _ = self.shared.thread.make_ordinary(&*self.shared.sys);
             return;
         }
-        // Without a watch it is too dangerous.
+        // Without a watch thread, it is too dangerous.
         let Some(watch) = self.watch.get_or_init(|| start_watch(&self.shared)) else { return };
         match self.shared.thread.make_real_time(&*self.shared.sys) {
             Ok(()) => {
@@ -163,13 +163,13 @@ impl Drop for RtPriority {
         }
         if let Some(Some(watch)) = self.watch.take() {
             watch.thread().unpark();
-            // It has nothing to tell.
+            // It returns nothing.
             let _ = watch.join();
         }
     }
 }
 
-/// Starts the thread that looks after the capture thread while that is a real-time one.
+/// Starts the thread that watches the capture thread while that is a real-time thread.
 fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let shared = shared.clone();
     let watch = move || {

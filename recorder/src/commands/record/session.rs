@@ -26,31 +26,31 @@ use crate::report::text::write_brief;
 use crate::sink::Target;
 use crate::units::escape;
 
-/// COMMAND's last switch comes a little after its end is known: recording goes on for this long.
+/// How long recording continues after COMMAND's exit, since COMMAND's last switch comes a little later.
 const AFTERMATH: Duration = Duration::from_millis(5);
 
-/// What no descriptor tells is looked at this often.
+/// How often to check what no descriptor reports.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After this time at the end, a line says how far names of functions are.
+/// The time at the end after which a line shows the progress of naming functions.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says something that is neither trace nor summary.
+/// Prints a message that is neither trace nor summary.
 pub(super) fn say(err: &mut dyn Write, text: impl Display) {
-    // When standard error is gone there is nobody to tell.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(err, "fxtrec: {text}");
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The status to exit with: COMMAND's.
     pub(super) code: u8,
-    /// What it says about latency, when somebody wanted that and it could be had.
+    /// The latency report, if it was requested and possible.
     pub(super) report: Option<Report>,
-    /// Why the trace is not whole, when its output failed.
+    /// Why the trace is incomplete, if its output failed.
     pub(super) failure: Option<RecordError>,
-    /// What was recorded and is not where it should be.
+    /// What was recorded but is not where it should be.
     pub(super) missing: Option<RecordError>,
     /// Whether a user ended it before the trace was complete.
     pub(super) cut_short: bool,
@@ -67,29 +67,30 @@ impl Outcome {
 pub(super) struct Session<'a> {
     plan: &'a Plan,
     signals: Signals,
-    /// Stopped by the other threads when they need the main thread.
+    /// The other threads stop this token when they need the main thread.
     attention: StopToken,
     child: Option<Child>,
-    /// The processes of `-p`, as descriptors that become readable when they end, where there are such.
+    /// The processes of `-p`, as pidfds, which become readable when they end, if the kernel has them.
     watched: Vec<std::os::fd::OwnedFd>,
-    /// Whether there are such descriptors.
+    /// Whether there were such descriptors at the start.
     watches: bool,
     code: Option<u8>,
     live: Option<Live>,
     deadline: Option<Instant>,
-    /// How often a user asked for the end, by Ctrl-C or SIGTERM. A hang-up often comes twice, from the shell and from
-    /// the kernel, and means the same both times.
+    /// How often a user requested the end, by Ctrl-C or SIGTERM. A hang-up often comes twice, from the shell and from the
+    /// kernel, and counts once.
     requests: u32,
-    /// How many of these a process sent. The others COMMAND has from the terminal too, and may have its own use for.
+    /// How many of these a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
     sent: u32,
-    /// Whether it was not with Ctrl-C, which is first of all an affair of COMMAND.
+    /// Whether the end was requested otherwise than by Ctrl-C, which is primarily meant for
+    /// COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
-    /// What the terminal wanted to stop this job by.
+    /// The signal by which the terminal stops this job.
     stop_asked: Option<Signal>,
-    /// How often the machine had switched between threads when it began.
+    /// The machine's count of context switches at the start.
     switched: Option<u64>,
-    /// What ends the process when this thread does not read signals, if it may do so with COMMAND's status once the trace is complete.
+    /// Ends the process while this thread does not read signals; once the trace is complete, with COMMAND's status.
     guard: Option<&'a Guard>,
     err: &'a mut dyn Write,
 }
@@ -124,12 +125,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Tells `guard` what to end with when the trace is complete, and only its summary waits.
+    /// Sets the status with which `guard` ends the process once the trace is complete and only its summary is left.
     pub(super) fn lead(&mut self, guard: &'a Guard) {
         self.guard = Some(guard);
     }
 
-    /// Waits until the recording is to end, ends it, says what it came to, and waits for COMMAND.
+    /// Waits for the end of the recording, ends it, prints its result, and waits for COMMAND.
     pub(super) fn run(
         mut self,
         pipeline: Pipeline,
@@ -145,7 +146,7 @@ impl<'a> Session<'a> {
         if self.code.is_some() {
             std::thread::sleep(AFTERMATH);
         }
-        // A snapshot may have been asked for before COMMAND ended, and its end have been seen first.
+        // A snapshot may have been requested before COMMAND ended, though its end was seen first.
         self.wait(Some(&pipeline), Duration::ZERO)?;
         if std::mem::take(&mut self.snapshot_wanted) {
             self.ask_snapshot(&pipeline);
@@ -159,12 +160,12 @@ impl<'a> Session<'a> {
         let (ended, mut naming) = (Instant::now(), None);
         while !pipeline.is_done() {
             self.wait(Some(&pipeline), LOOK)?;
-            // COMMAND does not write any more.
+            // COMMAND no longer writes.
             if let Some(named) = pipeline.named.as_ref().filter(|_| ended.elapsed() >= PATIENCE) {
                 self.clear_line();
                 let when = self.plan.display.progress;
                 let line = naming.get_or_insert_with(|| Live::new(when, self.code.is_none()));
-                // A terminal that is gone takes the line with it.
+                // If the terminal is gone, so is the line.
                 let _ = line.as_mut().map(|line| line.draw_naming(named));
             }
             if let Some(named) = pipeline.named.as_ref().filter(|_| self.requests > before) {
@@ -175,7 +176,7 @@ impl<'a> Session<'a> {
                 return self.wait_for_command().map(Outcome::cut_short);
             }
         }
-        // A terminal that is gone has nothing to be cleared.
+        // If the terminal is gone, there is nothing to clear.
         let _ = naming.flatten().map(|mut line| line.clear());
         self.clear_line();
         self.tell_news(&pipeline);
@@ -210,14 +211,14 @@ impl<'a> Session<'a> {
 
     fn say_cut_short(&mut self) {
         self.clear_line();
-        // What the other threads wait for may be the same as what takes the messages. They end with the process.
+        // The other threads may be blocked on the same file that takes the messages. They end with the process.
         if stderr_takes_text() {
             say(self.err, "stopped before the trace was complete: the written part is readable");
         }
     }
 
-    /// Lets another thread do what may take long, or for ever: the end of an output that takes nothing, and the report of a
-    /// long trace. `None` when a user asked for the end more than so often meanwhile; the thread then ends with the process.
+    /// Does in another thread what may take long or for ever: ending a blocked output, or the report of a long trace. `None` if a user
+    /// requested the end more often than the limit meanwhile; the thread then ends with the process.
     fn apart<T: Send + 'static>(
         &mut self,
         asked: u32,
@@ -253,7 +254,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the recording has nothing more to wait for.
+    /// Whether the recording should end.
     fn is_over(&mut self) -> Result<bool, RecordError> {
         if let Some(child) = &mut self.child
             && self.code.is_none()
@@ -261,7 +262,7 @@ impl<'a> Session<'a> {
             let ended = child.try_wait().map_err(RecordError::while_doing("wait for COMMAND"))?;
             self.code = ended.map(crate::kernel::child::Ended::exit_code);
         }
-        // With a COMMAND, Ctrl-C is first of all its own affair, unless it ignores it.
+        // With a COMMAND, Ctrl-C is primarily meant for COMMAND, unless it ignores it.
         let ignored = self.signals.inherited().interrupt_ignored;
         let patience = if self.child.is_some() && !ignored { 2 } else { 1 };
         let watched_ended = self.watches && self.child.is_none() && self.watched.is_empty();
@@ -277,12 +278,12 @@ impl<'a> Session<'a> {
         let until_deadline =
             self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let until_redraw = self.live.is_some().then_some(REDRAW);
-        // Without a pidfd SIGCHLD tells, and everything else has a descriptor.
+        // Without a pidfd, SIGCHLD reports the end; everything else has a descriptor.
         let most = Duration::from_secs(3600);
         until_deadline.into_iter().chain(until_redraw).fold(most, Duration::min)
     }
 
-    /// Waits for something to happen, and deals with signals.
+    /// Waits for an event and handles signals.
     fn wait(&mut self, pipeline: Option<&Pipeline>, timeout: Duration) -> Result<(), RecordError> {
         let mut fds = vec![self.signals.as_fd()];
         fds.extend(self.watched.iter().map(AsFd::as_fd));
@@ -306,7 +307,7 @@ impl<'a> Session<'a> {
             self.tell_news(pipeline);
         }
         if let (Some(live), Some(pipeline)) = (&mut self.live, pipeline) {
-            // A terminal that is gone takes the line with it.
+            // If the terminal is gone, so is the line.
             let _ = live.draw(&pipeline.progress, &pipeline.written);
         }
         Ok(())
@@ -318,7 +319,7 @@ impl<'a> Session<'a> {
             self.sent += u32::from(from_user);
         }
         match signal {
-            // From the terminal COMMAND has it already.
+            // COMMAND has a signal from the terminal already.
             Signal::SIGINT | Signal::SIGQUIT if from_user => self.pass_on(signal),
             Signal::SIGTERM | Signal::SIGHUP => {
                 self.told_to_end = true;
@@ -337,8 +338,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Stops when the terminal stops this job, and COMMAND has stopped: it may do something before, or not stop at all.
-    /// Both go on together.
+    /// Stops this process when the terminal stops the job and COMMAND has stopped, which may first do something or not
+    /// stop at all. Both continue together.
     fn stop_with_command(&mut self) -> Result<(), RecordError> {
         let Some(signal) = self.stop_asked else { return Ok(()) };
         if let Some(child) = &mut self.child {
@@ -350,12 +351,12 @@ impl<'a> Session<'a> {
         self.stop_asked = None;
         self.clear_drawing();
         self.signals.stop_here(signal).map_err(RecordError::while_doing("stop with COMMAND"))?;
-        // The signal that continued this process may have been for it alone.
+        // The signal that continued this process may have been sent only to it.
         self.pass_on(Signal::SIGCONT);
         Ok(())
     }
 
-    /// Lets what circular mode holds be written into a file of its own.
+    /// Requests a snapshot of what circular mode holds.
     fn ask_snapshot(&mut self, pipeline: &Pipeline) {
         let Target::Path(_) = &self.plan.output.target else {
             return say(
@@ -369,14 +370,14 @@ impl<'a> Session<'a> {
         pipeline.ask_snapshot();
     }
 
-    /// Says what became of snapshots.
+    /// Prints the results of snapshots.
     fn tell_news(&mut self, pipeline: &Pipeline) {
         for news in pipeline.news() {
             self.clear_drawing();
             if !(self.plan.display.quiet && news.is_good()) {
                 say(self.err, &news);
             }
-            // As with READY, a COMMAND may have something of its own to say there.
+            // As with READY, a COMMAND may use it itself.
             if self.child.is_none()
                 && let Some(notice) = news.notice()
                 && let Err(error) = notify::tell(&notice)
@@ -396,7 +397,7 @@ impl<'a> Session<'a> {
 
     fn clear_drawing(&mut self) {
         if let Some(live) = &mut self.live {
-            // A terminal that is gone has nothing to be cleared.
+            // If the terminal is gone, there is nothing to clear.
             let _ = live.clear();
         }
     }
@@ -438,18 +439,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says in a few lines how long threads waited.
+    /// Prints in a few lines how long threads waited.
     fn figures(&mut self, report: Result<Report, Missing>, finished: &Finished) -> Option<Report> {
         match report {
             Ok(report) => {
                 if self.plan.display.summary {
-                    // When standard error is gone there is nobody to tell.
+                    // If standard error is closed, the message is lost.
                     let _ = write_brief(&report, self.err);
                 }
                 Some(report)
             }
             Err(Missing::Nothing) => None,
-            // Of an output that failed something is said where it is due.
+            // A failed output is reported elsewhere.
             Err(Missing::Incomplete) if finished.result.is_err() => None,
             Err(missing) => {
                 say(self.err, missing);
@@ -458,8 +459,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for COMMAND to end, if it has not, and passes signals on to it meanwhile. It may never end, and even SIGKILL not help: after the
-    /// second signal, it has a last moment.
+    /// Waits for COMMAND to end and passes signals on to it meanwhile. It may never end, even by SIGKILL: after the second signal, it gets
+    /// only a short time.
     fn wait_for_command(&mut self) -> Result<u8, RecordError> {
         let (asked, mut last) = (self.requests, None);
         loop {

@@ -1,4 +1,4 @@
-//! Why something beside the scheduler cannot be recorded.
+//! Why non-scheduler events cannot be recorded.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use crate::kernel::tracefs::TracefsError;
 use crate::kernel::uprobe::PmuError;
 use crate::kernel::uprobe::definitions::DefinitionError;
 
-/// Names that are there, as a message shows them.
+/// The existing names, for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(pub Vec<String>);
 
-/// So many names are shown.
+/// The most names shown.
 const SHOWN: usize = 60;
 
 impl Display for Names {
@@ -30,14 +30,14 @@ impl Display for Names {
     }
 }
 
-/// Why something beside the scheduler cannot be recorded.
+/// Why non-scheduler events cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtraError {
-    /// A trigger that waits for a probe which is not recorded.
+    /// A trigger on a probe that is not recorded.
     #[error("--trigger '{trigger}': unknown probe; -P records: {known}")]
     NoSuchProbe { trigger: String, known: Names },
-    /// A trigger that waits for an alert, and no provider that could raise it.
+    /// A trigger on an alert, without providers that could raise it.
     #[error(
         "--trigger '{trigger}': alerts come from COMMAND and its children: give a COMMAND, without --no-providers"
     )]
@@ -48,16 +48,16 @@ pub enum ExtraError {
     /// No tracepoint of that name in the group.
     #[error("-e {spec}: unknown tracepoint; {group} has: {known}")]
     NoName { spec: String, group: String, known: Names },
-    /// The kernel does not take a filter.
+    /// The kernel rejects a filter.
     #[error(
         "-e {event}: the kernel rejected the filter `{filter}`: {reason}; the fields are: {fields}"
     )]
     Filter {
         event: String,
         filter: String,
-        /// The kernel's words, or its error number's.
+        /// The kernel's message, or that of its error number.
         reason: String,
-        /// What a filter of this tracepoint can be about.
+        /// The fields that a filter of this tracepoint can use.
         fields: Names,
     },
     /// A filter with a NUL in it.
@@ -74,7 +74,7 @@ pub enum ExtraError {
     /// A tracepoint lacks a field.
     #[error("{option}: tracepoint {event} has no field `{field}` on this kernel")]
     NoField { option: &'static str, event: String, field: &'static str },
-    /// The source that was asked for has only the scheduler's events.
+    /// The requested source has only the scheduler's events.
     #[error(
         "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq leave --source out, or use bpf or perf"
     )]
@@ -82,32 +82,33 @@ pub enum ExtraError {
     /// A probe names no place.
     #[error(transparent)]
     Probe(#[from] ApartError),
-    /// To put a probe into a file waits for each process that has it mapped, and so does each fork of the machine.
+    /// Placing a probe into a file waits for each process that maps it, and meanwhile every fork on the machine waits,
+    /// too.
     #[error(
         "-P: process {0} holds the lock of its memory, for example since it waits for a file system that does not answer: to put probes would wait \
          for it, and so would whatever starts a process on this machine; end it, or its file system, first"
     )]
     Locked(u32),
-    /// A probe has more arguments than an event can.
+    /// A probe has more arguments than an event can have.
     #[error("probe {probe} has {count} arguments: the maximum is 15")]
     TooManyArgs { probe: String, count: usize },
-    /// A program cannot be opened to be probed.
+    /// A program to be probed cannot be opened.
     #[error("cannot open {} to place a probe: {source}", path.display())]
     Binary { path: PathBuf, source: ApartError },
-    /// The kernel does not describe an argument that it was told to fetch.
+    /// The kernel does not describe a requested argument.
     #[error("the kernel accepted a probe but not all of its arguments: {0}")]
     Field(FormatError),
-    /// More events than can be told apart.
+    /// Too many events to distinguish.
     #[error(
         "{0} probes and tracepoints are too many: the maximum is 65 535; use narrower patterns"
     )]
     TooMany(usize),
-    /// More names than the format takes.
+    /// More names than the format allows.
     #[error(transparent)]
     Names(#[from] TooManyNames),
     #[error(transparent)]
     Cpus(#[from] CpusError),
-    /// A program cannot report of probes.
+    /// A BPF program cannot record probes.
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]

@@ -12,7 +12,7 @@ use crate::kernel::format::Format;
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
 
-/// Adds every tracepoint that the spec means.
+/// Adds every tracepoint that matches the spec.
 pub(super) fn add(
     extras: &mut Extras,
     sys: &dyn Sys,
@@ -54,7 +54,7 @@ fn find(
         }
         let files = ["enable", "filter", "format", "header_event", "header_page"];
         let names = names.into_iter().filter(|name| !files.contains(&name.as_str())).collect();
-        // The first group stands for all when nothing is found.
+        // If nothing is found, the message shows the first group.
         known.get_or_insert((group.clone(), Names(names)));
         found.append(&mut events);
     }
@@ -69,7 +69,7 @@ fn find(
     }
 }
 
-/// Asks the kernel about a filter before anything else is opened, since perf itself does not say what is wrong.
+/// Checks a filter with the kernel before anything else is opened, since perf itself does not report what is wrong.
 fn check_filter(
     sys: &dyn Sys,
     tracefs: &Tracefs,
@@ -80,7 +80,7 @@ fn check_filter(
     let Some(filter) = &extra.filter else { return Ok(()) };
     let opened = try_open(sys, cpus::first_online(sys), extra);
     let Err((ExtraCall::SetFilter, error)) = opened else {
-        // What else is refused is refused again, and explained, when all events are opened.
+        // Any other refusal happens again, and is explained, when all events are opened.
         return Ok(());
     };
     let filter = filter.to_string_lossy().into_owned();

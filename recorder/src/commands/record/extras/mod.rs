@@ -1,5 +1,5 @@
-//! What is recorded beside the scheduler: from the options to events to open, what becomes of their samples, and which
-//! of all events are waited for.
+//! Non-scheduler events: from the options to the events to open, the handling of their samples, and the events that
+//! triggers watch.
 
 mod error;
 mod events;
@@ -23,29 +23,29 @@ use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{self, Definitions};
 use crate::probe::Context;
 
-/// What is recorded beside the scheduler.
+/// Non-scheduler events to record.
 #[derive(Debug, Default)]
 pub(super) struct Extras {
     events: Vec<Extra>,
-    /// What becomes of their samples.
+    /// The records to make of their samples.
     pub(super) catalog: Catalog,
-    /// What is waited for, when something is.
+    /// The triggers, if there are any.
     pub(super) watch: Option<Watch>,
-    /// To be dropped after the events were closed.
+    /// Must be dropped after the events have been closed.
     pub(super) placed: Placed,
 }
 
-/// What holds probes in their places. Dropping it takes them back.
+/// Keeps probes in place; dropping it removes them.
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     links: Option<Links>,
-    /// What had to be defined in tracefs.
+    /// The definitions made in tracefs.
     definitions: Option<Definitions>,
 }
 
 impl Extras {
-    /// Finds out what the plan's options mean on this machine. Changes nothing but what [`Extras::placed`] holds,
-    /// and removes what recorders that were killed have left. BPF programs may be used where there is `bpf`.
+    /// Resolves the plan's options on this machine. It changes nothing but what [`Extras::placed`] holds, and removes
+    /// what killed recorders have left. BPF programs may be used if there is `bpf`.
     ///
     /// # Errors
     /// [`ExtraError`].
@@ -62,7 +62,7 @@ impl Extras {
     fn beside(sys: &dyn Sys, bpf: Option<&dyn BpfSys>, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::default();
         if let Ok(Some(tracefs)) = Tracefs::find_mounted(sys) {
-            // What cannot be looked at cannot be removed, and hurts nobody but the reader of the list.
+            // What cannot be read cannot be removed; it only clutters the list of definitions.
             let _ = definitions::sweep(sys, &tracefs);
         }
         let wanted = &plan.trace_points;

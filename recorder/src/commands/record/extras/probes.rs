@@ -1,14 +1,14 @@
 //! `-P`: user probes.
 //!
-//! A probe without arguments is perf's own kind, of which nothing can be left
-//! behind, but which takes `CAP_SYS_ADMIN`. The kernel fetches arguments only for
-//! a probe that is defined in tracefs. The two ends of a span carry the stack
+//! A probe without arguments is a perf event of its own, which leaves nothing
+//! behind but needs `CAP_SYS_ADMIN`. The kernel fetches arguments only for a
+//! probe that is defined in tracefs. The two ends of a span carry the stack
 //! pointer, by which they are paired.
 //!
-//! The kernel takes the events of probes back one after the other, and waits about a tenth of a second for each, on each CPU
-//! if they are perf's own. So where BPF may be used and the kernel has such links (6.6), a program reports of all probes that it
-//! can fetch the arguments of: see [`crate::kernel::bpf::probes`]. Others are defined as few events: those whose arguments have
-//! the same types share one, and the number of the place is one more argument:
+//! The kernel removes probe events one after another, which takes about a tenth of a second each, and for perf's own on each CPU. So if BPF
+//! may be used and the kernel has links for several uprobes (6.6), a program records all probes whose arguments it can fetch: see
+//! [`crate::kernel::bpf::probes`]. The others are defined as few events: places whose arguments have the same types share one, with the
+//! number of the place as an additional argument:
 //!
 //! ```text
 //!  p:group/p0 app:0x1139 site=\0:u16 arg1=%di:s32    both are opened, and closed, at once
@@ -43,7 +43,7 @@ use crate::kernel::uprobe::definitions::{Defined, Definitions, Fetch};
 use crate::kernel::uprobe::{Binary, Place, Pmu, Uprobe};
 use crate::probe::{ArgKind, Context, FetchArg, FileVersion, Moment, Site, SiteKind};
 
-/// What is recorded of every place that the specs name. With `bpf`, a program reports of as many as it can.
+/// Adds every place that the specs name. With `bpf`, a program records as many of them as it can.
 ///
 /// # Errors
 /// [`ExtraError`].
@@ -61,7 +61,7 @@ pub(super) fn open(
         opening.draw("finding probes", (done, specs.len()));
         sites.extend(files.sites(spec, context)?);
     }
-    // Without a list of processes, nothing is known of them.
+    // Without a list of processes, skip the check.
     if let Ok(Some(pid)) = locked_process() {
         return Err(ExtraError::Locked(pid));
     }
@@ -86,16 +86,16 @@ pub(super) fn open(
     places.place_all(sys, bpf, &sites)
 }
 
-/// A line that says how far opening is, once it takes long.
+/// A progress line for opening, shown once it takes long.
 struct Opening {
     begun: Instant,
     progress: Progress,
-    /// Inside: `None` where there is to be no line.
+    /// The inner value is `None` if no line is wanted.
     live: Option<Option<Live>>,
 }
 
 impl Opening {
-    /// What takes no longer needs no line.
+    /// Shorter work gets no line.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     fn new(progress: Progress) -> Opening {
@@ -108,28 +108,28 @@ impl Opening {
         }
         // COMMAND does not run yet.
         let live = self.live.get_or_insert_with(|| Live::new(self.progress, false));
-        // A terminal that is gone takes the line with it.
+        // If the terminal is gone, so is the line.
         let _ = live.as_mut().map(|live| live.draw_part(what, (done as u64, all as u64), ""));
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        // A terminal that is gone has nothing to be cleared.
+        // If the terminal is gone, there is nothing to clear.
         let _ = self.live.take().flatten().map(|mut live| live.clear());
     }
 }
 
-/// From so many on, counted on each CPU, those without arguments are defined as well: nothing of perf's own kind can be left
-/// behind, but it takes long to be taken back.
+/// From this number on, counted on each CPU, probes without arguments are defined in tracefs, too: perf's own kind leaves nothing behind,
+/// but takes long to remove.
 const MANY: usize = 8;
 
-/// How many probes a site takes.
+/// The number of probes that a site needs.
 fn ends(site: &Site) -> usize {
     if site.kind == SiteKind::Span { 2 } else { 1 }
 }
 
-/// Whether a probe without arguments is of perf's own kind.
+/// Whether probes without arguments are of perf's own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnKind {
     Preferred,
@@ -141,35 +141,35 @@ enum OwnKind {
 /// The argument that numbers places.
 const NUMBER: &str = "fxtrec_site";
 
-/// What an argument is called in tracefs.
+/// The name of an argument in tracefs.
 fn nth(index: usize) -> String {
     format!("arg{}", index + 1)
 }
 
-/// What places have in common that share an event: whether it is on return, whether samples carry the stack pointer, and the
-/// types of arguments.
+/// The common properties of places that share an event: whether it is on return, whether samples have the stack pointer, and the types of
+/// arguments.
 type Likeness = (bool, bool, Vec<String>);
 
-/// What one site after the other is added with.
+/// The state for adding sites.
 struct Places<'a> {
     pmu: Pmu,
     own_kind: OwnKind,
     tracefs: &'a Tracefs,
     files: Files,
     binaries: HashMap<(PathBuf, FileVersion), Binary>,
-    /// Events that more places may share.
+    /// Events that further places may share.
     shared: HashMap<Likeness, Defined>,
     spans: u16,
     in_scope_only: bool,
-    /// If a program may report of places.
+    /// The program for places, if BPF may be used.
     by_program: Option<ByProgram<'a>>,
     opening: Opening,
 }
 
-/// What a program will report of.
+/// The places that a program will record.
 struct ByProgram<'a> {
     bpf: &'a dyn BpfSys,
-    /// How many CPUs there may ever be.
+    /// The number of possible CPUs.
     possible: usize,
     outputs: [Option<Arc<OwnedFd>>; 2],
     probes: Vec<Probe>,
@@ -225,8 +225,8 @@ impl<'a> Places<'a> {
     ) -> Result<Extras, ExtraError> {
         if let Some(bpf) = bpf {
             self.by_program = Some(ByProgram::new(bpf, sys)?);
-            // Why the kernel refuses programs is nothing to be told: what it has in their place records the same. Any other
-            // error comes again.
+            // The kernel's reason to refuse programs is not reported: the fallback records the same. Any other error
+            // happens again.
             if let Ok(extras) = self.add_all(sites) {
                 return Ok(extras);
             }
@@ -317,7 +317,7 @@ impl<'a> Places<'a> {
         if let Some(binary) = self.binaries.get(&key) {
             return Ok(binary.clone());
         }
-        // It may not answer when it is opened, and not even when it is closed.
+        // Its file system may not answer an open, or even a close.
         let held = self.files.hold(site);
         let file =
             held.map_err(|source| ExtraError::Binary { path: site.binary.clone(), source })?;
@@ -326,7 +326,7 @@ impl<'a> Places<'a> {
         Ok(binary)
     }
 
-    /// Has the kernel fetch arguments at a place.
+    /// Defines an event whose arguments the kernel fetches at a place.
     fn define(
         &mut self,
         extras: &mut Extras,
@@ -339,7 +339,7 @@ impl<'a> Places<'a> {
             .placed
             .definitions
             .get_or_insert_with(|| Definitions::new(Box::new(Linux), self.tracefs.clone()));
-        // By their places, since names that differ would keep events from being shared.
+        // Arguments are named by their positions, since different names would keep events from being shared.
         let fetch =
             |(index, arg): (usize, &&FetchArg)| Fetch { name: nth(index), how: arg.fetch.clone() };
         let fetches: Vec<Fetch> = args.iter().enumerate().map(fetch).collect();
@@ -368,12 +368,12 @@ impl<'a> Places<'a> {
 }
 
 fn likeness(place: &Place, has_stack: bool, fetches: &[Fetch]) -> Likeness {
-    // The type is behind the last colon.
+    // The type follows the last colon.
     let kind = |fetch: &Fetch| fetch.how.rsplit_once(':').map_or("", |(_, kind)| kind).to_owned();
     (place.on_return, has_stack, fetches.iter().map(kind).collect())
 }
 
-/// Where the arguments lie in the samples.
+/// The places of the arguments in the samples.
 fn fields(
     catalog: &mut Catalog,
     format: &Format,
@@ -409,7 +409,7 @@ mod tests {
     use crate::kernel::regular::Regular;
     use crate::probe::Width;
 
-    /// A kernel that takes programs, and links if it is new enough.
+    /// A kernel that accepts programs, and links if it is new enough.
     #[derive(Debug)]
     struct Kernel {
         has_links: bool,

@@ -1,8 +1,7 @@
 //! `--syscalls`: what programs ask of the kernel.
 //!
-//! All calls pass two tracepoints, which carry their number. So two events are
-//! opened however many calls are wanted, and the kernel is told to look at the
-//! number first.
+//! All calls pass two tracepoints, which have the call's number. So two events
+//! are enough for any number of calls, with a kernel filter on the number.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -19,7 +18,7 @@ use crate::units::glob::Pattern;
 const OPTION: &str = "--syscalls";
 const GROUP: &str = "raw_syscalls";
 
-/// The kernel takes filters of one page at most.
+/// The kernel accepts filters of at most one page.
 const LONGEST_FILTER: usize = 4000;
 
 /// Adds the events for the system calls that match.
@@ -56,7 +55,7 @@ pub(super) fn add(
                 side: if name == "sys_enter" { CallSide::Enter } else { CallSide::Exit },
                 numbers: numbers.clone(),
             }),
-            // With it comes whether the program is one of 32 bits, whose calls have other numbers.
+            // It also says whether the program is a 32-bit one, whose calls have other numbers.
             user_stack: true,
             filter: filter.clone(),
         };
@@ -76,7 +75,7 @@ fn is_all(pattern: &Pattern) -> bool {
     pattern.as_str() == "*"
 }
 
-/// Puts the calls that match into the catalog, and returns their numbers.
+/// Adds the matching calls to the catalog and returns their numbers.
 fn name_calls(extras: &mut Extras, patterns: &[Pattern]) -> Result<BTreeSet<usize>, ExtraError> {
     let mut numbers = BTreeSet::new();
     for pattern in patterns {
@@ -100,7 +99,7 @@ fn name_calls(extras: &mut Extras, patterns: &[Pattern]) -> Result<BTreeSet<usiz
     Ok(numbers)
 }
 
-/// The kernel's filter for these numbers, as far as it is short enough; what it lets through is looked at again.
+/// The kernel's filter for these numbers, if it is short enough; the samples are filtered again.
 fn filter(numbers: &BTreeSet<usize>) -> Option<CString> {
     let terms: Vec<String> = numbers.iter().map(|number| format!("id=={number}")).collect();
     let filter = terms.join("||");

@@ -1,4 +1,4 @@
-//! What is waited for: the triggers, with their probes found.
+//! The triggers, with their probes resolved.
 
 use super::error::{ExtraError, Names};
 use crate::commands::plan::Plan;
@@ -6,10 +6,10 @@ use crate::encode::probes::catalog::Catalog;
 use crate::flight::watch::Watch;
 use fxtrec_gates::What;
 
-/// What to watch out for; `None` when there are no triggers.
+/// The events to watch for; `None` without triggers.
 ///
 /// # Errors
-/// [`ExtraError::NoSuchProbe`] and [`ExtraError::NoAlerts`] when a trigger waits for what cannot come.
+/// [`ExtraError::NoSuchProbe`] and [`ExtraError::NoAlerts`] when a trigger can never fire.
 pub(super) fn watch(plan: &Plan, catalog: &Catalog) -> Result<Option<Watch>, ExtraError> {
     let flight = &plan.flight;
     if flight.triggers.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::units::Nanos;
 
-/// Since when the engine may hold events: not exactly, but not later than it does.
+/// The time from which on the engine may hold events: approximate, never too late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     wrapped: u32,
@@ -11,8 +11,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Takes note that the engine has switched buffers `wrapped` times, and that all that it was given since it was
-    /// last asked happened at `before` or later.
+    /// Notes that the engine has switched buffers `wrapped` times, and that everything written to it since the last call
+    /// happened at `before` or later.
     pub(super) fn follow(&mut self, wrapped: u32, before: Nanos) {
         match wrapped.wrapping_sub(self.wrapped) {
             0 => return,
@@ -23,7 +23,7 @@ impl Held {
         self.wrapped = wrapped;
     }
 
-    /// Nothing that it holds happened before.
+    /// Everything that the engine holds happened at this time or later.
     pub(super) fn since(&self) -> Nanos {
         self.older
     }

@@ -1,7 +1,7 @@
-//! What applications recorded of the last while, for a file that begins in the middle of it.
+//! The recent records of applications, for a file that begins in the middle of them.
 //!
-//! In circular mode the beginnings of what an application is in the middle of may be overwritten. The ends are there, and
-//! say what it was:
+//! In circular mode, the begins of an application's open spans may have been overwritten. Their ends are in memory and
+//! identify them:
 //!
 //! ```text
 //!  overwritten |  memory
@@ -21,15 +21,14 @@ use crate::manager::{RecordLoss, Section};
 use crate::units::Nanos;
 use crate::units::convention::PROVIDER;
 
-/// The records of an application, with the beginnings of what it was in the middle of when they begin. Until when it goes
-/// on does not matter here.
+/// The records of an application, preceded by the begins of the spans that are open where the records begin.
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
-    // Behind the damage of a record that makes no sense nothing is known; then it begins as it is.
+    // After a damaged record nothing is known; then the section begins without such begins.
     let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {
-        // Times of a moment are nanoseconds, whatever those of the provider are.
+        // The added records use nanoseconds, whatever the provider's clock is.
         put(&mut opened, &Initialization { ticks_per_second: 1_000_000_000 });
         let written = moment.begin(begin, &mut opened);
         debug_assert!(written.is_ok(), "memory has room");
@@ -37,7 +36,7 @@ fn opened(section: &Section) -> Vec<u8> {
     opened
 }
 
-/// An archive of nothing but this section, with `opened` before its records.
+/// An archive of only this section, with `opened` before its records.
 fn archive_of(section: &Section, opened: &[u8]) -> Vec<u8> {
     let mut archive = Vec::with_capacity(section.records.len() + opened.len() + 1024);
     put(&mut archive, &Magic);
@@ -49,18 +48,17 @@ fn archive_of(section: &Section, opened: &[u8]) -> Vec<u8> {
 }
 
 fn put(archive: &mut Vec<u8>, record: &impl Record) {
-    // A name that the format cannot express was not let in at registration.
+    // Registration rejects names that the format cannot express.
     let written = record.write(archive);
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// Until when sections are looked into, for one file: on a machine that is busy that takes longer than any work does.
+/// The deadline for processing sections for one file; longer than the work takes even on a busy machine.
 pub(in crate::commands::record) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
-/// All of a section, to be appended to an archive that has nothing of its provider. After `until` it begins as it is, in the
-/// middle of what the provider was in the middle of.
+/// A whole section, to be appended to an archive that has nothing of its provider. After `until`, the begins of open spans are not added.
 pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> Vec<u8> {
     let mut records = if Instant::now() < until { opened(section) } else { Vec::new() };
     records.extend_from_slice(&section.records);
@@ -69,8 +67,8 @@ pub(in crate::commands::record) fn whole(section: &Section, until: Instant) -> V
     whole
 }
 
-/// The part of sections that lies in `window`, to be appended to an archive that has nothing of their providers.
-/// Recording has come to `now`. What was not looked into `until` then is missing, and told as lost.
+/// The parts of sections within `window`, to be appended to an archive that has nothing of their providers. The recording
+/// has reached `now`. Sections not processed by `until` are missing, and reported as lost.
 ///
 /// # Errors
 ///
@@ -108,7 +106,7 @@ pub(in crate::commands::record) fn window(
     Ok(cut_out)
 }
 
-/// Whether records that were dropped may have been of the time that is wanted.
+/// Whether the dropped records may have been within the window.
 fn is_within(loss: &RecordLoss, window: &Window) -> bool {
     loss.since.0 <= window.to.0 && loss.until.0 >= window.from.0
 }

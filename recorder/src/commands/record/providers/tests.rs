@@ -105,7 +105,7 @@ fn the_manager_waits_while_too_much_is_on_its_way_and_goes_on_when_it_is_written
     first.1.send(()).expect("the manager waits for it");
     let mut archive = writer.join().expect("it goes on");
     assert_eq!(second.0, half);
-    // Without anybody to write, nobody waits.
+    // Without a drain thread, nothing waits.
     drop((first, second, requests));
     archive(vec![0; half]);
 }
