@@ -1,4 +1,4 @@
-// What is not in this page because there was no room: said wherever it is looked at. What is drawn there comes from bins.
+// Says what is not in this page because of its size limit, wherever that is looked at. Bins are drawn in its place.
 
 (() => {
   const { trace, units, view } = fx;
@@ -9,11 +9,11 @@
   // How much of the exact events is in the page, in words.
   const share = () => `${units.count(trace.kept.length)} of ${units.count(trace.tiles.length)}`;
 
-  // Takes note of the stretches in view that have no exact events, and says so if `is` true; bins are so wide.
+  // Remembers the stretches in view without exact events, and shows the note if `is`; `width` is that of a bin.
   function show(list, is, width) {
     stretches = list;
     note.hidden = !is;
-    // A frame in which nothing else is said leaves a selection of the text alone.
+    // If the text stays the same, it is not replaced: the user may have selected it.
     const key = is ? `${view.from} ${view.to} ${list.length} ${width}` : "";
     if (key === shown) return;
     shown = key;
@@ -24,7 +24,7 @@
     note.replaceChildren(`${what} What is drawn there is the share of time in bins of ${units.time(width)}. All events of this view: `, code);
   }
 
-  // Hatches lanes where bins stand for events that are not there.
+  // Hatches lanes where bins stand for events that are not in the page.
   function paint(context, rows) {
     for (const [from, to] of stretches) {
       const left = Math.max(view.x(from), -2);
@@ -34,7 +34,7 @@
     }
   }
 
-  // What the page lacks as a whole, in words.
+  // What is missing from the page as a whole, in words.
   function leftOut() {
     const list = [];
     if (trace.kept.length < trace.tiles.length) list.push(`for its size the page has the exact events of ${share()} tiles`);

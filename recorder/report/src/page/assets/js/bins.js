@@ -1,4 +1,4 @@
-// A chunk of the pyramid: for each lane runs of bins that look alike.
+// A chunk of the pyramid: runs of equal bins for each lane.
 
 (() => {
   // The runs of a lane. `end` counts bins from the begin of the chunk.

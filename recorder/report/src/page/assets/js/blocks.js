@@ -1,8 +1,8 @@
-// Blocks: columns of numbers, packed with deflate and base64 into elements of
-// their own. One is unpacked when it is wanted, not before.
+// Blocks: columns of numbers, compressed with deflate and stored as base64 in their own elements. A block is unpacked
+// when it is needed.
 
 (() => {
-  // A column that is being read from its start.
+  // A column, read from its start.
   class Column {
     constructor(bytes) {
       this.bytes = bytes;

@@ -6,7 +6,7 @@
   const BARS = 8;
   // Distances between marks of counts, which are whole.
   const COUNTS = Array.from({ length: 45 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
-  // Pixels beside the chart, which the half of the last label takes.
+  // Pixels next to the chart, for half of the last label.
   const BESIDE = 40;
   const choice = document.getElementById("metric");
   const figures = document.getElementById("figures");
@@ -22,7 +22,7 @@
     ...more,
   });
 
-  // As wide as the widest label, with the mark, its distance, and a pixel for rounding.
+  // The width of the widest label, the mark, their distance, and a pixel for rounding.
   const pen = document.createElement("canvas").getContext("2d");
   const roomFor = (chart, labels, at) => {
     const { font, ticks, gap } = chart.axes[at];
@@ -34,7 +34,7 @@
   // A power of ten as "10 ms".
   const round = (ns) => units.time(ns).replace(/\.0+ /, " ");
 
-  // Labels at marks, of which those without room are left out.
+  // Labels at marks; labels without room are left out.
   const spaced = (label, room) => (chart, list) => {
     let last = -Infinity;
     return list.map((mark) => {
@@ -78,7 +78,7 @@
     };
   }
 
-  // How many nines: 0 at the median's half, 1 at 90 %, 2 at 99 %.
+  // The number of nines: 0 at 0 %, 1 at 90 %, 2 at 99 %.
   const nines = (share) => -Math.log10(1 - share);
 
   function percentile(of) {
@@ -86,7 +86,7 @@
     const y = [of.min];
     let seen = 0;
     for (const [ns, count] of of.buckets) {
-      // The last sample stands at its own rank, not at infinity.
+      // The last sample is at its own rank, not at infinity.
       const share = Math.min((seen + count) / of.count, 1 - 0.5 / of.count);
       seen += count;
       x.push(nines(share));
@@ -119,7 +119,7 @@
     };
   }
 
-  // As large as its place, less the line of figures under it.
+  // The size of its place, less the line of figures below it.
   function size(place) {
     return { width: Math.max(place.clientWidth, 160), height: Math.max(place.clientHeight - 22, 90) };
   }

@@ -9,7 +9,7 @@
   let hatches = new Map();
   let changed = () => {};
 
-  // The choice of the last visit. A page opened from disk may not be allowed to keep one.
+  // The choice of the last visit. A page opened from disk may not be allowed to store it.
   function remembered() {
     try {
       return localStorage.getItem(KEY);
@@ -30,13 +30,13 @@
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // It then lasts until the page is closed.
+      // Then the choice lasts until the page is closed.
     }
     apply(theme);
     return theme;
   }
 
-  // The colour that the style sheet calls `--name`.
+  // The colour `--name` of the style sheet.
   function get(name) {
     let colour = cache.get(name);
     if (colour === undefined) {
@@ -46,7 +46,7 @@
     return colour;
   }
 
-  // The colour of a thread where CPUs show it; the selected one stands out.
+  // The colour of a thread on CPUs; the selected thread stands out.
   function ofThread(index) {
     if (index === 0) return get("idle");
     if (index === fx.select.selected()?.thread) return get("chosen");
@@ -54,7 +54,7 @@
     return get(`hue-${(index * 7) % HUES}`);
   }
 
-  // Slanting lines, for what is not known.
+  // Diagonal lines, for unknown time.
   function hatch(context, name) {
     let pattern = hatches.get(name);
     if (pattern) return pattern;

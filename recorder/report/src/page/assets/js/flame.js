@@ -1,11 +1,11 @@
-// The flame graph beside the distribution: where the selected threads were blocked or ran in the selected stretch of time.
+// The flame graph next to the distribution: where the selected threads were blocked or ran in the selected time.
 
 (() => {
   const { trace, units, view, stacks } = fx;
-  // Rows of pixels of a function, and the narrowest one that is drawn.
+  // The height of a function in pixels, and the width of the narrowest one that is drawn.
   const ROW = 18;
   const NARROWEST = 1;
-  // The graph follows the view after so many milliseconds without a change.
+  // The graph follows the view after this many milliseconds without a change.
   const DELAY = 120;
   const HUES = 12;
   const KINDS = {
@@ -40,15 +40,15 @@
   helped.firstChild.scope = "row";
 
   let kind = null;
-  // The node that is shown alone, 0 for all; the one that keys have reached.
+  // The node that is zoomed in on, 0 for none; the node that the keyboard has focused.
   let alone = 0;
   let current = 0;
   let shown = null;
   let timer = null;
-  // What was drawn last, so that it is not drawn again.
+  // What was drawn last, to avoid drawing it again.
   let drawn = "";
 
-  // Which time and which threads: those of what is selected, else what is in view and the threads that the search leaves.
+  // The time and the threads: those of the selection, else the time in view and the threads that the search finds.
   function scope() {
     const selected = fx.select.selected();
     const whole = selected?.kind === "range" || selected?.kind === "span";
@@ -57,7 +57,7 @@
     return { from, to, thread, is: thread !== null ? (it) => it === thread : fx.lanes.fits, whole };
   }
 
-  // How long each node was on a stack, innermost or not, and how many waits or samples that are.
+  // The time of each node on any stack, innermost or not, and the number of these waits or samples.
   function weigh({ from, to, is }) {
     const table = stacks.table();
     const ofStack = new Float64Array(table.stackNode.length);
@@ -86,13 +86,13 @@
     }
     const weights = new Float64Array(table.callers.length);
     ofStack.forEach((weight, at) => (weights[table.stackNode[at]] += weight));
-    // A caller has a smaller number than those that it called.
+    // A caller has a smaller number than its callees.
     for (let node = weights.length - 1; node > 0; node--) weights[table.callers[node]] += weights[node];
     const found = ofStack.reduce((sum, weight, at) => sum + (stacks.hasFound(at) ? weight : 0), 0);
     return { weights, count, found };
   }
 
-  // By caller: those that it called, by name.
+  // The callees of each caller, by name.
   function inner(weights) {
     const table = stacks.table();
     const of = new Map();
@@ -106,7 +106,7 @@
     return of;
   }
 
-  // A colour that a name always has; the kernel's all have one.
+  // The colour of a name, which is always the same; all kernel functions share one.
   function colour(node) {
     if (stacks.fileOf(node) === stacks.KERNEL) return "--hue-9";
     let hash = 0;
@@ -183,7 +183,7 @@
     return rows;
   }
 
-  // Shows which function keys have reached.
+  // Marks the function that the keyboard has focused.
   function mark() {
     graph.querySelector("[aria-current]")?.removeAttribute("aria-current");
     const box = document.getElementById(`frame-${current}`);
@@ -225,7 +225,7 @@
     document.getElementById(`frame-${node}`)?.scrollIntoView({ block: "nearest" });
   }
 
-  // The function that a key leads to from the current one.
+  // The function to which a key leads from the current one.
   function next(key) {
     const here = shown.places.find(({ node }) => node === current) ?? shown.places[0];
     const isBeside = (by) => ({ row, left }) => row === here.row && (left - here.left) * by > 0;
@@ -254,21 +254,21 @@
     event.stopPropagation();
   }
 
-  // When it is known what there is.
+  // Builds the choice once it is known which kinds there are.
   function build() {
     const has = Object.entries(KINDS).filter(([, { of }]) => of(stacks.table()) > 0);
     for (const [name, { title }] of has) choice.add(new Option(title, name));
     kind = has[0]?.[0] ?? "offcpu";
   }
 
-  // Shows another kind of stacks, if there are any of it.
+  // Shows another kind of stacks, if there are any.
   function choose(name) {
     if (kind === null) build();
     if (![...choice.options].some(({ value }) => value === name)) return;
     kind = choice.value = name;
     alone = current = 0;
     paint();
-    // The address has it.
+    // The address includes it.
     view.changed();
   }
 
@@ -284,7 +284,7 @@
 
   fx.flame = {
     choose,
-    // The kind that is shown, if another than at first.
+    // The kind that is shown, if it is not the default.
     chosen: () => (kind === null || kind === choice.options[0]?.value ? null : kind),
     shown: () =>
       shown && {

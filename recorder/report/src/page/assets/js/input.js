@@ -5,7 +5,7 @@
   const area = document.getElementById("lanes");
   const tip = document.getElementById("tip");
   const help = document.getElementById("help");
-  // Pixels that the pointer moves before a click is a drag.
+  // Pixels that the pointer moves before a press becomes a drag.
   const DRAG = 4;
 
   function place(event) {
@@ -23,7 +23,7 @@
     }
   }
 
-  // Fingers and buttons that are down, and what they have moved so far.
+  // Pressed fingers and buttons, and how far they have moved.
   const down = new Map();
   let drag = null;
 
@@ -118,7 +118,7 @@
     else if (row && row.kind !== "counter") select.pick(row.kind, row.id, (view.from + view.to) / 2);
   }
 
-  // The first time where a range begins, with what is selected; the second time where it ends.
+  // The selection at the first press of m, where a range begins; the second press ends it.
   let markedFrom = null;
 
   function markRange() {
@@ -167,7 +167,7 @@
     Escape: () => select.clear(),
   };
 
-  // Keys zoom around what is selected while that is in view, else the middle.
+  // The time around which keys zoom: the selection if it is in view, else the middle.
   function focus() {
     const selected = select.selected();
     if (!selected) return 0.5;

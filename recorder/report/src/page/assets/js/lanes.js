@@ -1,5 +1,4 @@
-// Lanes: which there are, in which order, where each stands, and their labels.
-// Labels exist only for lanes in view.
+// Lanes: their list, order, positions and labels. Labels exist only for lanes in view.
 
 (() => {
   const CPU_HEIGHT = 22;
@@ -13,7 +12,7 @@
   const gutter = document.getElementById("gutter");
   const filler = document.getElementById("filler");
   const open = { cpus: true, counters: true, operations: true, pins: true, threads: true };
-  // Threads that stay at the top, whatever is searched for, in the order in which they came.
+  // Threads that stay at the top regardless of the search, in the order in which they were pinned.
   const pinned = new Set();
   const labels = new Map();
   let filter = "";
@@ -33,7 +32,7 @@
 
   const fits = (thread) => isNamed(thread) || (fx.stacks?.has(thread.index) ?? false);
 
-  // Whether a thread, a track or a counter is called like what is searched for.
+  // Whether the name of a thread, track or counter matches the search.
   function isNamed({ name, processName = "", tid, pid }) {
     if (!filter) return true;
     return (tid !== undefined && [tid, pid].map(String).includes(filter)) || [name, processName].some((text) => text.toLowerCase().includes(filter));
@@ -91,8 +90,7 @@
     return threads.length;
   }
 
-  // Makes the area scroll as far as there are rows: the drawing itself stays in
-  // view, and takes the height of the area.
+  // Sets the scroll height to that of all rows; the drawing itself stays in view, with the height of the area.
   function fit() {
     filler.style.height = `${Math.max(total - view.height, 0)}px`;
     scrollTo(view.scroll);
@@ -109,7 +107,7 @@
     return found;
   }
 
-  // The place of the row at a height, counted from the top of all rows.
+  // The index of the row at a height, relative to the top of all rows.
   function rowAt(y) {
     let low = 0;
     let high = rows.length - 1;
@@ -131,7 +129,7 @@
     return byLane.get(`${kind} ${id}`) ?? null;
   }
 
-  // Brings a row into view, and makes it the current one.
+  // Scrolls a row into view, and makes it the current one.
   function reveal(row) {
     current = row;
     if (row.y < view.scroll + HEADER_HEIGHT) scrollTo(row.y - HEADER_HEIGHT * 2);
@@ -139,7 +137,7 @@
     view.changed();
   }
 
-  // The row of a thread or CPU, which is listed again if it was filtered out.
+  // The row of a thread or CPU; it is listed again if it was filtered out.
   function bring(kind, id) {
     if (!find(kind, id)) {
       open[kind === "cpu" ? "cpus" : kind === "track" ? "operations" : pinned.has(id) ? "pins" : "threads"] = true;
@@ -158,7 +156,7 @@
     return row;
   }
 
-  // Pins a thread, or lets it go.
+  // Pins or unpins a thread.
   function pin(index) {
     if (!pinned.delete(index)) pinned.add(index);
     build();
@@ -172,7 +170,7 @@
     build();
   }
 
-  // What is said where operations are in more rows than are drawn.
+  // The text if operations have more rows than are drawn.
   function notDrawn({ rows: all }, label) {
     if (all <= MOST_SPAN_ROWS) return "";
     const more = all - MOST_SPAN_ROWS;
@@ -227,7 +225,7 @@
     return label;
   }
 
-  // Puts a label beside every row in view.
+  // Puts a label next to every row in view.
   function place(rowsInView) {
     const used = new Set();
     for (const row of rowsInView) {

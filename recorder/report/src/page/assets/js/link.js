@@ -1,9 +1,10 @@
-// The view as a link: what is in view, searched for and selected stands in the address, behind the #, so that a link to a
-// moment can be sent along with the page.
+// The view as a link: the time in view, the search and the selection are in the address, after the #, so that a link
+// to a moment can be sent along with the page.
 
 (() => {
   const { trace, view } = fx;
-  // The address follows the view after so many milliseconds without a change; browsers limit how often it may change.
+  // The address follows the view after this many milliseconds without a change; browsers limit how often it may
+  // change.
   const DELAY = 300;
   let timer = null;
   let before = null;
@@ -37,13 +38,13 @@
     try {
       history.replaceState(null, "", now ? `#${now}` : location.pathname + location.search);
     } catch {
-      // Some viewers of files do not permit it; the page works without.
+      // Some file viewers do not permit it; the page works without.
     }
   }
 
   const range = (text) => /^(\d+)-(\d+)$/.exec(text ?? "")?.slice(1).map(Number) ?? null;
 
-  // Brings back what the address says, as far as this trace has it.
+  // Restores the view from the address, as far as this trace has it.
   async function read() {
     const parts = new URLSearchParams(location.hash.slice(1));
     const order = parts.get("order");
@@ -57,7 +58,7 @@
       if (thread && thread.index > 0 && !fx.lanes.isPinned(thread.index)) fx.lanes.pin(thread.index);
     }
     if (parts.get("search")) {
-      // It may be a function; without stacks, the thread of the selection would not be among those that are left.
+      // The search may be for a function; without stacks, the selected thread could be filtered out.
       await fx.stacks?.load();
       fx.search.show(parts.get("search"));
     }
@@ -91,14 +92,14 @@
     }
   }
 
-  // From now on, the address follows.
+  // From now on, the address follows the view.
   function follow() {
     before = location.hash.slice(1);
     view.onChange(() => {
       if (timer !== null) clearTimeout(timer);
       timer = setTimeout(write, DELAY);
     });
-    // Somebody put another address in: the page is not loaded again for that.
+    // The user changed the address; the page is not reloaded for that.
     addEventListener("hashchange", read);
   }
 

@@ -1,4 +1,4 @@
-// Begins: the coarsest bins first, so that there is something to see at once.
+// Start: the coarsest bins first, so that something is visible at once.
 
 (() => {
   const { trace, units, view } = fx;
@@ -9,7 +9,7 @@
     const lost = trace.gaps.reduce((sum, gap) => sum + (gap.count ?? 0), 0);
     const unknown = trace.gaps.filter((gap) => gap.count === null).length;
     const more = unknown > 0 ? `, an unknown number more in ${units.counted(unknown, "gap", "gaps")}` : "";
-    // What applications dropped of their own, and what is missing besides switches.
+    // Records that applications dropped themselves, and missing events other than switches.
     const others = trace.lost.others > 0 && `${units.counted(trace.lost.others, "event", "events")} besides switches lost`;
     const records = trace.lost.providers.map(([name, records, unknown]) => {
       const what = records > 0 || unknown === 0 ? units.counted(records, "record", "records") : "an unknown number of records";
@@ -58,7 +58,7 @@
       fx.charts.paint();
       view.changed();
     });
-    // Without tiles the first frame is drawn from the bins alone.
+    // Without tiles, the first frame is drawn only from bins.
     await fx.ruler.learn();
     fx.paint.resize();
     await fx.link.read();
@@ -68,7 +68,7 @@
     fx.told?.load();
   }
 
-  // What tests and curious people can ask.
+  // Functions for tests and for the console.
   window.fxtrec = {
     state: () => ({
       from: view.from,

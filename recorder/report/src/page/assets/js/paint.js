@@ -1,14 +1,13 @@
 // Draws the lanes in view.
 //
-// Where few events are in view they are drawn one by one, from tiles; else, and
-// until a tile is there, from the bins of the pyramid. Slices narrower than a
-// pixel are summed up by pixel, so that both look alike: a column as high as
-// the share of time, running at the bottom, waiting above it.
+// If few events are in view, they are drawn one by one from tiles; otherwise, and until a tile is unpacked, bins of
+// the pyramid are drawn. Slices narrower than a pixel are summed up by pixel, so that both look alike: a column whose
+// height is the share of time, with running at the bottom and waiting above it.
 
 (() => {
-  // Tiles that are unfolded at once at most.
+  // The maximum number of tiles that are unfolded at once.
   const MOST_TILES = 16;
-  // The level is chosen whose bins are at most this many pixels wide.
+  // The level is chosen so that its bins are at most this many pixels wide.
   const BIN_PIXELS = 1.5;
   const FULL = 15;
   const { STATE, KIND } = fx.unfold;
@@ -37,7 +36,7 @@
     const exact = last - first < MOST_TILES;
     const found = [];
     let missing = [];
-    // Stretches whose exact events are not in the page: bins stand for them.
+    // Stretches without exact events in the page, drawn from bins.
     const out = [];
     if (exact) {
       for (let index = last; index >= first; index--) {
@@ -58,13 +57,13 @@
     status.mode = coming ? "waiting" : exact && out.length <= last - first ? "exact" : "bins";
     status.level = exact && missing.length === 0 && out.length === 0 ? -1 : level;
     status.out = out.length;
-    // With all levels, bins are always fine enough.
+    // If all levels are in the page, bins are always fine enough.
     fx.absent.show(out, out.length > 0 || (!exact && fit < 0 && trace.levelsLeftOut > 0), trace.levels[level].width * (level === 0 ? trace.alike : 1));
     return found;
   }
 
-  // Chunks of a level for a stretch of time; where one is not there yet, the
-  // best there is. Whether all are there.
+  // The chunks of a level for a stretch of time; if one is not unpacked yet, the best one available. Returns whether
+  // all are available.
   function chunks(level, from, to, ask, found) {
     const { trace, store } = fx;
     const { width, chunks: list } = trace.levels[level];
@@ -86,11 +85,11 @@
     return complete;
   }
 
-  // Rectangles by colour, drawn together.
+  // Rectangles grouped by colour, to be drawn together.
   class Batch {
     constructor() {
       this.byColour = new Map();
-      // Drawn over all others.
+      // Drawn above all others.
       this.above = null;
     }
 
@@ -117,8 +116,7 @@
     }
   }
 
-  // A column of shares from 0 to 1, from the bottom up. What is there is at
-  // least a pixel high.
+  // A stacked column of shares from 0 to 1, from the bottom up. Any share above zero is at least a pixel high.
   function column(batch, x, width, y, height, parts) {
     let bottom = y + height;
     for (const [colour, share] of parts) {
@@ -131,7 +129,7 @@
 
   const edge = (x) => Math.round(Math.max(-2, Math.min(x, view.width + 2)));
 
-  // Calls for each run of bins in view with its place and edges.
+  // Calls `call` for each run of bins in view, with its position and edges.
   function eachRun(chunk, lane, from, to, call) {
     const { end } = lane;
     let low = 0;
@@ -177,21 +175,21 @@
     });
   }
 
-  // What is written into slices.
+  // The text in slices.
   const SHORT = ["", "", "waiting", "preempted", "", "blocked (D)", "", "", "stopped", "traced", "", "", "throttled", "throttled"];
 
   const LOOKS = ["", "running", "waiting", "waiting", "sleeping", "disk", "sleeping", "sleeping", "stopped", "stopped", "sleeping", "", "throttled", "throttled"];
 
-  // In place of a state, in sums of narrow slices: the host had the CPU.
+  // Stands in for a state in sums of narrow slices: the host had the CPU.
   const STOLEN = -1;
 
-  // The share of a slice that the host took. When that was within the slice, nobody knows.
+  // The share of a slice that the host took. It is unknown when within the slice that was.
   function share(lane, at) {
     const steal = lane.taken.get(at)?.steal ?? 0;
     return steal > 0 ? Math.min(steal / (lane.end[at] - lane.start[at]), 1) : 0;
   }
 
-  // A strip at the bottom of a slice, as high as the share that the host took.
+  // A strip at the bottom of a slice, with the height of the share that the host took.
   function strip(batch, lane, at, x, y, width, height) {
     const stolen = share(lane, at);
     if (stolen <= 0) return;
@@ -199,7 +197,7 @@
     batch.over().add(fx.colours.get("stolen"), x, y + height - high, width, high);
   }
 
-  // A line across the lane at each time that the thread went over to another queue.
+  // A line across the lane at each time that the thread moved to another queue.
   function moves(batch, { tile, from, to }, thread, y, height) {
     let last = -1;
     for (const { time } of tile.moves.get(thread) ?? []) {
@@ -234,7 +232,7 @@
         flush();
         const begins = lane.start[at] >= from || from <= view.from;
         const right = edge(view.x(end));
-        // A line of background tells it from the next one.
+        // A line of background separates it from the next one.
         const gap = lane.end[at] < to && right - x > 3 ? 1 : 0;
         wide(at, x, Math.max(right - x - gap, 1), begins);
       } else {
@@ -319,7 +317,7 @@
     moves(batch, { tile, from, to }, row.id, y, height);
   }
 
-  // A line below each wait with a function that is searched for.
+  // A line below each wait in a function that matches the search.
   function marks(batch, row, y) {
     let last = -1;
     fx.stacks?.eachMarked(row.id, view.from, view.to, (begin, end) => {

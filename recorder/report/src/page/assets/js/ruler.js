@@ -4,7 +4,7 @@
   const view = fx.view;
   const ruler = document.getElementById("ruler");
   const overview = document.getElementById("overview");
-  // A label has this much room, in pixels.
+  // The room for a label, in pixels.
   const LABEL = 110;
 
   function step() {
@@ -55,14 +55,14 @@
       context.moveTo(x, height - 6);
       context.lineTo(x, height);
       const label = fx.units.moment(time, distance);
-      // One without room would be cut.
+      // A label without enough room would be cut.
       const fits = x + 4 >= 0 && x + 4 + context.measureText(label).width <= width;
       if (fits) context.fillText(label, x + 4, height / 2);
     });
     context.stroke();
   }
 
-  // How busy all CPUs were together, bin by bin of the coarsest level.
+  // The load of all CPUs together, for each bin of the coarsest level.
   let load = null;
 
   async function learn() {
@@ -111,7 +111,7 @@
       context.fillStyle = fx.colours.get("gap-line");
       context.fillRect((gap.from / length) * width, 0, Math.max(((gap.to - gap.from) / length) * width, 2), height);
     }
-    // Where exact events are, if not everywhere.
+    // Where the page has exact events, if not everywhere.
     if (fx.trace.kept.length < fx.trace.tiles.length) {
       context.fillStyle = fx.colours.get("accent");
       for (const index of fx.trace.kept) {

@@ -1,4 +1,4 @@
-// Search by thread, and by function where there are stacks: only lanes that fit stay, Enter goes to the first of them.
+// Search by thread and, if there are stacks, by function: only matching lanes stay, and Enter goes to the first one.
 
 (() => {
   const field = document.getElementById("search");
@@ -15,12 +15,12 @@
     found.textContent = text === "" ? "" : words.join(", ");
   }
 
-  // What can be searched for has become more.
+  // More can be searched now.
   function again() {
     if (field.value.trim() !== "") look();
   }
 
-  // Searches for a text; for none, all threads are listed again.
+  // Searches for a text; if it is empty, lists all threads.
   function show(text) {
     field.value = text;
     look();

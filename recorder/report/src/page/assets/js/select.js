@@ -1,16 +1,16 @@
-// What is selected: a slice of a lane, or a span. Its details, and the arrows
-// of the wake-ups that led to it and that it did.
+// The selection: a slice of a lane, or a span. Its details, and arrows for the wake-up that led to it and for those
+// that it made.
 
 (() => {
   const { STATE, KIND } = fx.unfold;
   const NAMES = ["unknown", "running", "woken, waiting for a CPU", "preempted, waiting for a CPU", "sleeping", "blocked (uninterruptible)", "idle", "parked", "stopped", "traced", "exited", "dead", "throttled (its cgroup's quota is used up)", "woken, throttled (its cgroup's quota is used up)"];
-  // Tiles that are looked through for the wake-ups that a slice did at most.
+  // The maximum number of tiles that are searched for the wake-ups of a slice.
   const FAR = 64;
-  // Arrows drawn for the wake-ups that one slice did, at most.
+  // The maximum number of arrows for the wake-ups of one slice.
   const MOST_ARROWS = 60;
-  // Moves of one slice that are listed at most.
+  // The maximum number of moves that are listed for one slice.
   const MOST_MOVES = 4;
-  // Parts of one wait that are looked through at most.
+  // The maximum number of parts of one wait that are examined.
   const MOST_PARTS = 32;
   const { trace, view } = fx;
   const panel = document.getElementById("selection");
@@ -20,10 +20,10 @@
 
   const lanesOf = (tile, kind) => (kind === "cpu" ? tile.cpus : tile.threads);
 
-  // The slice of a lane at a time, with its true begin and end. Null where nothing is known, or not in this page.
+  // The slice of a lane at a time, with its true begin and end. Null if unknown, or not in this page.
   async function slice(kind, id, time) {
     const { kept, tiles } = trace;
-    // Each tile says since when it has been so: also of the time of tiles before it that are not in the page.
+    // Each tile has the begin of its first slices, even if earlier tiles are not in the page.
     const place = trace.keptFrom(trace.tileAt(time));
     if (place === kept.length) return null;
     const tile = await fx.store.loadTile(kept[place]);
@@ -31,7 +31,7 @@
     const at = lane ? lane.at(Math.max(time, tile.from)) : -1;
     if (at < 0 || lane.start[at] > time) return null;
     const found = { kind, id, start: lane.start[at], end: lane.end[at], what: lane.what[at], cpu: lane.cpu[at], waker: lane.waker[at], taken: lane.taken.get(at) ?? null, endKnown: true };
-    // It goes on in later tiles, each of which says since when: so the last one is found without looking at all.
+    // Later tiles have its begin, too, so the last one is found by bisection.
     const goesOn = async (tile) => {
       const begin = tiles[kept[tile]].from;
       const next = lanesOf(await fx.store.loadTile(kept[tile]), kind).get(id);
@@ -55,18 +55,18 @@
       }
     }
     if (found.end >= trace.length) found.endKnown = false;
-    // It goes on at the end of a tile, and nobody knows how long in the next one, which is not in the page.
+    // The next tile is not in the page, so it is unknown how long the slice continues there.
     else if (found.end === tiles[kept[last]].to && tiles[kept[last] + 1].out) [found.endKnown, found.endOut] = [false, true];
     return found;
   }
 
-  // What was taken of the slice that ends at a time in a tile, if it ends there.
+  // What was taken of the slice, if it ends at this time in the tile.
   async function takenOf(tile, kind, id, end) {
     const lane = lanesOf(await fx.store.loadTile(tile), kind).get(id);
     return lane?.taken.get(lane.at(end - 1)) ?? null;
   }
 
-  // The wake-up that a slice began with, or that the wait before it began with.
+  // The wake-up at the begin of a slice, or at the begin of the wait before it.
   async function wakeOf(thread, start, state) {
     let time = start;
     let now = state;
@@ -84,7 +84,7 @@
     return null;
   }
 
-  // The wait that a slice of is the last: it is divided where a quota held the thread back.
+  // The whole wait to which a slice belongs; it is divided if a quota held the thread back.
   async function waitTo(thread, last) {
     let first = last;
     let waited = 0;
@@ -104,7 +104,7 @@
     return { time: first.start, waker: first.waker, cpu: first.cpu, waited, throttled };
   }
 
-  // The wake-ups that a thread did within a stretch of time, and whether these are all.
+  // The wake-ups that a thread made in a stretch of time, and whether the list is complete.
   async function wakesBy(thread, from, to) {
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
@@ -121,7 +121,7 @@
     return { arrows: found.slice(0, MOST_ARROWS), all: !missing && index > last && found.length <= MOST_ARROWS };
   }
 
-  // The moves of a thread between queues within a stretch of time, and whether these are all.
+  // The moves of a thread between queues in a stretch of time, and whether the list is complete.
   async function movesOf(thread, from, to) {
     const found = [];
     const [first, last] = [trace.tileAt(from), trace.tileAt(to)];
@@ -135,7 +135,7 @@
     return { found, all: !missing && index > last, missing };
   }
 
-  // Selects the slice at a time. Resolves to whether there is one.
+  // Selects the slice at a time. Resolves to whether it exists.
   async function pick(kind, id, time) {
     const mine = ++request;
     let found = await slice(kind, id, time);
@@ -145,7 +145,7 @@
       clear();
       return false;
     }
-    // What a CPU does is what its thread does.
+    // The state of a CPU is that of its thread.
     const cpu = kind === "cpu" ? id : found.cpu;
     if (kind === "cpu" && found.what !== 0) {
       const same = await slice("thread", found.what, time);
@@ -165,7 +165,7 @@
         arrows.push(...woke.arrows);
         allArrows = woke.all;
       }
-      // Of a thread that runs, those of the wait before.
+      // For a running thread, those of the preceding wait.
       if (state !== STATE.RUNNING) moves = await movesOf(thread, found.start, found.end);
       else if (wake) moves = await movesOf(thread, wake.time, found.start);
     }
@@ -175,7 +175,7 @@
     return true;
   }
 
-  // Selects the stretch around a time of which this page has no exact events.
+  // Selects the stretch around a time for which this page has no exact events.
   function pickAbsent(kind, id, time) {
     request += 1;
     const { from, to } = trace.outAround(trace.tileAt(time));
@@ -193,7 +193,7 @@
     show();
   }
 
-  // Selects the span of a thread, or of a track, with this begin and end. Resolves to whether there is one.
+  // Selects the span of a thread, or of a track, with this begin and end. Resolves to whether it exists.
   async function pickSpanAt(lane, from, to) {
     const tile = await fx.store.loadTile(trace.tileAt(from));
     const span = (tile.spans.get(lane) ?? []).find(({ start, end }) => start === from && end === to);
@@ -202,7 +202,7 @@
     return span !== undefined;
   }
 
-  // Whether there is a reason to be looked for: what runs has none.
+  // Whether the reason is worth asking for: running needs none.
   function hasReason() {
     const { kind, thread, state, span, start, end } = selected;
     if (thread === 0 || start >= end || kind === "absent") return false;
@@ -210,7 +210,7 @@
     return kind === "range" || (state !== STATE.RUNNING && state !== STATE.UNKNOWN && state < 8) || fx.unfold.isThrottled(state);
   }
 
-  // What goes on across threads belongs to none.
+  // Spans across threads belong to no thread.
   function pickSpan(lane, span) {
     request += 1;
     const isTrack = lane >= trace.threads.length;
@@ -243,7 +243,7 @@
     return made;
   }
 
-  // What the host and interrupts took, and how late it ended; nothing where the recording does not tell.
+  // The time that the host and interrupts took, and how late it ended, if recorded.
   function takenFacts(facts) {
     const { units } = fx;
     const tells = (cause) => trace.causes.includes(cause) && selected.endKnown;
@@ -341,14 +341,14 @@
     view.changed();
   }
 
-  // Selects what a thread did at a time, and brings it into view.
+  // Selects the state of a thread at a time, and scrolls it into view.
   async function goTo(thread, time) {
     if (time < view.from || time > view.to) view.show(time - (view.to - view.from) / 2, time + (view.to - view.from) / 2);
     fx.lanes.bring("thread", thread);
     return pick("thread", thread, time);
   }
 
-  // The slice before or after the selected one, of its lane.
+  // Selects the previous or the next slice of the lane.
   async function step(direction) {
     if (!selected || selected.lane.kind === "track") return;
     const { lane } = selected;
@@ -389,7 +389,7 @@
     ends.lineTo(x - 5, tip - down * 9);
     ends.lineTo(x + 5, tip - down * 9);
     ends.closePath();
-    // A rim in the colour of the ground keeps it apart from what it crosses.
+    // An outline in the background colour separates it from what it crosses.
     context.lineJoin = "round";
     for (const [colour, width] of [
       ["lane", 5],
@@ -424,7 +424,7 @@
     for (const one of selected.arrows) arrow(context, one);
   }
 
-  // What stands at a place of the canvas, if it is unpacked: as one line.
+  // A line of text about a position of the canvas, if its data is unpacked.
   function describe(row, time, y) {
     if (row.kind === "counter") return fx.told?.valueAt(row.id, time) ?? null;
     if (row.kind !== "header" && trace.isOut(time)) return "its exact events are not in this page";
@@ -454,7 +454,7 @@
     return depth < 0 ? null : ((tile.spans.get(row.id) ?? []).filter(fits).at(-1) ?? null);
   }
 
-  // Selects what stands at a place of the canvas. Resolves to whether there is anything.
+  // Selects the item at a position of the canvas. Resolves to whether there is one.
   async function pickAt(row, time, y) {
     if (row.kind === "counter" || row.kind === "header") return false;
     const isSpan = row.kind === "track" || (row.spanRows && y > fx.lanes.spanTop(row) - 1);

@@ -1,18 +1,18 @@
-// Stacks: of waits, of those who ended them, and of moments on a CPU. Unpacked once, after the first frame; a page of a
-// trace without stacks does not have this script.
+// Stacks: of waits, of their wakers, and of moments on a CPU. Unpacked once, after the first frame; pages of traces
+// without stacks do not have this script.
 
 (() => {
   const { trace, units, view } = fx;
   const { lastAt } = fx.unfold;
   const about = trace.stacks;
   const KERNEL = 1;
-  // Shorter texts are in too many names to be worth looking for.
+  // Shorter texts match too many names.
   const SHORTEST = 3;
-  // Functions of one stack that are listed at once, at most.
+  // The maximum number of functions of a stack that are listed at once.
   const LISTED = 14;
   let table = null;
   let loading = null;
-  // What is searched for: for each stack whether it has such a function, and the threads with such waits.
+  // The result of the search: for each stack whether it has a matching function, and the threads with such waits.
   let found = null;
 
   function numbers(column, first = 0) {
@@ -21,7 +21,7 @@
     return list;
   }
 
-  // Times of threads, each from the one before: calls for each with its place, thread and time.
+  // Decodes times of threads, each relative to the previous one: calls `call` with index, thread and time.
   function eachTime(threads, times, call) {
     let thread = 0;
     let time = 0;
@@ -34,7 +34,7 @@
     }
   }
 
-  // By thread: the places from which to which a list has its own.
+  // For each thread, the range of indexes of its entries.
   function ranges(threads) {
     const of = new Map();
     threads.forEach((thread, place) => {
@@ -50,7 +50,7 @@
     const names = fx.blocks.texts(frames[0]);
     const files = ["", "kernel", ...fx.blocks.texts(frames[1])];
     const [frameName, frameFile] = [numbers(frames[2]), numbers(frames[3])];
-    // Nodes have numbers from 1 on.
+    // Node numbers start at 1.
     const callers = numbers(frames[4], 1).map((back, node) => node - back);
     const [frameOf, stackNode, stackLacks] = [numbers(frames[5], 1), numbers(frames[6]), numbers(frames[7])];
     const wait = { thread: new Uint32Array(about.waits), begin: new Float64Array(about.waits), end: new Float64Array(about.waits), stack: new Uint32Array(about.waits), wake: new Int32Array(about.waits) };
@@ -75,7 +75,7 @@
 
   const load = () => (loading ??= unpack());
 
-  // The wait of a thread that was at a time, or ended then, if it has a stack; else -1.
+  // The wait of a thread that contains a time, or ends then, if it has a stack; else -1.
   function waitAt(thread, time) {
     const range = table?.waitsOf.get(thread);
     if (!range) return -1;
@@ -95,7 +95,7 @@
 
   const lacks = (stack) => about.lacks.filter(([bit]) => (table.stackLacks[stack] & bit) !== 0).map(([, text]) => text);
 
-  // Where a thread was in a wait that began at a time: its innermost function that is not the kernel's.
+  // Where a thread was in a wait that began at a time: its innermost function outside of the kernel.
   function innermost(thread, begin) {
     const place = waitAt(thread, begin);
     if (place < 0 || table.wait.begin[place] !== begin) return "";
@@ -137,13 +137,13 @@
     if (missing.length > 0) box.append(element("p", `It is not whole: ${missing.join("; ")}`, "hint"));
   }
 
-  // What is said where a blocked time has no stack here.
+  // The text if a blocked time has no stack here.
   function none(start, end) {
     if (about.leftOut[0] > 0 && end - start <= about.leftOut[1]) return "its stack, if it has one, is left out of the page for its size";
     return end - start < about.over ? `stacks are recorded of waits of ${units.time(about.over)} or more` : "none was recorded of this wait";
   }
 
-  // The stack that most of the samples in a stretch have, and how many there are.
+  // The most frequent stack among the samples of a stretch, and its number of samples.
   function sampled(thread, from, to) {
     const range = table.samplesOf.get(thread);
     if (!range) return null;
@@ -158,7 +158,7 @@
     return most ? { stack: most[0], count: most[1], all } : null;
   }
 
-  // Fills a place of the panel with the stacks of what is selected.
+  // Shows the stacks of the selection in a part of the panel.
   async function show(box, { thread, state, start, end, wake }) {
     await load();
     if (!box.isConnected) return;
@@ -178,8 +178,8 @@
     if (table.wait.wake[place] >= 0) write(box, "From where it was woken", table.wait.wake[place]);
   }
 
-  // Looks for functions whose name has a text, given in small letters. Returns in how many waits there is one; null if
-  // nothing is looked for.
+  // Searches for functions whose name contains a text, given in lower case. Returns the number of waits with such a
+  // function; null if the text is empty.
   function search(text) {
     found = null;
     if (text.length < SHORTEST) return null;
@@ -207,14 +207,14 @@
 
   const hasFound = (stack) => found !== null && found.stacks[stack] === 1;
 
-  // Whether a wait has a function that is searched for.
+  // Whether a wait has a function that matches the search.
   function isMarked(thread, begin) {
     if (found === null) return false;
     const place = waitAt(thread, begin);
     return place >= 0 && table.wait.begin[place] === begin && found.stacks[table.wait.stack[place]] === 1;
   }
 
-  // Calls for each wait of a thread, from one time to another, that has a function that is searched for.
+  // Calls `call` for each wait of a thread in a stretch that has a function that matches the search.
   function eachMarked(thread, from, to, call) {
     const range = found && found.threads.has(thread) ? table.waitsOf.get(thread) : null;
     if (!range) return;

@@ -1,8 +1,7 @@
-// What has been unpacked. What is asked for and not there yet is fetched, one
-// block after the other, and the page drawn again when it has come.
+// Unpacked blocks. Requested blocks are unpacked one after the other, and then the page is drawn again.
 
 (() => {
-  // Tiles and chunks kept at most; the ones used least recently go first.
+  // The maximum number of tiles and chunks that are kept; the least recently used ones are dropped.
   const KEPT = 96;
   const ready = new Map();
   const wanted = new Map();
@@ -11,7 +10,7 @@
   let busy = false;
   let tilesUnfolded = 0;
 
-  // Stands for a tile that is not in the page. Whoever gets it says so.
+  // Stands in for a tile that is not in the page.
   const absent = ({ from, to }) => ({ out: true, cpus: new Map(), threads: new Map(), wakes: { time: [], thread: [], waker: [], cpu: [] }, moves: new Map(), inferred: new Set(), spans: new Map(), from, to });
 
   const loaders = {
@@ -37,7 +36,7 @@
 
   const key = (kind, ...numbers) => `${kind} ${numbers.join(" ")}`;
 
-  // Unpacks it, once: who asks meanwhile waits for the same.
+  // Unpacks it once; concurrent requests wait for the same result.
   async function load(kind, numbers) {
     const name = key(kind, ...numbers);
     if (ready.has(name)) return ready.get(name);
@@ -46,7 +45,7 @@
     loading.delete(name);
     ready.set(name, found);
     const oldest = ready.keys();
-    // Level 0 stays: it is what there is to draw when nothing else is.
+    // Level 0 stays, since it is the fallback for drawing.
     for (let excess = ready.size - KEPT; excess > 0; excess--) {
       const next = oldest.next().value;
       if (next !== "chunk 0 0") ready.delete(next);
@@ -57,7 +56,7 @@
   async function work() {
     busy = true;
     while (wanted.size > 0) {
-      // The last asked for is the one being looked at.
+      // The last one requested is the one in view.
       const [name, [kind, numbers]] = [...wanted].at(-1);
       wanted.delete(name);
       await load(kind, numbers);
@@ -66,7 +65,7 @@
     busy = false;
   }
 
-  // The tile or chunk if it is there; else it is fetched.
+  // Returns the tile or chunk if it is unpacked; else requests it.
   function get(kind, ...numbers) {
     const name = key(kind, ...numbers);
     const found = ready.get(name);
@@ -83,12 +82,12 @@
   fx.store = {
     tile: (index) => get("tile", index),
     chunk: (level, index) => get("chunk", level, index),
-    // The tile if it is there.
+    // The tile if it is unpacked.
     peekTile: (index) => ready.get(key("tile", index)) ?? null,
-    // The same, to wait for.
+    // The same as a promise.
     loadTile: (index) => load("tile", [index]),
     loadChunk: (level, index) => load("chunk", [level, index]),
-    // What is no longer in view need not be fetched.
+    // Data that is no longer in view need not be unpacked.
     forget: () => wanted.clear(),
     onChange: (call) => (changed = call),
     isIdle: () => !busy,

@@ -1,18 +1,19 @@
-// What programs tell besides spans: arguments, flows and counters. Unpacked once, after the first frame; a page of a trace
-// without them does not have this script.
+// What programs report in addition to spans: arguments, flows and counters. Unpacked once, after the first frame;
+// pages of traces without these do not have this script.
 
 (() => {
   const { trace, units, view } = fx;
   const { lastAt } = fx.unfold;
   const about = trace.told;
   const [operationsLeftOut, argumentsLeftOut, flowsLeftOut, valuesLeftOut] = about.leftOut;
-  // Pixels that each arrow of a flow in view has; if there are more arrows, only those of the selected span are drawn.
+  // The minimum room for each flow arrow in view, in pixels; with more arrows, only those of the selected span are
+  // drawn.
   const ARROW_ROOM = 8;
-  // Flows of one span that are listed at most.
+  // The maximum number of flows that are listed for one span.
   const LISTED = 8;
-  // Spans before a time that are looked at for the innermost one around it, at most.
+  // The maximum number of earlier spans that are examined to find the innermost one around a time.
   const MOST_LOOKS = 64;
-  // What the page itself says of an operation: the index of a thread.
+  // The key of what the page itself says about an operation: the index of a thread.
   const OWN = "\u0001";
   let lists = null;
   let flows = null;
@@ -24,7 +25,7 @@
   async function unpackArguments() {
     const [keyTexts, valueTexts, counts, keys, values] = await fx.blocks.columns(about.arguments);
     const [names, texts] = [keyTexts, valueTexts].map(fx.blocks.texts);
-    // Number 0 is of none.
+    // Number 0 is the empty list.
     lists = [[]];
     while (counts.more) lists.push(Array.from({ length: counts.number() }, () => [names[keys.number()], texts[values.number()]]));
   }
@@ -77,13 +78,13 @@
     return place < 0 ? "not told yet" : `${units.value(counter.value[place])} since ${units.moment(counter.time[place], 1e3)}`;
   }
 
-  // A counter as a line of steps. Within a pixel, from its lowest to its highest value.
+  // A counter as a step line. Within a pixel, from its lowest to its highest value.
   function line(context, row) {
     const counter = counters?.[row.id];
     if (!counter) return;
     const { lowest, highest } = row.counter;
     const [top, bottom] = [row.y - view.scroll + 5, row.y - view.scroll + row.height - 5];
-    // What never changes is a line in the middle.
+    // A constant value is a line in the middle.
     const height = (value) => (highest > lowest ? bottom - ((value - lowest) / (highest - lowest)) * (bottom - top) : (top + bottom) / 2);
     const { time, value } = counter;
     let place = Math.max(lastAt(time, view.from), 0);
@@ -115,8 +116,8 @@
     context.stroke(path);
   }
 
-  // The row of spans in which a flow has an end: that of the innermost span there; -1 for the lane itself. Null while the
-  // tile is not there.
+  // The row of spans with an end of a flow: that of the innermost span there; -1 for the lane itself. Null until the
+  // tile is unpacked.
   function spanRow(thread, time) {
     const tile = fx.store.peekTile(trace.tileAt(time));
     if (!tile) return null;
@@ -137,7 +138,7 @@
     return [view.x(time), row.y - view.scroll + y];
   }
 
-  // Whether an end of a flow is in a span: on its thread, in its time, and in no span inside it.
+  // Whether an end of a flow is in a span: on its thread, within its time, and in no nested span.
   const isIn = ({ thread, span }, id, time, depth) => id === thread && time >= span.start && time <= span.end && (depth === null || depth === span.depth);
 
   function ofSpan(selected) {
@@ -210,7 +211,7 @@
     return made;
   }
 
-  // Adds to the list of facts what is told of a span.
+  // Adds what programs report about a span to the list of facts.
   async function show(list, selected) {
     await load();
     if (!list.isConnected) return;

@@ -3,10 +3,10 @@
 
 (() => {
   const contents = JSON.parse(document.getElementById("contents").textContent);
-  // A thread id that was used again has a generation above these bits.
+  // A reused thread id has a generation above these bits.
   const IDS = 2 ** 22;
   const plain = contents.recorder === null;
-  // In place of the number of a tile's block.
+  // Stands in for the number of a tile's block.
   const LEFT_OUT = -1;
 
   const threads = contents.threads.map(
@@ -27,7 +27,7 @@
       };
     },
   );
-  // Operations that go on across threads: spans of what is no thread, with a number behind those of all threads.
+  // Operations across threads: tracks for spans, with indexes after those of all threads.
   const tracks = (contents.told?.tracks ?? []).map(([category, name], place) => ({ index: threads.length + place, name: contents.names[name], category: contents.names[category], rows: 0 }));
   const counters = (contents.told?.counterList ?? []).map(([name, process, lowest, highest, count, kept], index) => ({ index, name, process, lowest, highest, count, kept }));
   for (const [index, rows] of contents.depths) (threads[index] ?? tracks[index - threads.length]).rows = rows;
@@ -44,7 +44,7 @@
     to: index + 1 < contents.tiles.length ? contents.tiles[index + 1][0] : length,
     begin: from,
     events,
-    // Its events and spans are not in this page: there was no room.
+    // Its events and spans are not in this page, because of the size limit.
     out: block === LEFT_OUT,
     block: block === LEFT_OUT ? null : block,
     spans,
@@ -68,7 +68,7 @@
   // Whether the exact events of a time are not in this page.
   const isOut = (time) => tiles[tileAt(time)].out;
 
-  // The place in `kept` of the first tile that is not before this one.
+  // The index in `kept` of the first tile that is not before this one.
   function keptFrom(index) {
     let low = 0;
     let high = kept.length;
@@ -80,13 +80,13 @@
     return low;
   }
 
-  // The stretch of time around a tile of which no exact events are in this page.
+  // The stretch around a tile for which this page has no exact events.
   function outAround(index) {
     const next = keptFrom(index);
     return { from: next > 0 ? tiles[kept[next - 1]].to : 0, to: next < kept.length ? tiles[kept[next]].from : length };
   }
 
-  // The commands that make a page with all events of a stretch of time.
+  // The commands that make a page with all events of a stretch.
   function commandFor(from, to) {
     const seconds = (time) => {
       const nanos = BigInt(contents.begin) + BigInt(Math.min(Math.max(Math.round(time), 0), length));
@@ -98,7 +98,7 @@
     return `fxtrec cut ${file} part.fxt --from ${seconds(from)} --to ${seconds(to + 1)} && fxtrec report part.fxt --html part.html`;
   }
 
-  // Day and time of day at a time of the trace, where the recording says so.
+  // The date and time of day at a time of the trace, if recorded.
   function clock(time) {
     if (contents.wall === null) return null;
     const nanos = BigInt(contents.wall) + BigInt(contents.begin) + BigInt(Math.round(time));

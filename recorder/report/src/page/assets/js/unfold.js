@@ -1,15 +1,16 @@
-// A tile unfolded: who had each CPU, and what each thread did, slice by slice.
+// Unfolds a tile: the occupant of each CPU and the state of each thread, slice by slice.
 //
-// Nothing is worked out here. The events of a tile are what the recorder's analysis made of the records, as assignments:
-// from now on this thread has that CPU, from then on it is in that state.
+// Nothing is inferred here. The events of a tile are the results of the recorder's analysis, as assignments: from now
+// on this thread has that CPU, from then on it is in that state.
 
 (() => {
   const STATE = { UNKNOWN: 0, RUNNING: 1, WOKEN: 2, PREEMPTED: 3, SLEEPING: 4, DISK: 5, DEAD: 11, THROTTLED: 12, WOKEN_THROTTLED: 13 };
-  // The first byte of an event: some have a state added.
+  // The first byte of an event; some include a state.
   const STATES = 16;
   const HEAD = { INFERRED: 16, OUTGOING: 32, WAKE: 64, CHANGE: 80, TAKEN: 96, CLAIM: 97, CLAIM_RUNNING: 98, MOVE: 99, VACATE: 128 };
 
-  // The place of the last of some times in order that is not after `time`, from `low` to before `high`; low - 1 if all are.
+  // The index of the last of some sorted times that is not after `time`, between `low` and `high`; low - 1 if all are
+  // later.
   function lastAt(times, time, low = 0, high = times.length) {
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -21,19 +22,19 @@
 
   const isThrottled = (state) => state === STATE.THROTTLED || state === STATE.WOKEN_THROTTLED;
 
-  // Slices of a lane in order of time. What is open at the end of the tile goes
-  // on in the next one; what began before has its true start.
+  // Slices of a lane in order of time. A slice that is open at the end of the tile continues in the next one; one
+  // that began earlier has its true begin.
   class Slices {
     constructor() {
       this.start = [];
       this.end = [];
       // The thread on a CPU's lane, the state on a thread's.
       this.what = [];
-      // The CPU of a thread's slice; -1 where there is none.
+      // The CPU of a thread's slice; -1 if none.
       this.cpu = [];
-      // Who woke the thread, of a slice that waits; -1 where it is not known.
+      // The waker of a waiting thread; -1 if unknown.
       this.waker = [];
-      // By place: what was taken of a slice in which a thread ran, where the recording tells.
+      // By index: what was taken of a running thread's slice, if recorded.
       this.taken = new Map();
     }
 
@@ -46,13 +47,13 @@
       this.waker.push(waker);
     }
 
-    // The place of the slice that holds `time`, or -1.
+    // The index of the slice that contains `time`, or -1.
     at(time) {
       const place = this.after(time) - 1;
       return place >= 0 && time < this.end[place] ? place : -1;
     }
 
-    // The place of the first slice that begins after `time`.
+    // The index of the first slice that begins after `time`.
     after(time) {
       return lastAt(this.start, time) + 1;
     }
@@ -63,12 +64,12 @@
       this.from = from;
       this.cpus = new Map();
       this.threads = new Map();
-      // Who has each CPU, and what each thread does.
+      // The occupant of each CPU, and the state of each thread.
       this.seats = new Map();
       this.doing = new Map();
     }
 
-    // A slice is over. One that was over before the tile began is in the tile before.
+    // A slice has ended. If that was before the tile, the slice is in an earlier tile.
     add(map, id, start, end, ...rest) {
       if (start >= end || end <= this.from) return;
       let lane = map.get(id);
@@ -82,7 +83,7 @@
       return seat;
     }
 
-    // Who has the CPU has it until `until`; from `since` on, another does, or with -1 nobody.
+    // The occupant has the CPU until `until`; from `since` on another has it, or none with -1.
     give(cpu, thread, since, until = since) {
       const seat = this.seat(cpu);
       if (seat.thread >= 0) this.add(this.cpus, cpu, seat.since, until, seat.thread, cpu, -1, seat.taken);
@@ -91,7 +92,7 @@
       seat.taken = null;
     }
 
-    // From `since` on, a thread is in another state. Idle is no thread.
+    // From `since` on, a thread has another state. Idle is not a thread.
     change(thread, state, cpu, waker, since, taken = null) {
       if (thread === 0) return;
       const doing = this.doing.get(thread);
@@ -102,13 +103,14 @@
       this.doing.set(thread, { state, since, cpu, waker });
     }
 
-    // The same, of one that is where it was.
+    // The same on the same CPU.
     become(thread, state, since) {
       const { cpu, waker } = this.doing.get(thread) ?? { cpu: -1, waker: -1 };
       this.change(thread, state, cpu, waker, since);
     }
 
-    // It turned out later who has had the CPU since then, and since when that thread ran, unless it did something else.
+    // It turned out later which thread has had the CPU since then, and since when that thread ran, unless it had
+    // another state.
     claim(cpu, thread, since, ranSince) {
       const seat = this.seat(cpu);
       seat.thread = thread;
@@ -125,7 +127,7 @@
   // The time of an age: 0 for before the trace.
   const sinceOf = (age, time) => (age === 0 ? 0 : time - (age - 1));
 
-  // The lanes as they are when the tile begins.
+  // The state of the lanes at the begin of the tile.
   function begun(tile, columns) {
     const { begin } = tile;
     const lanes = new Lanes(tile.from);
@@ -153,7 +155,7 @@
     const lanes = begun(tile, columns);
     const [heads, times, cpus, threads, extras] = columns.slice(7);
     const wakes = { time: [], thread: [], waker: [], cpu: [] };
-    // By thread: when it went over from the queue of which CPU to which.
+    // For each thread, the times of its moves, from which CPU's queue to which.
     const moves = new Map();
     const inferred = new Set();
     let time = tile.begin;
@@ -196,7 +198,7 @@
         lanes.change(incoming, STATE.RUNNING, cpu, -1, time);
       }
     }
-    // What only a later tile tells of this one.
+    // Facts about this tile that are recorded in later tiles.
     for (const { tile: later, head, cpu, thread, since, ranSince } of fx.trace.late) {
       if (later <= tile.index || since >= tile.to) continue;
       if (head === HEAD.VACATE) lanes.give(cpu, -1, tile.to, since);
@@ -216,7 +218,7 @@
     let thread = 0;
     let start = begin;
     let list = null;
-    // The place of the next one with arguments.
+    // The index of the next span with arguments.
     let withArgs = args.more ? args.number() : -1;
     for (let place = 0; threads.more; place++) {
       const step = threads.number();

@@ -10,7 +10,7 @@ const fx = {};
     [1, "ns"],
   ];
 
-  // A length of time with three digits that matter, as "1.23 ms".
+  // A length of time with three significant digits, as "1.23 ms".
   function time(ns) {
     if (ns === null || ns === undefined) return "–";
     if (ns === 0) return "0";
@@ -21,8 +21,7 @@ const fx = {};
     return `${value.toFixed(digits)} ${name}`;
   }
 
-  // A time after the begin of the trace, exact enough to tell it from its
-  // neighbours at a distance of `step`.
+  // A time after the begin of the trace, precise enough to distinguish it from others at a distance of `step`.
   function moment(ns, step) {
     const [unit, name] = STEPS.find(([unit]) => fx.trace.length >= unit) ?? [1, "ns"];
     const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / Math.max(step, 1)))));
@@ -34,12 +33,12 @@ const fx = {};
     return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   }
 
-  // A count with its noun, in the number that the count asks for.
+  // A count with its noun in the singular or plural.
   function counted(number, one, many) {
     return `${count(number)} ${number === 1 ? one : many}`;
   }
 
-  // A value of a counter; of one that is no integer, so many digits.
+  // A value of a counter, with this many digits if it is not an integer.
   function value(number, digits = 6) {
     if (Number.isInteger(number) && Math.abs(number) < 1e15) return (number < 0 ? "−" : "") + count(Math.abs(number));
     return String(Number(number.toPrecision(digits)));

@@ -1,7 +1,7 @@
-// What part of the trace is in view: from when to when, and how far down.
+// The part of the trace in view: its time range, and the scroll position.
 
 (() => {
-  // The shortest stretch of time that can be looked at, in nanoseconds.
+  // The shortest visible time range, in nanoseconds.
   const SHORTEST = 200;
   const { length } = fx.trace;
   const view = { from: 0, to: length, scroll: 0, width: 1000, height: 400 };
@@ -26,8 +26,7 @@
     changed();
   }
 
-  // Makes what is in view `factor` times as long; the time at `share` of the
-  // width stays where it is.
+  // Makes the time range `factor` times as long; the time at `share` of the width stays in place.
   function zoom(factor, share = 0.5) {
     const span = view.to - view.from;
     const longest = Math.max(length, SHORTEST);

@@ -1,4 +1,4 @@
-// The longest waits: a row each, which leads to its place.
+// The longest waits: a row for each, which leads to it.
 
 (() => {
   const { trace, units } = fx;
@@ -11,7 +11,7 @@
     return `${comm || thread?.name || `[${koid}]`} ${thread ? thread.tid : koid}`;
   }
 
-  // Who had the CPU meanwhile: parts that are together as long as the wait.
+  // The threads that had the CPU meanwhile: parts that sum up to the wait.
   function antagonists(wait, most) {
     const parts = wait.by.slice(0, most).map(([who, ran]) => `${name(who)} ${units.time(ran)}`);
     const rest = wait.by.slice(most);
@@ -48,7 +48,7 @@
       cell.textContent = "No thread of this trace waited for a CPU.";
       return;
     }
-    // What a quota held back did not wait for a CPU.
+    // The time that a quota held it back does not count as waiting.
     const waited = (wait) => wait.to - wait.from - wait.throttled;
     const longest = Math.max(waited(trace.worst[0]), 1);
     trace.worst.forEach((wait, place) => {
@@ -75,7 +75,7 @@
         const cell = row.insertCell();
         cell.textContent = cell.title = text;
         cell.className = className;
-        // Stands before it where the table has no heads.
+        // Shown before the value if the table has no header.
         if (label) cell.dataset.label = label;
         return cell;
       });
@@ -84,7 +84,7 @@
     });
   }
 
-  // Leaves those of the threads that the search leaves.
+  // Keeps only the waits of threads that the search finds.
   function filter() {
     rows.forEach((row, place) => {
       const thread = trace.byKoid.get(trace.worst[place].who[0]);
@@ -92,7 +92,7 @@
     });
   }
 
-  // The next or the one before of those that are left, round and round.
+  // Goes to the next or the previous remaining one, cyclically.
   function step(by) {
     const left = [...rows.keys()].filter((place) => !rows[place].hidden);
     if (left.length === 0) return undefined;

@@ -1,19 +1,19 @@
-// Why a stretch of a thread's time was so long: the parts of it, and the chain of threads that it waited for. The same as
-// fxtrec-blame finds, by the same rules, of what the page has: docs/reference/why.md defines both.
+// Why a stretch of a thread's time took so long: its parts, and the chain of threads that it waited for. The rules
+// and results are those of fxtrec-blame, as far as the page has the data: docs/reference/why.md defines both.
 //
-// A frame is what a thread did in a stretch, step by step, looked at from its end. While the thread was blocked, its step has
-// the frame of the thread that woke it inside, of the same stretch. The innermost steps are the links of the chain.
+// A frame is what a thread did in a stretch, step by step, from its end. If the thread was blocked, the step contains
+// the frame of its waker for the same stretch. The innermost steps are the links of the chain.
 
 (() => {
   const { STATE, isThrottled } = fx.unfold;
   const { trace, view, units } = fx;
-  // Threads followed from one to the next, steps of a chain, and looks at who had a CPU, at most.
+  // The maximum numbers of threads that are followed, of steps in a chain, and of lookups of CPUs.
   const MOST_DEEP = 24;
   const MOST_STEPS = 4000;
   const MOST_LOOKS = 20000;
-  // A waker may have left its CPU so long before the thread was able to run, in nanoseconds.
+  // A waker may have left its CPU this long before the thread was able to run, in nanoseconds.
   const UNDERWAY = 1e6;
-  // Rows of the list of parts and of the chain that are shown, the longest.
+  // The maximum number of rows in the list of parts and in the chain; the longest are shown.
   const MOST_PARTS = 8;
   const MOST_LINKS = 200;
   const ENDED = 10;
@@ -22,7 +22,7 @@
   const isBlocked = (state) => state >= STATE.SLEEPING && state <= 7;
   const isWoken = (state) => state === STATE.WOKEN || state === STATE.WOKEN_THROTTLED;
 
-  // What a lane has at a time; where nothing is known, from when on in its tile.
+  // The state of a lane at a time; if it is unknown, from when on in its tile.
   async function at(kind, id, time) {
     const found = await fx.select.slice(kind, id, time);
     if (found !== null) return found;
@@ -36,7 +36,7 @@
     return { start: place >= 0 ? lane.end[place] : tile.from, end: time + 1, what: kind === "cpu" ? -1 : STATE.UNKNOWN, cpu: -1, waker: -1, taken: null };
   }
 
-  // Who had a CPU in a stretch: by thread, 0 for idle, -1 for unknown.
+  // The tenants of a CPU in a stretch: by thread, 0 for idle, -1 for unknown.
   async function tenants(walk, cpu, from, to) {
     const sums = new Map();
     for (let time = to; time > from; ) {
@@ -48,10 +48,10 @@
     return [...sums].map(([who, length]) => ({ who, length })).sort((a, b) => b.length - a.length || a.who - b.who);
   }
 
-  // The steps of a wait, the last first: one for each queue that the thread was in.
+  // The steps of a wait, the last first: one for each queue.
   async function waited(walk, step, start) {
     const { found, missing } = await fx.select.movesOf(step.thread, start, step.to);
-    // In which queue it was, and so for whom it waited, is not known where a move may be missing.
+    // If a move may be missing, it is unknown in which queue the thread was.
     if (missing) return [{ ...step, tenants: [{ who: -1, length: step.to - step.from }] }];
     const moves = found.filter((move) => move.time > start && move.time < step.to).sort((a, b) => a.time - b.time);
     const parts = [{ ...step, cpu: moves.length > 0 ? moves[0].from : step.cpu, from: start }];
@@ -67,7 +67,7 @@
     return within;
   }
 
-  // Whether no event reported the switch that ended it, which was then at the latest.
+  // Whether no event reported the switch that ended it, which happened at this time or earlier.
   async function isGuessed({ thread, to, state, cpu }) {
     if (state !== STATE.RUNNING && state !== STATE.WOKEN && state !== STATE.PREEMPTED) return false;
     if (to >= trace.length) return false;
@@ -90,7 +90,7 @@
       const begin = Math.max(found.start, from);
       const step = { thread, from: begin, to: until, since: found.start, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
       if (found.out) step.reason = ABSENT;
-      // Of a part of a slice, nobody knows what was taken of that part.
+      // It is unknown what was taken of a part of a slice.
       if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
       if (found.endOut && until === found.end && found.what >= STATE.SLEEPING) step.ended = "absent";
       else if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
@@ -106,7 +106,7 @@
     return { thread, from, to, steps: steps.reverse() };
   }
 
-  // How it ended that a thread was blocked, and what the one that woke it did meanwhile.
+  // How the wait of a blocked thread ended, and what its waker did meanwhile.
   async function end(walk, step) {
     const next = step.to < trace.length ? await at("thread", step.thread, step.to) : null;
     if (next === null || next.start !== step.to) return;
@@ -145,7 +145,7 @@
     return list;
   }
 
-  // The parts of a frame's own time, the longest first: a key, a colour, a text, and how long.
+  // The parts of a frame's own time, the longest first: key, colour, text, and length.
   function parts(one) {
     const sums = new Map();
     const add = (key, colour, text, length) => {
@@ -191,14 +191,14 @@
     return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or somebody unknown woke it";
   }
 
-  // What a link is, in a line.
+  // A line of text about a link.
   function describe(link) {
     const why = link.reason ? ` (${link.reason})` : "";
     if (link.state === "underway") return "began a wake-up, which took so long";
     if (link.state === STATE.RUNNING) return `ran on CPU ${link.cpu}`;
     if (link.state === STATE.UNKNOWN) return `unknown${why}`;
     if (isThrottled(link.state)) return "was throttled";
-    // Where in its code, if that was recorded.
+    // The place in its code, if recorded.
     if (!link.tenants) return `was ${doing(link)}${fx.stacks?.hint(link.thread, link.since) ?? ""}, ${ending(link)}${why}`;
     const names = link.tenants.slice(0, 2).map(({ who, length }) => `${who < 0 ? "unknown" : who === 0 ? "idle" : fx.select.threadName(who)} ${units.time(length)}`);
     if (link.tenants.length > 2) names.push(`${link.tenants.length - 2} more`);
@@ -211,7 +211,7 @@
     return { thread, from, to, frame: found, parts: parts(found), chain: links(found) };
   }
 
-  // What is shown, and which link is looked at; -1 for none.
+  // The explanation that is shown, and its selected link; -1 for none.
   let shown = null;
   let current = -1;
   let rows = [];
@@ -237,7 +237,7 @@
     return made;
   }
 
-  // Fills a place with the bar of the parts, their list, and the chain.
+  // Fills an element with the bar of the parts, their list, and the chain.
   function write(box) {
     const length = Math.max(shown.to - shown.from, 1);
     const bar = element("div", undefined, "blame");
@@ -282,11 +282,11 @@
 
   let request = 0;
 
-  // Explains a stretch of a thread's time in a place of the panel, when it is known.
+  // Explains a stretch of a thread's time in an element of the panel.
   async function show(box, thread, from, to) {
     clear();
     const mine = request;
-    // Links name functions.
+    // The text of links has names of functions.
     const [found] = await Promise.all([explain(thread, from, to), fx.stacks?.load()]);
     if (mine !== request) return;
     shown = found;
@@ -328,7 +328,7 @@
       }
       context.stroke();
     };
-    // A chain of one link is the selection itself.
+    // A chain of one link is the same as the selection.
     if (shown.chain.length > 1) {
       line(7, "lane", shown.chain);
       line(3, "accent", shown.chain);

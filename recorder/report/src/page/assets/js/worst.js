@@ -1,11 +1,11 @@
-// The longest blocked times and the longest spans: a row each, which leads to its place.
+// The longest blocked times and the longest spans: a row for each, which leads to it.
 
 (() => {
   const { trace, units } = fx;
   // Each row of both tables, with its thread.
   const rows = [];
 
-  // Shows a stretch of time, and what its thread did then.
+  // Shows a stretch of time, and the thread's state in it.
   async function jump(row, { thread, track, from, to, span }) {
     for (const other of document.querySelectorAll("#blocked tr, #longest tr")) other.removeAttribute("aria-current");
     row.setAttribute("aria-current", "true");
@@ -15,12 +15,13 @@
       await fx.select.pickSpanAt(track.index, from, to);
     } else if (thread) {
       fx.lanes.bring("thread", thread.index);
-      // A span is selected itself, if it is drawn.
+      // The span itself is selected, if it is drawn.
       if (!span || !(await fx.select.pickSpanAt(thread.index, from, to))) await fx.select.pick("thread", thread.index, from);
     }
   }
 
-  // Fills a table, the longest first: each row has a thread or a track, its name, a time, a text, and perhaps who ended it.
+  // Fills a table, the longest first: each row has a thread or a track, its name, a time, a text, and perhaps the
+  // waker.
   function fill(id, list) {
     const body = document.getElementById(id);
     const table = body.parentElement;
@@ -47,7 +48,7 @@
       if (by !== undefined) {
         const cell = row.insertCell();
         cell.textContent = by;
-        // Stands before it where the table has no heads.
+        // Shown before the value if the table has no header.
         cell.dataset.label = "woken by";
       }
       row.addEventListener("click", () => jump(row, one));
@@ -74,7 +75,7 @@
     })));
   }
 
-  // Says where blocked times were, when it is known.
+  // Shows where blocked times were, once that is known.
   function locate() {
     for (const [, { thread, from, by, text, cell }] of rows) {
       const where = by !== undefined && thread ? fx.stacks.innermost(thread.index, from) : "";
@@ -82,7 +83,7 @@
     }
   }
 
-  // Leaves those of the threads that the search names, blocked times in functions that it names, and operations of its name.
+  // Keeps the rows that match the search: by thread, by function for blocked times, by name for operations.
   function filter() {
     for (const [row, { thread, track, from, text }] of rows) {
       if (track) row.hidden = !fx.lanes.isNamed({ name: text });
