@@ -24,7 +24,7 @@ fn object<'a>(
     KernelObject { object_type, koid: Koid(koid), name: Text::Inline(name), args }
 }
 
-/// What fxtrec records of `secret`, and what an application does: everything that only its owner knows has that word.
+/// A recording of `secret` and its application: all text that only its owner knows contains that word.
 fn trace() -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("fxtrec", 1_000_000_000).expect("room");
@@ -76,7 +76,7 @@ fn trace() -> Vec<u8> {
     trace.write(&ProviderSection { id }).expect("room");
     trace.write(&Initialization { ticks_per_second: 1_000_000_000 }).expect("room");
     let inline = ThreadName::Inline { process: thread, thread: Koid(8) };
-    // The scheduler's category does not make it an event of the scheduler.
+    // The scheduler's category alone does not make it a scheduler event.
     for category in ["secret", "sched"] {
         let (category, name) = (Text::Inline(category), Text::Inline("secret"));
         let args = [string("secret", "secret")];
@@ -97,7 +97,7 @@ fn redacted(secrets: &[Secret]) -> (Vec<u8>, Report) {
     (out, report)
 }
 
-/// How often each kind of text stands in the trace.
+/// How often each kind of text occurs in the trace.
 fn listed(trace: &[u8]) -> BTreeMap<(&'static str, String), u64> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.fxt");
@@ -114,7 +114,7 @@ fn nothing_that_only_the_owner_knows_is_in_what_is_shared() {
     let (shared, report) = redacted(&Secret::ALL);
     assert!(has(&trace(), "secret") && !has(&shared, "secret"), "{:?}", listed(&shared));
     assert_eq!(report.times("blobs, left out"), 1);
-    // What explains the trace stays.
+    // Text that is needed to understand the trace stays.
     for text in
         ["trace_info", "6.18", "kworker/0:1H", "fxtrec-capture", "do_exit", "[vdso]", "prev_state"]
     {
@@ -152,7 +152,7 @@ fn a_name_has_one_pseudonym_and_a_path_one_for_each_part() {
         of("paths").iter().map(|(path, _)| path.rsplit_once('/').expect("a folder").0).collect();
     assert!(folders.len() == 2 && folders[0] == folders[1], "{folders:?}");
     assert!(folders[0].starts_with("/file-"), "{folders:?}");
-    // What was not asked for is as it was.
+    // Kinds that were not requested are unchanged.
     assert_eq!(of("hosts"), [("secret.example", 1)]);
     assert_eq!(of("cgroups"), [("/secret/a", 1), ("/secret/b", 1)]);
 }

@@ -1,4 +1,4 @@
-//! What the host, quotas and interrupts did to threads: converted, cut and merged.
+//! The effects of the host, quotas and interrupts on threads: converted, cut and merged.
 
 use fxt_reader::record::{EventKind, Value as ReadValue};
 use fxt_reader::{Nanos, Reader, Record};
@@ -19,8 +19,8 @@ fn us(micros: u64) -> Value<'static> {
 const THROTTLED: (&str, Value<'static>) = ("throttled", Value::Bool(true));
 const BY: (&str, Value<'static>) = ("throttled_by", Value::Str(Text::Inline("/a")));
 
-/// Thread 101 runs from 10 to 30, of which the host took 4, and uses up the quota of /a, which lasts to 80; it comes in at
-/// 100. Thread 102, of the same cgroup, is woken at 20 and comes in on CPU 1 at 95, moved there at 90.
+/// Thread 101 runs from 10 to 30, of which the host took 4. It uses up the quota of /a, which lasts until 80, and comes in at 100. Thread
+/// 102 of the same cgroup is woken at 20, moves to CPU 1 at 90, and comes in there at 95.
 fn trace() -> Vec<u8> {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(10, 0, 0, Leaves::R, 101).wake(20, 0, 102);
@@ -56,7 +56,7 @@ fn named(list: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
     list.iter().map(|(name, begin, end)| ((*name).to_owned(), *begin, *end)).collect()
 }
 
-/// Others may write numbers with a sign.
+/// Other recorders may write signed numbers.
 #[test]
 fn facts_are_read_as_the_report_reads_them_whatever_the_type_of_their_numbers() {
     let mut scene = Scene::with_causes(ALL);
@@ -199,7 +199,7 @@ fn a_cut_keeps_in_which_system_call_a_thread_blocked() {
     };
     let piece = |from, to| piece_of(scene.bytes(), from, to, Filter::default());
     assert_eq!(calls(&piece(0, 200)), [(202, 2, 60)]);
-    // The first of them begins before the window, so that its length is not known.
+    // The first one begins before the window, so its length is unknown.
     assert_eq!(calls(&piece(30, 200)), [(202, 1, 30)]);
     let filter = Filter { pids: vec![100], ..Filter::default() };
     assert_eq!(calls(&piece_of(scene.bytes(), 0, 200, filter)), [(202, 2, 60)]);
@@ -207,7 +207,7 @@ fn a_cut_keeps_in_which_system_call_a_thread_blocked() {
 
 #[test]
 fn a_cut_within_a_throttled_wait_has_the_part_that_is_in_it() {
-    // Left at 30, throttled to 80: of that, 20 are in the window.
+    // It left its CPU at 30 and was throttled until 80; 20 of that are in the window.
     let late = piece(60, 200, Filter::default());
     assert_eq!(sum(&late, 101, Metric::Throttled), 20);
     assert_eq!(sum(&late, 101, Metric::Preemption) + sum(&late, 101, Metric::Wakeup), 20);

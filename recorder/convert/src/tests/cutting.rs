@@ -1,4 +1,4 @@
-//! Windows out of traces, which stand alone.
+//! Windows of traces, which are complete traces themselves.
 
 use fxt_reader::check::{Promises, check};
 use fxt_reader::record::is_not_recorded;
@@ -33,7 +33,7 @@ fn trace() -> Vec<u8> {
     trace.into_inner()
 }
 
-/// A trace that has names only.
+/// A trace with names only.
 fn named() -> Writer<Vec<u8>> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");
@@ -92,7 +92,7 @@ fn a_loss_that_had_begun_in_the_window_is_told_at_its_end() {
     put_switch(&mut trace, 0, 1, (0, 41));
     put_switch(&mut trace, 1, 2, (0, 60));
     put_switch(&mut trace, 0, 5, (41, 50));
-    // It came after the window, and the next loss after it.
+    // It comes after the window, and the next loss comes after it.
     put_switch(&mut trace, 1, 8, (60, 0));
     let number = |name, number: u64| (name, Value::uint(number));
     for (time, name, args) in [
@@ -122,7 +122,7 @@ fn a_loss_that_had_begun_in_the_window_is_told_at_its_end() {
     assert_eq!(losses(6), [at(6, "lost", 17), at(6, "lost_records", 21)]);
     let expected = [at(9, "lost", 17), at(9, "lost", 18), at(9, "lost_others", 19)];
     assert_eq!(losses(9)[..3], expected);
-    // Nothing is known of either CPU since the last loss.
+    // Both CPUs are unknown since the last loss.
     assert_eq!(losses(20).len(), 6);
 }
 
@@ -143,7 +143,7 @@ fn a_window_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
     }
 }
 
-/// Switches as (time, CPU, out, in), the made-up ones with a mark.
+/// Switches as (time, CPU, out, in); inferred ones have a mark.
 fn switches(piece: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(piece);
     let mut list = Vec::new();
@@ -203,7 +203,7 @@ fn a_switch_that_comes_late_and_is_left_out_changes_nobody_in_the_piece() {
     let mut trace = Writer::new(trace());
     put_switch(&mut trace, 0, 12, (0, 41));
     put_switch(&mut trace, 1, 17, (60, 0));
-    // Before the window, though it has begun.
+    // It is before the window, which has already begun.
     put_switch(&mut trace, 0, 15, (41, 50));
     put_switch(&mut trace, 0, 18, (50, 0));
     let piece = piece_of(&trace.into_inner(), 16, 20, Filter::default());
@@ -345,8 +345,8 @@ fn a_piece_of_one_cpu_has_the_scheduling_of_no_other() {
     assert_eq!(switches(&piece(0, u64::MAX, filter)), ["8 cpu1 0->60", "11 cpu1 60->0*"]);
 }
 
-/// Modules, mappings and backtraces around the window from 4 to 8. Process 40 has one module that explains a frame of the
-/// window, one that explains only earlier frames, and one that is looked up behind the window; the kernel is process 0's.
+/// Modules, mappings and backtraces around the window from 4 to 8. Process 40 has one module that explains a frame in the window, one that
+/// explains only earlier frames, and one that is looked up after the window; the kernel is process 0's.
 fn trace_with_stacks() -> Vec<u8> {
     use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName};
     let mut trace = Writer::new(trace());

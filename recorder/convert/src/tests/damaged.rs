@@ -1,8 +1,8 @@
-//! Files of other recorders as they were written, and the same with damage of every kind that lengths can have.
+//! Files of other recorders, unchanged and with every kind of damage to their lengths.
 
 use super::super::{ConvertError, Format, Input, Options, Report, convert};
 
-/// The corpora of the fuzz targets; their README says what made them.
+/// The corpora of the fuzz targets; their README describes their origin.
 macro_rules! seed {
     ($path:literal) => {
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/", $path)).as_slice()
@@ -15,7 +15,7 @@ const TRACE_DAT: [&[u8]; 3] =
     [seed!("trace_dat/v6"), seed!("trace_dat/v7"), seed!("trace_dat/v7-zstd")];
 const FTRACE_TEXT: [&[u8]; 2] = [seed!("ftrace_text/report"), seed!("ftrace_text/tracefs")];
 
-/// What lengths, offsets and counts may be said to be.
+/// Values for lengths, offsets and counts.
 const NUMBERS: [u64; 11] =
     [0, 1, 7, 8, u32::MAX as u64, 1 << 31, 1 << 40, 1 << 61, (1 << 63) - 1, 1 << 63, u64::MAX];
 
@@ -26,7 +26,7 @@ fn import(bytes: Vec<u8>, from: Format) -> Result<(Vec<u8>, Report), ConvertErro
     Ok((output, report))
 }
 
-/// Imports a file that may be damaged: it ends, and what it makes is a sound trace. Returns whether it made one.
+/// Imports a file that may be damaged: that must end, and any output must be a sound trace. Returns whether there is one.
 fn survives(bytes: Vec<u8>, from: Format) -> bool {
     let Ok((trace, _)) = import(bytes, from) else { return false };
     let mut reader = fxt_reader::Reader::from_slice(&trace);
@@ -35,7 +35,7 @@ fn survives(bytes: Vec<u8>, from: Format) -> bool {
     true
 }
 
-/// Writes numbers over every place of the head and of the tail, with every width, and over some of the rest.
+/// Writes numbers of every width over every place of the header and the tail, and over some of the rest.
 fn damage(seed: &[u8], from: Format) {
     let (mut refused, mut taken) = (0, 0);
     let mut try_one = |bytes: Vec<u8>| match survives(bytes, from) {
@@ -92,7 +92,7 @@ fn the_damages_that_ended_a_conversion_once_are_told() {
         bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
         import(bytes, Format::PerfData).expect_err("damaged").to_string()
     };
-    // Where the records are, and how many bytes of them.
+    // The position of the records, and their size.
     assert!(with(40, 8).contains("is too small"), "{}", with(40, 8));
     assert_eq!(with(48, u64::MAX), "the table of features: truncated at byte 0");
     // The size of the first feature.
@@ -101,7 +101,7 @@ fn the_damages_that_ended_a_conversion_once_are_told() {
         assert!(with(table + 8, size).starts_with("the features: truncated"));
     }
     assert!(with(table + 8, 0).contains("not a description"), "{}", with(table + 8, 0));
-    // The size of an event's description, and where they are.
+    // The size of an event's description, and the position of the descriptions.
     assert_eq!(with(16, 8), "cannot read this perf.data: the description of an event has 8 bytes");
     assert_eq!(with(24, u64::MAX), "the descriptions of events: truncated at byte 0");
 }

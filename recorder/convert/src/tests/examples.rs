@@ -1,5 +1,4 @@
-//! The examples of the Trace Event Format document, in words of our own: each comes back from FXT
-//! with everything that it said.
+//! The examples of the Trace Event Format document, in our own words: each is converted to FXT and back without loss.
 
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ fn there_and_back(document: &Value) -> (Value, Report) {
     (document, report)
 }
 
-/// What a field means where an event leaves it out.
+/// The meaning of a field that an event leaves out.
 fn default_of(field: &str) -> Value {
     match field {
         "pid" | "tid" => json!(0),
@@ -23,7 +22,7 @@ fn default_of(field: &str) -> Value {
     }
 }
 
-/// Times and ids mean the same in several spellings.
+/// The meaning of a time or id, which may have several notations.
 fn meaning(field: &str, value: &Value) -> Value {
     match (field, value) {
         ("ts" | "dur", Value::String(text)) => json!(text.parse::<f64>().expect("a number")),
@@ -33,13 +32,13 @@ fn meaning(field: &str, value: &Value) -> Value {
     }
 }
 
-/// Asserts that `found` says all that `expected` says, and nothing else of its own.
+/// Asserts that `found` has everything that `expected` has, and nothing else of its own.
 fn assert_same(found: &Value, expected: &Value) {
     let (found, expected) =
         (found.as_object().expect("an object"), expected.as_object().expect("an object"));
     for field in found.keys().chain(expected.keys()) {
         let of = |event: &serde_json::Map<String, Value>| {
-            // Without a thread it is the main one, which has the number of its process.
+            // Without a thread, it is the main thread, which has the id of its process.
             let field_or_main = event
                 .get(field)
                 .or_else(|| event.get("pid").filter(|pid| field == "tid" && pid.is_number()));
@@ -49,7 +48,7 @@ fn assert_same(found: &Value, expected: &Value) {
     }
 }
 
-/// Asserts that these events come back as they are, in order of time.
+/// Asserts that these events come back unchanged, in order of time.
 fn assert_kept(expected: &[Value]) -> Report {
     let (found, report) = there_and_back(&json!(expected));
     let mut expected = expected.to_vec();
@@ -283,7 +282,7 @@ fn all_five_items_of_metadata() {
     ]
     .map(|event| event)
     .iter()
-    // Those that name nothing wait for an event with a time; this way they stand in order.
+    // Events without a time wait for an event with one; this keeps them in order.
     .flat_map(|event| [json!({"name": "t", "ph": "i", "ts": 1, "pid": 1, "tid": 1}), event.clone()])
     .collect::<Vec<_>>());
 }

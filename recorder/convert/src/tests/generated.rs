@@ -8,7 +8,7 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, Writer};
 
 use super::*;
 
-/// Numbers that look random and are the same in every run (xorshift64).
+/// Pseudo-random numbers, which are the same in every run (xorshift64).
 struct Dice(u64);
 
 impl Dice {
@@ -23,7 +23,7 @@ impl Dice {
         self.roll() % limit
     }
 
-    /// Small numbers, numbers around the borders of types, and any.
+    /// Small numbers, numbers near the limits of types, and arbitrary ones.
     fn number(&mut self) -> u64 {
         const BORDERS: [u64; 8] = [
             0,
@@ -86,7 +86,7 @@ impl Dice {
             .collect()
     }
 
-    /// At most 14, where a record has to have one of its own.
+    /// At most 14, for records that have an argument of their own.
     fn fewer_args(&mut self) -> Vec<Arg<'static>> {
         let mut args = self.args();
         args.truncate(14);

@@ -1,4 +1,4 @@
-//! Text of ftrace and perf.data as public reports of other tools have them.
+//! ftrace text and perf.data, as in public reports of other tools.
 
 use fxt_reader::record::Value;
 use fxt_reader::{Reader, Record};
@@ -10,7 +10,7 @@ fn imported(input: &[u8], from: Format) -> (Vec<u8>, Report) {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What the file is taken for, and what becomes of it.
+/// Imports a text, whose format must be detected.
 fn text(input: &str) -> Vec<u8> {
     let mut opened = Input::from_bytes(input.into()).expect("not packed");
     assert_eq!(opened.format().expect("its format shows"), Format::FtraceText);
@@ -85,7 +85,7 @@ fn an_interrupted_thread_of_a_real_time_kernel_is_no_waker() {
         "10.003000000 0 501 by 502",
     ];
     assert_eq!(scheduling(&text(REAL_TIME)), expected);
-    // Without a header, as trace_pipe has it, and with columns of another kernel before.
+    // Without a header, as in trace_pipe, and after columns of another kernel.
     let bare: String =
         REAL_TIME.lines().filter(|it| !it.starts_with('#')).flat_map(|it| [it, "\n"]).collect();
     assert_eq!(scheduling(&text(&bare)), expected);
@@ -151,8 +151,8 @@ fn times_without_decimals_are_said_to_be_a_guess() {
     assert_eq!(report.times(remark), 1);
 }
 
-/// The packed records of `perf record -z` as perf 6.16 writes them: of another type, padded, and with the size of all of a
-/// run at its first. `each` says how many records a run has.
+/// The compressed records of `perf record -z` in the form of perf 6.16: another type, padding, and the size of a whole run in its first
+/// record. `each` is the number of records in a run.
 fn as_perf_6_16(data: &[u8], each: usize) -> (Vec<u8>, usize) {
     let word = |data: &[u8], at: usize| {
         u64::from_ne_bytes(*data[at..].first_chunk().expect("in the file"))
@@ -194,7 +194,7 @@ fn as_perf_6_16(data: &[u8], each: usize) -> (Vec<u8>, usize) {
     let (records, tail) = (out.len() - start, out.len());
     out[48..56].copy_from_slice(&(records as u64).to_ne_bytes());
     out.extend(&data[start + size..]);
-    // The sections of features lie behind the records.
+    // The sections of features come after the records.
     let features: u32 = data[72..104].iter().map(|byte| byte.count_ones()).sum();
     for at in (0..features as usize).map(|number| tail + number * 16) {
         let moved = word(&out, at) + (records as u64) - (size as u64);
@@ -213,7 +213,7 @@ fn packed_records_with_the_sizes_of_perf_6_16_are_read() {
         assert!(packed >= 2, "{packed} packed records");
         assert!(imported(&rewritten, Format::PerfData).0 == expected, "runs of {each}");
     }
-    // Where the content is damaged, the error names perf's fault.
+    // If the content is damaged, the error names the bug in perf.
     let (mut rewritten, _) = as_perf_6_16(data, 2);
     let head = [83u32.to_ne_bytes()].concat();
     let at = rewritten.windows(4).position(|window| window == head).expect("a packed record");
@@ -237,7 +237,7 @@ fn every_layout_that_kernels_and_tools_write_is_read_whole() {
         let is_event =
             |line: &&str| line.contains("sched_switch:") || line.contains("sched_wakeup");
         let (events, found) = (seed.lines().filter(is_event).count(), scheduling(&fxt).len());
-        // Of wake-ups only those that change something are written, and missing switches are added.
+        // Only wake-ups with an effect are written, and missing switches are added.
         assert!(events >= 2 && found >= events / 2, "{name}: {found} of {events}");
         let names = ["pipe", "latency", "verbose", "fields", "processes"].contains(&name);
         assert!(!names || thread(&fxt, 16482).0 == "lto cgu.4", "{name}");

@@ -1,4 +1,4 @@
-//! What is malformed is named with its place, and passed when that is asked for.
+//! Malformed input is reported with its position, and skipped on request.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Both directions, and back again.
+//! Conversions in both directions.
 
 mod agreement;
 mod causes;
@@ -21,7 +21,7 @@ use serde_json::Value as Json;
 use super::tef::write::Sched;
 use super::{ConvertError, Format, Input, Options, Output, Packing, Report, convert};
 
-/// What a conversion makes of `input`.
+/// The result of converting `input`.
 fn converted(
     input: &[u8],
     from: Format,
@@ -56,7 +56,7 @@ fn refused(json: &str) -> String {
         .to_string()
 }
 
-/// What is wrong with it by the letter of the format.
+/// The error in strict mode.
 fn strictly(json: &str) -> String {
     let options = Options { strict: true, ..Options::default() };
     converted(json.as_bytes(), Format::Json, Format::Fxt, options)
@@ -76,7 +76,7 @@ fn events(json: &str) -> Vec<Json> {
     events.filter(|event| event["fxt"] != "provider").cloned().collect()
 }
 
-/// Every record of a trace as text, but for the tables.
+/// Every record of a trace as text, except for the tables.
 fn records(fxt: &[u8]) -> Vec<String> {
     use fxt_reader::{Kind, Reader};
     let mut reader = Reader::from_slice(fxt);

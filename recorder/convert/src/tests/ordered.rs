@@ -1,4 +1,4 @@
-//! JSON whose events are in any order, and scheduling that stands beside them.
+//! JSON with events in any order, and scheduling records outside of the events.
 
 use fxt_reader::record::EventKind;
 use fxt_reader::{Reader, Record};
@@ -6,7 +6,7 @@ use fxt_reader::{Reader, Record};
 use super::imported::scheduling;
 use super::*;
 
-/// Each event as `time kind name`, in the order of the file, which must be that of time.
+/// Each event as `time kind name`, in the order of the file, which must be the order of time.
 fn events_of(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let (mut found, mut last) = (Vec::new(), 0);
@@ -30,7 +30,7 @@ fn events_of(fxt: &[u8]) -> Vec<String> {
     found
 }
 
-/// The durations of a thread as viewers pair them: name, begin, end.
+/// The durations of a thread, paired as viewers pair them: name, begin, end.
 fn durations(fxt: &[u8], thread: u64) -> Vec<(String, u64, u64)> {
     let mut reader = Reader::from_slice(fxt);
     let (mut open, mut done) = (Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ fn begins_and_ends_are_paired_by_time_in_any_order_of_the_file() {
         .map(|(name, begin, end)| (name.to_owned(), begin * 1000, end * 1000))
         .collect();
     for step in [1, 3, 7, 9] {
-        // Each step leads through all lines, in another order.
+        // Each step visits all lines in another order.
         let order: Vec<&str> = (0..lines.len()).map(|at| lines[at * step % lines.len()]).collect();
         let (fxt, report) = to_fxt(&format!("[{}]", order.join(",\n")));
         assert_eq!(durations(&fxt, 2), expected, "{order:#?}");
@@ -82,7 +82,7 @@ fn begins_and_ends_are_paired_by_time_in_any_order_of_the_file() {
         let checked = fxt_reader::check::check(&mut reader, promises).expect("readable");
         assert!(checked.is_sound(), "{:?}", checked.findings);
     }
-    // A thread whose own events are in order keeps it, also where two of them have one time.
+    // A thread whose events are in order keeps that order, even if two have the same time.
     let text = r#"[
         {"ph":"B","name":"x","pid":1,"tid":2,"ts":10}, {"ph":"E","pid":1,"tid":2,"ts":10},
         {"ph":"B","name":"y","pid":1,"tid":2,"ts":10}, {"ph":"E","pid":1,"tid":2,"ts":11},
@@ -123,7 +123,7 @@ fn ftrace_text_beside_events_is_scheduling() {
         {"ph":"X","pid":70,"tid":77,"name":"frame","cat":"app","ts":200500020,"dur":900}
         ],
         "systemTraceEvents":"# tracer: nop\n#\n          <idle>-0     (-----) [001] d..2  200.500010: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=render next_pid=77 next_prio=97\n          render-77    (   70) [001] d..3  200.501000: sched_switch: prev_comm=render prev_pid=77 prev_prio=97 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120\n"}"##;
-    // Also where it comes first.
+    // Even if it comes first.
     let (events, system) = text.split_once("],\n").expect("two members");
     let swapped = format!("{{{}, {}]}}", system.trim().trim_end_matches('}'), &events[1..]);
     for text in [text.to_owned(), swapped] {
@@ -215,7 +215,7 @@ fn states_of_threads_are_on_a_track_of_their_own_and_come_back() {
     let back = Json::from(events(&to_json(&fxt, Sched::Slices)));
     let original: Json = serde_json::from_str(text).expect("JSON");
     assert_eq!(back, original["traceEvents"]);
-    // The letter is that of a step of an operation elsewhere, which has to have an id.
+    // Elsewhere the letter is a step of an operation, which must have an id.
     let error = refused(r#"[{"ph":"T","cat":"c","name":"x","pid":1,"tid":1,"ts":1}]"#);
     assert!(error.contains("has no \"id\""), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Scheduling records in the three shapes that JSON can give them.
+//! Scheduling records in the three forms that JSON has for them.
 
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
@@ -108,7 +108,7 @@ fn a_thread_whose_cpu_another_leaves_runs_no_more_and_the_other_not_since_the_be
     trace.start("test", 1_000_000_000).expect("room");
     for (time, out, into, state) in [
         (1_000, 0, 41, ThreadState::Running),
-        // That 50 came in is missing.
+        // The switch to 50 is missing.
         (3_000, 50, 60, ThreadState::Blocked),
         (7_000, 60, 41, ThreadState::Blocked),
         (8_000, 41, 0, ThreadState::Running),

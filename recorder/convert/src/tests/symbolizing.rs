@@ -1,4 +1,4 @@
-//! Names for stacks: what is looked up, where it stands, and what is not taken.
+//! Names for stacks: what is looked up, where it is written, and what is rejected.
 
 use fxt_reader::{Reader, Record};
 use fxt_writer::record::{Backtrace, Mapping, Module, ProcessName, UserspaceObject};
@@ -15,11 +15,11 @@ use fxtrec_kernel::worker::Worker;
 use super::*;
 use crate::symbolize::{Where, in_this_process, symbolize};
 
-/// The C library that this test runs with.
+/// The C library of this test process.
 struct Libc {
     path: String,
     id: Vec<u8>,
-    /// The addresses of two of its functions, and what they are called first.
+    /// The addresses of two of its functions, with their first names.
     functions: [(u64, String); 2],
 }
 
@@ -43,7 +43,7 @@ fn libc() -> Libc {
     Libc { path, id, functions: [function("strtol"), function("poll")] }
 }
 
-/// Where the library is in the process.
+/// The address of the library in the process.
 const BASE: u64 = 0x7000_0000_0000;
 
 fn process(koid: u64) -> ThreadName {
@@ -72,14 +72,14 @@ fn trace() -> Trace {
     trace
 }
 
-/// Without more folders; a thread reads the files.
+/// Without additional folders; a thread reads the files.
 fn places() -> Where {
     let time = Duration::from_secs(60);
     let (debug_folders, vmlinux, show_progress) = (Vec::new(), None, false);
     Where { debug_folders, vmlinux, time, show_progress, start: in_this_process }
 }
 
-/// The records of the new trace in short: the names, and the times of stacks.
+/// A summary of the new trace's records: the names, and the times of stacks.
 fn named(trace: Trace) -> (Vec<String>, Report, Vec<u8>) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.fxt");
@@ -109,7 +109,7 @@ fn names_stand_before_the_first_stack_that_needs_them_and_once() {
     code(&mut trace, 7, 0, (&path, &id));
     stack(&mut trace, 7, 10, &[first + 4, second + 1]);
     stack(&mut trace, 7, 20, &[first + 4, first + 5]);
-    // What explains it comes later, as in the newest part of a recording. Where a call returns to may be the next function.
+    // The records that explain it come later, as in the newest part of a recording. A return address may be in the next function.
     stack(&mut trace, 8, 30, &[second, second]);
     code(&mut trace, 8, 3, (&path, &id));
     let (found, report, _) = named(trace);
@@ -184,7 +184,7 @@ fn the_code_that_counts_is_what_had_been_told_by_then() {
     assert!(report.notes()[0].starts_with("not found: /nowhere (build id 0909"), "{report}");
 }
 
-/// One whose files never answer. It ends when it is abandoned.
+/// A worker whose files never respond. It ends when it is abandoned.
 fn hanging() -> io::Result<Worker> {
     let (ours, theirs) = UnixStream::pair()?;
     std::thread::spawn(move || io::Read::read_to_end(&mut &theirs, &mut Vec::new()));

@@ -1,9 +1,9 @@
-//! What the format forbids and every viewer accepts: accepted, counted, and refused where that is asked for.
+//! Input that the format forbids but every viewer accepts: it is accepted and counted, and rejected in strict mode.
 
 use super::*;
 
-/// What becomes of text that is not as the format asks: its events as JSON again, and how often `remark` was counted.
-/// Strictly, it must be refused for `reason`.
+/// The result for text that violates the format: its events as JSON again, and how often `remark` was counted. In strict mode, it must be
+/// rejected for `reason`.
 fn accepted(json: &str, remark: &str, reason: &str) -> (Vec<Json>, u64) {
     let refused = strictly(json);
     assert!(refused.contains(reason), "{refused}");
@@ -26,7 +26,7 @@ fn commas_before_closing_brackets_anywhere() {
         assert_eq!(times, commas, "{text}");
         assert_eq!(events[0]["args"], serde_json::json!({"k": [1, 2], "l": {"m": 1}}), "{text}");
     }
-    // A comma that something is missing behind or before is no habit of writers.
+    // A comma with nothing before or after it is not a habit of writers.
     for text in ["[,]", "[{\"ph\": \"i\", \"ts\": 1,, \"pid\": 1}]", "[{\"ph\": \"i\", \"ts\":,}]"]
     {
         refused(text);

@@ -1,4 +1,4 @@
-//! Traces that the tests build packet by packet, as the recorders of Perfetto write them.
+//! Traces that the tests build packet by packet, in the format of Perfetto's recorders.
 
 mod back;
 mod hostile;
@@ -12,7 +12,7 @@ use fxtrec_units::protobuf::Message;
 
 use crate::{Format, Input, Options, Report, convert};
 
-/// A message of these numbers and bytes.
+/// A message with these numbers and bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Built(Message);
 
@@ -51,12 +51,12 @@ pub(super) fn message() -> Built {
     Built::default()
 }
 
-/// A trace of these packets.
+/// A trace with these packets.
 pub(super) fn trace(packets: impl IntoIterator<Item = Built>) -> Vec<u8> {
     packets.into_iter().fold(message(), |trace, packet| trace.with(1, packet)).bytes()
 }
 
-/// An event of ftrace: its time, the thread that ran, flags, and what it says.
+/// An ftrace event: its time, the running thread, flags, and its contents.
 pub(super) fn event(time: u64, pid: u64, flags: u64, field: u64, body: Built) -> Built {
     message().number(1, time).number(2, pid).number(5, flags).with(field, body)
 }
@@ -68,7 +68,7 @@ pub(super) fn bundle(cpu: u64, events: impl IntoIterator<Item = Built>) -> Built
     message().with(1, bundle).number(10, 1)
 }
 
-/// `sched_switch` by the thread that goes out: each side by its name, number and priority.
+/// `sched_switch` by the outgoing thread; each side has a name, id and priority.
 pub(super) fn switch(
     time: u64,
     (from, prev, prio): (&str, u64, u64),
@@ -90,7 +90,7 @@ pub(super) fn wake(
     event(time, pid, flags, field, body.number(5, target))
 }
 
-/// What becomes of the trace, and what is said of it.
+/// The converted trace, and the report.
 pub(super) fn converted(trace: &[u8]) -> (Vec<u8>, Report) {
     let mut input = Input::from_bytes(trace.to_vec()).expect("not packed");
     assert_eq!(input.format().expect("its format shows"), Format::Perfetto);
@@ -101,13 +101,13 @@ pub(super) fn converted(trace: &[u8]) -> (Vec<u8>, Report) {
     (out, report)
 }
 
-/// The trace goes by the format, and by what fxtrec promises.
+/// The trace conforms to the format and to fxtrec's promises.
 pub(super) fn assert_sound(fxt: &[u8]) {
     let report = check(&mut Reader::from_slice(fxt), Promises::Fxtrec).expect("readable");
     assert!(report.is_sound(), "{:?}", report.findings);
 }
 
-/// Each record that is about scheduling or was said by programs, in words.
+/// Each record that is about scheduling or from a program, as text.
 pub(super) fn lines(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let mut found = Vec::new();
@@ -173,7 +173,7 @@ pub(super) fn info(fxt: &[u8]) -> Vec<String> {
     panic!("no trace_info")
 }
 
-/// Threads and processes by their last names: `koid name`, and of threads also the process.
+/// Threads and processes with their last names: `koid name`, and for threads the process.
 pub(super) fn objects(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let mut found = std::collections::BTreeMap::new();

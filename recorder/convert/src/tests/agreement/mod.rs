@@ -1,10 +1,9 @@
-//! Who has which CPU and what each thread does is told in several forms. All of them tell the same.
+//! Compares all outputs that show the running thread of each CPU and the state of each thread.
 //!
-//! A story made by chance is played on a machine in which everybody is somewhere. What a recorder would write of it becomes a
-//! trace, and goes to the scheduling state machine as well. How long each thread ran, waited and was blocked, and what each
-//! CPU was used for, must then be the same in the machine, the report, the page, and the slices of the JSON writer. The page is
-//! unfolded by its own script, from what is embedded in it. The recorder's encoder is told of the same story what the kernel
-//! would tell, infers what was lost, and the report of its trace must be the same, too.
+//! A random story is played on a simulated machine. Its recording becomes a trace, and also feeds the scheduling state machine. How long
+//! each thread ran, waited and was blocked, and what each CPU was used for, must then be equal in the machine, the report, the page, and
+//! the slices of the JSON writer. The page's own script unfolds the page's data. The recorder's encoder gets the same story as kernel
+//! events, and infers what was lost; the report of its trace must be equal, too.
 
 mod page;
 mod play;
@@ -26,7 +25,7 @@ use play::{CPUS, Play, Step, Sums, THREADS, Time, steps};
 /// A page that is unfolded, and its table of contents.
 struct Shown {
     contents: Json,
-    /// `None` where nothing can unfold it.
+    /// `None` if Node is not installed.
     lanes: Option<Lanes>,
 }
 
@@ -38,7 +37,7 @@ impl Shown {
     }
 }
 
-/// The report, and the page with so many events in a tile.
+/// The report, and the page with `tile_events` events in a tile.
 fn report_and_page(scene: &Scene, tile_events: u32) -> (Figures, Shown) {
     let reader = Reader::from_slice(scene.bytes());
     let page = Page::with_tiles_of(tile_events);
@@ -75,7 +74,7 @@ fn the_longest_waits_are_shown(report: &Figures, page: &Shown) -> Result<(), Tes
     Ok(())
 }
 
-/// What the slices of the JSON writer come to.
+/// The sums of the JSON writer's slices.
 fn drawn(scene: &Scene) -> Sums {
     let mut sums = Sums::default();
     let mut begun: BTreeMap<(u64, u64), f64> = BTreeMap::new();
@@ -174,13 +173,13 @@ fn all_agree(steps: &[(u64, Step)], narrow: bool, tile_events: u32) -> Result<()
         prop_assert!(busy + idle + not_recorded == length || busy + idle + not_recorded == 0);
         for (what, nanos) in [("busy", busy), ("idle", idle), ("not recorded", not_recorded)] {
             prop_assert_eq!(drawn.cpu(cpu, what), nanos, "CPU {} {}, drawn", cpu, what);
-            // Of what is not recorded, a lane shows nothing.
+            // Time that is not recorded is not shown in lanes.
             if let Some(shown) = shown.as_ref().filter(|_| what != "not recorded") {
                 prop_assert_eq!(shown.cpu(cpu, what), nanos, "CPU {} {}, shown", cpu, what);
             }
         }
         let of_page = row(&page["cpus"], cpu.into()).map(|row| row[1].clone());
-        // Of one application, only a part of what keeps a CPU busy is known.
+        // With the scope of one application, the busy time of a CPU is not fully known.
         let expected = if narrow { Json::Null } else { busy.into() };
         match of_page {
             Some(of_page) => prop_assert_eq!(of_page, expected, "CPU {}, on the page", cpu),
@@ -190,7 +189,7 @@ fn all_agree(steps: &[(u64, Step)], narrow: bool, tile_events: u32) -> Result<()
     Ok(())
 }
 
-/// Who ran and what CPUs were used for is the same in a report as in the machine.
+/// The report agrees with the machine about running threads and the use of CPUs.
 fn report_agrees_on_who_ran(report: &Figures, machine: &Sums) -> Result<(), TestCaseError> {
     for thread in THREADS {
         let figures = report.threads().iter().find(|it| it.tid == Some(thread));
@@ -207,7 +206,7 @@ fn report_agrees_on_who_ran(report: &Figures, machine: &Sums) -> Result<(), Test
     Ok(())
 }
 
-/// So are the lengths of what began and ended within the trace.
+/// It also agrees about the lengths of intervals that began and ended within the trace.
 fn report_agrees(report: &Figures, machine: &Sums, in_scope: &[u64]) -> Result<(), TestCaseError> {
     report_agrees_on_who_ran(report, machine)?;
     for thread in in_scope {
@@ -226,13 +225,13 @@ fn report_agrees(report: &Figures, machine: &Sums, in_scope: &[u64]) -> Result<(
     Ok(())
 }
 
-/// The report of what the recorder wrote.
+/// The report of the recorder's trace.
 fn report_of(recorded: &[u8]) -> Figures {
     analysis::analyse(Reader::from_slice(recorded), ReportOptions::default()).expect("a trace")
 }
 
-/// What is waited for is doubtful in the report after a loss on any CPU, while the page and the slices show the best guess.
-/// But who had a CPU is told by the switches of that CPU, and what the report does tell of waits, the page shows.
+/// After a loss on any CPU, waits are doubtful in the report, while the page and the slices show the best guess. But the running thread of
+/// a CPU depends only on that CPU's switches, and all waits in the report are on the page.
 fn report_and_page_agree_on_who_ran(
     steps: &[(u64, Step)],
     tile_events: u32,
@@ -269,7 +268,7 @@ fn report_and_page_agree_on_who_ran(
     Ok(())
 }
 
-/// What turns out late, the page shows in the tiles before, too.
+/// Facts that are recorded late also change the page's earlier tiles.
 #[test]
 fn throttled_waits_and_absent_cpus_are_shown_wherever_tiles_end() {
     let throttled = ("throttled", Value::Bool(true));

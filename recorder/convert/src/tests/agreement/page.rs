@@ -1,4 +1,4 @@
-//! What a page shows: its blocks, unfolded by its own script.
+//! The contents of a page: its blocks, unfolded by its own script.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +33,7 @@ fn what(state: u64) -> &'static str {
 }
 
 impl Lanes {
-    /// How long everything was so; threads are named by koid.
+    /// The time in each state; threads are identified by koid.
     pub(super) fn sums(&self, koids: &[u64]) -> Sums {
         let mut sums = Sums::default();
         for (cpu, lane) in &self.cpus {
@@ -85,11 +85,11 @@ impl Unfolder {
     }
 }
 
-/// What a page shows; `None` without Node. The process ends with the tests, when its input does.
+/// The lanes of a page; `None` without Node. The process ends with the tests, when its input is closed.
 pub(super) fn unfold(html: &str) -> Option<Lanes> {
     static UNFOLDER: LazyLock<Mutex<Option<Unfolder>>> =
         LazyLock::new(|| Mutex::new(Unfolder::start()));
-    // Who found a fault while it waited for an answer did not spoil what comes next.
+    // A test that failed while it held the lock did not damage the process.
     let mut unfolder = UNFOLDER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     unfolder.as_mut().map(|unfolder| unfolder.unfold(html))
 }

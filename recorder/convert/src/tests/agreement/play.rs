@@ -1,4 +1,4 @@
-//! A machine on which a story is played: what a recorder writes of it, and what the scheduling state machine makes of it.
+//! A machine on which a story is played: the recorder's trace of it, and the states in the scheduling state machine.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::recorder::Recorder;
 
 pub(super) const CPUS: u16 = 3;
 
-/// Threads of a process that is in scope wherever there is one, and of one that is an outsider then.
+/// Threads of a process that is in scope if there is a scope, and of another process.
 pub(super) const THREADS: [u64; 7] = [101, 102, 103, 104, 501, 502, 503];
 
-/// Blocked when the story begins. It is woken first.
+/// Blocked when the story begins; it is woken first.
 const FIRST: u64 = 101;
 
 const LEAVES: [Leaves; 8] =
@@ -32,18 +32,18 @@ fn state_after(leaves: Leaves) -> State {
     }
 }
 
-/// One thing that happens, if it can.
+/// An event of the story, which happens if it is possible.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A CPU goes over to a thread that waits, or to idle.
+    /// A CPU switches to a waiting thread, or to idle.
     Switch { cpu: u16, leaves: usize, incoming: usize },
-    /// A thread is woken, perhaps in vain.
+    /// A wake-up, perhaps of a thread that is awake.
     Wake { cpu: u16, thread: usize },
-    /// Events of a CPU are lost, perhaps a switch to a thread that waits among them.
+    /// Events of a CPU are lost, perhaps including a switch to a waiting thread.
     Lose { cpu: u16, incoming: usize },
 }
 
-/// With so many losses for a hundred other steps.
+/// With this many losses for each hundred other steps.
 pub(super) fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, Step)>> {
     let switch = (0..CPUS, 0..LEAVES.len(), 0..THREADS.len() + 2)
         .prop_map(|(cpu, leaves, incoming)| Step::Switch { cpu, leaves, incoming });
@@ -54,14 +54,14 @@ pub(super) fn steps(losses: u32) -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((0..30_u64, step), 0..150)
 }
 
-/// How long something was so, in nanoseconds: all of it, and what of it began and ended within the trace.
+/// The time in a state, in nanoseconds: all of it, and the part in intervals that began and ended within the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Time {
     pub(super) all: u64,
     pub(super) whole: u64,
 }
 
-/// What each thread did and what each CPU was used for.
+/// The time of each thread in its states, and the use of each CPU.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     threads: BTreeMap<u64, BTreeMap<&'static str, Time>>,
@@ -117,26 +117,26 @@ fn what(state: State) -> &'static str {
     }
 }
 
-/// Where a thread is in truth.
+/// The true place of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     On(u16),
     Queued,
     Elsewhere,
-    /// It has left a CPU, and the trace does not say so yet.
+    /// It has left a CPU, which the trace does not show yet.
     Vanished,
     Dead,
 }
 
-/// A machine on which a story is played, and what a recorder makes of it.
+/// A machine on which a story is played, with its recorder.
 pub(super) struct Play {
     narrow: bool,
     pub(super) micros: u64,
     places: BTreeMap<u64, Place>,
     on: [u64; CPUS as usize],
-    /// Who has a CPU in the trace.
+    /// The occupant of each CPU in the trace.
     shown: [Option<u64>; CPUS as usize],
-    /// The CPUs of which events were lost since their last switch.
+    /// The CPUs that lost events since their last switch.
     lost: [bool; CPUS as usize],
     scene: Scene,
     recorder: Recorder,
@@ -150,8 +150,7 @@ fn nobody(cpu: u16) -> u64 {
 }
 
 impl Play {
-    /// Plays these steps, each so many microseconds after the one before. Some time has passed afterwards: a page is never
-    /// without length.
+    /// Plays these steps, each this many microseconds after the previous one. Some time has passed afterwards, since a page needs a length.
     pub(super) fn act(&mut self, steps: &[(u64, Step)]) {
         for (micros, step) in steps {
             self.micros += micros;
@@ -210,13 +209,13 @@ impl Play {
     fn lose(&mut self, cpu: u16, incoming: Option<u64>) {
         let at = usize::from(cpu);
         if self.shown[at].is_none() {
-            // The report does not know of a CPU without a switch that it lost something.
+            // The report ignores losses on a CPU without switches.
             return;
         }
         self.scene.lose(self.micros, cpu, 1);
         self.recorder.lose(self.micros, cpu);
         let time = Nanos(self.micros * 1000);
-        // Since the last switch on it, anybody may have had the CPU.
+        // Any thread may have had the CPU since its last switch.
         let from = self.machine.seat(Cpu(cpu)).since;
         let lost = self.machine.gap(&mut self.threads, Cpu(cpu), (from, time));
         self.sums.change(lost.change);
@@ -228,7 +227,7 @@ impl Play {
         }
     }
 
-    /// The first event after a loss shows that another has the CPU than had it before.
+    /// The first event after a loss shows that the CPU has another occupant than before.
     fn infer(&mut self, cpu: u16) {
         let at = usize::from(cpu);
         let (was_lost, now) = (std::mem::take(&mut self.lost[at]), self.on[at]);
@@ -253,7 +252,7 @@ impl Play {
                 inferred: true,
             },
         );
-        // Who had the CPU between the gap and now is not known.
+        // The occupant of the CPU between the gap and now is unknown.
         self.sums.change(switched.incoming);
     }
 
@@ -310,7 +309,7 @@ impl Play {
     fn wake(&mut self, cpu: u16, thread: u64) {
         match self.places[&thread] {
             Place::Dead | Place::Vanished => return,
-            // Of a CPU without an event, or after a loss, nobody knows that this is in vain.
+            // On a CPU without events, or after a loss, it is unknown that the wake-up has no effect.
             Place::On(on) if self.lost[usize::from(on)] => return,
             Place::On(on) if self.shown[usize::from(on)] != Some(thread) => return,
             Place::On(_) | Place::Queued => {}
@@ -328,7 +327,7 @@ impl Play {
         self.sums.change(woken);
     }
 
-    /// What happened as a trace, as the recorder's trace, and as sums.
+    /// The trace of the story, the recorder's trace, and the sums.
     pub(super) fn end(mut self) -> (Scene, Vec<u8>, Sums) {
         self.scene.end(self.micros);
         let end = Nanos(self.micros * 1000);

@@ -1,4 +1,4 @@
-//! The recorder's encoder, which is told of a story what the kernel would tell, and writes the trace.
+//! The recorder's encoder, which gets a story as kernel events and writes the trace.
 
 use fxt_writer::{Koid, Text, ThreadName};
 use fxtrec_capture::encode::encoder::Encoder;
@@ -97,7 +97,7 @@ impl Recorder {
         self.event(micros, cpu, Kind::Switch(switch));
     }
 
-    /// An interrupt of a CPU that always idles wakes a thread, so that nothing turns out of the other CPUs.
+    /// An interrupt on a CPU that is always idle wakes a thread, so that this reveals nothing about the other CPUs.
     pub(super) fn wake(&mut self, micros: u64, target: u16, thread: u64) {
         let wake = Wake {
             kind: WakeKind::Wakeup,

@@ -5,7 +5,7 @@ use fxtrec_units::protobuf::{FieldValue, fields};
 use super::*;
 use crate::annotate::{Incident, Mark, annotate};
 
-/// The trace as one of Perfetto, and that as FXT again.
+/// Converts the trace to Perfetto's format and back to FXT.
 fn back(fxt: &[u8]) -> (Vec<u8>, Report) {
     let mut packets = Vec::new();
     let report = crate::to_perfetto(fxt, &mut packets).expect("memory has room");
@@ -31,7 +31,7 @@ fn scheduling_names_and_losses_come_back_as_they_were() {
             [
                 switch(100, idle, 0, app),
                 switch(200, app, 2, hog),
-                // By the thread that runs there, by an interrupt, and by nobody knows whom.
+                // By the thread that runs there, by an interrupt, and by an unknown waker.
                 wake((20, 300), (102, 0), ("app", 101), 1),
                 event(320, 102, 0, 491, moved),
                 switch(350, hog, 0x100, idle),
@@ -115,7 +115,7 @@ fn arrows_along_a_chain_lead_from_link_to_link_in_a_perfetto_trace_too() {
     std::fs::write(&path, own.into_inner()).expect("room");
     let mut marked = Vec::new();
     annotate(&path, &incidents, &mut marked).expect("a trace");
-    // Which flows begin and end when, by numbers from 0 on: each format has its own.
+    // The begins and ends of flows, renumbered from 0: the two formats have different ids.
     let arrows = |fxt: &[u8]| {
         let mut ids: Vec<u64> = Vec::new();
         let mut reader = Reader::from_slice(fxt);
@@ -142,7 +142,7 @@ fn arrows_along_a_chain_lead_from_link_to_link_in_a_perfetto_trace_too() {
     assert_eq!(arrows(&again), arrows(&marked));
 }
 
-/// Each stack: its time, its thread, which it is, and its functions.
+/// For each stack: its time, its thread, its kind, and its functions.
 pub(super) fn stacks(fxt: &[u8]) -> Vec<String> {
     let mut reader = Reader::from_slice(fxt);
     let (mut names, mut found) = (std::collections::HashMap::new(), Vec::new());
@@ -161,7 +161,7 @@ pub(super) fn stacks(fxt: &[u8]) -> Vec<String> {
     let name = |process, frame: &u64| {
         let own = names.get(&(process, *frame));
         let name = own.or_else(|| names.get(&(fxt_reader::Koid(0), *frame)));
-        // What has no name in ours has a place in a file in Perfetto's.
+        // Frames without names in FXT have a position in a file in Perfetto.
         name.filter(|name| !name.contains("+0x")).map_or("?", |name| name)
     };
     let mut lines: Vec<String> = found

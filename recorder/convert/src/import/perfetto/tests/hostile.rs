@@ -1,4 +1,4 @@
-//! Traces that were cut, damaged, or made to do harm.
+//! Traces that are truncated, damaged, or malicious.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ fn deflated(packets: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-/// Takes any bytes for a trace, and reads what it can.
+/// Reads arbitrary bytes as a trace.
 fn read(bytes: &[u8]) -> (Vec<String>, Report) {
     let mut input = Input::from_bytes(bytes.to_vec()).expect("not packed");
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ fn lengths_are_not_believed() {
         let mut bytes = sound();
         let mut huge = Message::default();
         huge.number(1, length);
-        // The number of a field of bytes, in place of that of a number.
+        // Replaces the number of a field of numbers by that of a field of bytes.
         huge.0[0] = 10;
         bytes.extend(huge.0);
         bytes.extend([1, 2, 3]);
@@ -106,7 +106,7 @@ fn absurd_numbers_are_no_memory() {
         message()
             .with(6, message().with(1, clock(6, u64::MAX)).with(1, clock(64, u64::MAX)))
             .number(10, 1),
-        // Each is above the other.
+        // Each is the other's parent.
         parent(5, 6),
         parent(6, 5),
         message().number(8, u64::MAX).number(58, 64).number(10, 1).with(11, begin.clone()),

@@ -40,7 +40,7 @@ fn slices_of_a_thread_have_interned_names_and_arguments() {
         packet(1000, 1, CLEARED).with(12, interned).with(11, begin),
         packet(1100, 1, RELIES).with(11, on(70, 3).number(10, 5).with(55, message())),
         packet(1200, 1, RELIES).with(11, on(70, 2)),
-        // Its beginning is not in the trace.
+        // Its begin is not in the trace.
         packet(1300, 1, RELIES).with(11, on(70, 2)),
     ]));
     let expected = [
@@ -131,7 +131,7 @@ fn flows_lead_from_slice_to_slice_until_they_end() {
 
 #[test]
 fn slices_that_repeat_scheduling_are_left_out_where_there_are_switches() {
-    // As wprof: the end repeats the category, and the instants of wake-ups have flows to the slice.
+    // As in wprof: the end repeats the category, and the instants of wake-ups have flows to the slice.
     let slice = |kind, category| on(70, kind).text(22, category);
     let packets = [
         thread_track(70, 40, 41, "worker"),
@@ -152,7 +152,7 @@ fn slices_that_repeat_scheduling_are_left_out_where_there_are_switches() {
     let found: Vec<String> = lines(&fxt).into_iter().filter(|line| line.contains('/')).collect();
     assert_eq!(found, others);
     assert_eq!(report.times("slices that repeat scheduling, left out"), 1);
-    // Without switches, they are what the trace tells of scheduling.
+    // Without switches, these are the only scheduling data of the trace.
     let found = lines(&converted(&trace(packets)).0);
     assert_eq!(found.len(), others.len() + 3, "{found:?}");
     for line in ["100 begin ONCPU:worker of 40/41", "200 end ONCPU:worker of 40/41"] {
@@ -177,7 +177,7 @@ fn counters_that_tell_differences_are_summed_up_on_each_track() {
         count(110, 13, 7),
         count(120, 12, -2),
         count(130, 13, 1),
-        // Values of other tracks that an event has with it are of their tracks.
+        // An event's values for other tracks belong to those tracks.
         packet(140, 1, 0).with(11, on(13, 4).number(30, 2).numbers(31, &[12]).numbers(12, &[1])),
     ]))
     .0;
@@ -243,7 +243,7 @@ fn stacks_have_their_functions_from_the_innermost_on_and_files() {
         .with(19, message().number(1, 2).number(7, 2))
         .with(6, frame(1, 1, 1, 0x1000))
         .with(6, frame(2, 2, 1, 0x2000))
-        // Inlined: the same place.
+        // Inlined: the same position.
         .with(6, frame(3, 1, 1, 0x2000))
         .with(6, frame(4, 3, 2, 0x30))
         .with(7, message().number(1, 9).numbers(2, &[1, 3, 2, 4]));
@@ -299,7 +299,7 @@ fn stack_samples_are_of_what_their_writer_says_and_else_of_a_cpu() {
         sample(500, 1, of_stack().with(1, task(40, 41)).number(11, 7000)),
         sample(600, 2, of_stack().number(2, 6)),
         sample(700, 3, of_stack().number(2, 6).text(7, "no frame pointer")),
-        // Neither a thread, nor a stack that was interned.
+        // Neither a thread nor an interned stack.
         sample(800, 3, of_stack().number(2, 99)),
         sample(900, 3, message().number(2, 6).number(6, 99)),
     ]));
@@ -322,7 +322,7 @@ fn the_older_events_of_chrome_are_slices_and_operations_of_their_thread() {
         old(300, b'E', "", message()),
         old(400, b'b', "fetch", message().number(10, 77)),
         old(500, b'e', "fetch", message().number(10, 77)),
-        // Of another thread than its writer's.
+        // For another thread than the writer.
         old(600, b'I', "done", message().number(18, 40).number(19, 42)),
     ]))
     .0;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Threads by name, number and priority.
+/// Threads by name, id and priority.
 const IDLE: (&str, u64, u64) = ("swapper/0", 0, 120);
 const APP: (&str, u64, u64) = ("app", 101, 100);
 const HOG: (&str, u64, u64) = ("hog", 102, 139);
 
-/// Clocks of which the monotonic one is a second behind the boot-time clock.
+/// Clocks with the monotonic one a second behind the boot-time clock.
 fn clocks() -> Built {
     let clock = |id, time| message().number(1, id).number(2, time);
     let snapshot = message()
@@ -56,7 +56,7 @@ fn bundles_of_all_cpus_are_merged_and_states_have_the_kernels_letters() {
 
 #[test]
 fn compact_bundles_say_the_same_as_plain_ones() {
-    // Who goes out is who came in before: the first switch says only who comes in.
+    // The outgoing thread is the last incoming one: the first switch has only the incoming thread.
     let compact = message()
         .text(5, "app")
         .text(5, "hog")
@@ -102,7 +102,7 @@ fn a_wake_up_counts_once_and_its_waker_is_who_began_it() {
     let found = lines(&converted(&both).0);
     assert!(found.contains(&"310 cpu 0: 101 woken by 55".to_owned()), "{found:?}");
     assert_eq!(found.iter().filter(|line| line.contains("woken")).count(), 1);
-    // Without flags, nobody knows whether it was an interrupt.
+    // Without flags, it is unknown whether it was an interrupt.
     let body = message().text(1, "app").number(2, 101).number(5, 0);
     let plain = message().number(1, 300).number(2, 55).with(20, body);
     let unknown = trace([bundle(0, [switch(100, APP, 1, HOG)]), bundle(1, [plain])]);
@@ -112,7 +112,7 @@ fn a_wake_up_counts_once_and_its_waker_is_who_began_it() {
 
 #[test]
 fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker() {
-    // As scxtop: the event is said to be of the woken thread.
+    // As in scxtop: the event's thread is the woken one.
     let body = message().text(1, "app").number(2, 101).number(5, 0);
     let waking = message().number(1, 300).number(2, 101).with(20, body);
     let fxt = converted(&trace([bundle(
@@ -127,7 +127,7 @@ fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker
     ];
     assert_eq!(lines(&fxt), expected);
 
-    // As systing: the wake-ups of all CPUs are in the bundle of the first one, in packets without a writer.
+    // As in systing: the wake-ups of all CPUs are in the bundle of the first CPU, in packets without a writer.
     let switches = |tids: &[u64]| {
         let columns = message().text(5, "x").numbers(1, &[100, 200]).numbers(2, &[1, 1]);
         columns.numbers(3, tids).numbers(4, &[120, 120]).numbers(6, &[0, 0])
@@ -145,7 +145,7 @@ fn a_recorder_that_does_not_say_who_ran_at_a_wake_up_adds_no_switch_and_no_waker
     };
     let woken = |by: &str| Some(format!("350 cpu 1: 103 woken by {by}"));
     assert_eq!(told(gathered.clone()), (woken("?"), false, 1));
-    // A writer of Perfetto's own knows.
+    // With a writer, the packets are Perfetto's own, and the CPU is known.
     assert_eq!(told(gathered.map(|packet| packet.number(10, 1))), (woken("101"), true, 0));
 }
 
@@ -157,7 +157,7 @@ fn threads_have_the_names_and_processes_that_the_trace_tells_anywhere() {
         .with(1, process(100, "/usr/bin/server --fast"))
         .with(2, thread(101, 100))
         .with(2, thread(100, 100));
-    // A new thread of that process, and a thread that takes a name.
+    // A new thread of that process, and a thread that changes its name.
     let begin = message().number(1, 104).text(2, "app").number(3, 0x10000);
     let rename = message().number(1, 104).text(2, "app").text(3, "loader");
     let fxt = converted(&trace([
@@ -254,7 +254,7 @@ fn what_was_lost_is_a_gap_on_its_cpu_and_has_the_number_of_the_rings_count() {
     let lost = "500 instant fxtrec:lost of 4294967295/4294967295 count=7 cpu=0 at_most=true";
     let at = found.iter().position(|line| line == lost).unwrap_or_else(|| panic!("{found:?}"));
     assert!(found[at + 1..].iter().any(|line| line.starts_with("500 cpu 0: 102 blocked -> 101")));
-    // Packets that a writer dropped are a gap of each CPU.
+    // Dropped packets of a writer are a gap on each CPU.
     let late = bundle(0, [switch(200, APP, 1, IDLE)]).number(42, 1);
     let dropped = converted(&trace([bundle(0, [switch(100, IDLE, 0, APP)]), late])).0;
     let lost = lines(&dropped).into_iter().find(|line| line.contains("fxtrec:lost"));
