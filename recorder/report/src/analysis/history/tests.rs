@@ -1,4 +1,4 @@
-//! Histories beside a model that remembers everything.
+//! Compares histories with a model that keeps everything.
 
 use std::collections::BTreeMap;
 
@@ -96,18 +96,18 @@ fn the_picture_is_true() {
     assert_eq!((history.segments.len(), history.log.len()), (0, 1));
 }
 
-/// What happens on a CPU.
+/// An event on a CPU.
 #[derive(Clone, Debug)]
 enum Step {
-    /// After so long, somebody gets it.
+    /// After this time, a tenant gets it.
     Switch(u64, Tenant),
-    /// After so long, somebody begins to wait for it.
+    /// After this time, a thread begins to wait for it.
     Begin(u64),
-    /// After so long, one of those who wait has waited enough.
+    /// After this time, one of the waits ends.
     End(u64, usize),
-    /// Who has it turns out to be another one.
+    /// Its tenant turns out to be another one.
     Correct(Tenant),
-    /// It is time to tidy up already.
+    /// The history is tidied early.
     Tidy,
 }
 
@@ -126,12 +126,12 @@ fn step(threads: u64) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Every slice there ever was.
+/// Every slice so far.
 #[derive(Default)]
 struct Model(Vec<(u64, Tenant)>);
 
 impl Model {
-    /// How long each had the CPU; `None` is idle's.
+    /// How long each thread had the CPU; `None` is idle.
     fn shares(&self, begin: u64, end: u64) -> BTreeMap<Option<u64>, u64> {
         let mut shares = BTreeMap::new();
         for (at, &(from, tenant)) in self.0.iter().enumerate() {
@@ -156,7 +156,7 @@ fn known(shares: &Shares) -> BTreeMap<Option<u64>, u64> {
     threads.chain((idle > 0).then_some((None, idle))).collect()
 }
 
-/// Plays the steps, and shows each wait that ends: what the history says of it, and what is true.
+/// Plays the steps, and compares, for each wait that ends, the history with the truth.
 fn play(
     steps: &[Step],
     sums: usize,

@@ -1,4 +1,4 @@
-//! What the host, quotas, interrupts and the balancing of CPUs do to threads.
+//! The effects of the host, quotas, interrupts and load balancing on threads.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ fn who(wait: &Wait) -> Vec<(u64, u64)> {
     wait.antagonists.iter().map(|it| (it.thread.tid, micros(it.ran))).collect()
 }
 
-/// All parts of a wait in microseconds, which are as long as it is.
+/// The sum of all parts of a wait in microseconds, which equals its length.
 fn parts(wait: &Wait) -> u64 {
     let named: Duration = wait.antagonists.iter().map(|it| it.ran).sum();
     micros(named + wait.others + wait.idle + wait.unknown)
 }
 
-/// 101 uses its quota up at 20; 202 runs meanwhile; at 100 there is quota again, and 101 waits for 303 up to 130.
+/// 101 uses up its quota at 20, and 202 runs meanwhile. At 100 there is quota again, and 101 waits for 303 until 130.
 fn throttled() -> Scene {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
@@ -53,7 +53,7 @@ fn throttled() -> Scene {
 fn the_time_in_which_a_quota_is_used_up_is_no_wait_for_a_cpu() {
     let report = throttled().report();
     assert_eq!(figures(&report, 101, Metric::Preemption), (1, 30, 0));
-    // It came in once before, and nobody knows why.
+    // It came in once before, for an unknown reason.
     assert_eq!(figures(&report, 101, Metric::RunQueue), (1, 30, 1));
     assert_eq!(figures(&report, 101, Metric::Throttled), (1, 80, 0));
     assert_eq!(thread(&report, 101).stats.involuntary, 1);
@@ -132,7 +132,7 @@ fn a_wait_that_was_throttled_to_its_end_is_a_wait_of_no_length() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch_with((10, 0), 101, Leaves::R, 0, &[THROTTLED]);
-    // More than there is.
+    // More than the wait.
     scene.switch_with((60, 0), 0, Leaves::R, 101, &[("throttled_ns", Value::Uint64(u64::MAX))]);
     scene.switch(70, 0, 101, Leaves::S, 0);
     let report = scene.report();
@@ -154,7 +154,7 @@ fn a_throttled_wait_that_a_gap_cuts_is_censored() {
     assert_eq!(figures(&report, 101, Metric::Preemption), (0, 0, 2));
 }
 
-/// So many switches that history is folded meanwhile.
+/// So many switches that the history is folded meanwhile.
 #[test]
 fn a_long_throttled_wait_divides_history_where_the_quota_came_back() {
     let mut scene = Scene::with_causes(ALL);
@@ -222,7 +222,7 @@ fn a_throttled_wait_that_changes_queues_has_the_antagonists_of_the_last() {
     scene.switch_with((100, 1), 303, Leaves::S, 101, &[("throttled_ns", us(20)), by("/a")]);
     let report = scene.report();
     let wait = wait_of(&report, 101);
-    // Throttled from 10 to 30; from 30 to 40 it waited for CPU 0, where it is not known who ran then.
+    // Throttled from 10 to 30. From 30 to 40 it waited for CPU 0, whose tenant was unknown.
     assert_eq!((who(wait), micros(wait.unknown), parts(wait)), (vec![(303, 60)], 10, 70));
 }
 
@@ -297,7 +297,7 @@ fn an_interrupt_that_woke_a_thread_is_no_waker() {
 
 const MEMBERS: u64 = 104;
 
-/// A thread of the game below: where it is, and for how long a quota has held it back in its wait.
+/// A thread of the game below: its place, and how long a quota held it back in its wait.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Asleep,
@@ -305,8 +305,8 @@ enum Place {
     Queued { cpu: u16, since: u64, held: u64 },
 }
 
-/// Two CPUs and eight threads, of which those up to [`MEMBERS`] are in a cgroup with a quota. What comes next is decided by
-/// dice. Without `facts`, the trace is that of a recorder which knows nothing of quotas and queues.
+/// Two CPUs and eight threads, of which those up to [`MEMBERS`] are in a cgroup with a quota. Steps are random. Without `facts`, the trace
+/// is that of a recorder that knows nothing about quotas and queues.
 fn game(seed: u64, facts: bool) -> Scene {
     let mut scene = Scene::with_causes(if facts { ALL } else { "" });
     let mut dice =
@@ -338,7 +338,7 @@ fn game(seed: u64, facts: bool) -> Scene {
                     threads[index(tid)] = Place::Queued { cpu, since: now, held: 0 };
                 }
             }
-            // The quota is used up, or is there again.
+            // The quota is used up, or available again.
             3 => match throttled[at].take() {
                 None => {
                     throttled[at] = Some(now);
@@ -364,7 +364,7 @@ fn game(seed: u64, facts: bool) -> Scene {
                     }
                 }
             },
-            // A thread that waits, and is not held back, changes queues.
+            // A waiting thread that is not held back changes queues.
             4 => {
                 let tid = 101 + roll(8);
                 let free = tid > MEMBERS || throttled == [None; 2];
@@ -377,7 +377,7 @@ fn game(seed: u64, facts: bool) -> Scene {
                     threads[index(tid)] = Place::Queued { cpu, since, held };
                 }
             }
-            // The CPU goes to another.
+            // The CPU switches.
             _ => {
                 let first = roll(8);
                 let next = (0..8).map(|step| 101 + (first + step) % 8).find(|&tid| {
@@ -439,7 +439,7 @@ fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits
             seen[0] += 1;
             seen[1] += usize::from(!wait.throttled.is_zero());
             seen[2] += usize::from(!wait.moves.is_empty());
-            // Only a wait that was both throttled and moved has parts that are not known.
+            // Only a wait that was both throttled and moved has unknown parts.
             let both = !wait.throttled.is_zero() && !wait.moves.is_empty();
             assert!(both || wait.unknown.is_zero(), "{wait:?} of {seed}");
             seen[3] += usize::from(both);
@@ -448,7 +448,7 @@ fn whatever_happens_waits_and_throttled_time_are_together_what_looked_like_waits
     assert!(seen.iter().all(|&times| times > 20), "{seen:?}");
 }
 
-/// 101 blocks in futex(2) for 30 us and 5 us, in read(2) for 10 us, and once nobody knows in what.
+/// 101 blocks in futex(2) for 30 us and 5 us, in read(2) for 10 us, and once in an unknown call.
 fn blocked() -> Scene {
     let mut scene = Scene::with_causes("syscall");
     let call = |number| [("syscall", Value::Uint32(number))];
@@ -458,7 +458,7 @@ fn blocked() -> Scene {
         scene.wake(at + length, 0, 101).switch(at + length + 1, 0, 0, Leaves::R, 101);
     }
     scene.switch(80, 0, 101, Leaves::S, 0).wake(90, 0, 101).switch(91, 0, 0, Leaves::R, 101);
-    // What is not over yet has no length, and no machine has such a number.
+    // A wait that has not ended has no length, and no machine has such a number.
     scene.switch_with((95, 0), 101, Leaves::S, 0, &call(202));
     scene.switch(96, 0, 0, Leaves::R, 202);
     scene.switch_with((97, 0), 202, Leaves::S, 0, &call(50_000)).wake(98, 0, 202);

@@ -74,7 +74,7 @@ fn a_cpu_that_is_offline_is_neither_idle_nor_busy_and_free_for_nobody() {
     scene.offline(40, 1);
     scene.wake(50, 0, 103);
     scene.wake(70, 1, 104);
-    // It comes back idle, which it was not while it was away.
+    // It comes back idle; it was not idle while it was offline.
     scene.switch(80, 1, 0, Leaves::R, 104);
     scene.switch(85, 1, 104, Leaves::S, 0);
     scene.switch(85, 0, 101, Leaves::S, 103);
@@ -120,7 +120,7 @@ fn queues_begin_anew_after_a_gap() {
     scene.end(100);
     let report = scene.report();
     let cpu = &report.cpus[0];
-    // What 103 waited before the gap is not known of CPU 0; 104 waits for 10 of 100.
+    // The wait of 103 before the gap is unknown for CPU 0; 104 waits for 10 of 100.
     assert_eq!(
         (load(cpu).queue_max, near(load(cpu).queue_mean, 0.1)),
         (1, true),
@@ -140,7 +140,7 @@ fn a_cpu_of_the_highest_number_is_one_more_cpu() {
     assert_eq!(micros(report.cpus[0].busy), 5);
 }
 
-/// CPU 0 goes from a thread in scope to an outsider, then to nobody knows whom, and back.
+/// CPU 0 switches from a thread in scope to an outsider, then to an unknown thread, and back.
 #[test]
 fn where_a_cpu_is_not_recorded_it_is_neither_busy_nor_idle_and_what_needs_it_is_absent() {
     const NOBODY: u64 = 0xd000_0001;

@@ -1,4 +1,4 @@
-//! What is missing: lost events, inferred switches, damage.
+//! Missing data: lost events, inferred switches, damage.
 
 use super::{assert_figures, figures, micros};
 use crate::Metric::{Blocked, Preemption, RunQueue, Slice, Wakeup};
@@ -60,7 +60,7 @@ fn nobody_is_given_the_time_of_a_gap() {
     scene.lose(100, 0, 7);
     after_a_gap(&mut scene);
     let report = scene.report();
-    // From 10, its switch in, to the report of the loss at 100 anybody may have had the CPU.
+    // From 10, its switch in, to the report of the loss at 100, any thread may have had the CPU.
     assert_eq!(micros(thread(&report, 101).stats.cpu_time), 100);
     let cpu = &report.cpus[0];
     assert_eq!((micros(cpu.busy), micros(cpu.idle)), (100, 0));
@@ -112,7 +112,7 @@ fn an_inferred_switch_gives_no_sample_on_either_side() {
     assert_figures(
         &report,
         101,
-        // Between 50 and 60 nobody knows whether it waited, or was blocked.
+        // Between 50 and 60, it is unknown whether it waited or was blocked.
         &[(Slice, (1, 10, 1)), (RunQueue, (0, 0, 2)), (Blocked, (0, 0, 1))],
     );
     assert_figures(&report, 102, &[(Wakeup, (0, 0, 1)), (Slice, (0, 0, 1)), (Blocked, (0, 0, 1))]);
@@ -140,7 +140,7 @@ fn in_a_narrow_scope_an_outsider_may_have_run_unseen_while_it_seemed_to_wait() {
     let record = |scope| {
         let mut scene = Scene::of_scope(scope);
         scene.wake(5, 0, 101);
-        // 201, an outsider, is preempted, runs again after 202 without a record of it, and follows 101 once more.
+        // 201, which is outside the scope, is preempted, runs again after 202 without a record of it, and follows 101 once more.
         scene.switch(10, 0, 201, Leaves::R, 101);
         scene.switch(20, 0, 101, Leaves::R, 202);
         scene.switch(30, 0, 202, Leaves::S, 0);

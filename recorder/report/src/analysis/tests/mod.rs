@@ -1,4 +1,4 @@
-//! Traces made by hand, and the figures that `docs/reference/figures.md` promises for them.
+//! Handmade traces, and the figures that `docs/reference/figures.md` defines for them.
 
 mod causes;
 mod cpus;
@@ -29,7 +29,7 @@ fn figures(report: &Report, tid: u64, metric: Metric) -> Figures {
     figures_of(&thread(report, tid).stats, metric)
 }
 
-/// Asserts the figures of each metric of a thread, and that its run-queue wait is made of the other two.
+/// Asserts the figures of each metric of a thread, and that its run-queue wait is the sum of the other two.
 fn assert_figures(report: &Report, tid: u64, expected: &[(Metric, Figures)]) {
     for metric in Metric::ALL {
         let known = expected.iter().find(|(known, _)| *known == metric);

@@ -7,7 +7,7 @@ use crate::Metric::{Blocked, RunQueue, Slice, Wakeup};
 use crate::scene::{Leaves, Scene, thread};
 use crate::{Moment, Options, Pattern, Report, Selection, ThreadFilter, TimeRange};
 
-/// 101 runs on CPU 0 for 10 in each 100 from 1000 to 2000, having waited for 5; 102 the same on CPU 1.
+/// 101 runs on CPU 0 for 10 of every 100 from 1000 to 2000, after a wait of 5; 102 does the same on CPU 1.
 fn beat() -> Scene {
     let mut scene = Scene::new();
     for begin in (1000..2000).step_by(100) {

@@ -10,7 +10,7 @@ use fxt_writer::{Arg, Koid, ProviderId, StringRef, Text, ThreadName, Ticks, Valu
 use crate::analysis::{Analysis, Options, analyse_alone};
 use fxtrec_blame::threads::MOST_TOLD_BYTES;
 
-/// A trace in which `id` names so many threads and processes, each twice.
+/// A trace in which the provider `id` names this many threads and processes, each twice.
 fn named_by(id: u32, number: u64, length: usize) -> Vec<u8> {
     let mut trace = Vec::new();
     let mut put = |record: &dyn Fn(&mut Vec<u8>)| record(&mut trace);
@@ -41,14 +41,14 @@ fn names_that_programs_tell_have_a_bound_in_bytes_and_the_recorders_have_none() 
     const LENGTH: usize = 30_000;
     let number = (MOST_TOLD_BYTES / LENGTH) as u64;
     let out = left_out(&named_by(2, number, LENGTH));
-    // Each name may be kept as an earlier one as well; threads and processes share it.
+    // Each name may also be kept as an earlier one; threads and processes share the limit.
     assert!((number..=2 * number).contains(&out), "{out} of {number}");
     assert_eq!(left_out(&named_by(1, number, LENGTH)), 0);
     assert_eq!(left_out(&named_by(2, 1000, 20)), 0);
 }
 
-/// A trace in which `id` says of so many threads that they went to another CPU, that cgroups were throttled, and that
-/// fxtrec lost something.
+/// A trace in which the provider `id` reports for this many threads that they moved to another CPU, that cgroups were throttled, and that
+/// fxtrec lost events.
 fn scheduled_by(id: u32, number: u64) -> Vec<u8> {
     let mut trace = named_by(id, 0, 1);
     let put = |event: Event<'_>, trace: &mut Vec<u8>| event.write(trace).expect("memory");

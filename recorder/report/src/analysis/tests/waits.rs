@@ -1,4 +1,4 @@
-//! The longest waits: who waited for whom.
+//! The longest waits, and the threads that caused them.
 
 use fxt_reader::Cpu;
 
@@ -71,8 +71,8 @@ fn beyond_five_antagonists_the_rest_is_a_sum() {
     assert_eq!(named + micros(wait.others) + micros(wait.idle), micros(wait.length()));
 }
 
-/// A thread of a lower class waits while others hand the CPU to each other, `switches` times, each for 1 µs more than the
-/// one before did, from 10 µs on.
+/// A thread with a lower scheduling class waits while others pass the CPU on, `switches` times, each for 1 µs more than the previous one,
+/// from 10 µs on.
 fn starved(switches: u64, others: u64) -> (Scene, u64) {
     let mut scene = Scene::new();
     let other = |number: u64| 200 + number % others;
@@ -98,7 +98,7 @@ fn a_wait_through_many_thousand_switches_knows_who_had_the_cpu_all_the_time() {
     let rounds = switches / others;
     let who: Vec<(u64, u64)> =
         wait.antagonists.iter().map(|it| (it.thread.tid, micros(it.ran))).collect();
-    // Of 20 who take from 10 to 29 µs each in turn, those who take the longest.
+    // The threads with the longest time, out of 20 that take from 10 to 29 µs each in turn.
     let expected = [219, 218, 217, 216, 215].map(|tid| (tid, rounds * (tid - 200 + 10)));
     assert_eq!(who, expected);
     assert_eq!(wait.more_antagonists, others - 5);
