@@ -5,7 +5,7 @@
 //!   names              --> process trees; tracks of threads and processes
 //!   spans, counters    --> track events
 //!   stacks             --> samples, at the end
-//!   blobs for Perfetto --> as they are: they are packets already; but not those of fxtrec, which say of stacks what is said here
+//!   blobs for Perfetto --> unchanged, since they are packets already; without those of fxtrec, whose stacks are written here
 //! ```
 //!
 //! Scheduling becomes ftrace events, from which Perfetto shows wakers and states. Its own importer of FXT does not show all of them.

@@ -4,10 +4,10 @@
 //! that is now at the recorded path may be another one.
 //!
 //! ```text
-//!   first pass     files and mappings, also of what is behind the stacks, as in a part of a recording; names that there are
-//!   second pass    which addresses of which files have no name
+//!   first pass     files and mappings, including those after the stacks, as in a part of a recording; existing names
+//!   second pass    the addresses of each file without a name
 //!   then           one file after the other: its build id, its symbols in pieces
-//!   third pass     each record as it is, and before a stack the names of its functions; blobs for Perfetto written anew
+//!   third pass     each record unchanged, each stack preceded by the names of its functions; rewritten blobs for Perfetto
 //! ```
 //!
 //! In memory are mappings, each distinct address and its name: at most 512 Ki addresses and 16 MiB of names.

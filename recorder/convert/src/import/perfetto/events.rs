@@ -5,11 +5,11 @@ use super::sequence::{Sequence, kind};
 use super::wire::{Fields, Value};
 use super::{Decoder, Failed};
 
-/// The maximum number of tracks, and of bytes in their names.
+/// The maximum number of tracks, and the maximum length of a track's name, in bytes.
 const MOST_TRACKS: usize = 1 << 18;
 const MOST_NAME: usize = 1024;
 
-/// The maximum number of arguments in a record; each may be a part of a text.
+/// The maximum number of arguments in a record, and the length to which their texts are cut, in bytes.
 const MOST_ARGS: u8 = 14;
 const MOST_TEXT: usize = 1024;
 

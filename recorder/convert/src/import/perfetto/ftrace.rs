@@ -11,10 +11,10 @@ const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
 /// The bit in the clone flags for a thread of the same process as its parent.
 const CLONE_THREAD: u64 = 0x10000;
 
-/// The clock of a bundle: ftrace's own if it is not the boot-time clock.
+/// The number of the boot-time clock in bundles. With another number, times are those of the tracer's clock.
 const BOOT_CLOCK: u64 = 0;
 
-/// Readers of traces treat times as signed numbers.
+/// The maximum time, since readers of traces treat times as signed numbers.
 const MOST_TIME: u64 = i64::MAX as u64;
 
 /// The field numbers of events in a bundle.

@@ -3,7 +3,7 @@
 //! ```text
 //!   head, packer's name and version, offset of the first options
 //!   section   number, flags, text of a name, size, then the data: packed size, size, bytes where the flag says so
-//!   options   (number, size, data)..., of which the last tells where there are more
+//!   options   (number, size, data)..., the last of which has the position of further ones
 //! ```
 
 use std::fs::File;
