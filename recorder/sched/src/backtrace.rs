@@ -1,5 +1,4 @@
-//! The flags of fxtrec's backtraces, for the code that writes them and the code that reads them. The FXT specification does not define
-//! these 28 bits.
+//! The flags of fxtrec's backtraces, for the code that writes them and the code that reads them. No public document defines these 28 bits.
 //!
 //! ```text
 //!   bits  0 to  7   what is missing: [`problem`]

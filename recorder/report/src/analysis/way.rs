@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! wait     |--- queue of CPU 0 ---|=== throttled ===|--- queue of CPU 1 ---|
-//! asked     CPU 0's history         nobody's         CPU 1's history
+//! asked     CPU 0's history         none             CPU 1's history
 //! ```
 
 use fxt_reader::{Cpu, Nanos};
