@@ -113,7 +113,7 @@ impl Extract {
             let thread = self.threads.index(displaced);
             self.push(time, Event::Change { thread, state: State::Unknown, since: time });
         }
-        // After an inferred switch, it stays unknown which thread had the CPU since the last known occupant.
+        // The outgoing thread of an inferred switch had the CPU before its occupant became unknown, but not necessarily since.
         if let (Met::Vacant, Some(thread), false) = (switched.met, outgoing, said.inferred) {
             self.claim((time, cpu), thread, switched);
         }
