@@ -1,7 +1,7 @@
-//! Recordings of several processes together: applications that record their own events, and whoever starts and stops them.
+//! Recordings across processes: applications that record their own events, and clients that start and stop recordings.
 //!
-//! [`manager`] has the sessions of providers in shared memory; [`control`] lets others start and stop recordings, of
-//! applications through the manager and of the kernel through a recorder of its own.
+//! [`manager`] runs the sessions of providers in shared memory; with [`control`], clients start and stop recordings of
+//! applications, through the manager, and of the kernel, through a separate recorder.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! What a list of categories switches on: parts of the kernel, and applications' own events.
+//! The meaning of a list of categories: which parts of the kernel and which events of applications it enables.
 //!
-//! As in Fuchsia there is one space of names for both, and an empty list stands for everything.
+//! As in Fuchsia, both share one name space, and an empty list stands for everything.
 //!
 //! | written | switches on |
 //! | --- | --- |
@@ -32,24 +32,24 @@ use fxtrec_probe::spec::{Binary, SpecError};
 use fxtrec_probe::{SiteKind, Spec};
 use fxtrec_units::nearest::nearest;
 
-/// The longest category, in bytes: no more fit the protocol of applications.
+/// The longest category, in bytes: the limit of the applications' protocol.
 pub const MAX_BYTES: usize = 255;
 
 /// The most categories that one list may have.
 pub const MAX_CATEGORIES: usize = 1000;
 
-/// The most bytes that the categories of one list may have, with one more for each: what an application is told in one
-/// message.
+/// The most bytes that the categories of one list may have, with one more for each: the limit of one message to an
+/// application.
 pub const MAX_LIST_BYTES: usize = 60 * 1024;
 
-/// What comes before the name or SPEC of a user probe.
+/// The prefix of the name or SPEC of a user probe.
 pub const PROBE_PREFIX: &str = "uprobe:";
 
 /// A part of the kernel that can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
     Sched,
-    /// `sched_waking`, beside switches and wake-ups.
+    /// `sched_waking`, in addition to switches and wake-ups.
     Waking,
     Irq,
     Syscall,
@@ -82,13 +82,13 @@ impl KernelCategory {
         }
     }
 
-    /// The one that is written so.
+    /// The category with this spelling.
     pub fn named(text: &str) -> Option<KernelCategory> {
         KernelCategory::ALL.into_iter().find(|category| category.name() == text)
     }
 }
 
-/// User probes, as a category names them.
+/// The user probes of a category.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeCategory {
     /// The one that the policy file calls so.
@@ -104,11 +104,11 @@ pub enum Category {
     /// A part of the kernel.
     Kernel(KernelCategory),
     Probe(ProbeCategory),
-    /// Applications' categories: a name, or the beginning of names with a `*` behind it.
+    /// Applications' categories: a name, or a prefix followed by `*`.
     Application(String),
 }
 
-/// Why a text is no category.
+/// Why a text is not a category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CategoryError {
@@ -120,7 +120,7 @@ pub enum CategoryError {
     /// The list is longer than can be meant.
     #[error("too many categories: {0}, the maximum is {MAX_CATEGORIES}; use wildcards, as in app*")]
     TooMany(usize),
-    /// The list is longer than an application can be told.
+    /// The list is longer than a message to an application can be.
     #[error(
         "the categories take {0} bytes, the maximum is {MAX_LIST_BYTES}; use wildcards, as in app*"
     )]
@@ -141,7 +141,7 @@ pub enum CategoryError {
     /// A user probe that cannot be understood.
     #[error("{0}")]
     Spec(#[from] SpecError),
-    /// A user probe in the COMMAND of a recording, where there is none.
+    /// A user probe in the COMMAND of a recording, but there is no COMMAND.
     #[error("'{0}' names no binary: put its path or the library's name before the first ':'")]
     NoBinary(String),
 }
@@ -200,7 +200,7 @@ impl FromStr for ProbeCategory {
 /// The user probe of this SPEC, which has to name its binary.
 ///
 /// # Errors
-/// When it is none, or when it leaves the binary to be COMMAND's.
+/// When it is not a valid probe, or its binary defaults to COMMAND's.
 pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     let spec: Spec = text.parse()?;
     if spec.binary == Binary::Command {
@@ -209,22 +209,22 @@ pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     Ok(spec)
 }
 
-/// What a list of categories asks for; who asks may be given less, see [`policy`](super::policy).
+/// What a list of categories requests; the user may be granted less, see [`policy`](super::policy).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The list was empty: everything that may be had.
+    /// The list was empty: everything that is permitted.
     pub everything: bool,
     pub kernel: BTreeSet<KernelCategory>,
     pub probes: Vec<ProbeCategory>,
-    /// What applications are told; empty for all that they have.
+    /// The categories for applications; empty for all.
     pub applications: Vec<String>,
 }
 
 impl Selection {
-    /// What these categories ask for.
+    /// What these categories request.
     ///
     /// # Errors
-    /// The category that is none, and why.
+    /// The invalid category, and why it is invalid.
     pub fn parse<S: AsRef<str>>(categories: &[S]) -> Result<Selection, BadCategory> {
         let too_many = CategoryError::TooMany(categories.len());
         if categories.len() > MAX_CATEGORIES {
@@ -240,7 +240,7 @@ impl Selection {
         Ok(Selection::of(parsed.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// What these categories ask for.
+    /// What these categories request.
     pub fn of(categories: impl IntoIterator<Item = Category>) -> Selection {
         let mut selection = Selection { everything: true, ..Selection::default() };
         for category in categories {
@@ -254,7 +254,7 @@ impl Selection {
                     if !selection.probes.contains(&probe) {
                         selection.probes.push(probe);
                     }
-                    // What hits are called in the trace: a whole SPEC is nothing to tell applications.
+                    // The name of hits in the trace, since a whole SPEC is of no use to applications.
                     SiteKind::Entry.category().to_owned()
                 }
                 Category::Application(pattern) => pattern,
@@ -269,8 +269,8 @@ impl Selection {
         selection
     }
 
-    /// This and `more`. Everything and some more is everything, with what more there is of the kernel. What applications
-    /// cannot be told any more, the list being as long as it may be, is left out.
+    /// This selection plus `more`. If this is everything, only categories of the kernel are added. Categories for
+    /// applications beyond the list's limit are left out.
     pub fn with(mut self, more: Selection) -> Selection {
         if more.everything {
             return self;
@@ -296,12 +296,12 @@ impl Selection {
     }
 }
 
-/// What a list takes in a message, in bytes.
+/// The size of a list in a message, in bytes.
 fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
     categories.iter().map(|category| category.as_ref().len() + 1).sum()
 }
 
-/// A category that is none.
+/// An invalid category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {why}")]
 pub struct BadCategory {
@@ -323,18 +323,18 @@ impl KernelPlan {
         self.categories.is_empty() && self.probes.is_empty()
     }
 
-    /// Whether switches and wake-ups were asked for. `fxtrec record` always writes them: when they were not, but
-    /// something else was, leave them out.
+    /// Whether switches and wake-ups were requested. `fxtrec record` always writes them: if only something else was
+    /// requested, they must be left out.
     pub fn has_scheduling(&self) -> bool {
         self.has(KernelCategory::Sched) || self.has(KernelCategory::Waking)
     }
 
-    /// Whether this part of the kernel was asked for.
+    /// Whether this part of the kernel was requested.
     pub fn has(&self, category: KernelCategory) -> bool {
         self.categories.contains(&category)
     }
 
-    /// The options of `fxtrec record` that switch this on.
+    /// The options of `fxtrec record` that enable this.
     pub fn recorder_args(&self) -> Vec<OsString> {
         let options = [
             (KernelCategory::Waking, "--waking"),

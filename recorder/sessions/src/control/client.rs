@@ -1,4 +1,4 @@
-//! Calling the service: what `fxtrec ctl` is built on.
+//! A client of the service, which `fxtrec ctl` uses.
 //!
 //! Calls on one connection are answered in order. A session that is not detached ends when the [`Client`] that
 //! initialized it is dropped.
@@ -16,11 +16,11 @@ use serde_json::Value;
 use super::transport::{Connection, MessageError};
 use super::wire::{self, ControllerError, Nothing};
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens at the socket, or whoever calls may not connect.
+    /// Nothing listens at the socket, or the caller may not connect.
     #[error("cannot connect to the fxtrec daemon at {path}: {source}; {}", advice(source))]
     Connect { path: PathBuf, source: io::Error },
     /// The service answered that it does not do this.
@@ -57,7 +57,7 @@ struct Message<'a, P> {
     more: bool,
 }
 
-/// What comes back, before it is known what it is.
+/// A reply, before its type is known.
 #[derive(Debug, Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -70,7 +70,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The interface's error, or every service's, if it is one.
+    /// The interface's error, or one common to all services, if the reply is an error.
     fn error(&self) -> Option<Result<ControllerError, MessageError>> {
         let name = self.error.as_ref()?;
         let mut error = serde_json::json!({ "error": name });
@@ -263,7 +263,7 @@ impl Client {
     }
 }
 
-/// The answers to one call, as they come. After an error there are none.
+/// The answers to one call, as they come. After an error, there are no more.
 #[derive(Debug)]
 pub struct Answers<R> {
     client: Client,

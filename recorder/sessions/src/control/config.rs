@@ -36,12 +36,12 @@ pub(super) struct Config {
     pub(super) selection: Selection,
     /// The buffer of each provider, and that of the kernel's recorder, in bytes.
     pub(super) buffer_bytes: u64,
-    /// The largest of all buffers that were asked for, in bytes.
+    /// The largest of all requested buffers, in bytes.
     pub(super) largest_buffer_bytes: u64,
     pub(super) start_timeout: Duration,
     /// What happens when a buffer is full.
     pub(super) mode: BufferingMode,
-    /// What is different for some providers.
+    /// Different settings for some providers.
     pub(super) overrides: Vec<ProviderOverride>,
     /// Whether nothing is sent before a stop.
     pub(super) deferred: bool,
@@ -49,7 +49,7 @@ pub(super) struct Config {
     pub(super) detached: bool,
 }
 
-/// A request of which this part makes no sense.
+/// The error for a request with this invalid field.
 pub(super) fn bad(field: impl Into<String>, why: impl Into<String>) -> ControllerError {
     ControllerError::BadRequest { field: field.into(), why: why.into() }
 }
@@ -137,7 +137,7 @@ fn special(spec: ProviderSpec) -> Result<ProviderOverride, ControllerError> {
     })
 }
 
-/// The engine's word for a mode.
+/// The engine's value for a mode.
 pub(super) fn engine_mode(mode: BufferingMode) -> engine::Mode {
     match mode {
         BufferingMode::Oneshot => engine::Mode::Oneshot,
@@ -146,7 +146,7 @@ pub(super) fn engine_mode(mode: BufferingMode) -> engine::Mode {
     }
 }
 
-/// The interface's word for a mode.
+/// The interface's value for a mode.
 pub(super) fn wire_mode(mode: engine::Mode) -> BufferingMode {
     match mode {
         engine::Mode::Oneshot => BufferingMode::Oneshot,
@@ -155,7 +155,7 @@ pub(super) fn wire_mode(mode: engine::Mode) -> BufferingMode {
     }
 }
 
-/// The engine's word for a disposition.
+/// The engine's value for a disposition.
 pub(super) fn engine_disposition(disposition: BufferDisposition) -> engine::BufferDisposition {
     match disposition {
         BufferDisposition::ClearEntire => engine::BufferDisposition::ClearEntire,

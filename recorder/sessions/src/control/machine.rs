@@ -1,4 +1,4 @@
-//! The states of a session, and what is answered in each: the table of `docs/reference/sessions.md`, and nothing else.
+//! The states of a session, and the answer to each request in them: exactly the table of `docs/reference/sessions.md`.
 //!
 //! ```text
 //!            Initialize            Start                              Stop
@@ -8,11 +8,11 @@
 //!     +--------------------------- terminating <---- Terminate, or the owner goes, from any of them
 //! ```
 //!
-//! What takes time has a state of its own, which whoever does it leaves when it is done.
+//! Operations that take time have their own state, which the thread that runs the operation leaves when it is done.
 
 use super::wire::{ControllerError, SessionState};
 
-/// What a session is asked to do.
+/// A request to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
     Initialize,
@@ -31,7 +31,7 @@ impl Request {
 /// The state that follows a request, or why it is refused.
 ///
 /// # Errors
-/// What the table has.
+/// Those of the table.
 pub(super) fn answer(
     state: SessionState,
     request: Request,
@@ -59,7 +59,7 @@ pub(super) fn answer(
 mod tests {
     use super::*;
 
-    /// The table as docs/reference/sessions.md has it: a row for each state, in the order of [`Request::ALL`].
+    /// The table of docs/reference/sessions.md: a row per state, in the order of [`Request::ALL`].
     const TABLE: [(SessionState, [&str; 5]); 7] = [
         (
             SessionState::Ready,

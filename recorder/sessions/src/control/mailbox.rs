@@ -1,4 +1,4 @@
-//! What waits for a client that watches: alerts, or changes of the state.
+//! A queue for a client that watches alerts or changes of the state.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use fxtrec_kernel::bell::Bell;
 
-/// What may wait; a client that does not take it gets no more than this.
+/// The capacity of the queue; a client that does not read gets no more than this.
 const CAPACITY: usize = 4096;
 
-/// A queue with a bell: its descriptor is readable when there may be something in it.
+/// A queue with a descriptor that is readable when there may be something in it.
 #[derive(Debug)]
 pub(super) struct Mailbox<T> {
     letters: Mutex<VecDeque<T>>,
@@ -26,7 +26,7 @@ impl<T> Mailbox<T> {
         Ok(Mailbox { letters: Mutex::new(VecDeque::new()), bell: Bell::new()? })
     }
 
-    /// Appends something; drops it where too much waits already.
+    /// Appends an item; drops it if the queue is full.
     pub(super) fn put(&self, letter: T) {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         if letters.len() < CAPACITY {
@@ -35,7 +35,7 @@ impl<T> Mailbox<T> {
         self.bell.ring();
     }
 
-    /// The oldest.
+    /// Takes the oldest item.
     pub(super) fn take(&self) -> Option<T> {
         let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
         if letters.len() <= 1 {

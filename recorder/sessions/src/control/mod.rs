@@ -1,12 +1,12 @@
-//! Recording at the request of others: the trace controller.
+//! The trace controller: recordings on request of other processes.
 //!
-//! `fxtrec daemon` offers sessions on a Unix socket, by the Varlink protocol and the interface that is in
-//! `fxtrec.Controller.varlink` beside this file; `fxtrec ctl` and whoever speaks Varlink uses them. A session records
-//! applications, through the [manager](crate::manager) of providers, and the kernel, through a recorder of its own,
-//! into one archive, which goes to a descriptor that the client passes.
+//! `fxtrec daemon` offers sessions on a Unix socket, by the Varlink protocol and the interface in
+//! `fxtrec.Controller.varlink` in this directory, for `fxtrec ctl` and other Varlink clients. A session records
+//! applications, through the [manager](crate::manager) of providers, and the kernel, through a separate recorder, into
+//! one archive, which is written to a descriptor that the client passes.
 //!
-//! [`wire`] is what goes over the socket, [`client`] calls the [`service`], which [`server`] listens for. [`categories`] says what a list of categories
-//! switches on, [`policy`] which of it a user is given.
+//! [`wire`] has the message types, [`client`] calls the [`service`], and [`server`] accepts its connections. [`categories`] defines what a
+//! list of categories enables, [`policy`] which of it a user is granted.
 
 pub mod categories;
 pub mod client;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 pub use writer::process::{NAME as OUTPUT_PROCESS, run as run_output_process};
 
-/// Where the daemon's sockets are, unless it is told otherwise.
+/// The default directory of the daemon's sockets.
 pub const RUNTIME_DIR: &str = "/run/fxtrec";
 
 /// The control socket of a daemon with this runtime directory.
@@ -38,7 +38,7 @@ pub fn control_socket(runtime_dir: &Path) -> PathBuf {
     runtime_dir.join("control")
 }
 
-/// The socket where applications find the daemon with this runtime directory.
+/// The applications' socket of a daemon with this runtime directory.
 pub fn providers_socket(runtime_dir: &Path) -> PathBuf {
     runtime_dir.join("providers")
 }

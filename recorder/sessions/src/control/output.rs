@@ -1,4 +1,4 @@
-//! Where the records of a session go: a queue that takes whatever comes, and a thread that writes it out.
+//! The output of a session: an unbounded queue of records, and a thread that writes them.
 //!
 //! ```text
 //!  manager's thread --+
@@ -7,9 +7,9 @@
 //!                                                               +--> the session is aborted when that fails
 //! ```
 //!
-//! Pieces are whole records, so what is written ends where a record does, once the queue is empty. Whoever appends
-//! never waits: not for a slow reader, and not for one that has gone. What the client passed is written by a
-//! [process](super::writer) that can be killed, and a piece counts as written when that says so.
+//! Pieces are whole records, so once the queue is empty, the output ends at a record boundary. Appending never waits,
+//! neither for a slow reader nor for one that is gone. A [process](super::writer) that can be killed writes to the
+//! client's descriptor, and a piece counts as written once it confirms that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is seen whether the session has ended, while a reader takes nothing.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Told why nothing more can be written.
+/// Called with the reason when nothing more can be written.
 pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 
 /// The queue and what becomes of it.
@@ -37,14 +37,14 @@ struct State {
     deferred: bool,
     /// Nothing more will come.
     closed: bool,
-    /// A piece of so many bytes is on its way.
+    /// The size of the piece that is being written.
     writing: Option<usize>,
     /// All was written, and the output is closed.
     finished: bool,
-    /// All that came, in bytes.
+    /// The bytes appended so far.
     total: u64,
     failed: Option<String>,
-    /// Whom to tell, until that was done.
+    /// The callback for a failure, until it has been called.
     on_failure: Option<OnFailure>,
 }
 
@@ -63,7 +63,7 @@ struct Shared {
     path: Option<PathBuf>,
 }
 
-/// The way to the client's descriptor. Clones lead to the same.
+/// The output to the client's descriptor. Clones share it.
 #[derive(Clone)]
 pub(super) struct Output(Arc<Shared>);
 
@@ -106,11 +106,11 @@ impl Output {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A queue is whole whatever became of whoever appended to it.
+        // A panic in another thread leaves the queue valid.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that it goes to, as it was called when it was passed; `None` when it is no file.
+    /// The path of the output file at the time it was passed; `None` if it is not a file.
     pub(super) fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -128,14 +128,14 @@ impl Output {
         self.0.changed.notify_all();
     }
 
-    /// Lets what is in the queue be written now. Once that is empty, what comes waits for the next time.
+    /// Starts to write the queue's content. Once the queue is empty, later records wait for the next call.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         state.deferred = state.defers && state.writing.is_none() && state.spool.bytes() == 0;
         self.0.changed.notify_all();
     }
 
-    /// Nothing more will come: the descriptor is closed when all is written.
+    /// Ends the output: the descriptor is closed when everything is written.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -145,18 +145,18 @@ impl Output {
         self.0.changed.notify_all();
     }
 
-    /// All that came, in bytes.
+    /// The bytes appended so far.
     pub(super) fn total(&self) -> u64 {
         self.lock().total
     }
 
-    /// Why nothing more can be written, if that is so.
+    /// Why nothing more can be written, if so.
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
 
-    /// Where it is a regular file: waits until all is written, at most for this long, and says what is not, if something
-    /// is not. A pipe may be read only after the answer that this would hold up.
+    /// For a regular file: waits until everything is written, at most for `timeout`, and returns what is missing, if
+    /// anything. Does not wait for a pipe, whose reader may start only after the answer that this would delay.
     pub(super) fn settle(&self, timeout: Duration) -> Option<String> {
         let state = self.lock();
         if !self.0.is_file || state.deferred {
@@ -236,7 +236,7 @@ impl Output {
         }
     }
 
-    /// Writes a piece; when this returns it is where the client wants it.
+    /// Writes a piece; returns when it has reached the client's descriptor.
     fn write(&self, writer: &mut Writer, mut rest: &[u8]) -> Result<(), String> {
         let mut least = u64::MAX;
         let mut idle_since = Instant::now();
@@ -282,9 +282,9 @@ impl Output {
         self.0.changed.notify_all();
         drop(state);
         if let Some(tell) = tell {
-            // Whoever is told may want to append, or to wait for this very thread's work.
+            // In a separate thread, since the callback may append, or wait for this thread.
             let thread = std::thread::Builder::new().name("fxtrec-abort".to_owned());
-            // Without a thread the session goes on, and says so when it is stopped.
+            // Without a thread, the session continues and reports the failure when it is stopped.
             drop(thread.spawn(move || tell(reason)));
         }
     }

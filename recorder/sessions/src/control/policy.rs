@@ -1,9 +1,8 @@
 //! Who may record what: the rules of `/etc/fxtrec/policy.toml`.
 //!
-//! Root may record everything. Anybody else may record applications of the same user, with buffers of up to
-//! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel, unless rules of the file give more. A user has what all rules
-//! together give that are about that user, one of the user's groups, or everybody. There is no rule that takes something
-//! away.
+//! Root may record everything. By default, other users may record their own applications, with buffers of up to
+//! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel; rules of the file grant more. A user has the union of the
+//! rights of all rules for that user, the user's groups, or everyone. Rules never revoke rights.
 //!
 //! ```toml
 //! providers-per-user = 50
@@ -22,8 +21,8 @@
 //! other-users = true
 //! ```
 //!
-//! What is asked for by name and forbidden is refused, with the rule that would allow it. What a wildcard or an empty list
-//! covers beyond what is permitted is left out.
+//! A request by name for something forbidden is rejected, with the rule that would allow it. A wildcard or an empty list
+//! covers only what is permitted.
 
 mod error;
 mod file;
@@ -44,10 +43,10 @@ use fxtrec_units::nearest::nearest;
 
 pub const POLICY_PATH: &str = "/etc/fxtrec/policy.toml";
 
-/// The largest buffer that anybody may ask for, for each application and for the kernel, in bytes.
+/// The largest buffer that any user may request, for each application and for the kernel, in bytes.
 pub const DEFAULT_MAX_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How many applications of one user other than root may be connected at a time, unless the file says otherwise.
+/// The default limit on concurrently connected applications of one user other than root.
 pub const DEFAULT_PROVIDERS_PER_USER: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ struct Who {
     gids: BTreeSet<u32>,
 }
 
-/// What a rule gives, or all rules that are about somebody.
+/// The rights that a rule, or all rules for a user together, grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rights {
     kernel: BTreeSet<KernelCategory>,
@@ -82,7 +81,7 @@ struct Rights {
     max_buffer_bytes: u64,
 }
 
-/// Which user probes a rule gives.
+/// Which user probes a rule permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProbeRight {
     /// Those of the file whose names begin so, or the one of just this name.
@@ -91,12 +90,12 @@ enum ProbeRight {
     Any,
 }
 
-/// What somebody is given of what was asked for.
+/// The granted part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// What is recorded of the kernel.
     pub kernel: KernelPlan,
-    /// What applications are told; empty for all that they have.
+    /// The categories for applications; empty for all.
     pub applications: Vec<String>,
     pub users: Users,
     /// The largest buffer for each application and for the kernel, in bytes.
@@ -111,7 +110,7 @@ pub enum Users {
 }
 
 impl Users {
-    /// Whether applications of this user are.
+    /// Whether applications of this user are included.
     pub fn include(self, uid: u32) -> bool {
         match self {
             Users::Every => true,
@@ -120,18 +119,18 @@ impl Users {
     }
 }
 
-/// A category of the kernel's, as somebody who asks for the known ones is told.
+/// A category of the kernel, for the list of known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     pub name: String,
     /// What it records, in a line.
     pub description: String,
-    /// Whether who asks may record it.
+    /// Whether the caller may record it.
     pub permitted: bool,
 }
 
 impl Default for Policy {
-    /// What holds when there is no file.
+    /// The policy without a file.
     fn default() -> Policy {
         Policy {
             path: POLICY_PATH.into(),
@@ -157,31 +156,31 @@ impl Policy {
     /// What this file says.
     ///
     /// # Errors
-    /// When it cannot be read, when others than root could have written it, and when it is no policy: with line, column
-    /// and what was expected there.
+    /// When it cannot be read, when users other than root could have written it, or when it is not a valid policy: with
+    /// line, column and what was expected there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
         Policy::parse(path, &settings::read("policy", path, &[0])?, &SystemNames)
     }
 
-    /// What this text says, which is the file at `path`.
+    /// The policy in this text of the file at `path`.
     ///
     /// # Errors
-    /// When it is no policy.
+    /// When it is not a valid policy.
     pub fn parse(path: &Path, text: &str, names: &dyn Names) -> Result<Policy, PolicyError> {
         let parsed = file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
         let file::Parsed { providers_per_user, probes, rules } = parsed;
         Ok(Policy { path: path.to_owned(), providers_per_user, probes, rules })
     }
 
-    /// How many applications of one user other than root may be connected at a time.
+    /// The limit on concurrently connected applications of one user other than root.
     pub fn providers_per_user(&self) -> usize {
         self.providers_per_user
     }
 
-    /// What these credentials are given of what is asked for.
+    /// The part of a request that these credentials are granted.
     ///
     /// # Errors
-    /// When something was asked for by name that there is not, or that is not permitted.
+    /// When something requested by name does not exist or is not permitted.
     pub fn permits(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, Denied> {
         let rights = self.rights(who);
         let mut kernel = KernelPlan::default();
@@ -203,10 +202,10 @@ impl Policy {
         })
     }
 
-    /// Whether these credentials may have a buffer of so many bytes.
+    /// Checks that these credentials may have a buffer of this size.
     ///
     /// # Errors
-    /// When it is more than they may.
+    /// When it is too large for them.
     pub fn permits_buffer(&self, who: &Credentials, bytes: u64) -> Result<(), Denied> {
         let most = self.rights(who).max_buffer_bytes;
         if bytes <= most {
@@ -351,7 +350,7 @@ impl Rights {
             || category == KernelCategory::Sched && self.kernel.contains(&KernelCategory::Waking)
     }
 
-    /// Whether the probe that the file calls so may be recorded.
+    /// Whether the probe with this name in the file may be recorded.
     fn has_listed(&self, wanted: &str) -> bool {
         self.probes.iter().any(|right| match right {
             ProbeRight::Any => true,

@@ -1,7 +1,7 @@
-//! Taking a stream of records apart where one ends and the next begins, so that others can be put between them.
+//! Splits a stream into whole records, so that others can be put between them.
 //!
-//! What the kernel's recorder writes is an archive of its own. In that of a session it is a part of provider 1, whom
-//! the head of the session's archive has introduced already: its magic number and its introduction are left out.
+//! The kernel's recorder writes a complete archive. In the session's archive, its records belong to provider 1, which the
+//! session's head has introduced already: so its magic number and provider info are left out.
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::metadata::{self, MAGIC_WORD, provider_info};
@@ -11,7 +11,7 @@ use fxt_writer::record::{Initialization, Magic, ProviderInfo, ProviderSection, R
 
 use fxtrec_units::convention::PROVIDER;
 
-/// No record of the kernel's recorder is larger, in words; what claims to be is none.
+/// The largest record of the kernel's recorder, in words; a larger size is invalid.
 const MOST_WORDS: usize = 1 << 20;
 
 /// The clock's ticks per second: they are nanoseconds.
@@ -32,12 +32,12 @@ pub(super) fn head() -> Vec<u8> {
 /// The category of the scheduler's events, such as a thread's move to another run queue.
 const SCHED: &[u8] = b"sched";
 
-/// What comes is not a stream of records.
+/// The input is not a stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel's recorder wrote an invalid trace: no record begins with {0:#018x}")]
 pub(super) struct NoRecord(u64);
 
-/// Takes a stream apart, in whatever portions it comes.
+/// Splits a stream that comes in portions of any size.
 #[derive(Debug)]
 pub(super) struct Splitter {
     /// The beginning of a record whose end has not come.
@@ -57,7 +57,7 @@ impl Splitter {
     /// The whole records that are there with these bytes.
     ///
     /// # Errors
-    /// When a word where a record should begin is none.
+    /// When a word at which a record should begin is not a valid header.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<u8>, NoRecord> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::with_capacity(self.rest.len());

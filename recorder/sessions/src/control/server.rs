@@ -1,7 +1,6 @@
-//! The control socket: a thread for each connection, which reads a call, has it carried out, and answers.
+//! The control socket: a thread per connection, which reads a call, has it executed, and answers.
 //!
-//! Nothing here knows what a call means to a session; [`Service`] does. Whatever a client sends costs at most its own
-//! connection.
+//! [`Service`] implements the calls. Whatever a client sends can affect only its own connection.
 
 mod call;
 pub(super) mod seats;
@@ -33,7 +32,7 @@ use seats::Seat;
 /// Connections that one user may have; root may have more.
 const CONNECTIONS: usize = 64;
 
-/// When no connection can be taken, for want of descriptors, it is tried again after this long.
+/// The time before the next attempt when descriptors have run out.
 const DEAF: Duration = Duration::from_millis(200);
 
 /// The interface that every Varlink service has.
@@ -68,7 +67,7 @@ pub fn serve(service: Arc<Service>, listener: UnixListener) -> io::Result<()> {
                 continue;
             };
             let client = ClientId(numbers.fetch_add(1, Ordering::Relaxed));
-            // Whoever cannot be told who it is, or has too many, is not served.
+            // A client without credentials, or with too many connections, is not served.
             let seat = Credentials::of(&socket).ok().and_then(|credentials| {
                 let seat = Seat::take(&users, credentials.uid, CONNECTIONS)?;
                 Some((credentials, seat))
@@ -99,9 +98,9 @@ struct Client {
     connection: Connection,
     /// The same socket, to see that the other side is gone.
     socket: UnixStream,
-    /// Whether the call that is carried out wants an answer.
+    /// Whether the current call wants no answer.
     oneway: bool,
-    /// The process that has the descriptors which came last, or why there is none.
+    /// The process that has the last received descriptors, or why there is none.
     writer: Arc<Mutex<Option<Result<Writer, String>>>>,
 }
 
@@ -123,7 +122,7 @@ impl Client {
 
     fn serve(mut self) {
         loop {
-            // What is no call ends the connection.
+            // An invalid call ends the connection.
             let Ok(request) = self.connection.receive::<Request>() else {
                 return;
             };
@@ -319,7 +318,7 @@ impl Client {
         loop {
             let mut polled = [
                 PollFd::new(event.as_fd(), PollFlags::POLLIN),
-                // Hang-ups and errors are always told.
+                // poll always reports hang-ups and errors.
                 PollFd::new(self.socket.as_fd(), PollFlags::empty()),
             ];
             match poll(&mut polled, PollTimeout::NONE) {

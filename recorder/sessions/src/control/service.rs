@@ -1,4 +1,4 @@
-//! What the methods of the interface do: one session at a time, and everybody who asks gets the answer of the table.
+//! The methods of the interface: one session at a time, with answers according to the table of states.
 //!
 //! ```text
 //!  client threads --requests--> Service --> Session --> the kernel's recorder (a process)
@@ -6,10 +6,10 @@
 //!        +---- alerts, states -----+--> Manager (a thread) --> providers
 //! ```
 //!
-//! The lock is held to look at the state and to change it, never while something is waited for. What takes time has a
-//! state of its own, so that whoever asks meanwhile is answered at once. Two rules make it sound: whoever begins to
-//! start tells the manager so with the lock held and the state still `starting`; whoever ends a session first takes
-//! the state away, and then waits for those who are starting or stopping it.
+//! The lock is held to read and change the state, never while waiting. Operations that take time have their own state, so
+//! that calls meanwhile are answered at once. Two rules make it sound: a thread that starts the session notifies the
+//! manager with the lock held and the state still `starting`; a thread that ends a session first changes the state, and
+//! then waits for threads that are starting or stopping it.
 
 mod end;
 mod snapshot;
@@ -39,42 +39,42 @@ use fxtrec_kernel::seqpacket::Listener;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::stream;
 
-/// Outputs of one user that may be written at the same time, those included that do not answer any more.
+/// Outputs of one user that may be written at the same time, including those that no longer answer.
 const WRITERS: usize = 8;
 
-/// What a service is started with.
+/// The settings of a service.
 #[derive(Debug)]
 pub struct Setup {
     pub providers: Listener,
     /// How process ids become koids.
     pub koids: Koids,
     pub policy: Policy,
-    /// A folder of the daemon's own, that nobody else may look into.
+    /// A folder that only the daemon can read.
     pub private_folder: PathBuf,
-    /// Where what waits to be sent is kept, in files without a name.
+    /// The folder for unnamed files with data that waits to be sent.
     pub spool_folder: PathBuf,
-    /// The most that may wait to be sent, in bytes.
+    /// The most data that may wait to be sent, in bytes.
     pub spool_limit: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) client: ClientId,
-    /// Who is at its other end.
+    /// The peer's credentials.
     pub(super) credentials: Credentials,
 }
 
 /// A descriptor that a client has passed.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// The process that has it.
+    /// The process that holds it.
     pub(super) writer: Writer,
-    /// Which of those it has is meant.
+    /// Its index among those that the process holds.
     pub(super) index: usize,
 }
 
 impl Passed {
-    /// What is to be written to, and by whom.
+    /// The writer, and the description of its output.
     fn open(self) -> Result<(Writer, Destination), ControllerError> {
         let Passed { mut writer, index } = self;
         let destination = writer.choose(index).map_err(|why| bad("output", why))?;
@@ -82,14 +82,14 @@ impl Passed {
     }
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub(super) state: SessionState,
     pub(super) session: Option<Arc<Session>>,
     /// Why the session cannot go on.
     aborted: Option<String>,
-    /// Stopped when the start that is under way is not wanted any more.
+    /// Stopped to cancel the start that is under way.
     cancel: Option<StopToken>,
     /// Who is starting or stopping the session, without the lock.
     busy: u32,
@@ -117,7 +117,7 @@ impl Inner {
         }
     }
 
-    /// Enters a state that whoever starts the session has to see.
+    /// Enters a state that cancels a start under way.
     fn interrupt(&mut self, next: SessionState) {
         if let Some(cancel) = self.cancel.take() {
             cancel.stop();
@@ -125,7 +125,7 @@ impl Inner {
         self.enter(next);
     }
 
-    /// Enters `stopping`, which whoever does it is busy with from now on.
+    /// Enters `stopping`; the caller counts as busy from now on.
     fn begin_stop(&mut self, next: SessionState) {
         self.busy += 1;
         self.interrupt(next);
@@ -139,7 +139,7 @@ impl Inner {
 #[derive(Debug)]
 pub struct Service {
     inner: Mutex<Inner>,
-    /// Notified when somebody is done starting or stopping.
+    /// Notified when a thread has finished starting or stopping.
     settled: Condvar,
     pub(super) manager: Manager,
     /// The output that pieces of providers go to.
@@ -202,11 +202,11 @@ impl Service {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change of it is made at once, so it is whole whatever became of whoever made it.
+        // Every change is made at once, so a panic leaves the state valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no more than this many are starting or stopping the session.
+    /// Waits until at most this many threads are starting or stopping the session.
     fn wait_until_busy_are(&self, most: u32) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         while inner.busy > most {
@@ -223,18 +223,18 @@ impl Service {
         Spool::new(self.spool_folder.clone(), self.spool_limit)
     }
 
-    /// What the caller is given of what is asked for.
+    /// The part of the request that the caller is granted.
     fn grant(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, ControllerError> {
         self.policy.permits(who, wanted).map_err(denied)
     }
 
-    /// Whose applications the caller may record.
+    /// The users whose applications the caller may record.
     pub(super) fn users_of(&self, caller: &Caller) -> Result<Users, ControllerError> {
         self.grant(&caller.credentials, &Selection::default()).map(|granted| granted.users)
     }
 
-    /// Has a process receive the next message of a connection, and the descriptors that come with it. Where there is none
-    /// to do so, the descriptors are let go of, and why is told instead.
+    /// Has a process receive the next message of a connection with its descriptors. If no process can be started, the
+    /// descriptors are dropped, and the reason is returned.
     pub(super) fn receive_output(
         &self,
         caller: &Caller,

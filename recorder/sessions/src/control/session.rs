@@ -1,6 +1,6 @@
-//! One session: whose it is, what it records, and the work of starting and stopping it.
+//! One session: its owner, what it records, and how it is started and stopped.
 //!
-//! Nothing in here knows of states; see [`machine`](super::machine) and [`service`](super::service) for these.
+//! States are handled in [`machine`](super::machine) and [`service`](super::service).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,21 +33,21 @@ pub(super) struct Session {
     /// The connection that initialized it.
     pub(super) client: ClientId,
     pub(super) config: Config,
-    /// What of that its owner may have.
+    /// The part of it that its owner is granted.
     pub(super) granted: Granted,
     pub(super) output: Output,
-    /// What is known of the kernel's recorder.
+    /// The progress of the kernel's recorder.
     pub(super) kernel: Arc<Progress>,
     recorder: Mutex<Option<KernelRecorder>>,
-    /// What the kernel's recorder wrote and nobody has asked to be written yet.
+    /// Output of the kernel's recorder that has not been requested yet.
     held: Arc<Mutex<Spool>>,
-    /// Whether what comes from the kernel is still wanted.
+    /// Whether data from the kernel's recorder is still wanted.
     wanted: Arc<AtomicBool>,
     /// Whether the stop before was with its results.
     wrote: AtomicBool,
 }
 
-/// Everything that is in [`Session`] from the beginning.
+/// The initial values of [`Session`].
 #[derive(Debug)]
 pub(super) struct Beginning {
     pub(super) number: u64,
@@ -101,7 +101,7 @@ impl Session {
         Err(ControllerError::NotPermitted { what, why: why.to_owned() })
     }
 
-    /// What becomes of earlier data at a start: when they were written they are gone, or they would come twice.
+    /// What happens to earlier data at a start: written data is discarded, or it would be written twice.
     pub(super) fn disposition(&self, asked: Option<BufferDisposition>) -> BufferDisposition {
         match self.wrote.load(Ordering::Relaxed) {
             true => BufferDisposition::ClearEntire,
@@ -115,7 +115,7 @@ impl Session {
             buffer_bytes: usize::try_from(self.config.buffer_bytes).unwrap_or(usize::MAX),
             categories: granted.applications.clone(),
             overrides: self.config.overrides.clone(),
-            // What is deferred waits with the output, where it does not take memory.
+            // Deferred data waits in the output, where it does not take memory.
             hold: false,
             only_uid: match granted.users {
                 Users::Every => None,
@@ -181,7 +181,7 @@ impl Session {
         })
     }
 
-    /// Stops the kernel's recorder. All that it recorded is there when this returns.
+    /// Stops the kernel's recorder. When this returns, all its data has arrived.
     pub(super) fn stop_kernel(&self) {
         let recorder = self.recorder().take();
         if let Some(recorder) = recorder {
@@ -189,17 +189,17 @@ impl Session {
         }
     }
 
-    /// Has what was collected written, if that is wanted. Says why it is not all there, when it is not yet.
+    /// Writes the collected data, if `write`. Returns why the output is incomplete, if it is.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why it cannot be written.
     pub(super) fn write(&self, write: bool) -> Result<Option<String>, String> {
         self.wrote.store(write, Ordering::Relaxed);
         if !write {
             return Ok(None);
         }
         loop {
-            // Not over the push, since whoever is told of a failure may want what is held.
+            // The lock is not held during the push, since the callback for a failure may take it.
             let piece = self.held().pop().map_err(|error| {
                 format!("cannot read back the data of the kernel's recorder: {error}")
             })?;
@@ -218,7 +218,7 @@ impl Session {
         }
     }
 
-    /// What a circular session holds of the kernel. It is not waited for when the session ends.
+    /// The kernel's data that a circular session holds. Stops waiting when the session ends.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -229,11 +229,11 @@ impl Session {
         }
     }
 
-    /// Ends everything: what was not written is discarded, what was is still sent. Says why that is not all there, when it
-    /// is not.
+    /// Ends everything: data not yet written is discarded, written data is still sent. Returns why that is incomplete, if
+    /// it is.
     pub(super) fn end(&self) -> Option<String> {
         self.wanted.store(false, Ordering::Relaxed);
-        // It ends when it is dropped, and what it still writes is not wanted.
+        // It ends when it is dropped; the rest of its output is not wanted.
         drop(self.recorder().take());
         self.held().clear();
         self.output.close();
@@ -241,7 +241,7 @@ impl Session {
         self.output.failure().or(incomplete)
     }
 
-    /// The statistics of providers that this session recorded.
+    /// The statistics of the providers that this session recorded.
     pub(super) fn stats(&self, providers: &[ProviderStatus]) -> Vec<ProviderStats> {
         let ours = providers.iter().filter(|provider| self.granted.users.include(provider.uid));
         ours.filter_map(|provider| {

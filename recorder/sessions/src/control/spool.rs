@@ -1,6 +1,6 @@
-//! A queue of bytes that goes on in a file when it becomes long.
+//! A queue of bytes that continues in a file when it becomes long.
 //!
-//! Whoever fills it never waits, and memory stays bounded. The file has no name, and is gone with the queue.
+//! Filling it never waits, and memory stays bounded. The file has no name and disappears with the queue.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// What is kept in memory, in bytes.
+/// The most bytes kept in memory.
 const MEMORY_BYTES: usize = 8 * 1024 * 1024;
 
-/// What is read from the file at once, in bytes.
+/// The size of one read from the file, in bytes.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Spool {
     /// Appends a piece.
     ///
     /// # Errors
-    /// When there is no room for it: neither below the limit nor on the disk.
+    /// When there is no room: the limit is reached or the disk is full.
     pub(super) fn push(&mut self, piece: Vec<u8>) -> io::Result<()> {
         let bytes = piece.len() as u64;
         if self.bytes().saturating_add(bytes) > self.limit {
@@ -85,14 +85,14 @@ impl Spool {
         file.read_exact_at(&mut piece, self.read)?;
         self.read += bytes;
         if self.read == self.written {
-            // Nobody needs the room any more.
+            // The file's content is no longer needed.
             file.set_len(0)?;
             (self.read, self.written) = (0, 0);
         }
         Ok(Some(piece))
     }
 
-    /// Lets go of everything in it.
+    /// Discards the content.
     pub(super) fn clear(&mut self) {
         self.memory.clear();
         self.memory_bytes = 0;
@@ -128,7 +128,7 @@ mod tests {
         }
         assert!(spool.file.is_some() && spool.memory_bytes <= MEMORY_BYTES);
         assert_eq!(spool.bytes(), expected.len() as u64);
-        // Some are taken, and more come, which has to be behind what is in the file.
+        // Some are taken and more added, which must come after those in the file.
         let first = spool.pop().expect("read").expect("some");
         spool.push(piece(8)).expect("room");
         expected.extend(piece(8));

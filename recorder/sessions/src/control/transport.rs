@@ -1,8 +1,7 @@
 //! Varlink's messages over a Unix socket: JSON objects, each followed by a zero byte.
 //!
-//! Each side has a thread for each connection, which waits in read and write. zlink was used for this before: its futures had
-//! to be polled by hand, and its socket replaced to take descriptors in a way of ours. What was left of it was the zero byte,
-//! for nine more crates to build.
+//! Each side has a thread per connection, which blocks in read and write. zlink was used before: its futures had to be polled by hand, and
+//! its socket replaced to receive descriptors in our way. Only the zero byte was left of it, for nine more crates to build.
 
 use std::fmt;
 use std::io;
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use fxtrec_kernel::stream;
 
-/// The longest message that the daemon takes, in bytes.
+/// The longest message that the daemon accepts, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// The longest answer that a client takes, in bytes: applications have 4 MiB of names of categories, and JSON may write a byte as six.
@@ -23,13 +22,13 @@ const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// The byte that ends each message.
 const END_OF_MESSAGE: u8 = 0;
 
-/// What is read from the socket at a time, in bytes.
+/// The size of one read from the socket, in bytes.
 const READ_BYTES: usize = 4096;
 
-/// Receives the next bytes, at most so many, where descriptors come with them. What becomes of these is its own affair.
+/// Receives the next bytes, at most that many, if descriptors come with them, which it keeps.
 pub(super) type OnDescriptors = Box<dyn FnMut(&UnixStream, usize) -> io::Result<Vec<u8>> + Send>;
 
-/// Why a message did not arrive, or is not what was expected.
+/// Why a message did not arrive or is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -75,7 +74,7 @@ pub enum ServiceError {
     InvalidParameter { parameter: String },
 }
 
-/// A socket, and what was read from it ahead.
+/// A socket, with data read ahead.
 pub(super) struct Connection {
     socket: UnixStream,
     on_descriptors: OnDescriptors,
@@ -88,7 +87,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// One over which descriptors come.
+    /// A connection that receives descriptors.
     pub(super) fn new(socket: UnixStream, on_descriptors: OnDescriptors) -> Connection {
         let most = MAX_MESSAGE_BYTES;
         Connection { socket, on_descriptors, received: Vec::new(), searched: 0, most }

@@ -1,4 +1,4 @@
-//! Who waits for alerts and for changes of the state, and what else can be asked without changing anything.
+//! Watches of alerts and state changes, and the other queries, which change nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use crate::manager::{Alert, ManagerError};
 /// Alerts that may wait to be asked for; then the oldest go.
 const ALERTS: usize = 1024;
 
-/// Somebody who waits for an alert.
+/// A client that waits for an alert.
 #[derive(Debug)]
 struct Waiting {
     caller: Caller,
@@ -24,7 +24,7 @@ pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,
     /// Whose turn is next comes first.
     waiting: VecDeque<Waiting>,
-    /// Alerts that nobody has asked for.
+    /// Alerts that no client has taken.
     alerts: VecDeque<String>,
 }
 
@@ -45,7 +45,7 @@ impl Watchers {
 }
 
 impl Inner {
-    /// Hands an alert to whoever has waited longest among those who control the session, or keeps it.
+    /// Passes an alert to the client that has waited longest among those that control the session, or keeps it.
     fn deliver(&mut self, alert: String) {
         let Some(session) = &self.session else { return };
         self.watchers.waiting.retain(|waiting| waiting.mailbox.strong_count() > 0);
@@ -68,7 +68,7 @@ impl Inner {
 }
 
 impl Service {
-    /// Starts the thread that hears what providers raise.
+    /// Starts the thread that receives alerts from providers.
     pub(super) fn listen_to_alerts(self: &Arc<Service>) -> io::Result<()> {
         let alerts = self.manager.alerts().clone();
         let service = Arc::downgrade(self);
@@ -90,7 +90,7 @@ impl Service {
     /// Asks for the next alert: it is in the mailbox at once, or comes there. Without a session, that of the next one.
     ///
     /// # Errors
-    /// When somebody else's session is there.
+    /// When the session belongs to another user.
     pub(super) fn ask_alert(
         &self,
         caller: &Caller,
@@ -109,14 +109,14 @@ impl Service {
         Ok(())
     }
 
-    /// The state as it is is in the mailbox, and every change comes there.
+    /// Puts the current state into the mailbox, and later every change.
     pub(super) fn watch_state(&self, mailbox: &Arc<Mailbox<SessionState>>) {
         let mut inner = self.lock();
         mailbox.put(inner.state);
         inner.watchers.states.push(Arc::downgrade(mailbox));
     }
 
-    /// GetStatus. Where the trace goes is told to root and to the session's owner.
+    /// GetStatus. Only root and the session's owner get the path of the trace.
     pub(super) fn status(&self, caller: &Caller) -> wire::Status {
         let inner = self.lock();
         let Some(session) = &inner.session else {

@@ -1,7 +1,7 @@
-//! What goes over the control socket: the types of `fxtrec.Controller.varlink`, once, for the service and for `ctl`.
+//! The messages on the control socket: the types of `fxtrec.Controller.varlink`, shared by the service and `ctl`.
 //!
-//! Names of fields are those of the interface file. What may be left out there is an `Option` here; a field that the
-//! interface does not have is refused, since it is most likely a misspelt one.
+//! Names of fields are those of the interface file. Optional fields there are `Option`s here. Unknown fields are
+//! rejected, since they are most likely misspelt.
 
 mod config;
 mod error;
@@ -17,7 +17,7 @@ pub use error::ControllerError;
 /// The name of the interface.
 pub const INTERFACE: &str = "fxtrec.Controller";
 
-/// The interface file, as the service hands it out.
+/// The interface file, as the service returns it.
 pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Hash, Serialize)]
@@ -25,7 +25,7 @@ pub const DESCRIPTION: &str = include_str!("fxtrec.Controller.varlink");
 pub enum SessionState {
     #[default]
     Ready,
-    /// There is one, which has not been started.
+    /// A session exists but has not been started.
     Initialized,
     Starting,
     Started,
@@ -47,7 +47,7 @@ impl SessionState {
         SessionState::Terminating,
     ];
 
-    /// The word for it, as in the interface.
+    /// Its name in the interface.
     pub fn name(self) -> &'static str {
         match self {
             SessionState::Ready => "ready",
@@ -61,12 +61,12 @@ impl SessionState {
     }
 }
 
-/// A category that can be asked for.
+/// A category that can be requested.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct KnownCategory {
     pub name: String,
     pub description: String,
-    /// Whether whoever asks may record it.
+    /// Whether the caller may record it.
     pub permitted: bool,
 }
 
@@ -84,17 +84,17 @@ pub struct ProviderInfo {
     pub pid: u32,
     pub uid: u32,
     pub name: String,
-    /// How far it is: registered, starting, started, stopping, stopped, failed.
+    /// Its state: registered, starting, started, stopping, stopped, failed.
     pub state: String,
-    /// The categories that it is known to have.
+    /// Its known categories.
     pub categories: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Providers {
-    /// In the order in which they came, at most 100.
+    /// In the order of registration, at most 100.
     pub providers: Vec<ProviderInfo>,
-    /// How often one more was turned away, since there were 100 or their user had as many as the policy gives.
+    /// How often a provider was rejected because there were 100 or its user's limit in the policy was reached.
     #[serde(default)]
     pub turned_away: u64,
 }
@@ -106,15 +106,15 @@ pub struct ProviderStats {
     pub pid: u32,
     /// The mode of its buffer.
     pub buffering_mode: BufferingMode,
-    /// How often its buffer was full and the other half taken.
+    /// How often its buffer was full and it switched to the other half.
     pub buffer_wrapped_count: u64,
     /// Records that it had no room for.
     pub records_dropped: u64,
-    /// The largest part of its buffer for what others refer to that was in use, 0 to 100.
+    /// The largest used share of its buffer's durable part, 0 to 100.
     pub percentage_durable_buffer_used: f64,
-    /// Bytes of all records but those that others refer to.
+    /// Bytes of all records except durable ones.
     pub non_durable_bytes_written: u64,
-    /// Records that are in the archive, or may come there.
+    /// Records that are in the archive or will be.
     pub records_written: u64,
 }
 
@@ -124,7 +124,7 @@ pub struct KernelStats {
     pub running: bool,
     /// What it has recorded in this session, in bytes.
     pub bytes: u64,
-    /// Why it does not, when it should.
+    /// Why it does not record, if it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -138,10 +138,10 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_pid: Option<u32>,
     pub categories: Vec<String>,
-    /// The file that gets the trace, when it is one; only its owner and root are told.
+    /// The path of the trace's file, if it is one; only for its owner and root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What was collected so far to be written, in bytes.
+    /// Bytes collected so far for writing.
     pub bytes: u64,
     pub kernel: KernelStats,
 }
@@ -162,7 +162,7 @@ pub struct StartTracing {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Started {
     pub started: u32,
-    /// Those that did not say so in time.
+    /// Those that did not answer in time.
     pub late: Vec<String>,
 }
 
@@ -211,7 +211,7 @@ pub struct State {
     pub state: SessionState,
 }
 
-/// The parameters, or the answer, of a method that has none.
+/// The parameters, or the answer, of a method without any.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Nothing {}
 

@@ -1,8 +1,8 @@
-//! Writing to what a client passes, without ever touching it.
+//! Writes to a client's descriptor without ever touching it in the daemon.
 //!
-//! A descriptor can be of a file system that a user's own process serves (FUSE), or of a server that is gone (NFS).
-//! Whoever asks such a file anything, writes to it or only closes it may wait for ever, and cannot be killed meanwhile.
-//! So the daemon takes no descriptor of a client: a process of its own does, with the client's user and no privileges.
+//! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that is gone (NFS). A
+//! query, write or close of such a file may block for ever, and the caller cannot be killed meanwhile. So the daemon
+//! never receives a client's descriptor: a separate process does, as the client's user and without privileges.
 //!
 //! ```text
 //!   client --message, descriptors--> connection
@@ -12,8 +12,8 @@
 //!                 <--- so many are written -----+--> what the client passed
 //! ```
 //!
-//! The process is given a time for everything, and killed. One that cannot even be killed is left alone: it holds
-//! nothing of the daemon's, and takes one of the few places that its user has.
+//! The process has a time limit for everything and is killed beyond it. One that cannot even be killed is abandoned: it
+//! holds nothing of the daemon's, and occupies one of its user's few places.
 
 pub(super) mod process;
 mod talk;
@@ -49,13 +49,13 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Processes that were killed and have not ended.
 static LEFT: Mutex<Vec<(Child, Option<Seat>)>> = Mutex::new(Vec::new());
 
-/// Reaps those that have ended meanwhile, and gives their places back.
+/// Reaps processes that have ended meanwhile and frees their places.
 pub(super) fn reap() {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.retain_mut(|(child, _)| matches!(child.try_wait(), Ok(None)));
 }
 
-/// The process, and what is known of its work.
+/// The process and the state of its work.
 #[derive(Debug)]
 pub(super) struct Writer {
     channel: UnixStream,
@@ -73,13 +73,13 @@ pub(super) struct Writer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destination {
-    /// Whether all that is written is there at once, for others to see.
+    /// Whether written data is visible to others at once.
     pub(super) is_file: bool,
-    /// What a regular file was called when it was passed.
+    /// The path of a regular file when it was passed.
     pub(super) path: Option<PathBuf>,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
     /// So many bytes were taken.
@@ -169,7 +169,7 @@ impl Writer {
         }
     }
 
-    /// What the process has said, if it has said something.
+    /// The next message of the process, if there is one.
     fn next_news(&mut self) -> io::Result<Option<News>> {
         loop {
             if let Some(news) = self.inbox.next()? {

@@ -26,7 +26,7 @@ pub(in crate::control) enum KernelError {
 }
 
 impl KernelError {
-    /// What [`KernelError::System`] wants to know beside the error.
+    /// Adds the context of [`KernelError::System`] to an error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> KernelError {
         move |source| KernelError::System { doing, source }
     }

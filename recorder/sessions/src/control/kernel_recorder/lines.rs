@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 
-/// The last line that it said on standard error, without its name in front of it.
+/// Its last line on standard error, without the program's name.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     /// Disconnected after the last line; nothing is ever sent.
@@ -16,7 +16,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts the thread that listens.
+    /// Starts the thread that reads the lines.
     pub(super) fn of(stderr: Option<ChildStderr>) -> Lines {
         let (listening, ended) = bounded(0);
         let last = Arc::new(Mutex::new(None));
@@ -29,15 +29,15 @@ impl Lines {
                 }
                 drop(listening);
             };
-            // Without this thread nobody knows why it ended; that it did is known all the same.
+            // Without this thread, only the reason of its end is unknown.
             drop(std::thread::Builder::new().name("fxtrec-lines".to_owned()).spawn(listen));
         }
         Lines { ended, last }
     }
 
-    /// The last line that was said, once all were, or a second has passed.
+    /// The last line, once standard error has ended or a second has passed.
     pub(super) fn last(&self) -> String {
-        // Either way there is no more to wait for.
+        // Either way, stop waiting.
         let _ = self.ended.recv_timeout(Duration::from_secs(1));
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.unwrap_or_else(|| "it exited without a message".to_owned())

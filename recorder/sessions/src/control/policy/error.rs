@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What somebody is not given.
+/// What a user is denied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Denied {

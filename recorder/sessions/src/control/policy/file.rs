@@ -1,4 +1,4 @@
-//! The policy's text, taken apart: every mistake is told with the place where it is.
+//! Parses the policy's text: every mistake is reported with its place.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use fxtrec_units::quantity::ByteSize;
 const FILE_KEYS: [&str; 3] = ["providers-per-user", "probes", "allow"];
 const RULE_KEYS: [&str; 5] = ["users", "groups", "kernel", "other-users", "max-buffer"];
 
-/// What lets any user probe be recorded.
+/// The item that permits any user probe.
 const ANY_PROBE: &str = "uprobe";
 
-/// What stands for every user.
+/// The name for every user.
 const EVERYBODY: &str = "*";
 
-/// Where the numbers of users and groups come from.
+/// Looks up the ids of users and groups.
 pub trait Names {
-    /// The number of the user of this name, if there is one.
+    /// The id of the user of this name, if there is one.
     ///
     /// # Errors
     /// Why that cannot be told.
     fn uid(&self, name: &str) -> Result<Option<u32>, String>;
-    /// The number of the group of this name, if there is one.
+    /// The id of the group of this name, if there is one.
     ///
     /// # Errors
     /// Why that cannot be told.

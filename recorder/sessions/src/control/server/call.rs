@@ -1,4 +1,4 @@
-//! What a call asks for, and why it may get no answer of its method.
+//! A call's request, and why it may be rejected.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,21 +10,21 @@ use super::super::transport::ServiceError;
 use super::super::wire::ControllerError;
 use super::super::writer::Writer;
 
-/// A call, before its parameters were looked at.
+/// A call with undecoded parameters.
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
     pub(super) method: String,
     #[serde(default)]
     pub(super) parameters: Option<Map<String, Value>>,
-    /// Whether the client takes more than one reply.
+    /// Whether the client accepts more than one reply.
     #[serde(default)]
     pub(super) more: Option<bool>,
-    /// Whether the client takes no reply.
+    /// Whether the client wants no reply.
     #[serde(default)]
     pub(super) oneway: Option<bool>,
 }
 
-/// Why a call gets no answer of its method.
+/// Why a call is rejected.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Controller(ControllerError),
@@ -43,7 +43,7 @@ impl From<ControllerError> for Refusal {
 pub(super) struct Parameters(pub(super) Map<String, Value>);
 
 impl Parameters {
-    /// Takes one out; one that is left out is null.
+    /// Takes a parameter out; a missing one is null.
     pub(super) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, ControllerError> {
         let value = self.0.remove(name).unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| bad(name, error.to_string()))
@@ -63,7 +63,7 @@ pub(super) fn no_method(method: &str) -> Refusal {
     Refusal::Service(ServiceError::MethodNotFound { method: method.to_owned() })
 }
 
-/// The descriptor that the parameter `output` means, among those that came with the message.
+/// The descriptor that the parameter `output` selects among those that came with the message.
 pub(super) fn output(
     parameters: &mut Parameters,
     descriptors: Option<Result<Writer, String>>,

@@ -1,12 +1,12 @@
-//! How much each user has of what there is little of: connections, and processes that write outputs.
+//! Limits per user for connections and for processes that write outputs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many each user has.
+/// The number of seats of each user.
 pub(in crate::control) type Users = Arc<Mutex<HashMap<u32, usize>>>;
 
-/// One among those of its user.
+/// A seat, which counts for its user until dropped.
 #[derive(Debug)]
 pub(in crate::control) struct Seat {
     users: Users,
@@ -14,7 +14,7 @@ pub(in crate::control) struct Seat {
 }
 
 impl Seat {
-    /// A seat for one more of this user, who may have `most`; root may have more.
+    /// Another seat for this user, who may have `most`; root may have more.
     pub(in crate::control) fn take(users: &Users, uid: u32, most: usize) -> Option<Seat> {
         let mut counts = users.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(uid).or_insert(0);

@@ -46,7 +46,7 @@ impl Service {
 
     /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
     fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<Option<String>, String>) {
-        // Whoever is starting it is told so by this, and is done soon.
+        // This notifies the thread that is starting it, which then ends soon.
         let stopped = self.manager.stop(write, STOP_TIMEOUT).unwrap_or_default();
         drop(self.wait_until_busy_are(1));
         session.stop_kernel();
@@ -73,7 +73,7 @@ impl Service {
             inner.begin_stop(next);
             session
         };
-        // What was recorded has nowhere to go.
+        // The recorded data cannot be written.
         let _ = self.stop(&session, false);
         self.end_stop(self.lock(), &session);
     }
@@ -94,7 +94,7 @@ impl Service {
 
     /// Ends a session whose state is `terminating` already; says why the trace is not all there, when it is not.
     fn end(&self, session: &Session) -> Option<String> {
-        // Whoever is starting or stopping it is told so by this, and is done soon.
+        // This notifies the thread that is starting or stopping it, which then ends soon.
         let _ = self.manager.terminate();
         drop(self.wait_until_busy_are(0));
         let incomplete = session.end();
@@ -107,7 +107,7 @@ impl Service {
         incomplete
     }
 
-    /// A connection is closed: with it goes its session, unless that is detached.
+    /// Called when a connection is closed: ends its session, unless that is detached.
     pub(in crate::control) fn client_gone(&self, client: ClientId) {
         let session = {
             let mut inner = self.lock();
@@ -124,7 +124,7 @@ impl Service {
     /// Stops the session, if there is one, with its results, and ends it.
     pub fn shut_down(&self) {
         if let Some(session) = self.take_over(Request::Stop) {
-            // Where that fails there is nobody left to tell.
+            // A failure can no longer be reported.
             let _ = self.stop(&session, true);
             self.end_stop(self.lock(), &session);
         }

@@ -1,4 +1,4 @@
-//! Snapshot: what a circular session holds, while it goes on.
+//! Snapshot: writes what a running circular session holds.
 
 use super::super::config::bad;
 use super::super::kernel_recorder::KernelError;

@@ -56,7 +56,7 @@ impl Service {
                 Err(ControllerError::Aborted { reason })
             }
             _ if inner.state == SessionState::Terminating => Err(ControllerError::Terminating),
-            // Somebody stopped it meanwhile: what had started by then is what there is to tell.
+            // Stopped meanwhile: report what had started by then.
             started => inner.not_aborted().map(|()| started.unwrap_or_default()),
         };
         self.settled.notify_all();

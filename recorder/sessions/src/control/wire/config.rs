@@ -1,4 +1,4 @@
-//! How to record, to start and to stop: what a client may choose.
+//! The client's options for recording, starting and stopping.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct FxtVersion {
     pub minor: u32,
 }
 
-/// What is different for the providers of one name.
+/// Different settings for the providers of one name.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSpec {
@@ -36,7 +36,7 @@ pub enum BufferingMode {
     Streaming,
 }
 
-/// What becomes of what was recorded before and not written.
+/// What happens to data that was recorded before and not written.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferDisposition {
@@ -50,19 +50,19 @@ pub enum BufferDisposition {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
-    /// Categories of applications and of the kernel; none at all for all that is permitted.
+    /// Categories of applications and of the kernel; an empty list for everything that is permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<String>>,
     /// The buffer of each provider, and the kernel's, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_size_megabytes_hint: Option<u32>,
-    /// After this long StartTracing is answered in any case.
+    /// The time after which StartTracing is answered in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_timeout_milliseconds: Option<u64>,
-    /// Oneshot unless told otherwise, as in Fuchsia.
+    /// Oneshot by default, as in Fuchsia.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffering_mode: Option<BufferingMode>,
-    /// What is different for some providers.
+    /// Different settings for some providers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_specs: Option<Vec<ProviderSpec>>,
     /// The latest version of the format that the client understands.
@@ -79,10 +79,10 @@ pub struct TraceConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartOptions {
-    /// Everything is cleared unless told otherwise.
+    /// Everything is cleared by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_disposition: Option<BufferDisposition>,
-    /// Categories beside those of the configuration, until it is stopped.
+    /// Categories in addition to those of the configuration, until the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_categories: Option<Vec<String>>,
 }
@@ -90,7 +90,7 @@ pub struct StartOptions {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopOptions {
-    /// Whether what was collected is written now.
+    /// Whether the collected data is written now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_results: Option<bool>,
 }

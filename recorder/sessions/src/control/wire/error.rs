@@ -1,8 +1,8 @@
-//! Why the service does not do what it was asked to.
+//! The errors of the service.
 
 use serde::{Deserialize, Serialize};
 
-/// What the service answers when it does not do what it was asked to.
+/// The service's answer when it rejects a request or fails.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "error", content = "parameters")]
 #[non_exhaustive]

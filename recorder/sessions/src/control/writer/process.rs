@@ -1,7 +1,7 @@
-//! The process that takes a client's descriptors: it runs with the client's user and without privileges, says what the
-//! descriptor is, and copies to it what the daemon sends.
+//! The process that receives a client's descriptors: it runs as the client's user without privileges, reports what the
+//! descriptor is, and copies the daemon's data to it.
 //!
-//! It may wait for ever at every single call here. The daemon knows, and kills it.
+//! Every system call here may block for ever; then the daemon kills the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ use super::talk::News;
 use fxtrec_kernel::caps;
 use fxtrec_kernel::stream;
 
-/// What the process is called, by which the program knows what to do.
+/// The process's name, by which the program recognizes its task.
 pub const NAME: &str = "fxtrec-output";
 
 /// What is written to a file at once, in bytes.
@@ -35,13 +35,13 @@ const PIPE_BYTES: usize = 4096;
 /// Does all of it; `args` are user, group, the daemon's process and the most bytes of a message.
 ///
 /// # Errors
-/// When the daemon is gone, or what it says makes no sense.
+/// When the daemon is gone or sends an invalid message.
 pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let numbers: Vec<u32> = args.filter_map(|word| word.parse().ok()).collect();
     let [uid, gid, daemon, most] = numbers[..] else { return Err(ErrorKind::InvalidInput.into()) };
     give_up_privileges(uid, gid)?;
     nix::sys::prctl::set_name(c"fxtrec-output")?;
-    // What was set before is gone with the privileges.
+    // Dropping the privileges has reset this.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if u32::try_from(getppid().as_raw()) != Ok(daemon)
         || getppid() == Pid::from_raw(1) && daemon != 1
@@ -68,7 +68,7 @@ fn give_up_privileges(uid: u32, gid: u32) -> io::Result<()> {
     setresuid(Uid::from_raw(uid), Uid::from_raw(uid), Uid::from_raw(uid))?;
     nix::sys::prctl::set_no_new_privs()?;
     nix::sys::prctl::set_dumpable(false)?;
-    // Of root's there are some left.
+    // For root, some capabilities are left.
     caps::give_up_all()
 }
 
@@ -76,7 +76,7 @@ fn say(mut channel: &UnixStream, news: &News) -> io::Result<()> {
     channel.write_all(&news.encode())
 }
 
-/// Hears which descriptor is meant, says what it is, and writes to it what comes.
+/// Receives the choice of descriptor, reports what it is, and writes the following data to it.
 pub(super) fn serve(mut channel: &UnixStream, descriptors: Vec<OwnedFd>) -> io::Result<()> {
     // Closing those that are not meant could take for ever; they go with the process.
     let mut descriptors: Vec<_> = descriptors.into_iter().map(ManuallyDrop::new).collect();
@@ -96,7 +96,7 @@ pub(super) fn serve(mut channel: &UnixStream, descriptors: Vec<OwnedFd>) -> io::
     }
 }
 
-/// Copies to the output until nothing more comes.
+/// Copies to the output until the input ends.
 pub(super) fn copy(mut channel: &UnixStream, output: &OwnedFd, is_file: bool) -> io::Result<()> {
     let output = output.try_clone().map(File::from)?;
     let mut buffer = vec![0; if is_file { FILE_BYTES } else { PIPE_BYTES }];
@@ -118,7 +118,7 @@ pub(super) fn copy(mut channel: &UnixStream, output: &OwnedFd, is_file: bool) ->
                     say(channel, &News::Written(written))?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The client has told its end of it not to wait.
+                // The client has made the open file non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut polled = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
                     poll(&mut polled, PollTimeout::NONE)?;
@@ -154,7 +154,7 @@ enum Unfit {
     /// It is of a kind that can be anything.
     #[error("it is neither a regular file, nor a pipe, nor a stream socket")]
     Kind,
-    /// Nobody reads the pipe, which has a name. Of one without the first write tells.
+    /// A named pipe has no reader. For an unnamed one, the first write fails.
     #[error("it is a pipe without a reader")]
     NoReader,
     #[error("cannot examine it: {0}")]
@@ -173,7 +173,7 @@ fn examine(passed: OwnedFd) -> Result<(OwnedFd, Destination), Unfit> {
     let kind = metadata.file_type();
     let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let destination = if kind.is_file() {
-        // One that was deleted has no name any more.
+        // A deleted file has no path.
         let path = (metadata.nlink() > 0).then(|| std::fs::read_link(own).ok());
         Destination { is_file: true, path: path.flatten() }
     } else if kind.is_fifo() {

@@ -68,7 +68,7 @@ impl News {
     }
 }
 
-/// What came and was not looked at.
+/// Received bytes that have not been parsed.
 #[derive(Debug, Default)]
 pub(super) struct Inbox(Vec<u8>);
 
@@ -80,7 +80,7 @@ impl Inbox {
     /// The first of what is there as a whole.
     ///
     /// # Errors
-    /// When it makes no sense: the process runs with the rights of a client.
+    /// When it is invalid: the process runs as the client's user and is not trusted.
     pub(super) fn next(&mut self) -> io::Result<Option<News>> {
         let Some((&[kind, ref length @ ..], rest)) = self.0.split_first_chunk::<HEAD_BYTES>()
         else {
