@@ -1,7 +1,7 @@
 //! Who is let in.
 //!
-//! There is room for a hundred. Users who were invited by name, and root, may take all of it. Where everybody may come,
-//! no other user has more than a share, so that nobody can keep all others out.
+//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is let in, each other user is
+//! limited to a share, so that no user can keep all others out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::provider::Provider;
 use super::status::Refusals;
 use fxtrec_kernel::seqpacket::{Listener, Peer, Seqpacket};
 
-/// When no connection can be taken, for want of descriptors, it is tried again after this long.
+/// The time before the next attempt when descriptors have run out.
 pub(super) const DEAF: Duration = Duration::from_millis(500);
 
-/// Of no more users than these it is counted how often they were turned away.
+/// The number of users whose rejected connections are counted separately.
 const USERS: usize = 1024;
 
 #[derive(Debug)]
@@ -33,22 +33,22 @@ impl Acceptor {
         Acceptor { listener, deaf_until: None, refusals, turned_away }
     }
 
-    /// What to wait for connections at; `None` while none can be taken.
+    /// The listener to wait at; `None` while no connection can be accepted.
     pub(super) fn listener(&self) -> Option<&Listener> {
         self.deaf_until.is_none().then_some(&self.listener)
     }
 
-    /// Until when there is nothing to wait for connections at.
+    /// Until when no connections are accepted.
     pub(super) fn deaf_until(&self) -> Option<Instant> {
         self.deaf_until
     }
 
-    /// Sees whether connections can be taken again.
+    /// Checks whether connections can be accepted again.
     pub(super) fn see_to_time(&mut self, now: Instant) {
         self.deaf_until = self.deaf_until.filter(|until| now < *until);
     }
 
-    /// The next connection, if one waits.
+    /// The next waiting connection, if any.
     pub(super) fn next(&mut self) -> Option<(Seqpacket, Peer)> {
         self.listener.accept().unwrap_or_else(|_| {
             self.deaf_until = Some(Instant::now() + DEAF);
@@ -56,7 +56,7 @@ impl Acceptor {
         })
     }
 
-    /// Whether this one may come in beside those who are `present`.
+    /// Whether this peer may connect in addition to those who are `present`.
     pub(super) fn lets_in(&mut self, peer: Peer, options: &Options, present: &[Provider]) -> bool {
         let Peer { uid, pid, .. } = peer;
         let invited = uid == 0 || options.uids.contains(&uid);
@@ -84,17 +84,17 @@ impl Acceptor {
         }
     }
 
-    /// One that was let in went without having registered.
+    /// Counts a connection that ended without having registered.
     pub(super) fn count_unregistered(&mut self) {
         self.refusals.unregistered += 1;
     }
 
-    /// Connections that were not let in so far.
+    /// Connections rejected so far.
     pub(super) fn refusals(&self) -> Refusals {
         self.refusals
     }
 
-    /// By user, how often there was no room.
+    /// By user, how often a connection was rejected for lack of room.
     pub(super) fn turned_away(&self) -> BTreeMap<u32, u64> {
         self.turned_away.clone()
     }

@@ -1,16 +1,15 @@
 //! Which records of a provider go into the archive.
 //!
-//! A manager does not look into events: what a provider says of itself is its own
-//! affair. But the archive holds the whole machine, and some records speak of that:
-//! scheduling records, and the names of processes and threads. Of these a provider
-//! may write only names of its own process and of threads in it, so that one that
-//! lies spoils what is known of itself and of nobody else. (Metadata never comes
-//! this far.)
+//! The manager does not check events: they concern only their provider. But some
+//! records concern the whole machine: scheduling records, and the names of
+//! processes and threads. Of these, a provider may write only names of its own
+//! process and its threads, so that a hostile one can falsify only what is known
+//! about itself. (Metadata never gets this far.)
 
 use fxt_format::walk::{Body, inline_words};
 use fxt_format::{Koid, argument, header, kernel_object, record_type};
 
-/// Whether a record of the provider whose process is `process` is one that it may write.
+/// Whether a provider with the process `process` may write this record.
 pub(super) fn admit(record: &[u64], process: Koid) -> bool {
     match record.first().map(|&word| header::TYPE.get(word)) {
         Some(record_type::SCHEDULING) => false,

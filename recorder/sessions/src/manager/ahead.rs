@@ -1,17 +1,17 @@
-//! What was taken out of a provider's buffer before that was full.
+//! Records that were written from a provider's buffer before it was full.
 //!
-//! Where one archive ends and another begins, what a provider has recorded by then is written, though nobody has asked for
-//! it to be saved. When it is saved, the same records are in it, in the same order, and are left out. Others may have come
-//! between them, since each thread fills room of its own:
+//! At the end of an archive, what a provider has recorded so far is written without a request to save it. When the buffer
+//! is saved later, the same records are in it, in the same order, and are left out. New records may be between them,
+//! since each thread fills its own piece:
 //!
 //! ```text
 //!  buffer     [ a b . . | x . . . ]     archive 1: a b x, ahead
 //!  buffer     [ a b c d | x y z . ]     archive 2: c d y z, saved
 //! ```
 //!
-//! So records are told by what is in them, of which a hash is kept. A provider that changes them afterwards, against the protocol, has
-//! them in both. For all providers there is so much room; one for which there is none has its records in the archive that
-//! they are saved to.
+//! So records are recognized by a hash of their content. If a provider changes them afterwards, which violates the protocol, both versions
+//! are written. Memory for hashes is limited for all providers together; records beyond the limit go to the archive in which they are
+//! saved.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,7 +20,7 @@ use fxt_writer::engine::Piece;
 
 use super::fault::Fault;
 
-/// What is kept of the records of all providers together, in bytes: of two million records.
+/// The limit for hashes of all providers together, in bytes: enough for two million records.
 pub(super) const MAX_AHEAD_BYTES: usize = 16 << 20;
 
 /// A record: how many words it has, as far as that fits into these bits, and a hash of them.
@@ -29,7 +29,7 @@ type Mark = u64;
 const WORDS_BITS: u32 = 16;
 const MOST_WORDS: u64 = (1 << WORDS_BITS) - 1;
 
-/// What is in an archive already of what comes next.
+/// The coming records that are in an archive already.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
     /// Not known to providers, which might choose records that look the same.
@@ -39,10 +39,10 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Remembers what was written ahead, out of a buffer of so many words.
+    /// Remembers what was written ahead from a buffer of that many words.
     ///
     /// # Errors
-    /// When that is more than the buffer holds.
+    /// When there are more records than the buffer can hold.
     pub(super) fn add(&mut self, piece: &Piece, buffer: usize) -> Result<(), Fault> {
         let Ahead { key, durable, rolling } = self;
         for (marks, words) in [(&mut *durable, &piece.durable), (&mut *rolling, &piece.rolling)] {
@@ -56,12 +56,12 @@ impl Ahead {
         }
     }
 
-    /// What it takes, in bytes.
+    /// Its memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         (self.durable.capacity() + self.rolling.capacity()) * size_of::<Mark>()
     }
 
-    /// What it would take with this piece, in bytes.
+    /// Its memory with this piece added, in bytes.
     pub(super) fn bytes_with(&self, piece: &Piece) -> usize {
         let parts = [(&self.durable, &piece.durable), (&self.rolling, &piece.rolling)];
         let marks = |(marks, words): (&Vec<Mark>, &Vec<u64>)| {
@@ -70,13 +70,13 @@ impl Ahead {
         parts.into_iter().map(marks).sum::<usize>() * size_of::<Mark>()
     }
 
-    /// Leaves out of a piece what was written ahead of it.
+    /// Removes from a piece what was written ahead.
     pub(super) fn without(&self, piece: &mut Piece) {
         leave_out(&mut piece.durable, &self.durable, &self.key);
         leave_out(&mut piece.rolling, &self.rolling, &self.key);
     }
 
-    /// The same of a piece that was saved, which is not met again.
+    /// As [`without`](Self::without), for a saved piece, whose records will not come again.
     pub(super) fn settle(&mut self, piece: &mut Piece) {
         let durable = leave_out(&mut piece.durable, &self.durable, &self.key);
         let rolling = leave_out(&mut piece.rolling, &self.rolling, &self.key);

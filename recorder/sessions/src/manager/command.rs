@@ -1,4 +1,4 @@
-//! What the manager's thread is asked to do, and what it answers.
+//! Requests to the manager's thread, and its answers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,22 +14,22 @@ use fxtrec_units::Nanos;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     pub started: usize,
-    /// Those that did not say so in time, by name. They may still come.
+    /// Those that did not report it in time, by name. They may still do so.
     pub late: Vec<String>,
 }
 
 /// What a session came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stopped {
-    /// All providers of which something was recorded, or that did something against the protocol.
+    /// All providers that recorded something or violated the protocol.
     pub providers: Vec<ProviderStatus>,
-    /// Those that did not answer in time, by name. What they had committed was taken all the same.
+    /// Those that did not answer in time, by name. What they had committed was saved nevertheless.
     pub silent: Vec<String>,
-    /// Connections that were not let in.
+    /// Rejected connections.
     pub refusals: Refusals,
-    /// Pieces that were not kept until they could be written, being too many.
+    /// Pieces that were dropped before they could be written, since there were too many.
     pub forgotten: u64,
-    /// What archives lack that began later, since there was no room to keep it.
+    /// What later archives lack, since there was no room to keep it.
     pub left_out: LeftOut,
 }
 
@@ -50,7 +50,7 @@ pub enum ManagerError {
     Gone,
 }
 
-/// Something that is to be done between one archive and the next.
+/// A callback between one archive and the next.
 pub(super) struct Between(pub(super) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Between {
@@ -59,7 +59,7 @@ impl fmt::Debug for Between {
     }
 }
 
-/// A request, and where to answer it.
+/// A request with the channel for its answer.
 #[derive(Debug)]
 pub(super) enum Command {
     Start(Box<(SessionConfig, StartOptions)>, Sender<Result<Started, ManagerError>>),
@@ -74,7 +74,7 @@ pub(super) enum Command {
     End,
 }
 
-/// An answer that providers are waited for with.
+/// An answer that waits for providers.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// Until all record.

@@ -1,4 +1,4 @@
-//! What a manager is told: whom to let in, and how a session is to be recorded.
+//! The manager's settings: which connections to accept, and how to record a session.
 
 use std::time::Duration;
 
@@ -12,42 +12,43 @@ use fxtrec_units::convention::inner_process_koid;
 /// Providers that may be connected at the same time, as in the trace controller's protocol.
 pub const MAX_PROVIDERS: usize = 100;
 
-/// The buffer of each provider when nobody asks for another size, in bytes.
+/// The default buffer of each provider, in bytes.
 pub const DEFAULT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
 /// The smallest buffer in which every record has room, in bytes.
 pub const MIN_BUFFER_BYTES: usize = 256 * 1024;
 
-/// What the buffers of all providers may take together beyond the smallest for each, in bytes, where all of them are copied at once.
+/// The limit for the buffers of all providers together, not counting the smallest for each, in modes that copy all of them at once;
+/// in bytes.
 const ALL_BUFFERS_BYTES: usize = 48 * 1024 * 1024;
 
 /// A provider gets at most this part of what is left of that, as a divisor: there is always something left for the next.
 const SHARE: usize = 3;
 
-/// What the names of categories of all providers may take together, in bytes, with what it takes to keep each.
+/// The limit for the names of all providers' categories together, overhead included, in bytes.
 pub(super) const MAX_CATEGORY_BYTES: usize = 4 * 1024 * 1024;
 
-/// What holds for a manager as long as it lives.
+/// Settings for the lifetime of a manager.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The users whose processes are let in; root always is.
+    /// The users whose processes may connect; root always may.
     pub uids: Vec<u32>,
-    /// Whether everybody is let in, and a session says whom it records.
+    /// Whether everyone may connect; each session then sets whose providers it records.
     pub everybody: bool,
-    /// How many providers each of these users may have who is neither root nor among `uids`.
+    /// The limit on providers of each user who is neither root nor among `uids`.
     pub per_user: usize,
     /// How process ids become koids.
     pub koids: Koids,
     /// How long a connection may take to register.
     pub patience: Duration,
-    /// The most that is kept of providers that have ended, in bytes, where nothing may be written before the end. The
-    /// oldest goes first.
+    /// The most data kept of ended providers, in bytes, while nothing may be written before the end. The oldest is
+    /// dropped first.
     pub held_bytes: usize,
-    /// How long buffers of providers are copied for a snapshot; those that were not copied by then are counted as lost.
+    /// The time limit for copying providers' buffers for a snapshot; buffers not copied by then are counted as lost.
     pub copying: Duration,
-    /// Whether the archive may be [rotated](super::Manager::begin_rotate), so that what providers are in the middle of must be known.
+    /// Whether the archive may be [rotated](super::Manager::begin_rotate), for which open spans of providers must be tracked.
     pub divided: bool,
-    /// How many bytes an archive has when it is rotated. What each begins with takes a part of that.
+    /// The size at which an archive is rotated, in bytes. The head of each archive takes a part of that.
     pub archive_bytes: u64,
 }
 
@@ -77,7 +78,7 @@ pub enum Koids {
 }
 
 impl Koids {
-    /// How it is in these namespaces.
+    /// The mapping for these namespaces.
     pub fn of(namespaces: &Namespaces) -> Koids {
         if namespaces.initial_pid { Koids::AsTheyAre } else { Koids::Inner }
     }
@@ -96,11 +97,11 @@ impl Koids {
 pub struct SessionConfig {
     /// What happens when a provider's buffer is full.
     pub mode: Mode,
-    /// The buffer of each provider, in bytes; rounded up to what can be.
+    /// The buffer of each provider, in bytes; rounded up to a valid size.
     pub buffer_bytes: usize,
     /// The categories that are recorded: names, prefixes such as `app*`; empty for all.
     pub categories: Vec<String>,
-    /// What is different for some providers.
+    /// Different settings for some providers.
     pub overrides: Vec<ProviderOverride>,
     /// Whether nothing may be written before the session is stopped.
     pub hold: bool,
@@ -121,24 +122,24 @@ impl Default for SessionConfig {
     }
 }
 
-/// What is different for the providers of one name (`ProviderSpec` of the trace controller).
+/// Different settings for the providers of one name (`ProviderSpec` of the trace controller).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderOverride {
     pub name: String,
-    /// Their buffer, in bytes, when it is another.
+    /// Their buffer, in bytes, if different.
     pub buffer_bytes: Option<usize>,
-    /// Their categories, in place of those of all; empty for the same.
+    /// Their categories in place of the session's; empty for the session's.
     pub categories: Vec<String>,
 }
 
-/// What is different from one start of a session to the next (`StartOptions` of the trace controller).
+/// The options of one start of a session (`StartOptions` of the trace controller).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// What becomes of what was recorded before and not written.
+    /// What happens to data that was recorded before and not written.
     pub disposition: BufferDisposition,
-    /// Categories beside those of the session.
+    /// Categories in addition to those of the session.
     pub additional_categories: Vec<String>,
-    /// How long to wait for providers to say that they record.
+    /// How long to wait for providers to confirm that they record.
     pub timeout: Duration,
 }
 
@@ -164,9 +165,9 @@ impl SessionConfig {
         special.unwrap_or(self.buffer_bytes).max(MIN_BUFFER_BYTES).next_multiple_of(4096)
     }
 
-    /// What a provider gets that wants a buffer of so many bytes, while others have so many beyond the smallest. In streaming mode what it
-    /// wants: one buffer is copied at a time. In other modes all are, so that they have room in memory together; the more come, the less
-    /// history each has. Whoever asks for large buffers gets more room.
+    /// The buffer size for a provider that wants `wanted` bytes, given the sizes of the others' buffers beyond the smallest. Streaming mode
+    /// grants it, since one buffer is copied at a time. Other modes copy all at once, so their total is limited: the more providers, the
+    /// less history each has. A session with larger buffers has a higher limit.
     pub(super) fn granted(&self, wanted: usize, others: usize) -> usize {
         if self.mode == Mode::Streaming {
             return wanted;
@@ -178,7 +179,7 @@ impl SessionConfig {
         wanted.min(most)
     }
 
-    /// The categories that this provider is told, with `additional` ones.
+    /// The categories for this provider, with `additional` ones.
     pub(super) fn categories_of(&self, name: &str, additional: &[String]) -> Vec<String> {
         let special = self.of(name).map(|special| &special.categories);
         let own = special.filter(|categories| !categories.is_empty());

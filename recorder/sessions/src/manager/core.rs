@@ -1,4 +1,4 @@
-//! The manager's thread: everything that it knows, and one round after the other.
+//! The manager's thread: its state and its main loop.
 
 mod session;
 
@@ -28,14 +28,14 @@ const CONNECTIONS: usize = 16;
 /// Messages that are taken from one provider in one round, so that one that floods holds up no other.
 const MESSAGES: usize = 16;
 
-/// Rounds after which all is taken as heard though somebody still talks: what 100 providers can have said by one moment,
-/// by far.
+/// The number of rounds after which pending messages count as handled even if some provider still sends: far more than
+/// 100 providers can have pending at one moment.
 const SETTLING_ROUNDS: u32 = 256;
 
 /// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
 const MAX_DEPARTED: usize = 10_000;
 
-/// What the manager's thread works with.
+/// The state of the manager's thread.
 #[derive(Debug)]
 pub(super) struct Core {
     acceptor: Acceptor,
@@ -85,14 +85,14 @@ impl Core {
         }
     }
 
-    /// Works until it is told to end.
+    /// Runs until it is told to end.
     pub(super) fn run(&mut self) {
         loop {
             let listener = self.acceptor.listener();
             let ready = ready::wait(&self.bell, listener, &self.providers, self.timeout());
             let Ready { rung, connections, providers } = match ready {
                 Ok(ready) => ready,
-                // poll fails for want of memory only, which comes and goes.
+                // poll fails only for lack of memory, which is temporary.
                 Err(_) => {
                     std::thread::sleep(DEAF);
                     continue;
@@ -140,7 +140,7 @@ impl Core {
         Some(first.saturating_duration_since(Instant::now()))
     }
 
-    /// Answers who waits until all is heard, when nobody says anything or somebody does so all the time.
+    /// Answers callers of `settle` once no provider sends, or one does so all the time.
     fn settle(&mut self, is_silent: bool) {
         self.settling.retain_mut(|(reply, rounds)| {
             *rounds = if is_silent { 0 } else { *rounds - 1 };
@@ -173,7 +173,7 @@ impl Core {
                         time: clock::now(),
                         uid: provider.uid(),
                     };
-                    // Where nobody takes them they are counted, with the provider.
+                    // If they are not received, they are only counted for the provider.
                     let _ = self.alerts.try_send(alert);
                 }
             }
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// Takes those who wait to be let in.
+    /// Accepts waiting connections.
     fn welcome(&mut self) {
         for _ in 0..CONNECTIONS {
             let Some((connection, peer)) = self.acceptor.next() else { return };
@@ -225,7 +225,7 @@ impl Core {
         self.answer(now);
     }
 
-    /// Answers who waits for providers, when they are all through or the time is.
+    /// Answers callers that wait for providers, once all are done or the time is over.
     fn answer(&mut self, now: Instant) {
         let Some(waiting) = self.waiting.take() else { return };
         let phase = match waiting {

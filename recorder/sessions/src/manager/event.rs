@@ -1,7 +1,7 @@
-//! Events of providers, as far as it matters which spans they begin and end.
+//! Decodes providers' events, as far as needed to track which spans begin and end.
 //!
-//! What a provider says may be anything. A record that is shorter than it says it needs, or that refers to what was
-//! never registered, is no event here; in the archive it stays as it is.
+//! A provider's data is not trusted. A record that is too short for its content, or refers to something unregistered, is
+//! not an event here; in the archive it stays unchanged.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fxt_format::{event, header, record_type, string_ref, thread_ref};
 
 use super::names::Names;
 
-/// What spans are told apart by.
+/// The key of a track of spans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Track {
     /// Durations of a thread, by the koids of its process and its own.
@@ -19,7 +19,7 @@ pub(super) enum Track {
     Async(Arc<str>, u64),
 }
 
-/// What an event does to its track.
+/// The effect of an event on its track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Begin(Label),
@@ -28,7 +28,7 @@ pub(super) enum Act {
     None,
 }
 
-/// What a span is called, and where it began.
+/// The name of a span, and where it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     /// The koid of the process.
@@ -47,7 +47,7 @@ pub(super) struct Seen {
     pub(super) act: Act,
 }
 
-/// The event that a record is, with names as they are at this point.
+/// Decodes a record as an event, with the names at this point.
 pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     let (first, mut body) = Body::of(record)?;
     if header::TYPE.get(first) != record_type::EVENT {

@@ -6,15 +6,15 @@ use fxt_writer::engine::RemoteError;
 use fxt_writer::packet;
 use fxt_writer::provider::wire::WireError;
 
-/// What a provider did, or could not be done with it. It costs that provider its recording or its connection, and
-/// nobody else anything.
+/// A violation by a provider, or a failed operation on it. It ends that provider's recording or connection and does not
+/// affect others.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum Fault {
-    /// A control message is none.
+    /// An invalid control message.
     #[error(transparent)]
     Message(#[from] WireError),
-    /// What it asks for or what its buffer says cannot be.
+    /// An impossible request or buffer content.
     #[error(transparent)]
     Memory(#[from] RemoteError),
     /// Records that it had finished are not what they were.
@@ -23,7 +23,7 @@ pub(super) enum Fault {
     /// Another message than REGISTER came first.
     #[error("it sent messages before it registered")]
     NotRegistered,
-    /// What it says would be taken for what fxtrec says.
+    /// Its name is reserved for fxtrec.
     #[error("it registered by the name of fxtrec itself")]
     ReservedName,
     #[error("it registered again")]
@@ -31,7 +31,7 @@ pub(super) enum Fault {
     /// It did not register in time.
     #[error("it connected but did not register")]
     Silent,
-    /// It tells more categories than anything has.
+    /// It registers too many categories.
     #[error("it sent more than {max} categories")]
     TooManyCategories { max: usize },
     /// A packet of another size.
@@ -58,12 +58,12 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// What [`Fault::System`] wants to know beside the error.
+    /// Adds the context of [`Fault::System`] to an error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> Fault {
         move |source| Fault::System { doing, source }
     }
 
-    /// Why something could not be sent; `Ok` when nobody is there any more, which is found out otherwise.
+    /// Why something could not be sent; `Ok` if the peer is gone, which is detected elsewhere.
     pub(super) fn of_send(sent: io::Result<()>) -> Result<(), Fault> {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Fault::Deaf),

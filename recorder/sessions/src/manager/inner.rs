@@ -1,9 +1,8 @@
-//! Providers that have a pid namespace of their own, as in a container: they know their threads by other ids than the
-//! scheduler's records have.
+//! Providers in another PID namespace, as in a container: their thread ids differ from those in the scheduler's records.
 //!
-//! The kernel says who connects by the id in this namespace (SO_PEERCRED), and `/proc` by which ids a thread goes in all of
-//! them (`NSpid`). So the process's threads are looked at while it records, and their koids replaced in what it wrote, on its
-//! copy. Of a thread that has ended before anybody looked nobody knows that; it gets a koid that is no other thread's.
+//! The kernel reports a peer by its id in this namespace (SO_PEERCRED), and `/proc` has a thread's ids in all namespaces (`NSpid`). So the
+//! process's threads are read regularly while it records, and their koids replaced in the copy of its records. A thread that ended before
+//! it was seen gets a koid that no other thread has.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -35,7 +34,7 @@ pub(super) struct InnerThreads {
 }
 
 impl InnerThreads {
-    /// `None` if the process `pid` knows its threads by the same ids as this one.
+    /// `None` if the process `pid` is in the same PID namespace as this one.
     pub(super) fn of(id: ProviderId, pid: u32) -> Option<InnerThreads> {
         procfs::has_inner_ids(pid).then(|| {
             let mut threads = InnerThreads { id, pid, ids: HashMap::new(), next: Instant::now() };
@@ -44,12 +43,12 @@ impl InnerThreads {
         })
     }
 
-    /// When they are to be looked at again.
+    /// When to read them again.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Looks at the threads that there are.
+    /// Reads the current threads.
     pub(super) fn look(&mut self) {
         let begun = Instant::now();
         self.know(procfs::inner_thread_ids(self.pid).collect());
@@ -64,7 +63,7 @@ impl InnerThreads {
         }
     }
 
-    /// Gives the threads of what the provider wrote the koids that they have in the scheduler's records.
+    /// Replaces the koids of threads in the provider's records with those of the scheduler's records.
     pub(super) fn translate(&self, piece: &mut Piece) {
         for words in [&mut piece.durable, &mut piece.rolling] {
             let mut rest = words.as_mut_slice();
@@ -86,7 +85,7 @@ impl InnerThreads {
     }
 }
 
-/// Where a record has the koid of a thread; `None` where it has none.
+/// The place of a thread's koid in a record; `None` if it has none.
 fn thread_of(record: &mut [u64]) -> Option<&mut u64> {
     let first = *record.first()?;
     let inline = |reference| reference == thread_ref::INLINE;

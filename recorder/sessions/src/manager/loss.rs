@@ -1,7 +1,7 @@
 //! Records that a provider dropped, and when.
 //!
-//! A provider counts what it drops in the header of its buffer, and says no time. So a loss lies between the last look at
-//! that count and the look that found more:
+//! A provider counts dropped records in the header of its buffer, without times. So a loss lies between the last two
+//! reads of that count:
 //!
 //! ```text
 //!  look: 40      saved      look: 52          12 records, dropped in between
@@ -19,7 +19,7 @@ const MOST: usize = 64;
 /// Records that a provider dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLoss {
-    /// How many; `None` when that was not counted.
+    /// Their number; `None` if it is unknown.
     pub records: Option<u64>,
     /// They were dropped between these times.
     pub since: Nanos,
@@ -27,7 +27,7 @@ pub struct RecordLoss {
 }
 
 impl RecordLoss {
-    /// Appends the event `lost_records`, which belongs into fxtrec's section, where times are nanoseconds.
+    /// Appends the event `lost_records`, for fxtrec's section, where times are nanoseconds.
     pub fn put(&self, name: &str, process: Koid, archive: &mut Vec<u8>) {
         let number = |name, value| Arg::new(Text::Inline(name), Value::uint(value));
         let during = self.until.0.saturating_sub(self.since.0);
@@ -51,7 +51,7 @@ impl RecordLoss {
     }
 }
 
-/// What one recording of a provider lost so far, and was not taken.
+/// The losses of one recording that have not been taken yet.
 #[derive(Clone, Debug)]
 pub(super) struct LossLog {
     begun: Nanos,
@@ -60,14 +60,14 @@ pub(super) struct LossLog {
 }
 
 impl LossLog {
-    /// Begins at a time at which nothing was lost.
+    /// An empty log that begins at `now`.
     pub(super) fn new(now: Nanos) -> LossLog {
         LossLog { begun: now, looked: now, losses: Vec::new() }
     }
 
-    /// Takes note of what a look at `now` has found; `None` for records that nobody counted.
+    /// Notes the losses found at `now`; `None` for an unknown number.
     pub(super) fn look(&mut self, now: Nanos, found: Option<u64>) {
-        // Those that nobody counted may be from any time.
+        // Uncounted ones may be from any time.
         let looked = std::mem::replace(&mut self.looked, now);
         let since = if found.is_none() { self.begun } else { looked };
         if found == Some(0) {
@@ -84,12 +84,12 @@ impl LossLog {
         }
     }
 
-    /// That everything up to `now` is missing, somewhere: how many records that are is not known.
+    /// A loss of everything up to `now`, of an unknown number of records.
     pub(super) fn everything(&self, now: Nanos) -> RecordLoss {
         RecordLoss { records: None, since: self.begun, until: now }
     }
 
-    /// All that was not taken.
+    /// All losses not taken yet.
     pub(super) fn all(&self) -> Vec<RecordLoss> {
         self.losses.clone()
     }

@@ -1,11 +1,10 @@
-//! Applications beside the scheduler: the manager of trace providers.
+//! The manager of trace providers, applications that record their own events.
 //!
-//! A provider is a process that records its own spans, by fxt-writer's `provider`
-//! module or by another client of the protocol in `docs/reference/providers.md`. It connects
-//! to the manager's socket and tells its name. When a session starts, it gets a
-//! buffer that it shares with the manager, and a FIFO on which it asks for full
-//! parts of that to be saved. What was saved goes into the same archive as
-//! everything else.
+//! A provider is a process that records its own spans, by fxt-writer's `provider` module or by
+//! another client of the protocol in `docs/reference/providers.md`. It connects to the manager's
+//! socket and registers its name. When a session starts, it gets a buffer that it shares with the
+//! manager, and a FIFO on which it requests that full parts be saved. The saved records go into the
+//! same archive as everything else.
 //!
 //! ```text
 //!   provider 1 --socket, FIFO--+
@@ -16,12 +15,11 @@
 //!                                     Manager
 //! ```
 //!
-//! One thread, `fxtrec-manager`, does it all, so nothing here is locked. It believes
-//! no provider: messages are checked ([`fxt_writer::provider::wire`]), buffers are
-//! read as hostile memory ([`fxt_writer::engine::Remote`]), records about others are
-//! left out (`admit`), and a provider that floods is served as often as everybody
-//! else. When a provider dies, whatever it had committed is taken from its buffer,
-//! which the manager keeps.
+//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider:
+//! messages are checked ([`fxt_writer::provider::wire`]), buffers are read as hostile memory
+//! ([`fxt_writer::engine::Remote`]), records about others are left out (`admit`), and a provider that
+//! floods is served no more often than the others. When a provider dies, the manager saves what it
+//! had committed from its buffer, which the manager keeps.
 
 mod acceptor;
 mod admit;
@@ -66,13 +64,13 @@ use fxtrec_kernel::bell::Bell;
 use fxtrec_kernel::seqpacket::{Address, Listener};
 use fxtrec_units::Nanos;
 
-/// The variable that tells applications where the manager is: a path, or `@` and an abstract name.
+/// The environment variable with the manager's address: a path, or `@` and an abstract name.
 pub const SOCKET_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
 
 /// Alerts that may wait to be taken; more are only counted.
 const ALERTS: usize = 1024;
 
-/// The manager's thread, as others see it. When dropped, it lets go of all providers and ends.
+/// A handle to the manager's thread. Dropping it releases all providers and ends the thread.
 #[derive(Debug)]
 pub struct Manager {
     commands: Sender<Command>,
@@ -119,7 +117,7 @@ impl Manager {
     /// that come later record as soon as they have registered.
     ///
     /// # Errors
-    /// When one runs already, or is just being stopped.
+    /// When one runs already or is being stopped.
     pub fn start(
         &self,
         config: SessionConfig,
@@ -129,10 +127,10 @@ impl Manager {
         self.ask(|reply| Command::Start(how, reply))?
     }
 
-    /// As [`Manager::start`], without waiting: whoever stops or ends the session after this stops or ends this one.
+    /// As [`Manager::start`], without waiting: a later stop or end applies to this session.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; others come as the answer.
+    /// [`ManagerError::Gone`] only; other errors come as the answer.
     pub fn begin_start(
         &self,
         config: SessionConfig,
@@ -142,9 +140,9 @@ impl Manager {
         self.tell(|reply| Command::Start(how, reply))
     }
 
-    /// Stops the session, and waits until all providers have handed over what they have, at most for `timeout`. Of
-    /// those that do not answer, what they had committed is taken. Without `write`, what has not been written is kept
-    /// until the next session, which may retain it or not.
+    /// Stops the session and waits until all providers have handed over their records, at most for `timeout`. For those
+    /// that do not answer, what they had committed is saved. Without `write`, unwritten data is kept until the next
+    /// start, which may retain it.
     ///
     /// # Errors
     /// When none runs.
@@ -152,7 +150,7 @@ impl Manager {
         self.ask(|reply| Command::Stop { write, timeout, reply })?
     }
 
-    /// Ends the session at once. What has not been written is discarded, and all buffers are let go of.
+    /// Ends the session at once. Unwritten data is discarded, and all buffers are released.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -185,7 +183,7 @@ impl Manager {
         self.ask(Command::Refusals)
     }
 
-    /// By user, how often one more of the user's providers was turned away for want of room.
+    /// By user, how often a provider was rejected for lack of room.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -193,12 +191,12 @@ impl Manager {
         self.ask(Command::TurnedAway)
     }
 
-    /// The records of all providers as they stand, to be appended to an archive that has those of none: what is held,
-    /// and what is committed in the buffer of each provider that records. Nothing is taken out of anything. In streaming
-    /// mode that is what has not been written yet, with the names that it refers to.
+    /// A copy of the current records of all providers, to be appended to an archive without any of them: held records,
+    /// and what is committed in the buffers of recording providers. Nothing is consumed. In streaming mode, this is what
+    /// has not been written yet, with the names that it refers to.
     ///
-    /// Providers record on meanwhile. Those of which the buffer does not make sense are left out. While buffers are
-    /// copied, which takes some milliseconds for each 10 MiB, none is saved.
+    /// Providers continue to record meanwhile. Those with an invalid buffer are left out. While buffers are copied, which
+    /// takes some milliseconds per 10 MiB, none is saved.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -225,12 +223,12 @@ impl Manager {
         self.ask(Command::Settle)
     }
 
-    /// Ends one archive and goes on in another: what providers have recorded by now is written, what they are in the middle
-    /// of is ended at `time`, and begun anew behind `between`, which sees to it that what is written from then on goes to
-    /// the other one. Only for a manager of a [divided](Options::divided) archive, in streaming mode. Does not wait for that.
+    /// Ends one archive and continues in another: writes what providers have recorded by now, ends their open spans at `time`, calls
+    /// `between`, which redirects further output to the other archive, and begins the spans again there. Only for a
+    /// [divided](Options::divided) archive, in streaming mode. Does not wait for that.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; then `between` was dropped.
+    /// [`ManagerError::Gone`] only; `between` is dropped then.
     pub fn begin_rotate(
         &self,
         time: Nanos,
@@ -242,7 +240,7 @@ impl Manager {
         Ok(())
     }
 
-    /// The alerts that providers raise, in order. One that is raised right before its provider ends comes, too.
+    /// The alerts of providers, in order, including those raised right before their provider ends.
     pub fn alerts(&self) -> &Receiver<Alert> {
         &self.alerts
     }
@@ -250,7 +248,7 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // When the thread has ended by itself there is nobody to tell.
+        // Fails only if the thread has ended by itself.
         let _ = self.commands.send(Command::End);
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
@@ -259,7 +257,7 @@ impl Drop for Manager {
     }
 }
 
-/// A listener at an abstract address that nobody can guess, for COMMAND and its children.
+/// A listener at an unguessable abstract address, for COMMAND and its children.
 ///
 /// # Errors
 /// What getrandom(2), socket(2), bind(2) or listen(2) return.

@@ -1,8 +1,8 @@
-//! What a provider has said that its later records refer to.
+//! The definitions of a provider that its later records refer to.
 //!
-//! A provider registers its strings and threads once. A part of its records that is to stand without those before it
-//! begins with what was registered by then. Everything is kept under its index or koid, so what is said anew takes no
-//! more room. What a provider registers is as long as it likes, so there is a bound in bytes for all providers together.
+//! A provider registers its strings and threads once. A part of its records that must be readable without those before it
+//! begins with the definitions made by then. Everything is kept by its index or koid, so a redefinition takes no more
+//! room. Since definitions may be of any size, their memory is limited for all providers together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::event::text_of;
 /// No more objects than these are kept; those with the lowest koids go first.
 const MOST_OBJECTS: usize = 65_536;
 
-/// What is kept of the names of all providers together, in bytes, with what it takes to keep each.
+/// The limit for the names of all providers together, overhead included, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 24 << 20;
 
-/// What a record takes besides its words: its place in a map, and that of its memory.
+/// The overhead of a record: its map entry and its allocation.
 const EACH_BYTES: usize = 96;
 
-/// What the text of a string takes besides its bytes.
+/// The overhead of a string's text.
 const TEXT_BYTES: usize = 32;
 
-/// What stands for a string that was not kept.
+/// The replacement for a string that was not kept.
 const UNKEPT: &str = "?";
 
 /// The words of one record.
@@ -41,19 +41,19 @@ pub(super) struct Names {
     unkept: Vec<u64>,
     threads: BTreeMap<u64, Record>,
     objects: BTreeMap<u64, Record>,
-    /// What strings and objects take, in bytes. Of threads, the format has no more than 255.
+    /// The memory of strings and objects, in bytes. Threads are not counted, since the format has at most 255.
     bytes: usize,
     /// Strings and objects for which there was no room.
     left_out: u64,
 }
 
 impl Names {
-    /// Takes note of whole records, as long as all names take no more than `most` bytes.
+    /// Learns from whole records, as long as all names take no more than `most` bytes.
     pub(super) fn learn(&mut self, piece: &[u64], most: usize) {
         records(piece).for_each(|record| self.learn_one(record, most));
     }
 
-    /// Takes note of one record, if all names take no more than `most` bytes then.
+    /// Learns from one record, unless that takes all names above `most` bytes.
     pub(super) fn learn_one(&mut self, record: &[u64], most: usize) {
         let Some((&first, body)) = record.split_first() else { return };
         match header::TYPE.get(first) {
@@ -62,7 +62,7 @@ impl Names {
                 let index = string::INDEX.get(first);
                 let bytes = usize::try_from(string::LENGTH.get(first)).unwrap_or(0);
                 let text = text_of(body, bytes);
-                // The string that had this index is not meant any more, whether there is room for the new one or not.
+                // The old string of this index is no longer valid, even if there is no room for the new one.
                 if let Some((before, text)) = self.strings.remove(&index) {
                     self.bytes -= bytes_of_string(&before, &text);
                 }
@@ -116,17 +116,17 @@ impl Names {
         })
     }
 
-    /// What the names take, in bytes.
+    /// The memory of the names, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many strings and objects are missing, for want of room, since this was last taken.
+    /// The number of strings and objects left out for lack of room since the last call.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
 
-    /// How many that are.
+    /// The number of strings and objects left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -157,14 +157,14 @@ impl Names {
         Some((*record.get(1)?, *record.get(2)?))
     }
 
-    /// How many ticks of the provider's clock are a second.
+    /// The ticks per second of the provider's clock.
     pub(super) fn ticks_per_second(&self) -> u64 {
         let told = self.initialization.get(1).copied();
         told.filter(|ticks| *ticks > 0).unwrap_or(DEFAULT_TICKS_PER_SECOND)
     }
 }
 
-/// What a record takes, in bytes.
+/// The memory of a record, in bytes.
 fn bytes_of(record: &[u64]) -> usize {
     EACH_BYTES + size_of_val(record)
 }
@@ -192,7 +192,7 @@ mod tests {
         Text::Indexed(StringRef::indexed(index).expect("in range"))
     }
 
-    /// What is registered, and an event that refers to it.
+    /// Definitions, and an event that refers to them.
     fn pieces(name: &str) -> [Vec<u64>; 2] {
         let mut first = Vec::new();
         put(&mut first, &Initialization { ticks_per_second: 1_000_000_000 });

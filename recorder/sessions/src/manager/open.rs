@@ -1,4 +1,4 @@
-//! What a provider is in the middle of, where an archive ends and another goes on.
+//! The open spans of a provider across a rotation of archives.
 //!
 //! ```text
 //!  records    f(   g(  |  )g        |         )f
@@ -7,9 +7,9 @@
 //!  archive 3                         f~ (     )f        ~: made up, with the argument `cut`
 //! ```
 //!
-//! Spans are ended in the one archive, and begun anew in the next before the first record that is on the same track.
-//! So no made-up begin comes after the end of its span, though records may be finished a little out of order. What
-//! nothing happens on is begun when that archive ends.
+//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no
+//! synthetic begin comes after the end of its span, even if records are slightly out of order. Spans on tracks without
+//! records are begun when that archive ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value};
 use super::event::{Act, Label, Seen, Track};
 use fxtrec_units::convention::CUT;
 
-/// The argument that tells when a span began that is begun anew, in nanoseconds.
+/// The argument of a synthetic begin with the time at which the span began, in nanoseconds.
 const BEGAN: &str = "began_ns";
 
-/// What is kept of all that is open at all providers together, in bytes. Spans beyond that are not begun anew.
+/// The limit for open spans of all providers together, in bytes. Spans beyond it are not begun again.
 pub(super) const MAX_OPEN_BYTES: usize = 8 << 20;
 
-/// What a text takes besides its bytes.
+/// The overhead of a text.
 const TEXT_BYTES: usize = 32;
 
 /// What is open on a track.
@@ -34,7 +34,7 @@ const TEXT_BYTES: usize = 32;
 struct Stack {
     /// The outermost first, with when it began.
     spans: Vec<(Label, u64)>,
-    /// How many more there are inside of these, for which there was no room.
+    /// The number of further nested spans, for which there was no room.
     more: u64,
     /// The latest time on this track.
     last: u64,
@@ -42,7 +42,7 @@ struct Stack {
     resume: Option<u64>,
 }
 
-/// What a provider is in the middle of. Times are in its ticks.
+/// The open spans of a provider. Times are in its ticks.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     tracks: BTreeMap<Track, Stack>,
@@ -52,8 +52,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Takes note of an event, if all that is open takes no more than `most` bytes then. What it finds to be begun anew first
-    /// is appended to `out`.
+    /// Tracks an event, as long as the open spans take no more than `most` bytes. Begins that must come before it are appended to `out`.
     pub(super) fn follow(&mut self, seen: Seen, clock: Clock, most: usize, out: &mut Vec<u8>) {
         let Seen { track, time, act } = seen;
         if let Some(stack) = self.tracks.get_mut(&track) {
@@ -69,12 +68,12 @@ impl Open {
         }
     }
 
-    /// What all of it takes, in bytes.
+    /// The memory in use, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many spans there was no room for since this was last taken.
+    /// The number of spans without room since the last call.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
@@ -120,7 +119,7 @@ impl Open {
         }
     }
 
-    /// Ends all that is open at `time`, in ticks, to go on in another archive.
+    /// Ends all open spans at `time`, in ticks, to continue in another archive.
     pub(super) fn rotate(&mut self, time: u64, clock: Clock, out: &mut Vec<u8>) {
         self.resume(clock, out);
         for (track, stack) in &mut self.tracks {
@@ -136,7 +135,7 @@ impl Open {
         }
     }
 
-    /// Begins anew what nothing has happened on in this archive.
+    /// Begins the spans on tracks that have had no records in this archive.
     pub(super) fn resume(&mut self, clock: Clock, out: &mut Vec<u8>) {
         for (track, stack) in &mut self.tracks {
             if let Some(at) = stack.resume.take() {
@@ -147,7 +146,7 @@ impl Open {
 }
 
 impl Stack {
-    /// What one takes besides its spans: a map of them is at least half full.
+    /// The memory of a track without its spans: the map is at least half full.
     const BYTES: usize = 2 * size_of::<(Track, Stack)>();
 
     fn begin(&self, track: &Track, at: u64, clock: Clock, out: &mut Vec<u8>) {
@@ -194,7 +193,7 @@ impl Clock {
         scale(ticks, SECOND, self.ticks_per_second)
     }
 
-    /// A time in nanoseconds as one of the clock.
+    /// Converts nanoseconds to the clock's ticks.
     pub(super) fn ticks(self, nanos: u64) -> u64 {
         scale(nanos, self.ticks_per_second, SECOND)
     }

@@ -1,7 +1,7 @@
-//! What providers recorded, on its way into the archive.
+//! The way of providers' records into the archive.
 //!
-//! Each piece is put between metadata, so that whoever writes to the same archive
-//! needs to know nothing of it:
+//! Each piece is enclosed in metadata, so that other writers to the same archive
+//! need not know about it:
 //!
 //! ```text
 //!  [ provider info, once ][ section of the provider ][ durable ][ rolling ][ event: buffer filled up ][ section of fxtrec ][ losses ]
@@ -21,32 +21,32 @@ use super::loss::RecordLoss;
 use fxtrec_units::Nanos;
 use fxtrec_units::convention::PROVIDER;
 
-/// Takes whole records of an archive, one piece after the other. It may wait until there is room for more: meanwhile
-/// providers that fill their buffers drop records, and count them.
+/// Takes whole records of an archive, one piece after another. It may wait for room: meanwhile, providers that fill their
+/// buffers drop and count records.
 pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
 
 /// Room for what goes around a piece, in bytes.
 const ROOM_BYTES: usize = 64 * WORD_BYTES;
 
-/// A piece and whose it is.
+/// A piece and its provider.
 #[derive(Debug)]
 pub(super) struct Owned {
     pub(super) id: ProviderId,
     pub(super) name: Arc<str>,
     pub(super) piece: Piece,
-    /// Its process, as the trace numbers it.
+    /// The koid of its process in the trace.
     pub(super) process: Koid,
-    /// What the provider dropped since the piece before.
+    /// The provider's losses since the previous piece.
     pub(super) losses: Vec<RecordLoss>,
 }
 
 impl Owned {
-    /// What its records take in an archive.
+    /// The size of its records in an archive.
     fn record_bytes(&self) -> usize {
         (self.piece.durable.len() + self.piece.rolling.len()) * WORD_BYTES
     }
 
-    /// What it takes while it is held.
+    /// Its memory while it is held.
     fn held_bytes(&self) -> usize {
         let words = self.piece.durable.capacity() + self.piece.rolling.capacity();
         let losses = self.losses.capacity() * size_of::<RecordLoss>();
@@ -62,25 +62,25 @@ impl Owned {
     }
 }
 
-/// What one provider has recorded.
+/// The records of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// Its id in the archive.
     pub id: ProviderId,
     pub name: String,
-    /// Whether it goes on recording.
+    /// Whether it continues to record.
     pub goes_on: bool,
-    /// Its process, as the trace numbers it.
+    /// The koid of its process in the trace.
     pub process: Koid,
-    /// Its records, with all that they refer to.
+    /// Its records, with everything that they refer to.
     pub records: Vec<u8>,
     /// Records that it dropped.
     pub losses: Vec<RecordLoss>,
 }
 
 impl Section {
-    /// Appends it to an archive that has nothing of this provider: who it is, its records, and the way back to fxtrec's own
-    /// section.
+    /// Appends it to an archive that has nothing of this provider: the provider info, its records, and a switch back to
+    /// fxtrec's own section.
     pub fn put(&self, archive: &mut Vec<u8>) {
         put(archive, &ProviderInfo { id: self.id, name: &self.name });
         put(archive, &ProviderSection { id: self.id });
@@ -90,16 +90,16 @@ impl Section {
     }
 }
 
-/// What there was no room to keep of providers, for archives that begin later.
+/// What later archives lack of providers, since there was no room to keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Strings, and names of threads and processes.
     pub names: u64,
-    /// Spans that were open, and are not begun anew.
+    /// Open spans that are not begun again.
     pub spans: u64,
 }
 
-/// The archive, and what may not be written to it yet.
+/// The archive, and the pieces held back from it.
 pub(super) struct Output {
     archive: Archive,
     /// Providers that the archive knows by name.
@@ -111,18 +111,18 @@ pub(super) struct Output {
     holds: bool,
     /// Whether another archive may begin while providers record.
     divided: bool,
-    /// What pieces that are not held any more had registered, and of a divided archive what they began.
+    /// The definitions of pieces that are no longer held and, for a divided archive, their open spans.
     known: BTreeMap<u32, Known>,
-    /// What all that takes, and may take.
+    /// The memory of that state.
     known_takes: Room,
     known_most: Room,
-    /// Providers that are gone and of which pieces are held: how many.
+    /// The number of held pieces of each provider that is gone.
     gone: HashMap<u32, usize>,
     /// Names and open spans that there was no room for, and which an archive lacks that began after them.
     lacking: LeftOut,
     /// Providers of which some of that is not in the archive either.
     unsaid: HashSet<u32>,
-    /// Pieces that were let go of since there were too many.
+    /// Pieces that were dropped since there were too many.
     pub(super) forgotten: u64,
 }
 
@@ -162,12 +162,12 @@ impl Output {
         }
     }
 
-    /// From now on pieces are kept, until [`Output::release`] or [`Output::discard`].
+    /// Holds pieces back until [`Output::release`] or [`Output::discard`].
     pub(super) fn hold(&mut self) {
         self.holds = true;
     }
 
-    /// Writes what was kept, and whatever comes next at once.
+    /// Writes the held pieces, and from now on all pieces at once.
     pub(super) fn release(&mut self) {
         self.holds = false;
         for owned in std::mem::take(&mut self.held) {
@@ -177,7 +177,7 @@ impl Output {
         self.let_go();
     }
 
-    /// Lets go of what was kept, and writes whatever comes next at once.
+    /// Discards the held pieces, and writes all further pieces at once.
     pub(super) fn discard(&mut self) {
         self.holds = false;
         self.held.clear();
@@ -185,7 +185,7 @@ impl Output {
         self.let_go();
     }
 
-    /// Begins another archive, in which nobody has been introduced.
+    /// Begins another archive, in which no provider has been introduced.
     pub(super) fn forget_all(&mut self) {
         self.introduced.clear();
         self.known.clear();
@@ -228,7 +228,7 @@ impl Output {
         }
     }
 
-    /// Takes note that nothing more will come from a provider.
+    /// Notes that a provider will send nothing more.
     pub(super) fn forget(&mut self, id: ProviderId) {
         match self.held.iter().filter(|owned| owned.id == id).count() {
             0 => self.forget_known(id.0),
@@ -236,12 +236,12 @@ impl Output {
         }
     }
 
-    /// Takes note that a provider that is gone will not be introduced to another archive either.
+    /// Notes that a provider that is gone will not be introduced in another archive either.
     pub(super) fn forget_name(&mut self, id: ProviderId) {
         self.introduced.remove(&id.0);
     }
 
-    /// No piece is held of those that are gone any more.
+    /// Handles that no pieces of providers that are gone are held any longer.
     fn let_go(&mut self) {
         for id in std::mem::take(&mut self.gone).into_keys() {
             self.forget_known(id);
@@ -255,15 +255,15 @@ impl Output {
         }
     }
 
-    /// What there was no room for, and which archives lack that began later.
+    /// What later archives lack for lack of room.
     pub(super) fn left_out(&self) -> LeftOut {
-        // What was let go of is in no archive.
+        // Dropped pieces are in no archive.
         let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
         LeftOut { names: waiting.fold(self.lacking.names, u64::saturating_add), ..self.lacking }
     }
 
-    /// Ends what is open at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
-    /// Only for one that is divided.
+    /// Ends open spans at `time`, has `between` begin another archive, and introduces `providers` there, by id and name.
+    /// Only for a divided archive.
     pub(super) fn rotate<'n>(
         &mut self,
         time: Nanos,
@@ -291,7 +291,7 @@ impl Output {
         }
     }
 
-    /// Begins what is open and was not begun anew since the archive was: nothing more will come.
+    /// Begins the open spans that have not been begun in this archive yet: nothing more will come.
     pub(super) fn conclude(&mut self) {
         self.add(|known, out| known.open.resume(known.clock(), out));
     }
@@ -316,7 +316,7 @@ impl Output {
         }
     }
 
-    /// What providers have recorded: what is held, and `live` pieces of those that go on, one after the other.
+    /// The records of all providers: held pieces, and the `live` pieces of those that continue.
     pub(super) fn sections(&self, live: impl Iterator<Item = Owned>) -> Vec<Section> {
         let mut sections = Vec::new();
         self.held.iter().for_each(|owned| self.add_section(&mut sections, owned, false));
@@ -344,7 +344,7 @@ impl Output {
         sections[at].losses.extend_from_slice(&owned.losses);
     }
 
-    /// Keeps what a piece has registered, for pieces that refer to it. Returns what is to be begun anew before it.
+    /// Keeps a piece's definitions for later pieces. Returns the begins to write before it.
     fn learn(&mut self, owned: &Owned) -> Vec<u8> {
         if !self.divided && owned.piece.durable.is_empty() {
             return Vec::new();

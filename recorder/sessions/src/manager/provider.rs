@@ -1,4 +1,4 @@
-//! One connection: who is at its other end, and what it says.
+//! One connection: its peer and its messages.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ const MAX_CATEGORIES: usize = 4096;
 /// By this name a trace introduces the provider that records the scheduler.
 const RESERVED_NAME: &str = "fxtrec";
 
-/// What became of a look at a connection.
+/// The result of reading from a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Nothing,
@@ -32,7 +32,7 @@ pub(super) enum Said {
     Other,
 }
 
-/// A provider, or what may become one.
+/// A provider, or a connection that has not registered yet.
 #[derive(Debug)]
 pub(super) struct Provider {
     id: ProviderId,
@@ -74,7 +74,7 @@ impl Provider {
         }
     }
 
-    /// Whether its connection is still of use.
+    /// Whether its connection is still open.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -104,12 +104,12 @@ impl Provider {
         self.peer.pid
     }
 
-    /// What it has recorded and nobody has saved, if it records and its buffer makes sense.
+    /// A copy of its unsaved records, if it is recording and its buffer is valid.
     pub(super) fn view(&mut self) -> Option<Owned> {
         self.recording.as_mut().and_then(|recording| recording.view(&mut self.stats))
     }
 
-    /// What stands for what it has recorded where there is no time to copy that.
+    /// A placeholder for its records when there is no time to copy them.
     pub(super) fn pass_over(&mut self) -> Option<Owned> {
         self.recording.as_ref().and_then(Recording::pass_over)
     }
@@ -125,7 +125,7 @@ impl Provider {
         self.category_bytes
     }
 
-    /// How far its recording is.
+    /// The phase of its recording.
     pub(super) fn phase(&self) -> Option<Phase> {
         self.recording.as_ref().map(Recording::phase)
     }
@@ -138,17 +138,17 @@ impl Provider {
         self.recording.as_ref().and_then(Recording::fifo)
     }
 
-    /// When it has to have registered.
+    /// When it must have registered.
     pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
         (self.is_open && self.name.is_none()).then(|| self.since + patience)
     }
 
-    /// When its threads are to be looked at, if they are.
+    /// When to read its threads next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         self.recording.as_ref()?.look_again_at()
     }
 
-    /// Looks at its threads if it is time to.
+    /// Reads its threads if that is due.
     pub(super) fn look_at_threads(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
             && recording.look_again_at().is_some_and(|next| next <= now)
@@ -157,7 +157,7 @@ impl Provider {
         }
     }
 
-    /// Lets it record. A buffer of `wanted` bytes was asked for.
+    /// Starts it with a requested buffer of `wanted` bytes.
     pub(super) fn start(&mut self, session: wire::Session, start: wire::Start, wanted: usize) {
         let Some(name) = self.name.clone() else { return };
         self.stats.buffer_short = (wanted as u64).saturating_sub(start.buffer_bytes);
@@ -181,12 +181,12 @@ impl Provider {
         }
     }
 
-    /// Its process, as the trace numbers it.
+    /// The koid of its process in the trace.
     pub(super) fn process(&self) -> Koid {
         self.process
     }
 
-    /// Tells it to stop, if it records.
+    /// Sends STOP, if it is recording.
     pub(super) fn stop(&mut self) {
         let stopped = self.recording.as_mut().map(|recording| recording.stop(&self.connection));
         if let Some(Err(fault)) = stopped {
@@ -194,7 +194,7 @@ impl Provider {
         }
     }
 
-    /// Ends its recording without waiting for it any longer.
+    /// Ends its recording without waiting any longer.
     pub(super) fn finish(&mut self, output: &mut Output) {
         let Some(recording) = &mut self.recording else { return };
         if let Err(fault) = recording.finish(output, &mut self.stats) {
@@ -207,7 +207,7 @@ impl Provider {
         self.recording.as_ref().map_or(0, Recording::ahead_bytes)
     }
 
-    /// Writes what it has recorded, though it has not asked for that to be saved, if what is kept of that takes at most so many bytes.
+    /// Writes its unsaved records ahead of its request, if the memory needed to recognize them later is within the limit.
     pub(super) fn hand_over(&mut self, output: &mut Output, room: usize) {
         let Some(recording) = &mut self.recording else { return };
         if let Err(fault) = recording.hand_over(output, &mut self.stats, room) {
@@ -216,7 +216,7 @@ impl Provider {
         }
     }
 
-    /// Tells it to let go of its buffer, and lets go of it.
+    /// Sends TERMINATE and releases its buffer.
     pub(super) fn terminate(&mut self) {
         let Some(recording) = self.recording.take() else { return };
         if let Err(fault) = recording.terminate(&self.connection) {
@@ -224,13 +224,13 @@ impl Provider {
         }
     }
 
-    /// Closes its connection. What it had committed until now is taken.
+    /// Closes its connection and saves what it had committed.
     pub(super) fn hang_up(&mut self, output: &mut Output) {
         self.finish(output);
         self.is_open = false;
     }
 
-    /// Closes its connection since it did not register in time.
+    /// Closes its connection, since it did not register in time.
     pub(super) fn time_out(&mut self) {
         self.blame(&Fault::Silent);
         self.is_open = false;
@@ -331,7 +331,7 @@ impl Provider {
         self.fault.get_or_insert_with(|| fault.to_string());
     }
 
-    /// What is known of it.
+    /// Its status.
     pub(super) fn status(&self) -> ProviderStatus {
         let state = match self.phase() {
             _ if !self.is_open => ProviderState::Gone,

@@ -1,4 +1,4 @@
-//! Waiting for whatever the manager's thread waits for.
+//! Waits for all event sources of the manager's thread.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use super::provider::Provider;
 use fxtrec_kernel::bell::Bell;
 use fxtrec_kernel::seqpacket::Listener;
 
-/// What there is something to do about.
+/// The event sources that are ready.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) rung: bool,
@@ -27,7 +27,7 @@ pub(super) struct Signs {
     pub(super) fifo: bool,
 }
 
-/// Waits until there is something to do, or `timeout` has passed.
+/// Waits until a source is ready or `timeout` has passed.
 pub(super) fn wait(
     bell: &Bell,
     listener: Option<&Listener>,
@@ -56,7 +56,8 @@ pub(super) fn wait(
     Ok(Ready { rung, connections, providers: providers.iter().map(signs).collect() })
 }
 
-/// What poll takes, which knows milliseconds: rounded up, or the last one before a deadline would be spent in a tight loop.
+/// The timeout for poll, in milliseconds. Rounded up, since otherwise the last one before a deadline would be spent in a
+/// busy loop.
 fn milliseconds(timeout: Option<Duration>) -> PollTimeout {
     let Some(timeout) = timeout else { return PollTimeout::NONE };
     PollTimeout::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)

@@ -31,7 +31,7 @@ use fxtrec_kernel::shared_memory::{SharedMemory, SharedView};
 /// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
 const LAST_PACKETS: usize = 4;
 
-/// How far a recording is.
+/// The phase of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Starting,
@@ -58,10 +58,10 @@ pub(super) struct Recording {
     /// Whether STARTED came: before that nothing in the buffer counts.
     has_started: bool,
     phase: Phase,
-    /// What the provider had dropped when that was last looked at.
+    /// The provider's count of dropped records at the last read.
     dropped: u64,
     losses: LossLog,
-    /// What is in the archive already of what will be saved next.
+    /// The coming records that are in the archive already.
     ahead: Ahead,
     /// The size of its buffer, in words.
     buffer_words: usize,
@@ -70,7 +70,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Gives the provider at `connection` a buffer and lets it record.
+    /// Sends START with a buffer to the provider at `connection`.
     pub(super) fn start(
         connection: &Seqpacket,
         session: wire::Session,
@@ -112,7 +112,7 @@ impl Recording {
         self.buffer_words * size_of::<u64>()
     }
 
-    /// Whether the provider has said that it records.
+    /// Whether the provider has confirmed the start.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
@@ -126,7 +126,7 @@ impl Recording {
         self.fifo.as_ref().map(AsFd::as_fd)
     }
 
-    /// When its threads are to be looked at, if they are.
+    /// When to read its threads next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         let records = matches!(self.phase, Phase::Starting | Phase::Started);
         self.inner.as_ref().filter(|_| records).map(InnerThreads::next)
@@ -139,7 +139,7 @@ impl Recording {
         }
     }
 
-    /// Tells the provider to stop.
+    /// Sends STOP to the provider.
     pub(super) fn stop(&mut self, connection: &Seqpacket) -> Result<(), Fault> {
         if matches!(self.phase, Phase::Starting | Phase::Started) {
             self.phase = Phase::Stopping;
@@ -148,17 +148,17 @@ impl Recording {
         Ok(())
     }
 
-    /// Tells the provider to let go of the buffer.
+    /// Sends TERMINATE to the provider.
     pub(super) fn terminate(&self, connection: &Seqpacket) -> Result<(), Fault> {
         Fault::of_send(connection.send(&FromManager::Terminate(self.session).encode()?, &[]))
     }
 
-    /// Whether STOPPED of this session is about this recording, and news.
+    /// Whether a STOPPED of this session is for this recording, and expected.
     pub(super) fn awaits_stopped(&self, session: wire::Session) -> bool {
         self.session == session && self.phase != Phase::Stopped
     }
 
-    /// Takes the next packet from the FIFO; says whether there was one.
+    /// Takes the next packet from the FIFO; returns whether there was one.
     pub(super) fn take_packet(
         &mut self,
         output: &mut Output,
@@ -220,7 +220,7 @@ impl Recording {
         self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
     }
 
-    /// Takes what no request will come for, and ends the recording: the provider has stopped, or is gone, or does not
+    /// Saves the records without a request, and ends the recording: the provider has stopped, is gone, or does not
     /// answer.
     pub(super) fn finish(
         &mut self,
@@ -248,7 +248,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Gives up on a provider that does not keep to the protocol: whatever it has recorded since is ignored.
+    /// Drops a provider that violates the protocol: records since the last save are ignored.
     pub(super) fn give_up(&mut self) {
         self.phase = Phase::Stopped;
         self.fifo = None;
@@ -272,7 +272,7 @@ impl Recording {
             packets += 1;
         }
         self.look_at_threads();
-        // What makes no sense is found out when it is to be saved.
+        // Invalid content is detected when it is saved.
         let Some(owned) = self.view(stats) else { return Ok(()) };
         if self.ahead.bytes_with(&owned.piece) > room {
             return Ok(());
@@ -283,8 +283,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What is committed in its buffer and was not saved, which stays there; `None` where there is nothing, or nothing that
-    /// makes sense.
+    /// A copy of what is committed in its buffer and not saved; `None` if there is nothing or it is invalid.
     pub(super) fn view(&mut self, stats: &mut ProviderStats) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;
@@ -297,14 +296,14 @@ impl Recording {
             inner.translate(&mut piece);
         }
         if piece.held {
-            // What writers dropped meanwhile was dropped then.
+            // Drops during the copy belong to this time.
             self.note_dropped(stats);
         }
         self.note_torn(&piece);
         Some(Owned { id, name, process, piece, losses: self.losses.all() })
     }
 
-    /// Nothing of what is committed in its buffer, and that it is missing.
+    /// A piece without records that reports the buffer's content as missing.
     pub(super) fn pass_over(&self) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;

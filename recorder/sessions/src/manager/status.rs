@@ -5,16 +5,16 @@ use fxt_writer::{Koid, ProviderId};
 
 use fxtrec_units::Nanos;
 
-/// How far a provider is.
+/// The state of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProviderState {
-    /// It has told its name, and records nothing.
+    /// It has registered and records nothing.
     Registered,
-    /// It was told to record, and has not said that it does.
+    /// It was sent START and has not confirmed it.
     Starting,
     Started,
-    /// It was told to stop, and has not said that it did.
+    /// It was sent STOP and has not confirmed it.
     Stopping,
     Stopped,
     /// It did not keep to the protocol; what came after that is ignored.
@@ -23,7 +23,7 @@ pub enum ProviderState {
 }
 
 impl ProviderState {
-    /// The word for it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             ProviderState::Registered => "registered",
@@ -37,24 +37,24 @@ impl ProviderState {
     }
 }
 
-/// A provider, and what was recorded of it (`ProviderInfo` and `ProviderStats` of the trace controller).
+/// A provider and its statistics (`ProviderInfo` and `ProviderStats` of the trace controller).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderStatus {
     /// Its id in the archive.
     pub id: ProviderId,
     pub name: String,
-    /// Its process as this pid namespace numbers it.
+    /// The id of its process in this PID namespace.
     pub pid: u32,
     pub uid: u32,
-    /// Its process as the trace numbers it.
+    /// The koid of its process in the trace.
     pub koid: Koid,
-    /// The categories that it is known to have.
+    /// Its known categories.
     pub categories: Vec<String>,
     pub state: ProviderState,
     pub stats: ProviderStats,
-    /// Whether it ended after it was told to record, and before it did: what it would have recorded by then is missing.
+    /// Whether it ended between START and its confirmation: its records of that time are missing.
     pub missed_start: bool,
-    /// What it did against the protocol, when it did something.
+    /// Its violation of the protocol, if any.
     pub fault: Option<String>,
 }
 
@@ -63,36 +63,36 @@ pub struct ProviderStatus {
 pub struct ProviderStats {
     /// The buffering mode of the last session, when there was one.
     pub mode: Option<Mode>,
-    /// Records found in the buffers; those that were never finished or refused are counted beside them.
+    /// Records found in the buffers; unfinished and refused ones are counted separately.
     pub tally: Tally,
-    /// Records that the provider dropped, as it says.
+    /// Records that the provider dropped, by its own count.
     pub dropped: u64,
     pub buffers: u64,
     /// Bytes of durable records: strings, threads, names.
     pub durable_bytes: u64,
     /// Bytes of all other records.
     pub rolling_bytes: u64,
-    /// The largest part of the durable buffer that was in use when something was saved, from 0 to 1.
+    /// The largest share of the durable part in use at any save, from 0 to 1.
     pub durable_used: f64,
     pub alerts: u64,
-    /// How much smaller its buffer was than what was asked for, in bytes: all buffers have a budget together.
+    /// How much smaller its buffer was than requested, in bytes: all buffers share a budget.
     pub buffer_short: u64,
-    /// Categories that are not listed, since those of all providers take too much.
+    /// Categories that are not listed, since those of all providers take too much memory.
     pub categories_left_out: u64,
 }
 
-/// Connections that were not let in.
+/// Rejected connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// There were as many providers as there can be.
+    /// The maximum number of providers was reached.
     pub too_many: u64,
-    /// Their user had as many as one may have where everybody is let in.
+    /// Their user's limit was reached.
     pub too_many_of_one_user: u64,
-    /// They were of a user who may not.
+    /// Their user is not allowed.
     pub foreign_user: u64,
-    /// Their process is in a pid namespace that cannot be seen from here.
+    /// Their process is in a PID namespace that is not visible from here.
     pub invisible: u64,
-    /// They did not register, or not as the protocol wants.
+    /// They did not register, or violated the protocol.
     pub unregistered: u64,
 }
 
@@ -103,18 +103,18 @@ impl Refusals {
     }
 }
 
-/// Something that a provider says has happened.
+/// An event reported by a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
     /// Its name, 1 to 14 bytes.
     pub name: String,
     /// The provider's id in the archive.
     pub provider: ProviderId,
-    /// What the provider calls itself; it may have ended already.
+    /// The provider's name; it may have ended already.
     pub provider_name: String,
-    /// Its process as this pid namespace numbers it.
+    /// The id of its process in this PID namespace.
     pub pid: u32,
-    /// When the manager heard of it.
+    /// When the manager received it.
     pub time: Nanos,
     pub uid: u32,
 }

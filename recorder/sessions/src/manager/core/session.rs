@@ -1,4 +1,4 @@
-//! The session: what starting, stopping, turning and ending it asks of providers.
+//! The session: starts, stops, rotates and ends it at all providers.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::super::recording::Phase;
 use super::Core;
 use fxtrec_units::Nanos;
 
-/// The session that runs, or ran last.
+/// The current session, or the last one.
 #[derive(Debug)]
 pub(super) struct Session {
     number: wire::Session,
@@ -58,7 +58,7 @@ impl Core {
         Ok(deadline)
     }
 
-    /// Lets a provider record that has just registered, or tells it that it has nothing to wait for.
+    /// Starts a provider that has just registered, or tells it that no session runs.
     pub(super) fn welcome_one(&mut self, index: usize) {
         if !self.start_one(index)
             && let Some(number) = wire::Session::new(self.sessions.max(1))
@@ -115,7 +115,7 @@ impl Core {
         Ok(())
     }
 
-    /// Goes on in another archive.
+    /// Continues in another archive.
     pub(super) fn rotate(&mut self, time: Nanos, between: impl FnOnce()) {
         let mut taken: usize = self.providers.iter().map(Provider::ahead_bytes).sum();
         for provider in &mut self.providers {
@@ -128,7 +128,7 @@ impl Core {
         self.output.rotate(time, between, departed.chain(present));
     }
 
-    /// Ends the session, and all that is known of it.
+    /// Ends the session and discards its state.
     pub(super) fn terminate(&mut self) {
         if let Some(waiting) = self.waiting.take() {
             match waiting {
@@ -138,7 +138,7 @@ impl Core {
         }
         self.providers.iter_mut().for_each(Provider::terminate);
         self.session = None;
-        // What comes next is another archive, and has figures of its own.
+        // The next archive has separate figures.
         self.output.discard();
         self.output.forget_all();
         self.departed.clear();

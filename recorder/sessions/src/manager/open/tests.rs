@@ -14,7 +14,7 @@ fn label(thread: u64, name: &str) -> Label {
     Label { process: 1, thread, category: "test".into(), name: name.into() }
 }
 
-/// What a provider is in the middle of, and what was made up.
+/// The open spans of a provider, and the synthetic records.
 #[derive(Default)]
 struct Stage {
     open: Open,
@@ -39,8 +39,8 @@ impl Stage {
         self.made()
     }
 
-    /// What was made up since this was last asked: `(` for a begin, `)` for an end, name, thread and time, and behind a
-    /// begin when it began at first.
+    /// The synthetic records since the last call: `(` for a begin, `)` for an end, name, thread and time, and after a
+    /// begin the original time.
     fn made(&mut self) -> String {
         let mut archive = Vec::new();
         Magic.write(&mut archive).expect("memory has room");
