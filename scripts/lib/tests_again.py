@@ -61,7 +61,7 @@ def main():
         still = [name for name in names if passed[name] < PASSES]
         ran = []
         for target, program in targets.items() if still else []:
-            # Not by cargo, which would build the programs of one package anew, with the features that it alone asks for.
+            # Not by cargo, which would rebuild the programs of one package with only that package's features.
             command = [os.path.abspath(program), "--exact", "--test-threads=1", *still]
             folder = next(folder for prefix, folder in OF_MACHINE.items() if (target + " ").startswith(prefix))
             print("+", *command, flush=True)

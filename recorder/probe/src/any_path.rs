@@ -1,4 +1,4 @@
-//! Paths as serde has them: of any bytes, not only text.
+//! Serializes paths of any bytes, not only text, with serde.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) mod all {
     }
 }
 
-/// One that may be missing.
+/// The same for optional paths.
 pub(crate) mod maybe {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Why a spec names no place for a probe, and what to do about it.
+//! Why a spec matches no place for a probe, and what to do about it.
 
 use std::path::PathBuf;
 

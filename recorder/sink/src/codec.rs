@@ -1,4 +1,4 @@
-//! Compressors that can say at any flush how to end the stream there.
+//! Compressors that know at each flush how to end the stream there.
 //!
 //! When the disk is full, the file is cut back to the last flush and ended with
 //! a few bytes that fit into what was freed. It is then a valid file, only a
@@ -33,10 +33,10 @@ pub(super) trait Codec: Send + fmt::Debug {
 
     fn finish(&mut self) -> io::Result<()>;
 
-    /// What came out since it was last emptied.
+    /// The output since it was last emptied.
     fn output(&mut self) -> &mut Vec<u8>;
 
-    /// The bytes that end the stream right behind the last flush.
+    /// The bytes that end the stream right after the last flush.
     fn ending(&self) -> Vec<u8>;
 }
 

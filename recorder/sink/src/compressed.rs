@@ -15,7 +15,7 @@ pub(super) struct Compressed<M, C> {
     name: String,
     medium: M,
     codec: C,
-    /// What was handed over and written so far, flushed or not.
+    /// The totals so far, flushed or not.
     now: Totals,
     /// Records handed over so far.
     records: u64,
@@ -25,7 +25,7 @@ pub(super) struct Compressed<M, C> {
     failed: Option<SinkError>,
 }
 
-/// What was handed over and written then, and how to end the stream there.
+/// The totals at a flush point, and the bytes that end the stream there.
 #[derive(Clone, Debug, Default)]
 struct FlushPoint {
     totals: Totals,
@@ -126,7 +126,7 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        // What the last flush brings out is saved even if there is no room for the end.
+        // The output of the last flush is saved even if there is no room for the end.
         self.flush_point()?;
         self.step(C::finish)?;
         if self.medium.unread() > 0 {

@@ -1,4 +1,4 @@
-//! Opening the output: new files, files that were there before, pipes, devices.
+//! Opens the output: new files, existing files, pipes, devices.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,20 +19,20 @@ use super::{Compression, Output, Sink, Target};
 use fxtrec_kernel::directory::Facts;
 use fxtrec_kernel::user::Owner;
 
-/// An output that is open, and what happened on the way.
+/// An open output, and how it was opened.
 #[derive(Debug)]
 pub struct Opened {
     pub sink: Box<dyn Sink>,
-    /// Where the file is now that was there before, if one was.
+    /// The new path of an earlier file of this name, if there was one.
     pub kept_old: Option<PathBuf>,
     /// Why the file could not be given to `owner`, if so; it can be written all the same.
     pub owner_error: Option<io::Error>,
-    /// What takes a new file back.
+    /// Removes the new file again.
     pub undo: Option<Undo>,
     /// The file, when the sink is finished: kept from other recorders, and known whatever it is called then. `None` for
     /// pipes and devices.
     pub hold: Option<Arc<Hold>>,
-    /// Whether it is a device, which keeps nothing.
+    /// Whether it is a device, which stores nothing.
     pub is_device: bool,
 }
 
@@ -55,10 +55,11 @@ pub fn place(path: &Path, owner: Option<Owner>) -> Result<Place, SinkError> {
     Place::find(path, owner).map_err(|error| refused(&path.display().to_string(), error))
 }
 
-/// Whether a file of this name is another piece of the same recording.
+/// Whether a file of this name is another file of the same rotated recording.
 pub type IsPiece<'a> = &'a dyn Fn(&OsStr) -> bool;
 
-/// Opens the first piece of a recording, as [`open`] does, if nobody writes another piece. `room` is asked where the disk is full.
+/// Opens the first file of a rotated recording, as [`open`] does, unless another process writes one of its files. `room` frees
+/// space when the disk is full.
 ///
 /// # Errors
 /// As for [`open`].
@@ -122,18 +123,18 @@ pub fn open_at(
     Ok(Opened { sink, kept_old, owner_error, undo: Some(undo), hold, is_device: false })
 }
 
-/// A file that was created for a trace that somebody else writes.
+/// A file for a trace that another process writes.
 #[derive(Debug)]
 pub struct NewFile {
     pub file: File,
-    /// What takes it back, unless it is a device or FIFO.
+    /// Removes it again, unless it is a device or FIFO.
     pub undo: Option<Undo>,
-    /// Where the file is now that was there before, if one was.
+    /// The new path of an earlier file of this name, if there was one.
     pub kept_old: Option<PathBuf>,
 }
 
-/// Creates a file, as [`open`] does, for somebody else to write. Devices and fifos are opened as they are where the user
-/// `named` them.
+/// Creates a file, as [`open`] does, for another process to write. Devices and FIFOs are opened only if the user `named`
+/// them.
 ///
 /// # Errors
 /// As for [`open`].
@@ -145,7 +146,7 @@ pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFil
     }
     let recording = place.record(Given::AtOnce).map_err(because)?;
     let undo = Some(recording.undo());
-    // A file that stays root's can be written all the same, and be given to whoever called sudo later.
+    // A file that stays root's can be written nevertheless, and be given to the user who called sudo later.
     let Recording { file, kept_old, .. } = recording;
     Ok(NewFile { file, undo, kept_old })
 }

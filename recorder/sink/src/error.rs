@@ -5,12 +5,12 @@ use std::io;
 
 use super::outfile::OutFileError;
 
-/// An error number of the system, which unlike [`io::Error`] can be kept and told twice.
+/// An error number of the system, which, unlike [`io::Error`], can be copied and reported twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OsError(pub i32);
 
 impl OsError {
-    /// The error number, or EIO where the error has none.
+    /// The error number, or EIO if the error has none.
     pub fn of(error: &io::Error) -> OsError {
         OsError(error.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -18,7 +18,7 @@ impl OsError {
 
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The standard library adds "(os error N)", which helps nobody.
+        // The standard library would add "(os error N)", which does not help.
         f.write_str(nix::errno::Errno::from_raw(self.0).desc())
     }
 }
@@ -42,7 +42,7 @@ pub enum SinkError {
     /// The file that was there before could not be kept.
     #[error("cannot keep the earlier {name} as {name}.old: {source}")]
     KeepOld { name: String, source: OsError },
-    /// A fifo that nobody has opened for reading.
+    /// A FIFO without a reader.
     #[error("the pipe {name} has no reader: start the reader first")]
     NoReader { name: String },
     /// A write failed. What was written before can be read.
@@ -78,7 +78,7 @@ fn what_is_left(saved: u64) -> String {
 }
 
 impl SinkError {
-    /// What a write that failed with `source` means for the trace.
+    /// The error for a write that failed with `source`.
     pub(super) fn write(name: &str, source: OsError, saved: u64) -> SinkError {
         let name = name.to_owned();
         match source.0 {

@@ -1,20 +1,20 @@
 //! Where the bytes of a trace go: a file, a pipe, a compressor in front of either.
 //!
-//! The drain thread gives a [`Sink`] one saved buffer after the other, each of
-//! whole FXT records. The sink's promise is that what it has taken can be read
+//! The drain thread passes one saved buffer after another to a [`Sink`], each of
+//! whole FXT records. The sink guarantees that what it has taken stays readable,
 //! whatever happens next:
 //!
 //! - fxtrec is killed: a plain file ends in whole records (at worst in one that
 //!   was cut off, which readers tolerate), a compressed one can be unpacked up
 //!   to the last [`Sink::flush_point`].
-//! - The disk is full: the file is cut back to its last whole record, or the
-//!   last flush point, and the error says how much was saved. A sink that failed
-//!   refuses everything after that without another system call, so that the
-//!   recorder need not stop.
-//! - The reader of a pipe goes away: what it did not take is missing, also what
-//!   was in the pipe already. It is no error when it has taken everything.
+//! - The disk is full: the file is cut back to its last whole record, or the last
+//!   flush point, and the error says how much was saved. A failed sink rejects
+//!   everything after that without another system call, so that the recorder need
+//!   not stop.
+//! - The reader of a pipe goes away: what it did not read is lost, including what
+//!   was in the pipe. It is not an error if it has read everything.
 //!
-//! Whatever failed, [`Sink::unsaved`] counts the records that nobody can read.
+//! After any failure, [`Sink::unsaved`] counts the records that cannot be read.
 //!
 //! ```text
 //! saved buffer --+-> Plain ----------------------+-> Medium: a file that can be cut back,
@@ -57,8 +57,8 @@ pub trait Sink: Send + Debug {
     /// From then on [`SinkError::AlreadyFailed`].
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
 
-    /// Makes everything taken so far readable for others, even if nothing follows. Nothing to do
-    /// where nothing is held back; compressors end a block here, so they want it at most a few
+    /// Makes everything taken so far readable for others, even if nothing follows. A no-op for sinks
+    /// that hold nothing back. Compressors end a block here, so it should be called at most a few
     /// times a second.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ pub trait Sink: Send + Debug {
     /// How much was taken and written so far.
     fn totals(&self) -> Totals;
 
-    /// What was handed over and cannot be read from the output: nothing, unless the sink failed.
+    /// The records taken that cannot be read from the output: none, unless the sink failed.
     fn unsaved(&self) -> Unsaved {
         Unsaved::default()
     }
@@ -80,7 +80,7 @@ pub trait Sink: Send + Debug {
     fn finish(&mut self) -> Result<Totals, SinkError>;
 }
 
-/// Records that were handed to a sink and cannot be read from its output.
+/// Records that a sink has taken but that cannot be read from its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsaved {
     pub records: u64,
@@ -112,13 +112,13 @@ pub struct Totals {
     pub output_bytes: u64,
 }
 
-/// Where a trace goes, and how it is packed.
+/// The output of a trace and its compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub target: Target,
     pub compression: Compression,
-    /// Whether the user named it. Only then may it be a FIFO or a device: a name that can be guessed may have been
-    /// taken by somebody who wants the trace.
+    /// Whether the user named it. Only then may it be a FIFO or a device, since another user who wants the trace may have
+    /// put one at a predictable name.
     pub named: bool,
 }
 
@@ -130,7 +130,7 @@ pub enum Target {
     Path(PathBuf),
 }
 
-/// How the bytes of a trace are packed.
+/// The compression of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,

@@ -1,5 +1,4 @@
-//! What bytes are written to in the end: something with a length that can be
-//! cut back, or something that only flows.
+//! The final destination of the bytes: a file that can be truncated, or a stream.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -11,12 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use fxtrec_kernel::pipe;
 
-/// The end of the way.
+/// A destination of bytes.
 pub(super) trait Medium: Send + Debug {
     /// Writes some of the bytes, at least one, and says how many.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Cuts everything behind `length` off. `false` where nothing can be taken back.
+    /// Truncates to `length`. `false` if that is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
     /// How many of the bytes written last may still wait to be read.
@@ -24,19 +23,19 @@ pub(super) trait Medium: Send + Debug {
         0
     }
 
-    /// How many of the bytes written last nobody is going to read, since the reader has gone.
+    /// How many of the last bytes written will not be read, since the reader is gone.
     fn unread(&self) -> u64 {
         0
     }
 }
 
-/// Makes room on a disk that is full.
+/// Frees space on a full disk.
 pub trait MakeRoom: Send + Sync + Debug {
     /// Whether something was removed, so that it is worth to try again.
     fn make_room(&self) -> bool;
 }
 
-/// Repeats what fails because the disk or a quota is full, as long as there is something to remove.
+/// Retries an operation that fails because the disk or a quota is full, as long as there is something to remove.
 pub(super) fn with_room<T, E>(
     room: Option<&dyn MakeRoom>,
     errno: impl Fn(&E) -> Option<i32>,

@@ -1,10 +1,10 @@
-//! Sinks without an output: for tests and benchmarks, and for what follows a failure.
+//! Sinks without an output: for tests and benchmarks, and after a failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Sink, SinkError, Totals, Unsaved};
 
-/// Keeps the trace in memory. Clones share it, so that it can be looked at when the sink is gone.
+/// Keeps the trace in memory. Clones share it, so that it can be read after the sink is gone.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -35,7 +35,7 @@ impl Sink for Memory {
     }
 }
 
-/// Counts the trace and forgets it.
+/// Counts the trace's records and discards them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlackHole {
     bytes: u64,
@@ -60,7 +60,7 @@ impl Sink for BlackHole {
     }
 }
 
-/// Takes the place of an output that failed and is closed, and counts what it does not get.
+/// Replaces an output that failed and is closed, and counts the records that it does not get.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refuse(pub(super) Unsaved);
 

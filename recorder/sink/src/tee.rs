@@ -1,7 +1,7 @@
-//! A sink that lets somebody else have the records as well.
+//! A sink that also copies the records to a reader.
 //!
-//! The copy must never hold up the output: when whoever takes it falls behind by
-//! more than a bound, it gets no more.
+//! The copy must never delay the output: if its reader falls too far behind, it
+//! gets no more.
 
 use std::io::{self, Read};
 
@@ -12,7 +12,7 @@ use super::{Sink, SinkError, Totals, Unsaved};
 /// Writes that may wait to be taken. Most are of half a trace buffer, so this is the bound of the copy's memory.
 const PIECES: usize = 16;
 
-/// Writes to another sink, and gives a copy of every record away.
+/// Writes to another sink and sends a copy of every record.
 #[derive(Debug)]
 pub struct Tee {
     sink: Box<dyn Sink>,
@@ -26,7 +26,7 @@ enum Piece {
     End,
 }
 
-/// The copy, to be read as the trace is written.
+/// The copy, to be read while the trace is written.
 #[derive(Debug)]
 pub struct Copy {
     pieces: Receiver<Piece>,
@@ -45,7 +45,7 @@ impl Tee {
         let Some(copy) = &self.copy else { return };
         match copy.try_send(piece) {
             Ok(()) => {}
-            // A trace with a hole in it is worse than none.
+            // A trace with a gap is worse than none.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.copy = None,
         }
     }
@@ -80,7 +80,7 @@ impl Sink for Tee {
 }
 
 impl Copy {
-    /// Whether the trace was read to its end. Not so when the copy was given up, or the output failed.
+    /// Whether the trace was read to its end: false if the copy was abandoned or the output failed.
     pub fn is_whole(&self) -> bool {
         self.ended
     }

@@ -28,7 +28,7 @@ SETTLE_SECONDS = 0.4
 class Outcome:
     """What one recording came to."""
 
-    # None where only the recorder's own tools could tell.
+    # None if only the recorder's own tools could tell.
     events: int | None
     lost: int | None
     # Of the output.

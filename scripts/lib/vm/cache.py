@@ -202,7 +202,7 @@ class Cache:
             shutil.rmtree(scratch)
             return False
         data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
-        # A pattern that fits nothing is told, and the caller looks for what it wants.
+        # A pattern without a match is reported; the caller checks for what it needs.
         tar = ["tar", "-x", "-C", scratch, "--wildcards", *patterns]
         subprocess.run(tar, stdin=data.stdout, stderr=subprocess.DEVNULL, check=False)
         data.stdout.close()

@@ -19,9 +19,9 @@ pub(crate) struct Operand {
 /// What `argN` stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments<'a> {
-    /// What the calling convention says.
+    /// The places of the calling convention.
     Convention,
-    /// What the note of a USDT probe says; an error for what the kernel cannot fetch.
+    /// The operands in the note of a USDT probe; an error for each that the kernel cannot fetch.
     Note(&'a [Result<Operand, String>]),
 }
 

@@ -1,4 +1,4 @@
-//! What is fetched at a probe, in the words of the kernel's `uprobe_events`.
+//! The values to fetch at a probe, in the syntax of the kernel's `uprobe_events`.
 
 mod fetch;
 mod lower;
@@ -29,9 +29,9 @@ pub struct ArgError {
 pub struct FetchArg {
     /// The argument's name in the event.
     pub name: String,
-    /// What the kernel is to fetch: `%di:u32`, `+0(%di):string`.
+    /// The fetch argument for the kernel: `%di:u32`, `+0(%di):string`.
     pub fetch: String,
-    /// How the bytes that come back are to be read.
+    /// How to interpret the fetched bytes.
     pub kind: ArgKind,
     /// On which side of the function it is fetched.
     pub moment: Moment,
@@ -45,7 +45,7 @@ pub enum Moment {
     Return,
 }
 
-/// How the bytes of a fetched value are to be read.
+/// How to interpret the bytes of a fetched value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ArgKind {
     Unsigned(Width),

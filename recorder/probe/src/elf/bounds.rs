@@ -1,8 +1,8 @@
 //! Where instructions begin.
 //!
-//! A breakpoint in the middle of an instruction makes another instruction of
-//! it, and the program does anything. The kernel cannot tell, so it is checked
-//! here, by going from one instruction to the next from the function's start.
+//! A breakpoint in the middle of an instruction changes the instruction, and the
+//! program's behaviour becomes undefined. The kernel cannot detect that, so it is
+//! checked here, by decoding instructions from the function's start.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 use object::ReadRef;
@@ -18,11 +18,11 @@ const LONGEST_INSTRUCTION: u64 = 15;
 /// Instructions of AArch64 all have this size, in bytes.
 const AARCH64_INSTRUCTION: u64 = 4;
 
-/// Why a place is not the beginning of an instruction.
+/// Why a place is not known to be the start of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BoundsError {
-    /// It is behind the function.
+    /// It is beyond the end of the function.
     #[error(
         "{function}+{offset:#x} is beyond the function, which has {size:#x} ({size}) bytes; to \
          find its last instruction, use objdump -d"
@@ -47,7 +47,7 @@ pub enum BoundsError {
         /// The offset of the next instruction.
         after: u64,
     },
-    /// The code before it is none that can be followed.
+    /// The code before it cannot be decoded.
     #[error(
         "{function}+{offset:#x} may not be the start of an instruction: the bytes at +{at:#x} cannot be decoded"
     )]

@@ -1,4 +1,4 @@
-//! Symbols that were stripped off a file and put into another one.
+//! Symbols that were stripped from a file and put into another one.
 //!
 //! Distributions install them below `/usr/lib/debug`, found by the build ID
 //! that both files carry, or by the name in `.gnu_debuglink` with a checksum.
@@ -14,7 +14,7 @@ use object::{ReadCache, ReadRef};
 
 use super::Elf;
 
-/// A build ID is a hash; nothing longer is one.
+/// The longest build ID, in bytes; it is a hash.
 const LONGEST_ID: usize = 64;
 
 /// Sections with a build ID are not larger, in bytes: those of a kernel have some hundred.
@@ -24,7 +24,7 @@ const MOST_NOTES: u64 = 1 << 20;
 const LONGEST_LINK: u64 = 4096;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// The number that the linker gave to this build.
+    /// The build ID that the linker wrote.
     pub fn build_id(&self) -> Option<&'d [u8]> {
         // A kernel has all its notes in one section, and so has its vDSO.
         [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
@@ -55,7 +55,7 @@ pub fn separate_debug_file<'d, R: ReadRef<'d>>(
     separate_debug_file_by(elf, path, root, regular::open)
 }
 
-/// The same for a file that somebody else may have written: `open` knows which files may be opened for it.
+/// The same for an untrusted file: `open` decides which files may be opened for it.
 pub fn separate_debug_file_by<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     path: &Path,

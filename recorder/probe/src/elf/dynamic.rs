@@ -1,4 +1,4 @@
-//! What a file tells the loader: its name, the libraries it needs, where to look for them.
+//! A file's data for the loader: its name, the libraries it needs, and their search path.
 
 use object::Endianness;
 use object::ReadRef;
@@ -10,7 +10,7 @@ use super::{Elf, ElfError};
 /// No more libraries are taken from one file.
 const MOST_NEEDED: usize = 4096;
 
-/// What a file tells the loader.
+/// A file's data for the loader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// The libraries it needs, by name.

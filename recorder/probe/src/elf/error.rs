@@ -1,9 +1,9 @@
-//! Why a file is nothing that probes can be put into.
+//! Why probes cannot be put into a file.
 
 use object::ReadRef;
 use object::elf;
 
-/// Why a file is nothing that probes can be put into.
+/// Why probes cannot be put into a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElfError {

@@ -1,7 +1,7 @@
-//! Whether stacks can be unwound by a file's tables (`.eh_frame`) in a time that has a limit.
+//! Checks that stacks can be unwound with a file's tables (`.eh_frame`) in bounded time.
 //!
-//! A rule of these tables can be an expression, which is a small program, with jumps. What evaluates it for us sets no limit, so a file
-//! of anybody could keep a recorder busy for ever. No compiler writes jumps there: a file that has one is unwound without its tables.
+//! A rule of these tables can be an expression, a small program with jumps. The evaluator has no limit, so an untrusted file could keep a
+//! recorder busy for ever. No compiler emits jumps there: a file that has one is unwound without its tables.
 //!
 //! An entry's length and what it refers to are whatever the file says, too: entries within others, and a description that all others
 //! refer to, and that is as long as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is only taken if it leads to

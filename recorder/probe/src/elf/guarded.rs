@@ -1,4 +1,4 @@
-//! Bytes of debug information, of which no more is read than a sound file needs.
+//! Debug information with a limit on reads: no more than a sound file needs.
 //!
 //! Whoever reads DWARF for us follows each reference, as often as there are some: a thousand functions can share a list of a thousand
 //! ranges. And it calls itself for each function that is inlined into another. So each file has an allowance of bytes, and the stack

@@ -1,4 +1,4 @@
-//! Lines of source code by DWARF, with the functions that the compiler has put into others.
+//! Source lines from DWARF, with inlined functions.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use object::ReadRef;
 use super::Elf;
 use super::guarded::{Allowance, Guarded};
 
-/// What is read of one file at most. The debug information of a browser is larger.
+/// The most bytes read of one file. The debug information of a browser is larger.
 const MOST_BYTES: usize = 256 << 20;
 
 /// How often all of a file's debug information is read, besides this much, to find functions and lines.
@@ -27,7 +27,7 @@ const LIST_BYTES: usize = 128;
 /// How many bytes of names one address has at most: all that are inlined there may be called by the same long one of the file.
 const TEXT_OF_ONE: usize = 32 << 10;
 
-/// A place in source code, and the function there as people call it.
+/// A place in source code, with the readable name of its function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     pub function: Option<String>,

@@ -1,10 +1,9 @@
-//! An ELF file as far as probes need it: segments, functions, what it links to.
+//! An ELF file as far as probes need it: segments, functions, libraries.
 //!
-//! [`Elf`] is a view: it reads what is asked for when it is asked for, from
-//! anything that implements `ReadRef`, so that a browser's gigabyte of debug
-//! information is not loaded to find one function. Files come from users and
-//! containers, so every number in them is taken for a lie until it is checked;
-//! what cannot be true is an [`ElfError`].
+//! [`Elf`] is a view: it reads data on demand, from anything that implements
+//! `ReadRef`, so that a browser's gigabyte of debug information is not loaded to
+//! find one function. Files come from users and containers, so every number in
+//! them is checked before use; an impossible one is an [`ElfError`].
 
 mod bounds;
 mod cpp;
@@ -126,7 +125,7 @@ pub fn open_version(path: &Path) -> std::io::Result<(FileVersion, FileData)> {
     Ok((version, data_of(held.open()?)))
 }
 
-/// A file for [`Elf::parse`], of which only what is asked for is read.
+/// A file for [`Elf::parse`], which is read on demand.
 pub type FileData = ReadCache<File>;
 
 /// A file that is open already, for [`Elf::parse`].
@@ -220,7 +219,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(Some((bytes, header.sh_addr(self.endian))))
     }
 
-    /// The same of a section that has at most `most` bytes: nothing of a larger one is read.
+    /// As [`section`](Self::section), but a section of more than `most` bytes is not read.
     pub fn section_within(&self, name: &str, most: u64) -> Option<(&'d [u8], u64)> {
         let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
         (header.sh_size(self.endian) <= most).then(|| self.section(name).ok())??

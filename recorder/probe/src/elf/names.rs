@@ -1,4 +1,4 @@
-//! What people call a function that the linker calls `_ZN3app6render5frameEv`.
+//! Readable names of functions such as `_ZN3app6render5frameEv`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -20,7 +20,7 @@ const CHEAP_BESIDES: usize = 64;
 /// What all names of a file are worth together beyond that: a second or two.
 const STEPS_OF_ALL: usize = 1 << 27;
 
-/// What is left for the expensive names of a file.
+/// The steps left for the expensive names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget(usize);
 

@@ -1,4 +1,4 @@
-//! Which functions a name or glob of the user's means.
+//! Selects the functions that a name or glob matches.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fxtrec_units::glob::{self, Pattern};
 use super::functions::{Function, Functions};
 use super::names::{Budget, Names, squeeze};
 
-/// A function that was meant.
+/// A selected function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
     /// The function, by the name that matched.

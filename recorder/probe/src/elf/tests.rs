@@ -1,4 +1,4 @@
-//! Files that lie. The test program itself is the sound one.
+//! Corrupted files. The test program itself is the sound one.
 
 use super::*;
 

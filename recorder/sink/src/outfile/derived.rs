@@ -10,11 +10,11 @@ use super::{OutFileError, Place, facts_of, refuse_inputs};
 use fxtrec_kernel::directory::{Facts, Fresh};
 use fxtrec_kernel::user::Owner;
 
-/// What a file is readable by at least: whoever made it.
+/// The least mode of a file: its creator can read and write it.
 const OWN: u32 = 0o600;
 
-/// Whoever may read all of `inputs`, and nobody else: the mode for what is made of them, before the umask. Of a pipe
-/// nobody knows who may.
+/// The mode for a file made from `inputs`, before the umask: readable only by those who can read all of them. For a pipe,
+/// the readers are unknown.
 pub fn mode_of(inputs: &[&Path]) -> u32 {
     let permissions = |path: &&Path| {
         let facts = match *path == Path::new("-") {
@@ -33,11 +33,11 @@ pub fn mode_of(inputs: &[&Path]) -> u32 {
 #[must_use = "it has its name once it is committed"]
 pub struct Derived {
     pub file: File,
-    /// What is left to do at the end.
+    /// The work left for the end.
     pub pending: Pending,
 }
 
-/// What is left to do when everything is written. Dropped before, it leaves what was there.
+/// The work left when everything is written. If dropped before, an earlier file is kept.
 #[derive(Debug)]
 #[must_use = "the file has its name once it is committed"]
 pub struct Pending(Option<(Place, Fresh)>);
@@ -81,7 +81,7 @@ impl Place {
 }
 
 impl Pending {
-    /// Nothing: the file has its name already, or none.
+    /// No work: the file has its name already, or none.
     pub fn none() -> Pending {
         Pending(None)
     }
@@ -89,8 +89,8 @@ impl Pending {
     /// Everything is written: puts the file on the disk and gives it its name.
     ///
     /// # Errors
-    /// When the disk does not take it, or somebody records to what is there now; that is unchanged then. Also when the
-    /// path does not lead to the file: whoever owns the directory may have moved it.
+    /// When the disk is full, or another process records to the existing file, which is unchanged then. Also when the
+    /// path does not lead to the file, since the directory's owner may have moved it.
     pub fn commit(self) -> Result<(), OutFileError> {
         let Some((place, mut fresh)) = self.0 else { return Ok(()) };
         if !place.is_where_it_was() {

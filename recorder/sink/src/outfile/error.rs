@@ -13,13 +13,13 @@ use fxtrec_kernel::file_lock::Holder;
 pub enum OutFileError {
     #[error("{source}{advice}", source = .0, advice = advice(*.0))]
     System(OsError),
-    /// A link that somebody else may have put there.
+    /// A link that another user may have put there.
     #[error(
         "{} is a symbolic link in a directory that others can write to: use the name of its target",
         .0.display()
     )]
     UnsafeLink(OsString),
-    /// A FIFO or device of somebody else.
+    /// A FIFO or device of another user.
     #[error("it is a {kind} of uid {uid}, who would get the data: use one that belongs to you")]
     Foreign { kind: &'static str, uid: u32 },
     #[error("it is a block device, which would be overwritten: use a file")]
@@ -27,7 +27,7 @@ pub enum OutFileError {
     /// An open file of another process, or one that is not open for writing.
     #[error("fxtrec was not started with this descriptor: use - for standard output")]
     NotInherited,
-    /// A FIFO that nobody has opened for reading.
+    /// A FIFO without a reader.
     #[error("the pipe has no reader: start the reader first")]
     NoReader,
     /// The file that was there before could not be kept.

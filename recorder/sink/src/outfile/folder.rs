@@ -8,8 +8,8 @@ use nix::sys::stat::SFlag;
 use super::{OutFileError, Place};
 use fxtrec_kernel::user::Owner;
 
-/// Makes a directory, unless there is one; the one that it is in must be there. A link to a directory will do where it can be
-/// trusted, which whoever creates a file below finds out.
+/// Makes a directory unless it exists; its parent must exist. A link to a directory is accepted here; whether it can be trusted is checked
+/// when a file is created below it.
 ///
 /// # Errors
 /// When something else is there, or it cannot be made.

@@ -1,7 +1,7 @@
-//! The one way in which an output file comes to be, whatever command writes it.
+//! The creation of output files, for all commands.
 //!
 //! fxtrec often runs as root, in directories that others write to. So a name is looked up once, and nothing is ever
-//! truncated, followed or given away by name: see [`fxtrec_kernel::directory`].
+//! truncated, followed or chowned by name: see [`fxtrec_kernel::directory`].
 //!
 //! ```text
 //!  Place::find(path)   walks to the directory, holds it
@@ -14,9 +14,9 @@
 //!    +-- leads_to()    afterwards: whether the path, looked up again, leads to the file that was written
 //! ```
 //!
-//! While a file is written, whoever owns the directory, such as the user of COMMAND, may move it and put another in its
-//! place. So places are found before COMMAND starts, everything goes into the directories that were held then, and a file
-//! that its path does not lead to afterwards is an error, never silence.
+//! While a file is written, the owner of the directory, such as the user of COMMAND, may replace the directory. So places
+//! are resolved before COMMAND starts, everything is written to the directories held then, and it is an error if the path
+//! does not lead to the file afterwards.
 
 mod derived;
 mod error;
@@ -50,12 +50,12 @@ pub struct Place {
     /// As the user gave it, for messages.
     path: PathBuf,
     owner: Option<Owner>,
-    /// What procfs called the directory when it was found.
+    /// The directory's path in procfs when it was found.
     shown: Option<PathBuf>,
 }
 
 impl Place {
-    /// Finds where `path` is. What is created there is going to belong to `owner`.
+    /// Finds the place of `path`. Files created there will belong to `owner`.
     ///
     /// # Errors
     /// When its directory is not there or cannot be trusted, or the path names no file.
@@ -69,7 +69,7 @@ impl Place {
         Ok(Place { directory, name, path: path.to_owned(), owner, shown })
     }
 
-    /// Another name in the same directory, wherever that is by now.
+    /// Another name in the same directory, even if that was moved.
     pub fn beside(&self, name: &OsStr) -> Place {
         Place { name: name.to_owned(), path: self.path.with_file_name(name), ..self.clone() }
     }
@@ -98,18 +98,19 @@ impl Place {
         Trusted::with(self.owner)
     }
 
-    /// Refuses a file that somebody records to.
+    /// Rejects a file that another process records to.
     fn must_be_free(&self, name: &OsString) -> Result<(), OutFileError> {
         self.lock_earlier(name).map(drop)
     }
 
-    /// Locks what is at `name`, so that nobody else takes it for free; `None` when it is no file, or cannot be opened.
+    /// Locks the file at `name`, so that no other process takes it for unused; `None` if it is not a file or cannot be
+    /// opened.
     fn lock_earlier(&self, name: &OsString) -> Result<Option<File>, OutFileError> {
         let regular = |facts: Facts| facts.kind() == SFlag::S_IFREG;
         if !self.directory.look(name)?.is_some_and(regular) {
             return Ok(None);
         }
-        // Whoever may not even read it could not be told who writes it either.
+        // Without read permission, the writer cannot be found out either.
         let Ok(file) = self.directory.open_file(name, OFlag::O_RDONLY) else { return Ok(None) };
         if !Facts::of_file(&file).is_ok_and(regular) {
             return Ok(None);
@@ -191,7 +192,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
 /// The same for `others` that need not be there yet, because they are written as well.
 ///
 /// # Errors
-/// [`OutFileError::IsInput`] for a file that is there, [`OutFileError::Twice`] for one that is going to be.
+/// [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.
 pub fn refuse_same(output: &Path, others: &[&Path]) -> Result<(), OutFileError> {
     refuse_inputs(output, others)?;
     let place = |path: &Path| {

@@ -1,5 +1,5 @@
-//! The file of a recording: it has its name from the beginning, so that it can be followed and survives SIGKILL, and is
-//! locked as long as it is written.
+//! The file of a recording: it has its name from the start, so that it can be followed and survives SIGKILL, and is
+//! locked while it is written.
 //!
 //! Two recorders with one name, and an earlier file:
 //!
@@ -8,7 +8,7 @@
 //!  B  new file, locked |        is told that A has the earlier one, or else the new one: nothing has changed
 //! ```
 //!
-//! The new file is locked before it has a name, so there is no moment at which it looks like one that nobody writes.
+//! The new file is locked before it has a name, so it never looks unused.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,10 +24,10 @@ use fxtrec_kernel::directory::{Facts, FileId, Fresh};
 use fxtrec_kernel::file_lock;
 use fxtrec_kernel::user::Owner;
 
-/// Only who records may read what the machine did.
+/// Only the user who records may read the activity of the machine.
 const MODE: u32 = 0o600;
 
-/// How often somebody else may get in between.
+/// The most retries after races with another process.
 const MOST_TRIES: u32 = 100;
 
 /// A file that was created for a recording.
@@ -37,7 +37,7 @@ pub struct Recording {
     pub file: File,
     /// Where the file is now that was there before, if one was.
     pub kept_old: Option<PathBuf>,
-    /// Why the file could not be given to its owner, if so; it can be written all the same.
+    /// Why the file could not be given to its owner, if so; it can be written nevertheless.
     pub owner_error: Option<io::Error>,
     place: Place,
     id: FileId,
@@ -70,8 +70,8 @@ pub enum Whereabouts {
 }
 
 impl Hold {
-    /// Of a regular file that fxtrec was given open, such as standard output; `None` for anything else, and for one
-    /// that has no name already.
+    /// For an open regular file that fxtrec was given, such as standard output; `None` for anything else, and for a file
+    /// without a name.
     pub fn given(file: &File) -> io::Result<Option<Hold>> {
         let facts = Facts::of_file(file)?;
         if facts.kind() != SFlag::S_IFREG || facts.has_no_name {
@@ -85,7 +85,7 @@ impl Hold {
         self.id
     }
 
-    /// Whether fxtrec created it. One that it was given may have been written to before, and by others.
+    /// Whether fxtrec created it. A file that it was given may have earlier content, from others, too.
     pub fn is_ours(&self) -> bool {
         self.place.is_some()
     }
@@ -98,7 +98,7 @@ impl Hold {
         self.file.try_clone()
     }
 
-    /// What became of its name.
+    /// Where its name leads now.
     pub fn whereabouts(&self) -> Whereabouts {
         let has_no_name = Facts::of_file(&self.file).is_ok_and(|facts| facts.has_no_name);
         if has_no_name {
@@ -123,16 +123,16 @@ impl Hold {
     }
 }
 
-/// What earlier runs have left of a series of files.
+/// The files of a series that earlier runs have left.
 #[derive(Debug)]
 pub struct Series {
-    /// The number that the next file gets: one more than the highest that is there.
+    /// The number of the next file: one more than the highest existing one.
     pub next: u32,
     /// Path, file and bytes of each, by number.
     pub files: Vec<(PathBuf, FileId, u64)>,
 }
 
-/// Reads a file from its beginning, wherever others are in it: descriptors that were copied share one position.
+/// Reads a file from its beginning, with a separate position: duplicated descriptors share theirs.
 #[derive(Debug)]
 pub struct FromStart {
     file: File,
@@ -163,11 +163,11 @@ pub enum Given {
 }
 
 impl Place {
-    /// Creates a file here for a recording. What is here already gets `.old` behind its name, and an earlier `.old` is
-    /// replaced. A link is moved like a file; nothing is ever written through it. A file of 0 bytes is replaced.
+    /// Creates a file here for a recording. An existing file is renamed to end in `.old`, replacing an earlier `.old`. A
+    /// link is moved like a file; nothing is ever written through it. A file of 0 bytes is replaced.
     ///
     /// # Errors
-    /// [`OutFileError`]: when somebody records to it, or it cannot be created.
+    /// [`OutFileError`]: when another process records to it, or it cannot be created.
     pub fn record(self, given: Given) -> Result<Recording, OutFileError> {
         let mut fresh = Fresh::named(&self.directory, MODE)?;
         // Nobody else knows it yet.
@@ -189,7 +189,8 @@ impl Place {
         Err(OutFileError::Changed)
     }
 
-    /// Gives a new file this name, and says what the earlier one is called now; `None` when somebody got in between.
+    /// Gives a new file this name, and returns the new name of the earlier one; `None` after a race with another
+    /// process.
     fn put(&self, fresh: &mut Fresh) -> Result<Option<Option<OsString>>, OutFileError> {
         let taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
         let Some(there) = self.directory.look(&self.name)? else {
@@ -208,7 +209,7 @@ impl Place {
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
-        // What a full disk or a kill has left is not worth keeping, least of all in the place of an earlier file that is.
+        // What a full disk or a kill has left is not worth keeping, and must not replace an earlier `.old` that is.
         if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
             fresh.put_over(&self.name)?;
             return Ok(Some(None));
@@ -232,7 +233,7 @@ impl Place {
     /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next.
     /// Those of 0 bytes, which a full disk or a kill has left, are removed.
     ///
-    /// Only files count that somebody trusted owns: what others put here under such a name is never removed.
+    /// Only files of trusted owners count: files of others with such a name are never removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -261,16 +262,16 @@ impl Place {
         Ok(series)
     }
 
-    /// Removes a file that nobody writes. False when it stays.
+    /// Removes a file that no process writes. False if it stays.
     fn remove_if_unused(&self, name: &OsString, id: FileId) -> bool {
-        // Held until it is gone: who writes it holds it from its first byte on.
+        // Locked until it is removed: a writer holds the lock from the first byte on.
         let Ok(Some(unused)) = self.lock_earlier(name) else { return false };
         let is_empty = Facts::of_file(&unused).is_ok_and(|now| now.id == id && now.bytes == 0);
         is_empty && self.directory.remove_file(name, id).is_ok()
     }
 
-    /// Refuses when somebody writes a file beside this one for whose name `is_sibling` holds. Such files may come and
-    /// go meanwhile, as long as there is always one that is locked.
+    /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may come
+    /// and go meanwhile, as long as one of them is always locked.
     ///
     /// # Errors
     /// [`OutFileError::InUse`].
@@ -310,14 +311,14 @@ impl Recording {
         Ok(Hold { file, place: Some(self.place.clone()), id: self.id, heir: self.heir })
     }
 
-    /// What takes the file back.
+    /// The means to remove the file again.
     pub fn undo(&self) -> Undo {
         let old = self.kept_old.as_deref().and_then(Path::file_name).map(OsStr::to_owned);
         Undo { place: self.place.clone(), id: self.id, old }
     }
 }
 
-/// Takes a file back that nothing was recorded into.
+/// Removes a file again into which nothing was recorded.
 #[derive(Debug)]
 pub struct Undo {
     place: Place,
@@ -326,8 +327,8 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Removes the file, and puts the earlier one in its place again. What cannot be taken back stays: that nothing was
-    /// recorded has a reason that is told already.
+    /// Removes the file and restores the earlier one. Failures are ignored: the reason why nothing was recorded has been
+    /// reported already.
     pub fn take_back(self) {
         let Place { directory, name, .. } = &self.place;
         let ours = directory.look(name).ok().flatten().is_some_and(|facts| facts.id == self.id);

@@ -10,12 +10,11 @@ use super::{OutFileError, Place};
 use fxtrec_kernel::directory::{Directory, Facts, Held, Trusted, count, inherited};
 
 impl Place {
-    /// Opens the FIFO or device that is here, or that a link here leads to; `None` when it is none. To be called only
-    /// for a name that the user gave.
+    /// Opens the FIFO or device here, or at the target of a link here; `None` if it is neither. Must be called only for a
+    /// path that the user named.
     ///
     /// # Errors
-    /// [`OutFileError`]: when it belongs to somebody else, or a link on the way can have been put there by somebody
-    /// else.
+    /// [`OutFileError`]: when it belongs to another user, or another user may have put a link on the way there.
     pub fn special(&self) -> Result<Option<File>, OutFileError> {
         let mut at = self.clone();
         let (mut links, mut unsafe_link) = (0, None);

@@ -1,14 +1,14 @@
 //! Readable names of C++ functions (the Itanium ABI's mangling), in a time that is limited by the length of the name.
 //!
-//! Names come from files that anybody can write, so a parser that tries one alternative after the other is of no use: `nw`, sixty times,
-//! doubles its work sixty times. This one looks ahead, reads no part of a name twice, and counts:
+//! Names come from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This one looks
+//! ahead, reads no part of a name twice, and counts its steps:
 //!
 //! ```text
 //!   _ZN1a1bIiE1cEv  --parse-->  Encoding( Nested( Template( Nested(a, b), [int] ), c ), [] )  --print-->  a::b<int>::c()
 //!                    steps: 64 for each byte                                            steps: the same, 16 KiB of text
 //! ```
 //!
-//! What it has no step left for, or does not know, is shown as the linker has it.
+//! A name that takes too many steps, or is unknown, is shown mangled.
 
 mod expressions;
 mod parse;
