@@ -76,8 +76,8 @@ impl PublicCopy {
 
 /// Copies a program that is to be executed.
 ///
-/// It is another process that does this: one that a test starts meanwhile would inherit the descriptor that this process
-/// writes to, and a file that somebody can write to is too busy to be executed.
+/// Another process does this: a process that a test starts meanwhile would inherit the descriptor that this process
+/// writes to, and a file that is open for writing cannot be executed (ETXTBSY).
 ///
 /// # Panics
 /// When it cannot be copied.

@@ -50,7 +50,7 @@ impl Event {
         self.kind == EventKind::DurationEnd
     }
 
-    /// An argument; empty where there is none of that name.
+    /// An argument; empty if there is none of that name.
     pub fn arg(&self, name: &str) -> &str {
         self.args.get(name).map_or("", String::as_str)
     }

@@ -22,7 +22,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Fails the test with everything that was printed, unless the exit status is this one.
+    /// Fails the test with the whole output, unless the exit status is this one.
     ///
     /// # Panics
     /// When it is another.
@@ -75,7 +75,7 @@ impl Folder {
         self.run(binary::command().args(args))
     }
 
-    /// Runs a program in it, as nobody's CI and not through sudo.
+    /// Runs a program in it, without the environment variables of a CI or sudo.
     ///
     /// # Panics
     /// When it cannot be run, or a signal ended it.

@@ -1,4 +1,4 @@
-//! Which lock a thread waits for, and who has it: `programs/locks.c`, and what it prints.
+//! The lock that a thread waits for, and its owner: runs `programs/locks.c` and parses its output.
 
 use std::collections::BTreeMap;
 

@@ -139,7 +139,7 @@ pub fn alone() -> Turn {
     Turn::take(QUIET)
 }
 
-/// The same beside a few others of its kind: for tests whose recording must lack nothing, however much is in it.
+/// As above, next to a few others of its kind: for tests whose recording must be complete, however large it is.
 pub fn quiet() -> Turn {
     Turn::take(1)
 }

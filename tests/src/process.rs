@@ -26,8 +26,8 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Lets a program get SIGTERM when the thread ends that starts it, for a thread that waits for it: whoever kills the test
-/// program ends it too. fxtrec passes that signal on to its COMMAND.
+/// Sends a program SIGTERM when the thread that starts it ends, for a thread that waits for it: killing the test program
+/// ends it, too. fxtrec passes that signal on to its COMMAND.
 pub fn end_with_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only prctl(2) is called, which may be; nothing is allocated.
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) }
@@ -51,7 +51,7 @@ pub fn spawn(command: &mut Command) -> Child {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Kept open, since a program whose output nobody reads any more is ended by a signal.
+    /// Kept open, since SIGPIPE would end a program whose output has no reader.
     output: Option<BufReader<ChildStdout>>,
     errors: Option<BufReader<ChildStderr>>,
 }

@@ -23,7 +23,7 @@ impl Built {
         self.path.to_str().expect("a plain path")
     }
 
-    /// The folder, for what is to be beside it.
+    /// The folder, for files next to it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

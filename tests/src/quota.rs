@@ -17,7 +17,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// One that may use so many microseconds of each tenth of a second; `None` where there is no controller for it.
+    /// One that may use that many microseconds of each tenth of a second; `None` if there is no controller for it.
     ///
     /// # Panics
     /// When the cgroup takes no quota.

@@ -71,7 +71,7 @@ pub fn record_in_turn(
     record_beside(turn, || (), fxtrec, folder, options, command)
 }
 
-/// The same beside what is started for it, and ended when it is dropped.
+/// The same, next to a process that is started for it and ended on drop.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.

@@ -1,11 +1,11 @@
-//! A tracing instance of the kernel's own, beside a recording, to hold the recording against.
+//! A tracing instance of the kernel, next to a recording, to compare the recording with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// An event as the instance tells it.
+/// An event of the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Nanoseconds of `CLOCK_MONOTONIC`.

@@ -1,6 +1,6 @@
-//! A provider that registers as many strings as it is told to, against all custom: it speaks the protocol itself, in streaming mode.
+//! A provider that registers an unusually large number of strings: it implements the protocol itself, in streaming mode.
 //!
-//! `hoard STRINGS BYTES`: strings of so many bytes each, and an event that is called as the last one. Says how many it had saved.
+//! `hoard STRINGS BYTES`: strings of that many bytes each, and an event named by the last one. Prints how many were saved.
 
 use std::io;
 use std::os::fd::OwnedFd;

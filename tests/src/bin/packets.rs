@@ -1,5 +1,5 @@
-//! A workload that knows who sends what to whom: pairs of threads, `client-N` and `server-N`, of which each waits for a packet of the
-//! other and of nobody else.
+//! A workload with known senders and receivers: pairs of threads, `client-N` and `server-N`, each of which waits only for packets of the
+//! other.
 //!
 //! `packets lo|veth tcp|udp PAIRS ROUNDS`, in a network namespace of its own (`unshare -n`). With `veth`, the servers are in another
 //! one, behind a pair of devices.

@@ -145,7 +145,7 @@ fn odd_texts() {
     Site::leaked("app", "").armed().expect("a session").event_with(EventKind::Instant, &args);
 }
 
-/// So many threads record so many numbered events each, all at once; how many in all.
+/// `threads` threads record `events` numbered events each, concurrently; returns the total.
 fn threads(threads: u64, events: u64) -> u64 {
     let barrier = Barrier::new(usize::try_from(threads).expect("few threads"));
     thread::scope(|scope| {
@@ -171,7 +171,7 @@ fn one_by_one(threads: u64) {
     }
 }
 
-/// So many threads with so many times two spans, one in the other; how many in all.
+/// `threads` threads record `spans` pairs of nested spans each; returns the total.
 fn spans(threads: u64, spans: u64) -> u64 {
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -225,7 +225,7 @@ fn sessions(app: &Provider) -> io::Result<()> {
     Ok(())
 }
 
-/// Numbered events until somebody ends it, each said when it has been recorded.
+/// Numbered events until the process is ended; prints each when it has been recorded.
 fn forever() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for number in 0_u64.. {

@@ -61,7 +61,7 @@ fn now() -> TimeSpec {
     clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock that every Linux has")
 }
 
-/// The line that tells a span of this thread, in nanoseconds.
+/// The line for a span of this thread, in nanoseconds.
 fn line(begin: TimeSpec, end: TimeSpec) -> String {
     let [begin, end] = [begin, end].map(|time| Duration::from(time).as_nanos());
     format!("{} {begin} {end}\n", nix::unistd::gettid())

@@ -1,4 +1,4 @@
-//! A workload: a thread that is late, on purpose and nobody else's account.
+//! A workload: a thread that is late on purpose, not because of other threads.
 //!
 //! `spike TIMES NAME` keeps all of it on one CPU. Each time a thread called NAME is woken by one that has real-time
 //! priority and goes on computing for [`LATE`], so that the victim waits that long at least. It is woken by nothing else.

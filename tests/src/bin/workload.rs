@@ -282,7 +282,7 @@ fn late(rounds: usize, millis: u64) {
             let latecomer = told.recv().expect("the latecomer says so");
             be(c"hog", true);
             for _ in 0..rounds {
-                // The kernel leaves real-time threads no more than 95 % of the time.
+                // The kernel gives real-time threads at most 95 % of the time.
                 std::thread::sleep(Duration::from_millis(1 + millis / 4));
                 await_sleep(latecomer);
                 writer.write_all(&[1]).expect("write");
@@ -298,12 +298,12 @@ fn calls(rounds: usize) {
     static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
     let futex = || {
         let word = 0_u32;
-        // SAFETY: the word and the time live until the call returns; nobody wakes it.
+        // SAFETY: the word and the time live until the call returns; no thread wakes it.
         unsafe {
             libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, &raw const NAP);
         }
     };
-    // SAFETY: the time lives until the call returns, and nobody wants to know what is left of it.
+    // SAFETY: the time lives until the call returns, and the remaining time is not requested.
     let sleep = || unsafe {
         libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const NAP, 0);
     };

@@ -111,7 +111,7 @@ impl BpfSys for SyntheticKernel {
         // As with BPF's maps, all memory is there from the beginning.
         let bytes_of_pages = i64::try_from(bytes.next_multiple_of(page_size()));
         fallocate(&map, FallocateFlags::empty(), 0, bytes_of_pages.map_err(io::Error::other)?)?;
-        // Of what is mapped, only lanes are that large.
+        // Only lanes are such large mappings.
         let is_lane = spec.mapped && spec.kind == MapKind::Array && bytes > at::RECORDS;
         if is_lane && spec.entries == 1 {
             lock(&self.0.made).push((map.as_raw_fd(), bytes));
@@ -193,7 +193,7 @@ impl Sys for SyntheticKernel {
     fn perf_mmap(&self, _: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
         let mapping = Mapping::new(None, len)?;
         let page = mapping.base().cast::<perf_event_mmap_page>();
-        // SAFETY: the mapping is zeroed, writable, aligned to a page and larger than the structure, and nobody else knows it.
+        // SAFETY: the mapping is zeroed, writable, aligned to a page and larger than the structure, and nothing else uses it.
         unsafe {
             (*page).data_offset = page_size() as u64;
             (*page).data_size = (len - page_size()) as u64;
@@ -249,7 +249,7 @@ impl Sys for SyntheticKernel {
 /// Takes over a descriptor that was inherited under this number.
 ///
 /// # Safety
-/// It must be open, and nobody else may close it.
+/// It must be open, and nothing else may close it.
 pub(super) unsafe fn inherited_fd(fd: RawFd) -> OwnedFd {
     // SAFETY: the caller's promise.
     unsafe { OwnedFd::from_raw_fd(fd) }

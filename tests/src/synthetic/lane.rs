@@ -95,7 +95,7 @@ pub fn wakeup(tid: u32, current: u32, target: u32, name: Name) -> Written {
 }
 
 impl WrittenLane {
-    /// Maps the lane behind a descriptor, of so many bytes.
+    /// Maps the lane of a descriptor, of that many bytes.
     ///
     /// # Errors
     /// What mmap(2) returns.
@@ -134,7 +134,7 @@ impl WrittenLane {
         };
     }
 
-    /// Tells the name of a thread, unless it was the last that was told at its place. Returns how many records that took.
+    /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that took.
     fn tell_name(&self, head: u64, (tid, name): (u32, Name)) -> u64 {
         let place = at::NAMES as usize + (tid as usize & (NAMES - 1)) * NAME_BYTES;
         // SAFETY: all places of names are inside of the mapping, before the records; only the writer uses them.
@@ -151,7 +151,7 @@ impl WrittenLane {
         1
     }
 
-    /// Writes an event that happens now, with what has to be told before it, if there is room.
+    /// Writes an event at the current time, with the records that must precede it, if there is room.
     pub fn put(&self, event: &Written) -> Put {
         const CLOSED_WORD: u64 = CLOSED.unsigned_abs() as u64;
         match self.word(at::BUSY).load(Ordering::Relaxed) {

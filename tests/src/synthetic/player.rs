@@ -30,7 +30,7 @@ const BURST: u64 = 256;
 /// How often the size of the output is looked at.
 const LOOK_NS: u64 = 2_000_000;
 
-/// Of a load that is not even: so many CPUs are hot, and have this part of all events, in percent.
+/// An uneven load: this many CPUs are hot, and have this share of all events, in percent.
 const HOT: u32 = 4;
 const HOT_PERCENT: u32 = 90;
 
@@ -261,8 +261,8 @@ impl Player {
         played
     }
 
-    /// Fills the lanes of every 64th CPU, and more, while the recorder is stopped; the others have a few events. Then half of the
-    /// full ones go on, which tells of the loss in its place, and half never do.
+    /// Overfills the lanes of every 64th CPU while the recorder is stopped; the others have a few events. Then half of the full ones
+    /// continue, which reports the loss in its place, and half never do.
     ///
     /// # Errors
     /// What the recorder cannot be stopped for.

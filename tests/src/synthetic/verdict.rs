@@ -35,11 +35,11 @@ struct Look<'a> {
     wakeups: u64,
     delays: Vec<u64>,
     stats: Option<Event>,
-    /// Events that are told to be lost: CPU and count.
+    /// Events that are reported as lost: CPU and count.
     losses: BTreeMap<u64, u64>,
 }
 
-/// One event of so many tells its delay.
+/// One event in this many is a sample of the delay.
 const SAMPLED: u64 = 64;
 
 impl Look<'_> {
@@ -118,7 +118,7 @@ pub fn judge(path: &Path, played: &Played) -> Result<Verdict, fxt_reader::Error>
     };
     verdict.recorded = look.switches.values().sum::<u64>() + look.wakeups;
     verdict.lost = stats.number("lost");
-    // After a loss, threads are woken of which nobody saw that they went to sleep: these are counted, not written.
+    // After a loss, threads are woken whose sleep was not recorded: such wake-ups are counted, not written.
     let spurious = stats.number("spurious_wakeups");
     if verdict.recorded + spurious != played.produced - played.lost {
         fault(format!(

@@ -122,7 +122,7 @@ fn a_long_trace_in_a_pipe_that_stays_open_is_over_when_all_was_read_that_is_want
         let mut text = String::new();
         thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                // Whoever has seen enough reads no more.
+                // The reader may stop early.
                 let _ = pipe.write_all(&bytes);
             });
             output.read_to_string(&mut text).expect("text");

@@ -1,4 +1,4 @@
-//! Traces of other recorders, taken at the same time as one of fxtrec's own, tell the same.
+//! Traces of other recorders agree with one of fxtrec's own that is taken at the same time.
 
 mod other;
 
@@ -36,7 +36,7 @@ fn convert(folder: &Folder, input: &str) -> Trace {
 
 /// Records with fxtrec while a command runs in the folder, often another recorder.
 fn record(folder: &Folder, command: &[&str]) -> Trace {
-    // The switches of another source would be others where that source sees what this one does not.
+    // The switches of another source would differ, since it may see what this one does not.
     record_in(folder, &["--quiet", "--source", "perf"], command).trace
 }
 
@@ -106,7 +106,7 @@ fn other_tracepoints_and_uprobes_of_perf_become_events_with_their_fields() {
         return;
     }
     let folder = Folder::new();
-    // The whole machine is recorded, and somebody else may run /bin/true.
+    // The whole machine is recorded, and another process may run /bin/true.
     let ours = folder.path("ours");
     std::os::unix::fs::symlink("/bin/true", &ours).expect("the folder can be written to");
     let ours = ours.to_str().expect("paths of tests are text");

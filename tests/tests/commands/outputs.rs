@@ -1,5 +1,5 @@
 //! Output files of all commands, in folders where others can put links, FIFOs and devices: what root creates belongs to
-//! whoever called sudo, and nothing else is touched.
+//! the user who called sudo, and nothing else is touched.
 
 mod derived;
 mod modes;

@@ -49,7 +49,7 @@ fn on_terminal(
     let copy = || slave.try_clone().expect("a copy");
     let mut child =
         command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("fxtrec starts");
-    // The terminal ends when nobody has it any more.
+    // The terminal ends when its last descriptor is closed.
     drop((command, slave));
     let mut shown = Vec::new();
     // The kernel says EIO when the other side has gone.

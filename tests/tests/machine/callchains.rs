@@ -19,7 +19,7 @@ use serde_json::Value;
 /// How many functions the program has that is to be read for long: several times those of a debug build of fxtrec.
 const FUNCTIONS: usize = 500_000;
 
-/// How often another process's thread waits for a second one beside what `run` does: tens of thousands of times a second.
+/// How often a thread of another process waits for a second one during `run`: tens of thousands of times a second.
 fn beside(run: impl FnOnce()) -> u64 {
     let (mut waits, is_over) = (0, AtomicBool::new(false));
     let (count, is_done) = (&mut waits, &is_over);

@@ -1,4 +1,4 @@
-//! What the scheduler did to threads besides letting them wait, held against what the kernel itself counts.
+//! What the scheduler did to threads besides letting them wait, compared with the kernel's own counts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -119,7 +119,7 @@ fn wakings(folder: &Folder, file: &str, in_interrupt: bool, into: &mut BTreeMap<
     }
 }
 
-/// The bits of `common_flags` that tell of hard and soft interrupts.
+/// The bits of `common_flags` for hard and soft interrupts.
 const IN_INTERRUPT: &str = "common_flags & 24";
 
 #[test]
@@ -346,7 +346,7 @@ fn follow_the_script(source: &str) -> Result<(), String> {
         return Ok(());
     };
     let trace = &recording.trace;
-    // What a source cannot tell is said once.
+    // What a source cannot record is reported once.
     let lacks = "not recorded by this source: steal, irq, throttled, ";
     assert_eq!(recording.said.matches(lacks).count(), usize::from(source != "bpf"));
     // Every kernel tells the programs of interrupts.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
-/// A cgroup without a quota in the hierarchy that tells processes apart. Removed when dropped.
+/// A cgroup without a quota, in the hierarchy by which processes are distinguished. Removed on drop.
 #[derive(Debug)]
 struct Group {
     folder: PathBuf,

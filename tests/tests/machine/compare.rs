@@ -1,4 +1,4 @@
-//! Recordings side by side: a wake-up that got later is told from noise.
+//! Recordings compared: a later wake-up is distinguished from noise.
 
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::machine;
@@ -9,7 +9,7 @@ const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 /// Runs a side of a comparison takes with one metric.
 const RUNS: usize = 4;
 
-/// Records so many runs in which `latecomer` is so many milliseconds late. Returns their names.
+/// Records runs in which `latecomer` is late by the given milliseconds. Returns their names.
 fn record(folder: &Folder, side: &str, millis: &str) -> Vec<String> {
     let names: Vec<String> = (0..RUNS).map(|run| format!("{side}{run}.fxt.zst")).collect();
     for name in &names {

@@ -1,4 +1,4 @@
-//! Gates on spans beside a busy machine: what others took is told apart from what the code itself needs.
+//! Gates on spans on a busy machine: the time that others took is distinguished from what the code itself needs.
 //!
 //! `FXTREC_RUNS=200` makes as many runs instead of a few.
 

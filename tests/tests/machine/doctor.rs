@@ -272,7 +272,7 @@ fn a_tracefs_that_is_not_mounted_is_mounted_by_root() {
     if !root::or_skip("it mounts") {
         return;
     }
-    // In a mount namespace of its own, so that the machine's tracefs stays as it is.
+    // In a separate mount namespace, so that the machine's tracefs does not change.
     let hide = "umount --quiet --lazy /sys/kernel/debug; umount --lazy /sys/kernel/tracing; \
                 test ! -e /sys/kernel/tracing/events && exec \"$0\" \"$@\"";
     let found = doctor_behind(
@@ -301,7 +301,7 @@ fn json_says_what_the_table_says() {
         let (status, name) = (&check["status"], check["name"].as_str().expect("a name"));
         let status = status.as_str().expect("a status");
         let shown = if status == "fail" { "FAIL" } else { status };
-        // Whether the idle task is silent is measured anew each time, and a busy CPU is not seen idle.
+        // Whether the idle task is silent is measured each time, and a busy CPU is not seen idle.
         let agrees = |line: &str| line.starts_with(shown) || name == "idle task";
         let is_row =
             |line: &str| line.get(6..).is_some_and(|rest| rest.starts_with(name)) && agrees(line);

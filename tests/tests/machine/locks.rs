@@ -1,4 +1,4 @@
-//! Which lock a thread waits for, and who has it, held against what the threads themselves say.
+//! The lock that a thread waits for and its owner, compared with what the threads themselves print.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -46,7 +46,7 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     }
 }
 
-/// A wait for a lock of the kernel, as the tracepoints tell it: the thread, from when to when, the lock and its flags.
+/// A wait for a lock of the kernel, from the tracepoints: the thread, begin and end, the lock and its flags.
 struct Contended {
     thread: u64,
     from: u64,
@@ -114,7 +114,7 @@ fn ftrace_tells_the_same_of_locks_of_the_kernel() {
     compare("ftrace", &trace, &contended(&around.trace, trace.info().number("command")));
 }
 
-/// Holds what a recording by this source tells against the waits of COMMAND's threads.
+/// Compares a recording by this source with the waits of COMMAND's threads.
 fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     let process = trace.info().number("command");
     let mut ids = BTreeMap::<&str, &str>::new();
@@ -143,7 +143,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     assert!(slept >= 60, "{source}: {slept}");
     let different: BTreeSet<&&str> = ids.values().collect();
     assert_eq!(different.len(), ids.len(), "{ids:?}");
-    // And nobody else is said to wait for one.
+    // And no other thread is recorded as waiting for one.
     let ours = |out: &&Switch| trace.threads.get(&out.outgoing).is_some_and(|it| it.1 == process);
     for out in trace.switches.iter().filter(ours).filter(|out| out.args.contains_key("kernel_lock"))
     {

@@ -29,7 +29,7 @@ fn much_happens() {
     assert!(load.expect("it runs").status.success());
 }
 
-/// The events that were lost for this reason, when all were told.
+/// The events lost for this reason, asserting that all are reported.
 #[track_caller]
 fn lost_by(trace: &Trace, cause: &str, said: &str) -> u64 {
     let causes: Vec<_> = trace.own.iter().filter(|event| event.name == "loss_cause").collect();

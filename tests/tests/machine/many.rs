@@ -81,7 +81,7 @@ fn a_limit_of_open_files_that_cannot_be_raised_is_named() {
         return;
     }
     let folder = Folder::new();
-    // Root may raise a hard limit as well; without this capability nobody may.
+    // Root may raise a hard limit, too, but not without this capability.
     let limit = ["--nofile=1024:1024", "setpriv", "--bounding-set=-sys_resource"];
     let mut command = record(&folder, &limit, &[], &["1000", "1", "even"]);
     let done = folder.run(&mut command);

@@ -59,8 +59,8 @@ fn peak(pid: u32) -> (i32, u64) {
     let mut status = 0;
     // SAFETY: rusage is a struct of integers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are of local variables of the types that wait4(2) writes; the child is waited for by nobody else, since its
-    // handle is dropped by the caller, which does not wait.
+    // SAFETY: both pointers are of local variables of the types that wait4(2) writes; nothing else waits for the child, since the caller
+    // drops its handle without waiting.
     let ended = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
     assert_eq!(ended, pid as libc::pid_t, "{}", std::io::Error::last_os_error());
     assert!(libc::WIFEXITED(status), "it ended by a signal: {status}");

@@ -32,7 +32,7 @@ impl Missing {
         let length = pages * page;
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, placed by the kernel, hits nobody else's memory.
+        // SAFETY: a new mapping, placed by the kernel, overlaps no other memory.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) } as usize;
         assert_ne!(start, libc::MAP_FAILED as usize, "memory");
@@ -40,7 +40,7 @@ impl Missing {
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
         let fd = i32::try_from(fd).expect("a descriptor");
         assert!(fd >= 0, "userfaultfd: {}", std::io::Error::last_os_error());
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         let faults = unsafe { File::from_raw_fd(fd) };
         let mut api = [API, 0, 0];
         let mut range = [start as u64, length as u64, MISSING, 0];
@@ -71,7 +71,7 @@ impl Missing {
         assert_eq!(written, 1, "{}", std::io::Error::last_os_error());
     }
 
-    /// Brings each page that somebody waits for, after `work`.
+    /// Provides each page that a thread waits for, after `work`.
     pub(crate) fn bring(&self, work: impl Fn()) {
         let zeroes = vec![0_u8; self.page];
         for _ in 0..self.pages {

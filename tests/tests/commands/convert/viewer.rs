@@ -56,7 +56,7 @@ fn speedscope_shows_cpus_threads_and_their_times() {
         .iter()
         .find(|(_, (name, _))| name == "true")
         .expect("COMMAND is in the trace");
-    // Who goes out first on a CPU had it since the first record, and before that nobody knows.
+    // The first outgoing thread of a CPU has run since the first record; the time before is unknown.
     let switches = trace.switches.iter().map(|switch| switch.time);
     let first = switches.chain(trace.wakeups.iter().map(|wakeup| wakeup.time)).min();
     let expected = trace.running(*koid, first.unwrap_or(0), u64::MAX) as f64 / 1000.0;

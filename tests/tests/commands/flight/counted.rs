@@ -20,7 +20,7 @@ pub(super) struct Counted {
 /// Threads that the kernel counts the switches of.
 pub(super) const THREADS: [&str; 4] = [WORKLOAD, "threads", "3", "20000"];
 
-/// Records `command`, which prints no more than [`THREADS`] do. Returns what they were told, and what fxtrec said.
+/// Records `command`, which prints a line for each thread. Returns these counts and fxtrec's messages.
 pub(super) fn record(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Counted>, String) {
     let mut recorder = Recorder::start(options, output, command);
     let counted = |line: String| {

@@ -1,4 +1,4 @@
-//! Recordings: where they go when somebody else was there first.
+//! Recordings whose output path exists already.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -22,7 +22,7 @@ use super::{CALLER, names, sudo};
 
 const OTHER: u32 = 65_531;
 
-/// A FIFO of somebody else, and its end for reading.
+/// A FIFO of another user, and its end for reading.
 fn others_fifo(folder: &Folder, name: &str) -> File {
     let path = folder.path(name);
     mkfifo(&path, Mode::from_bits_truncate(0o666)).expect("room");
@@ -154,7 +154,7 @@ fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_told() {
         assert!(said.contains("is recording to it"), "{said}");
         assert!(said.contains("(fxtrec)"), "{said}");
     }
-    // Who comes later is told who it is, and touches nothing.
+    // A later recorder reports the owner and touches nothing.
     let before = names(&folder);
     let done = folder.fxtrec(["-o", "t.fxt", "--", "touch", "ran"]).expect(125);
     let told = format!("process {} (fxtrec) is recording to it", winner.id());

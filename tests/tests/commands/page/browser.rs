@@ -233,7 +233,7 @@ impl Browser {
         self.open_at(page, "");
     }
 
-    /// Opens a page anew, with what follows its name in the address.
+    /// Opens a page again, with the given suffix in its address.
     pub(crate) fn open_at(&mut self, page: &Path, fragment: &str) {
         self.call("Page.navigate", &json!({ "url": "about:blank" }));
         let address = format!("file://{}{fragment}", page.display());

@@ -90,7 +90,7 @@ impl Scene {
     }
 }
 
-/// A trace of one CPU that two threads hand to each other so many times, while the third, "worker-2", waits for it all the
+/// A trace of one CPU on which two threads alternate `switches` times, while a third, "worker-2", waits for it all the
 /// time.
 pub(crate) fn starved(switches: u64) -> Vec<u8> {
     let mut machine = Scene { cpus: 1, threads: 3, events: 0, spans: false, gap: false }.machine();

@@ -1,4 +1,4 @@
-//! Why what is selected took so long: the same as `fxtrec why` tells, as a bar, a list, and a path to walk along.
+//! Why the selection took so long: the answer of `fxtrec why`, as a bar, a list, and a path to step along.
 
 use fxt_reader::Reader;
 use fxt_writer::Value;

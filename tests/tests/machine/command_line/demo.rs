@@ -18,7 +18,8 @@ fn the_demonstration_shows_who_made_the_player_late() {
     assert!(std::fs::read_to_string(page).expect("there is a page").contains("<html"));
     let _ = Trace::of(std::fs::File::open(&trace).expect("there is a trace")).expect_complete();
     let path = trace.to_str().expect("a name in UTF-8");
-    // It runs for 30 ms before everybody else, three times in two seconds; the player wants its CPU every 10 ms.
+    // It runs for 30 ms with priority over all others, three times in two seconds; the player needs its CPU every 10
+    // ms.
     let report = Fxtrec::new(["report", path, "--comm", "player", "--json"]).run().expect(0);
     let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
     let text = json.to_string();

@@ -195,7 +195,7 @@ fn snapshots_and_rotated_files_that_find_no_inode_or_are_removed_are_a_failure()
     assert!(last_line(&done).contains("of the recording's files"), "{}", done.stderr);
     assert!(last_line(&done).contains("missing"), "{}", done.stderr);
 
-    // Of a file system with so many inodes, all are taken.
+    // All inodes of a file system with this many are in use.
     let fxtrec = Fxtrec::new([
         "--mode",
         "circular",

@@ -19,8 +19,8 @@ fn a_pipe_gets_the_trace_and_standard_error_the_commands_output() {
     Trace::of(&done.stdout[..]).expect_complete();
 }
 
-/// Starts fxtrec with small buffers and waits for the end of COMMAND, while nobody reads the trace. Returns where to read it,
-/// and the path of what is printed.
+/// Starts fxtrec with small buffers and waits for the end of COMMAND, without reading the trace. Returns the trace's pipe and the path of
+/// the printed output.
 fn unread(option: &str) -> (PipeReader, Running, PathBuf) {
     let (reader, writer) = std::io::pipe().unwrap();
     let fxtrec =

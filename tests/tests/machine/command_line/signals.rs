@@ -39,7 +39,7 @@ fn read_until(terminal: &mut File, text: &str) {
     }
 }
 
-/// Reads what is printed, so that nobody waits for room, until fxtrec has ended.
+/// Reads the output until fxtrec has ended, so that no writer blocks.
 fn drain(mut terminal: File) {
     let mut rest = Vec::new();
     // The kernel says EIO when the other side has gone.

@@ -167,7 +167,7 @@ fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
     let with_files = |soft, hard, options: &[&str]| {
         let command = ["-o", "t.fxt", "--", "sh", "-c", "ulimit -n"];
         let limit = move || setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(Into::into);
-        // SAFETY: `setrlimit` is a system call and no more, which a child of a program with threads may make before it executes.
+        // SAFETY: `setrlimit` is only a system call, which the child of a multi-threaded program may make before exec.
         Fxtrec::new(options).with(|c| unsafe { c.args(command).pre_exec(limit) }).run()
     };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
