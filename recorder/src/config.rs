@@ -1,4 +1,4 @@
-//! Defaults of the user, or of the machine: `config.toml`.
+//! Defaults of the user or of the machine: `config.toml`.
 //!
 //! ```toml
 //! color = "never"
@@ -8,8 +8,8 @@
 //! buffer-size = "16M"
 //! ```
 //!
-//! The first file that exists is used: the user's own, else the machine's. What the command line says goes before it. A
-//! process of root reads root's own file, wherever the variables of whoever called sudo point: a planted file could name a pager.
+//! The first file that exists is used: the user's own, else the machine's. The command line overrides it. A process of root reads root's
+//! own file, even if the environment of sudo's caller points elsewhere: a planted file could name a pager.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -30,14 +30,14 @@ const KEYS: [&str; 5] = ["color", "pager", "source", "ring-size", "buffer-size"]
 
 const WHAT: &str = "configuration";
 
-/// What the file says; nothing by default.
+/// The file's settings; none by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The file.
     pub path: Option<PathBuf>,
-    /// When there are colours.
+    /// When to use colours.
     pub color: Option<ColorWhen>,
-    /// What shows long output; empty for none.
+    /// The pager for long output; empty for none.
     pub pager: Option<String>,
     /// Where events come from.
     pub source: Option<SourceChoice>,
@@ -48,7 +48,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What the file of this user says, else that of the machine.
+    /// Reads the file of this user, else that of the machine.
     ///
     /// # Errors
     /// When others could have written the file, or it has a mistake.
@@ -62,7 +62,7 @@ impl Config {
         Config::first(own.as_deref(), Path::new(OF_THE_MACHINE), user)
     }
 
-    /// What `own` says, or `general` if there is no such file. They must belong to the user or root.
+    /// Reads `own`, or `general` if there is no such file. They must belong to the user or root.
     fn first(own: Option<&Path>, general: &Path, user: u32) -> Result<Config, SettingsError> {
         let read = own.map(|path| Config::read(path, &[0, user]));
         match read {
@@ -122,7 +122,7 @@ impl Config {
         })
     }
 
-    /// Gives a recording what its command line leaves open.
+    /// Applies the defaults to a recording's options that the command line does not set.
     pub fn apply(&self, command: &mut Command) {
         let Command::Record(args) = command else { return };
         args.source.choice = args.source.choice.or(self.source);
@@ -131,13 +131,13 @@ impl Config {
     }
 }
 
-/// Where the user's files are, by the variables of the XDG Base Directory Specification.
+/// The user's configuration directory, according to the XDG Base Directory Specification.
 fn own_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))
 }
 
-/// Whether there is no file, or in a folder of somebody else, as HOME may be after su.
+/// Whether there is no file, or it is in another user's folder, as HOME may be after su.
 fn is_out_of_reach(error: &SettingsError) -> bool {
     let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
     matches!(error, SettingsError::Read { source, .. } if kinds.contains(&source.kind()))

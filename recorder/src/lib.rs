@@ -1,23 +1,23 @@
 //! fxtrec records what the Linux scheduler does straight into the Fuchsia trace format.
 //!
-//! This package is the [`program`]: [`cli`] describes the command line, and [`commands`] carry it out. What they use are crates
-//! of their own, which have short names here. Arrows point down this list only:
+//! This package is the [`program`]: [`cli`] describes the command line, and [`commands`] carry it out. They use separate crates, which have
+//! short names here. Each uses only crates further down in this list:
 //!
-//! - [`control`] and [`manager`] (`fxtrec-sessions`): who may start and stop recordings, and applications that record
+//! - [`control`] and [`manager`] (`fxtrec-sessions`): control of recordings by clients, and applications that record
 //!   their own events;
 //! - [`convert`]: other formats in and out, merge and cut;
 //! - [`export`]: tables for SQL, as Parquet with the feature `parquet`;
-//! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to FXT
-//!   records, and what a recording watches out for meanwhile;
+//! - [`capture`], [`encode`] and [`flight`] (`fxtrec-capture`): kernel samples to typed events in time order, events to
+//!   FXT records, and triggers;
 //! - [`report`]: figures, verdicts and the page of a finished trace;
 //! - [`why`]: from late to because;
 //! - [`blame`]: the parts of an interval, and the chain of threads that it waited for;
-//! - [`sched`]: who has which CPU, and what each thread does;
+//! - [`sched`]: which thread has which CPU, and the state of each thread;
 //! - [`gates`]: the language of gates and triggers;
 //! - [`sink`]: saved buffers to a file or pipe;
-//! - [`probe`]: from what a user writes to places in files;
+//! - [`probe`]: from a user's probe spec to places in files;
 //! - [`kernel`]: everything that touches Linux directly, and all `unsafe`;
-//! - [`units`]: units, identities, and how people read and write them.
+//! - [`units`]: units, identities, and their text forms.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The `fxtrec` binary; [`fxtrec::program`] is all of it.
+//! The `fxtrec` binary, which only calls [`fxtrec::program`].
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! The program: what the commands have to say is printed here, and the exit status chosen.
+//! The program: prints the commands' output and chooses the exit status.
 //!
-//! It is part of the library, so that the end-to-end tests have a program of their own that cargo builds with them.
+//! It is part of the library, so that cargo can build a program for the end-to-end tests.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write, sink, stderr, stdout};
@@ -24,18 +24,18 @@ use crate::units::escape::{self, Escaping};
 use crate::units::fold::Fold;
 use crate::units::look::Look;
 
-/// Does what the command line of this process says, and returns the exit status.
+/// Runs the command line of this process and returns the exit status.
 pub fn main() -> ExitCode {
-    // Of a process that may not, a write beyond the limit ends it.
+    // If this fails, a write beyond the limit ends the process.
     let _ = survive_file_size_limit();
     let line: Vec<OsString> = std::env::args_os().collect();
     if line.first().is_some_and(|name| name == OUTPUT_PROCESS) {
-        // A part of the daemon, which sees how it ends.
+        // A helper process of the daemon, which checks its exit.
         let words = line.into_iter().skip(1).filter_map(|word| word.into_string().ok());
         return ExitCode::from(u8::from(run_output_process(words).is_err()));
     }
     if line.first().is_some_and(|name| name == READER_PROCESS) {
-        // A part of a recording or of another command, which sees how it ends.
+        // A helper process of a recording or another command, which checks its exit.
         let word = line.get(1).map(OsString::as_os_str);
         let result = give_up_those_of_the_file().and_then(|()| apart::run(word));
         return ExitCode::from(u8::from(result.is_err()));
@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
     let (mut command, display) = match Cli::parse_all(&line) {
         Ok(parsed) => parsed,
         Err(error) if error.use_stderr() => {
-            // It repeats arguments, which others may have chosen, and has no colours of its own.
+            // It repeats arguments, which are not trusted, and has no colours.
             for text in error.render().ansi().to_string().lines() {
                 // If standard error is closed, only the exit status reports the error.
                 let _ = writeln!(messages(), "{}", escape::line(text));
@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             return match error.print() {
-                // Somebody has read enough of it.
+                // The reader has closed the output early.
                 Err(unprinted) if unprinted.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
                 Err(unprinted) => fail(&unprinted, EXIT_FAILURE),
                 Ok(()) => ExitCode::from(cli::exit_code(&error, &line)),
@@ -60,13 +60,13 @@ pub fn main() -> ExitCode {
         }
     };
     if !records(&command) {
-        // They are for recording. They would also let everybody read every file.
+        // The capabilities are for recording only; they would also allow reading every file.
         if let Err(error) = give_up_those_of_the_file() {
             return fail(&error, EXIT_FAILURE);
         }
     }
     let config = match (&command, display.no_config) {
-        // It tells about the file, and must work without it.
+        // It reports on the file, and must work without it.
         (Command::Doctor(_), _) | (_, true) => Config::default(),
         _ => match Config::find() {
             Ok(config) => config,
@@ -100,7 +100,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Dump(args) => {
-            // What comes by a pipe is shown as it comes.
+            // Input from a pipe is printed as it comes.
             let pages = pages.unless(args.file == Path::new("-"));
             match shown(args.json, pages, |out| dump::dump(&args, look(), out)) {
                 Ok(sound) => ExitCode::from(u8::from(!sound)),
@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Report(args) => {
-            // Verdicts go to the terminal too, by standard error.
+            // Verdicts go to the terminal, too, through standard error.
             let pages = pages.unless(!args.gates.fail_if.is_empty());
             let run = |out: &mut dyn Write| report::run(&args, look(), out, &mut messages());
             match shown(args.writes_for_programs(), pages, run) {
@@ -156,7 +156,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether the command needs what a recorder may.
+/// Whether the command needs a recorder's capabilities.
 fn records(command: &Command) -> bool {
     matches!(
         command,
@@ -189,8 +189,8 @@ impl Pages<'_> {
     }
 }
 
-/// Gives `run` standard output: as it is for programs; else with everything escaped that a terminal would obey, and page by
-/// page if that is wanted. When it returns, all is shown, and the pager has ended.
+/// Passes standard output to `run`: unchanged for programs; otherwise with control characters escaped, and through a
+/// pager if wanted. When this returns, everything is shown and the pager has ended.
 fn shown<T>(for_programs: bool, pages: Pages<'_>, run: impl FnOnce(&mut dyn Write) -> T) -> T {
     if for_programs {
         return run(&mut stdout().lock());
@@ -217,7 +217,7 @@ fn text() -> Escaping<impl Write> {
     Escaping::coloured(stdout().lock(), Terminal::of_stdout().colour)
 }
 
-/// Standard error. What it gets may hold names that others have chosen.
+/// Standard error, with control characters escaped, since names in it are not trusted.
 pub(crate) fn messages() -> Escaping<impl Write> {
     Escaping::coloured(Awaiting(stderr()), Terminal::of_stderr().colour)
 }

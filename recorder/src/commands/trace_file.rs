@@ -18,13 +18,13 @@ use crate::sink::outfile::refuse_inputs;
 pub enum ReadError {
     #[error(transparent)]
     Open(Error),
-    /// Nothing is in the window that was asked for.
+    /// The requested window is empty.
     #[error("{}: {source}", path.display())]
     Outside { path: PathBuf, source: ConvertError },
-    /// What is printed would be added to it.
+    /// The output would be appended to the trace itself.
     #[error("{}: the output is the same file as the input: name another file", .0.display())]
     IsOutput(PathBuf),
-    /// What it holds is no trace, or damaged beyond what reading steps over.
+    /// The content is not a trace, or damaged beyond what the reader can skip.
     #[error("{}: {source}", path.display())]
     Content {
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// What has to be said about the trace at `path`.
+    /// The error for the trace at `path`.
     pub fn new(path: &Path, source: Error) -> ReadError {
         match source {
             // This one names the file itself.
@@ -44,8 +44,7 @@ impl ReadError {
     }
 }
 
-/// Makes the trace at `path` one that can be read more than once: what comes on standard input or through a pipe goes to a temporary
-/// file first.
+/// Makes the trace at `path` readable more than once: standard input or a pipe is first copied to a temporary file.
 ///
 /// # Errors
 /// When there is no such file, it is a directory, or it cannot be copied.
@@ -57,8 +56,8 @@ pub fn keep(path: &Path) -> Result<(), ReadError> {
     }
 }
 
-/// The times that `from` and `to` are in the trace at `path`. Those after the beginning count from its first scheduling
-/// record, or in a trace without any from its first record with a time; the trace is read up to there.
+/// Resolves `from` and `to` to times in the trace at `path`. Relative ones count from its first scheduling record or,
+/// without any, from its first record with a time; the trace is read up to there.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -79,10 +78,10 @@ pub fn resolve(
     Ok((from, to))
 }
 
-/// What is wrong with a window in which nothing was found: the trace may be elsewhere.
+/// Explains an empty window: the trace may lie outside of it.
 ///
 /// # Errors
-/// When it is, or cannot be read.
+/// When it does, or cannot be read.
 pub fn refuse_outside(
     path: &Path,
     from: Option<TimePoint>,
@@ -117,7 +116,7 @@ pub fn refuse_outside(
     }
 }
 
-/// What cannot be read is told when it is read for its content.
+/// Read errors are reported when the content is read.
 fn beginning(reader: &mut Reader<'_>) -> Nanos {
     let mut first = None;
     loop {
@@ -139,12 +138,12 @@ fn beginning(reader: &mut Reader<'_>) -> Nanos {
 /// Opens the trace at `path`, or on standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be opened, or its container cannot be unpacked, or standard output is that very file.
+/// When it cannot be opened, or its container cannot be unpacked, or standard output is that file.
 pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
     open_by(path, read)
 }
 
-/// As [`open`], for commands that print only when they have read all of it: a line on standard error says how far that is.
+/// As [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
 ///
 /// # Errors
 /// As of [`open`].
@@ -191,7 +190,7 @@ fn file(path: &Path) -> Result<File, Error> {
 pub mod tests {
     use super::*;
 
-    /// What `work` comes to with a FIFO that somebody writes these bytes into, once.
+    /// Runs `work` with a FIFO into which these bytes are written once.
     pub fn through_a_pipe<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe");

@@ -1,4 +1,4 @@
-//! Getting from a plan to a source that waits to be enabled.
+//! Turns a plan into a source that is ready to be enabled.
 
 pub(in crate::commands) mod bpf;
 pub(in crate::commands) mod stacks;
@@ -26,7 +26,7 @@ use crate::kernel::{cgroups, cpus, limits, refusal};
 
 use super::error::RecordError;
 
-/// The smallest ring that a refusal of memory is answered with, in bytes.
+/// The smallest ring to retry with when the kernel refuses memory, in bytes.
 const MIN_RING_BYTES: usize = 128 * 1024;
 
 /// The reader is woken when this part of a ring is full ...
@@ -38,23 +38,23 @@ const WAKE_BYTES: usize = 512 * 1024;
 /// Descriptors on each CPU: the tracepoints, the dummy event, and perhaps the one for switch records.
 const FILES_PER_CPU: u64 = 11;
 
-/// What hands over the tracepoints' events.
+/// How the tracepoints' events are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum By {
-    /// Rings of perf, which tell of new tasks by records of their own.
+    /// Rings of perf, which report new tasks by separate records.
     Perf,
     Ftrace,
 }
 
-/// Which tracepoints are recorded only if somebody asks.
+/// The tracepoints that are recorded only on request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::commands) struct OnWish {
     pub(in crate::commands) waking: bool,
-    /// Those of locks of the kernel, where there are any.
+    /// Those of locks of the kernel, if the kernel has them.
     pub(in crate::commands) contention: bool,
 }
 
-/// Where everything lies in the samples of the tracepoints.
+/// The layout of the tracepoints' samples.
 ///
 /// # Errors
 /// [`RecordError::Refused`] or [`RecordError::Layout`].
@@ -78,13 +78,13 @@ pub(in crate::commands) fn layout(
     })?)
 }
 
-/// What tells of locks of the kernel; `None` before Linux 5.19.
+/// The tracepoints for locks of the kernel; `None` before Linux 5.19.
 fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionFormats> {
     let format = |name| tracefs.event_format(sys, "lock", name).ok();
     Some(ContentionFormats { begin: format("contention_begin")?, end: format("contention_end")? })
 }
 
-/// What tells of processes in other cgroups; `None` on a kernel without cgroups.
+/// The tracepoints for moves between cgroups; `None` on a kernel without cgroups.
 fn homes(sys: &dyn Sys, tracefs: &Tracefs, by: By) -> Option<HomeFormats> {
     let own = cgroups::own()?;
     let attach = tracefs.event_format(sys, "cgroup", "cgroup_attach_task").ok()?;
@@ -95,7 +95,7 @@ fn homes(sys: &dyn Sys, tracefs: &Tracefs, by: By) -> Option<HomeFormats> {
     Some(HomeFormats { attach, newtask, hierarchy: own.hierarchy })
 }
 
-/// What is asked of perf, with rings of `ring_bytes`.
+/// The options for perf, with rings of `ring_bytes`.
 fn perf_options(
     ring_bytes: usize,
     layout: &SchedLayout,
@@ -112,9 +112,9 @@ fn perf_options(
     }
 }
 
-/// Opens the events of every CPU, with rings of `ring_bytes` where a size was asked for.
+/// Opens the events of every CPU, with rings of the requested size, if one was requested.
 ///
-/// Doctor opens them by this too, so that its verdict is about what a recording meets.
+/// Doctor uses this, too, so that its verdict applies to recordings.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -129,14 +129,14 @@ pub(in crate::commands) fn open(
     let ring_bytes = wanted_ring_bytes.unwrap_or_else(|| default_ring_bytes(cpus));
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
     let options = perf_options(ring_bytes, &layout, extras, facts);
-    // A size that was asked for is taken at its word.
+    // A requested size is not reduced.
     let least = if wanted_ring_bytes.is_some() { ring_bytes } else { MIN_RING_BYTES };
     let rings =
         |merger: &mut Merger| PerfRings::open(Box::new(sys), layout, options, least, merger);
     PerfSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
-/// Why a source of `cpus` CPUs could not be had, and what to do about it.
+/// Why a source of `cpus` CPUs could not be opened, and what to do about it.
 pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Facts) -> RecordError {
     match error {
         SourceError::Cpus(error) => error.into(),
@@ -146,7 +146,7 @@ pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Fact
     }
 }
 
-/// Opens the perf events that the plan wants recorded, with `extras` beside the scheduler's.
+/// Opens the perf events of the plan, with `extras` in addition to the scheduler's.
 pub(super) fn open_perf(
     facts: &Facts,
     plan: &Plan,

@@ -21,21 +21,21 @@ use crate::units::{Cpu, Nanos};
 const UNNAMED: &str =
     "frames unnamed for lack of time (--naming-time) or room: `fxtrec symbolize FILE` names them";
 
-/// What is known when a recording has ended.
+/// The facts about a recording that has ended.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     pub(super) finished: &'a Finished,
     pub(super) cpus: usize,
-    /// The facts that the source cannot tell.
+    /// The facts that the source cannot record.
     pub(super) lacking: &'a [&'a str],
     pub(super) target: &'a Target,
     pub(super) colour: bool,
-    /// The lines that are shown even where they count nothing, since somebody asked.
+    /// The lines that are shown even if they count nothing, since they were requested.
     pub(super) asked_for: &'a [&'static str],
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
     pub(super) armed: bool,
-    /// Whether somebody asked for stacks.
+    /// Whether stacks were requested.
     pub(super) asked_for_stacks: bool,
 }
 
@@ -44,7 +44,7 @@ impl Summary<'_> {
         Look { colour: self.colour, columns: None }.bad(text)
     }
 
-    /// What was recorded beside the scheduler, a line for each kind of it.
+    /// Writes a line for each kind of non-scheduler event.
     fn probe_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let counts = &self.finished.captured.ending.stats.probes;
         let kinds = [
@@ -81,7 +81,7 @@ impl Summary<'_> {
         }
     }
 
-    /// Stacks, if somebody asked for them.
+    /// Writes the lines about stacks, if they were requested.
     fn stack_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(counts) = self.finished.captured.stacks else { return Ok(()) };
         if !self.asked_for_stacks {
@@ -133,7 +133,7 @@ impl Summary<'_> {
         Ok(())
     }
 
-    /// What became of triggers and snapshots, where there could be some.
+    /// Writes the results of triggers and snapshots, if enabled.
     fn flight_lines(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let counts = &self.finished.captured.triggers;
         if self.armed {
@@ -212,7 +212,7 @@ impl Summary<'_> {
     }
 }
 
-/// Where the trace is, and what one does with it next.
+/// Writes where the trace is, and what to do with it next.
 fn output_lines(f: &mut Formatter<'_>, path: &str) -> fmt::Result {
     writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
     writeln!(f, "             fxtrec why {path} explains the worst delay in it")
@@ -302,11 +302,11 @@ impl Display for Summary<'_> {
     }
 }
 
-/// What is known of a recording without its events.
+/// The facts about a recording apart from its events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) scope: &'a Filter,
-    /// How often the machine switched between threads meanwhile.
+    /// The machine's context switches meanwhile.
     pub(super) switched: u64,
 }
 
@@ -422,7 +422,7 @@ fn lost_text(stats: &Stats) -> Option<String> {
 /// Less than this share of a CPU is not worth a line.
 const LEAST_STOLEN: f64 = 0.001;
 
-/// How many CPUs are told apart.
+/// The number of CPUs listed separately.
 const STOLEN_CPUS: usize = 4;
 
 /// What the host of a virtual machine took of its CPUs, the worst first.
@@ -441,7 +441,7 @@ fn stolen(host: &StealGrowth) -> Option<String> {
     (!told.is_empty()).then(|| format!("the host took {}{rest}", told.join(", ")))
 }
 
-/// How many cgroups are told apart.
+/// The number of cgroups listed separately.
 const STOPPED_CGROUPS: usize = 3;
 
 /// For how long quotas kept cgroups from running, the worst first.
@@ -459,7 +459,7 @@ fn stopped(quotas: &QuotaGrowth) -> Option<String> {
     (!told.is_empty()).then(|| format!("stopped {}{rest}", told.join(", ")))
 }
 
-/// What applications dropped of their own.
+/// The records that applications dropped.
 fn dropped(finished: &Finished) -> Option<String> {
     let dropped = providers::summary(&finished.captured.providers)?.dropped;
     (dropped > 0).then(|| {

@@ -1,4 +1,4 @@
-//! The lines of source code that stacks are in, from files on this machine.
+//! Source lines of stack frames, from files on this machine.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use crate::apart::Files;
 use crate::report::stacks::Line;
 
-/// How long files are asked in all, also such as answer: each takes less than what it may, but there may be any number of them.
+/// The time limit for all files together, including those that answer: each has its own limit, but their number is unlimited.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
 /// The most bytes of names in all answers, which are kept until the report is printed.
 const MOST_TEXT: usize = 64 << 20;
 
-/// Finds lines, and knows which files did not answer.
+/// Finds lines, and remembers which files did not answer.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     debug_folder: Option<PathBuf>,
     files: Files,
-    /// By their build id: they are not asked again.
+    /// The files, by build id, that did not answer; they are not read again.
     silent: HashSet<Vec<u8>>,
     spent: Duration,
     text: usize,
@@ -31,7 +31,7 @@ impl Sources {
 
     /// The lines of an address in the file that was at `path`; none if no file of this build is found.
     pub(super) fn at(&mut self, path: &str, build_id: &[u8], address: u64) -> Vec<Line> {
-        // A file that is only called the same may be another.
+        // Without a build id, a file of the same name may be a different one.
         if build_id.is_empty() || self.silent.contains(build_id) {
             return Vec::new();
         }
@@ -54,7 +54,7 @@ impl Sources {
         }
     }
 
-    /// How many files have no lines, or not all, since they did not answer or there was no more time or room.
+    /// The number of files without all lines, since they did not answer or time or room ran out.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
     }

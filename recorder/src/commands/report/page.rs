@@ -14,7 +14,7 @@ use crate::report::{Options, Report, analysis};
 use crate::sink::outfile::{Derived, mode_of};
 use crate::units::text::{count, counted, noun};
 
-/// Analyses the trace and writes the page to `out`; says whether it could be written.
+/// Analyses the trace and writes the page to `out`; returns whether it could be written.
 ///
 /// # Errors
 /// When the trace cannot be read or is empty, or the page not be made.
@@ -73,7 +73,7 @@ fn page(args: &ReportArgs) -> Page {
     }
 }
 
-/// Says what the page lacks, if it lacks anything.
+/// Reports what the page lacks, if anything.
 fn tell(written: &Written, err: &mut dyn Write) {
     if written.is_complete() {
         return;
@@ -89,7 +89,7 @@ fn tell(written: &Written, err: &mut dyn Write) {
         ),
     };
     let besides = if is_thinned { ", and fewer stacks or arguments" } else { "" };
-    // Where nobody reads it, the page says it too.
+    // If standard error is closed, the page still has the message.
     let _ = writeln!(
         err,
         "fxtrec: the page of {} bytes has the exact events of {kept} of {all} {}{bins}{besides}; --html-bytes all keeps everything",

@@ -21,23 +21,24 @@ use crate::sink::Sink;
 use crate::sink::outfile::{FromStart, Hold};
 use crate::sink::tee::{Copy, tee};
 
-/// For the short form alone a longer trace is not read again, in bytes of records.
+/// The longest trace that is read again for the short form alone, in bytes of records.
 const BRIEF_BYTES: u64 = 256 << 20;
 
-/// What is kept of strings and threads that programs register, in bytes. A long trace is analysed by two threads, which keep it each.
+/// The memory limit for strings and threads that programs register, in bytes. A long trace is analysed by two threads, each with this
+/// limit.
 const MAX_TABLE_BYTES: usize = 16 << 20;
 
 /// What a report of a recording is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     None,
-    /// The short form, which a long trace may go without.
+    /// The short form, which is left out for a long trace.
     Brief,
-    /// A verdict, which needs it however long the trace is.
+    /// A verdict, which needs a report for a trace of any length.
     Verdict,
 }
 
-/// What the report will be made of.
+/// The source of the report.
 #[derive(Debug)]
 pub struct Source {
     purpose: Purpose,
@@ -57,10 +58,10 @@ enum From {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Nobody wanted one, or the output was a device.
+    /// None was requested, or the output was a device.
     #[error("the output was not kept, so there is no report")]
     Nothing,
-    /// The trace is long, and only the short form was wanted.
+    /// The trace is long, and only the short form was requested.
     #[error("the trace is long: for waits and latencies, run fxtrec report {}", .0.display())]
     Long(PathBuf),
     /// The trace could not be read again.
@@ -82,7 +83,7 @@ pub struct Output<'a> {
     pub is_device: bool,
 }
 
-/// Arranges for a report of what will be written to `sink`. The sink to write to instead is returned.
+/// Prepares a report of what will be written to `sink`. Returns the sink to write to instead.
 ///
 /// # Errors
 /// When no thread can be made.
@@ -209,7 +210,7 @@ mod tests {
         let switches = || prepared(&opened, Purpose::Verdict).1.report(0).map(|r| r.switches());
         assert!(matches!(switches(), Ok(2)));
         std::fs::remove_file(&path).expect("there");
-        // Opening it would wait for somebody at the other end.
+        // Opening it would wait for a peer.
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         assert!(matches!(switches(), Ok(2)));
     }

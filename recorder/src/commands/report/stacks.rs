@@ -10,7 +10,7 @@ use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 use crate::units::text::counted;
 
-/// Why no stacks are shown.
+/// Why no stacks can be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StacksError {
@@ -18,12 +18,12 @@ pub enum StacksError {
     Read(#[from] ReadError),
     #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
     None(PathBuf),
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Writes what `args` ask for to `out`. An output that is closed early ends it quietly.
+/// Writes the stacks that `args` select to `out`. An output that is closed early is not an error.
 ///
 /// # Errors
 /// When the trace cannot be read, has no stacks, or the output fails.

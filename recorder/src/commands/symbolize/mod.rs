@@ -12,7 +12,7 @@ use crate::convert::symbolize::{Where, symbolize};
 use crate::convert::{ConvertError, Format, Output, Report};
 use crate::units::quantity::TimeSpan;
 
-/// How long files are asked, unless the command line says otherwise.
+/// The default time limit for reading files.
 const NAMING: Duration = Duration::from_secs(300);
 
 /// Why no trace with names was written.
@@ -28,7 +28,7 @@ pub enum SymbolizeError {
     Nowhere(PathBuf),
 }
 
-/// Writes a trace with names as `args` ask, and reports to `messages`.
+/// Writes a trace with names as `args` say, and reports to `messages`.
 ///
 /// # Errors
 /// When the trace cannot be read, has no stacks, or the output cannot be written.
@@ -53,7 +53,7 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
         start: apart::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
-    // Others may read the trace, but not the files that the names are from.
+    // Other users may be allowed to read the trace, but not the files with the names.
     let mut output = Output::create_private(path, packing, &[&args.input])?;
     let report = symbolize(&args.input, &places, &mut output)?;
     output.finish()?;
@@ -64,7 +64,7 @@ fn is_pipe(path: &Path) -> bool {
     path == Path::new("-") || path.exists() && !path.is_file() && !path.is_dir()
 }
 
-/// What the output is called when nobody says so.
+/// The default name of the output.
 fn beside(input: &Path) -> PathBuf {
     let name = input.file_name().unwrap_or_default().to_string_lossy();
     let end = name.find(".fxt").unwrap_or(name.len());

@@ -1,4 +1,4 @@
-//! The terminal while figures are on it: a page of its own, no echo, and keys one by one.
+//! The terminal while it shows figures: alternate screen, no echo, unbuffered keys.
 
 use std::io::{self, IsTerminal, Stdin, Write, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use nix::unistd::read;
 
 use crate::units::escape;
 
-/// A page besides the usual one, without a cursor; and back.
+/// Switches to the alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -21,7 +21,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Whether there is somebody who could press a key.
+    /// Whether standard input can deliver keys.
     pub(super) fn has_keyboard() -> bool {
         stdin().is_terminal()
     }
@@ -44,7 +44,7 @@ impl Screen {
         self.input.as_fd()
     }
 
-    /// Those that were pressed since. The end of the input is a `q`.
+    /// The keys pressed since the last call. The end of the input counts as `q`.
     pub(super) fn keys(&mut self) -> io::Result<Vec<char>> {
         let mut bytes = [0; 64];
         let got = read(&self.input, &mut bytes)?;
@@ -89,7 +89,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // When the terminal is gone there is nothing to put back.
+        // If the terminal is gone, there is nothing to restore.
         let _ = stdout().write_all(LEAVE.as_bytes()).and_then(|()| stdout().flush());
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &self.before);
     }

@@ -18,18 +18,18 @@ pub enum Error {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// There is nothing that could be explained.
+    /// There is nothing to explain.
     #[error("{}: {error}", path.display())]
     Why { path: PathBuf, error: WhyError },
     /// The trace with its incidents cannot be written.
     #[error(transparent)]
     Annotate(#[from] ConvertError),
-    /// The output does not take any more.
+    /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Explains what `args` ask for, and writes it to `out`. An output that is closed early ends it quietly.
+/// Explains the intervals that `args` select, and writes to `out`. An output that is closed early is not an error.
 ///
 /// # Errors
 /// When the trace cannot be read, has nothing to explain, or the output fails.
@@ -62,7 +62,7 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     }
 }
 
-/// Writes the trace once more, with the explanations as tracks of their own.
+/// Writes a copy of the trace with the explanations as additional tracks.
 fn annotate(path: &Path, marked: &Path, answer: &Answer) -> Result<(), ConvertError> {
     refuse_terminal(marked)?;
     let (format, packing) = Format::of_path(marked);

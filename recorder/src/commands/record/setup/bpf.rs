@@ -23,14 +23,14 @@ const SIDE_RING_BYTES: usize = 512 * 1024;
 
 /// The kernel whose events this source records.
 pub trait EventKernel {
-    /// Its files, and the calls by which perf's rings are had.
+    /// Its files, and the calls for perf's rings.
     fn sys(&self) -> Box<dyn Sys + Send + Sync>;
 
-    /// The calls by which programs and lanes are had.
+    /// The calls for programs and lanes.
     fn bpf(&self) -> Box<dyn BpfSys + Send>;
 }
 
-/// The kernel that runs.
+/// The running kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningKernel;
 
@@ -44,7 +44,7 @@ impl EventKernel for RunningKernel {
     }
 }
 
-/// Opens the programs, their lanes, and perf's rings for the rest, with `extras` in it. With `notes`, its programs note who waits.
+/// Opens the programs, their lanes, and perf's rings for the rest, with `extras`. With `notes`, the programs note waiting threads.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -67,7 +67,7 @@ pub(in crate::commands) fn open(
     open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras, notes)
 }
 
-/// Opens what a recording of the machine uses, to see whether it can be had.
+/// Opens what a recording of the machine uses, to check that it works.
 ///
 /// # Errors
 /// [`RecordError`], at the first call that the kernel refuses.
@@ -76,7 +76,7 @@ pub(in crate::commands) fn try_out(facts: &Facts) -> Result<BpfSource, RecordErr
     open_for(&RunningKernel, facts, Asked::default(), None, None, &extras, None)
 }
 
-/// What programs tell only if somebody asks.
+/// What programs record only on request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     waking: bool,
@@ -97,7 +97,7 @@ fn open_for(
     let sys = kernel.sys();
     let cpus = cpus::online(&*sys)?.len();
     let tracefs = Tracefs::find(&*sys).map_err(|error| refusal::explain_tracefs(&error, facts))?;
-    // Its own programs tell of locks.
+    // Its own programs record locks.
     let wish = super::OnWish { waking, contention: false };
     let layout = super::layout(&*sys, &tracefs, wish, super::By::Perf, facts)?;
     limits::raise_open_files((FILES_PER_CPU + extras.len() as u64) * cpus as u64);
@@ -129,7 +129,7 @@ fn open_for(
     opened.map_err(|error| super::explain(error, cpus, facts))
 }
 
-/// Why the BPF source in particular could not be had.
+/// Why the BPF source could not be opened.
 pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
     let (cause, remedy) = cause(error, facts, &Machine::current().release);
     Refusal { call: format!("The BPF source cannot be used: {error}."), cause, remedy }

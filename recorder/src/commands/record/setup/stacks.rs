@@ -1,4 +1,4 @@
-//! What tells where threads block: BPF programs, or perf's call chains.
+//! The source of stacks: BPF programs, or perf's call chains.
 
 use crate::capture::source::SourceError;
 use crate::cli::SourceChoice;
@@ -12,11 +12,11 @@ use crate::kernel::refusal::Refusal;
 use crate::kernel::stack_source::{StackSource, StackSourceError};
 use crate::kernel::sys::Linux;
 
-/// What was opened.
+/// An opened source of stacks.
 #[derive(Debug)]
 pub(in crate::commands) struct Opened {
     pub(in crate::commands) source: StackSource,
-    /// Why it is not the one that sees more, in a line for people.
+    /// Why the better source is not used, as a line of text.
     pub(in crate::commands) instead: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::commands) fn open(plan: &Plan, facts: &Facts) -> Result<Option<Ope
             bpf(wanted).map(|source| Opened { source, instead: None }).or_else(|refused| {
                 let why = "stacks are taken by frame pointers alone, and may lack a caller";
                 let instead = Some(format!("{why}, because BPF is refused: {refused}"));
-                // What is refused first is what sees more.
+                // The better source was refused first.
                 callchains().map(|source| Opened { source, instead }).map_err(|_| refused)
             })
         }
