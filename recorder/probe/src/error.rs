@@ -18,7 +18,7 @@ pub struct ProbeError {
     pub problem: Problem,
 }
 
-/// Why a spec names no place for a probe.
+/// Why a spec matches no place for a probe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -47,7 +47,7 @@ pub enum Problem {
     NoFunction {
         path: PathBuf,
         pattern: String,
-        /// What the file says about functions.
+        /// The kind of symbols in the file.
         symbols: Symbols,
         /// Names that are like it.
         nearest: Vec<String>,
@@ -63,7 +63,7 @@ pub enum Problem {
         /// The libraries that the file needs.
         libraries: Vec<String>,
     },
-    /// What has the name only chooses the function.
+    /// The symbol is an IFUNC, which only chooses the function.
     #[error(
         "'{name}' of {} is an IFUNC: its implementation is selected when the program starts, and \
          a probe would only see the selection; probe an implementation{}",
@@ -107,7 +107,7 @@ pub enum Problem {
         provider: String,
         /// The probe's name or glob.
         name: String,
-        /// What probes there are, those that are like it first.
+        /// The existing probes, the most similar first.
         nearest: Vec<String>,
     },
     /// A probe's semaphore is not in the file.
@@ -121,12 +121,12 @@ pub enum Problem {
     /// An argument that the kernel cannot fetch.
     #[error(transparent)]
     Arg(#[from] ArgError),
-    /// More places than anybody wants by accident.
+    /// More places than the limit, which guards against mistakes.
     #[error("it matches {found} places: the maximum is {most}; use a narrower glob, or several")]
     TooMany { found: usize, most: usize },
 }
 
-/// How much a file says about its functions.
+/// The symbols that a file has for its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
     Complete,

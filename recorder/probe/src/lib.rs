@@ -1,5 +1,5 @@
-//! Where probes go: from what a user writes to places in files that the kernel
-//! can put a breakpoint at.
+//! Resolves a user's probe specs to places in files at which the kernel can put
+//! breakpoints.
 //!
 //! ```text
 //! ":render_frame%span n=arg1:u32"
@@ -14,9 +14,8 @@
 //!   Site, Site, ...
 //! ```
 //!
-//! Nothing in here changes the machine or needs privileges beyond reading the
-//! files. `docs/reference/probes.md` is the grammar for users; how a [`Site`] becomes a
-//! probe is [`fxtrec_kernel`]'s business.
+//! This crate changes nothing on the machine and needs no privileges beyond reading the files.
+//! `docs/reference/probes.md` has the grammar; [`fxtrec_kernel`] makes a probe of a [`Site`].
 
 #![forbid(unsafe_code)]
 
@@ -43,24 +42,24 @@ pub use locate::Context;
 pub use resolve::resolve;
 pub use spec::Spec;
 
-/// How many places one [`Spec`] may name when nobody says otherwise.
+/// The default limit on the places of one [`Spec`].
 pub const DEFAULT_MOST: usize = 256;
 
 /// One place in one file to put a probe at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// The name that hits have in the trace.
+    /// The name of hits in the trace.
     pub name: String,
     /// The file, by a path that opens it from where fxtrec runs; below `/proc/PID/root` when it
     /// is another mount namespace's.
     #[serde(with = "any_path")]
     pub binary: PathBuf,
-    /// Which file that was when it was read.
+    /// The version of the file when it was read.
     pub version: FileVersion,
     /// Where in the file the instruction is, in bytes.
     pub offset: u64,
     /// The function, demangled, and the offset into it in bytes: `render::frame+0x10`;
-    /// `PROVIDER:NAME` for a USDT probe, `0x401136` where no function is known.
+    /// `PROVIDER:NAME` for a USDT probe, `0x401136` if no function is known.
     pub symbol: String,
     pub kind: SiteKind,
     /// Where in the file the counter is that opens the probe's is-enabled guard, in bytes.
@@ -109,7 +108,7 @@ pub enum SiteKind {
 }
 
 impl SiteKind {
-    /// The category that its events have.
+    /// The category of its events.
     pub fn category(self) -> &'static str {
         match self {
             SiteKind::Entry | SiteKind::Return | SiteKind::Span => "uprobe",
@@ -119,7 +118,7 @@ impl SiteKind {
 }
 
 impl Site {
-    /// The category that its events have.
+    /// The category of its events.
     pub fn category(&self) -> &'static str {
         self.kind.category()
     }

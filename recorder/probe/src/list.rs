@@ -1,4 +1,4 @@
-//! What probes can be put at in a file: its functions and its USDT probes.
+//! The places for probes in a file: its functions and its USDT probes.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::spec::Binary;
 use super::usdt;
 use fxtrec_units::glob;
 
-/// What probes can be put at in a file.
+/// The places for probes in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// The file, by a path that opens it from where fxtrec runs.
@@ -21,11 +21,11 @@ pub struct Listing {
     pub binary: PathBuf,
     /// The processor it is for.
     pub arch: Arch,
-    /// The number that the linker gave to this build, in hexadecimal.
+    /// The build ID, in hexadecimal.
     pub build_id: Option<String>,
-    /// How much it says about its functions.
+    /// The symbols that it has for its functions.
     pub symbols: Symbols,
-    /// Where those symbols come from that were stripped off it, if they were found.
+    /// The separate debug file with its stripped symbols, if found.
     #[serde(with = "any_path::maybe")]
     pub debug_file: Option<PathBuf>,
     pub functions: Vec<ListedFunction>,
@@ -68,7 +68,7 @@ pub struct ListedUsdt {
 /// USDT probes only.
 ///
 /// # Errors
-/// When there is no such file, or nothing in it that `pattern` means.
+/// When there is no such file, or nothing in it matches `pattern`.
 pub fn list(binary: &Binary, pattern: &str, context: &Context) -> Result<Vec<Listing>, Problem> {
     let located = locate::locate(binary, context)?;
     located.iter().map(|located| in_file(located, pattern)).collect()

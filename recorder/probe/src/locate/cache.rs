@@ -6,8 +6,8 @@
 //! names and paths, ending with zero bytes; offsets count from the start of the list
 //! ```
 //!
-//! Older systems put a list of another form in front, which is stepped over by
-//! looking for the name.
+//! Older systems have a list in another format before it, which is skipped by
+//! searching for the magic string.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
-/// Of an entry's flags, what says for which processor it is.
+/// The bits of an entry's flags that select the processor.
 const PROCESSOR: u32 = 0xFF00;
 
 /// A library that the loader knows.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) path: PathBuf,
 }
 
-/// The libraries for processors of this kind, in the loader's order; none when this is no cache.
+/// The libraries for processors of this kind, in the loader's order; none if this is not a cache.
 pub(super) fn parse(file: &[u8], arch: Arch) -> Vec<Entry> {
     let Some(start) = file.windows(MAGIC.len()).position(|window| window == MAGIC) else {
         return Vec::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{LocateError, Program};
 
-/// The file that will be run: the first that is there and may be, as execvp(3) does.
+/// The file that will be run: the first that exists and is executable, as for execvp(3).
 pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
     let found = program.candidates.iter().find(|path| is_runnable(path));
     // A bare name is looked for in the current directory when PATH says so.

@@ -26,7 +26,7 @@ pub enum LocateError {
         /// What to do next, or nothing.
         advice: String,
     },
-    /// The library that the process runs is not on disk any more.
+    /// The library that the process runs has been deleted from disk.
     #[error(
         "process {pid} runs a {} that has been deleted or replaced: restart the process, or give \
          the path of the file",

@@ -1,4 +1,4 @@
-//! Libraries built for newer processors, which the loader prefers where it can.
+//! Libraries built for newer processors, which the loader prefers if the processor supports them.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) fn levels() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// How much the loader likes a library at `path`: more is better, `None` is not at all.
+/// The loader's preference for a library at `path`: higher is better, `None` is never used.
 pub(super) fn preference(path: &Path, levels: &[&str]) -> Option<usize> {
     let mut components = path.components().map(|component| component.as_os_str());
     if !components.any(|component| component == "glibc-hwcaps") {

@@ -1,4 +1,4 @@
-//! Libraries by the names that people and linkers use.
+//! Finds libraries by the names that people and linkers use.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const MOST: usize = 4096;
 /// Directories that the loader searches last.
 const STANDARD: [&str; 5] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"];
 
-/// Whether a library's file name is what somebody means who says `name`: `libc` is `libc.so.6`.
+/// Whether a library's file name matches `name`: `libc` matches `libc.so.6`.
 fn is_meant(name: &str, file_name: &str) -> bool {
     file_name == name
         || file_name.strip_prefix(name).is_some_and(|rest| {
@@ -40,8 +40,8 @@ pub(super) fn of_process(name: &str, pid: u32) -> Result<Option<PathBuf>, Locate
     }
 }
 
-/// The library that the loader will give to the program at `executable`, if it is one that the
-/// program or a library of its needs.
+/// The library that the loader will load for the program at `executable`, if the program or one of
+/// its libraries needs it.
 pub(super) fn of_program(name: &str, executable: &Path, root: &Path) -> Option<PathBuf> {
     let search = Search::new(root);
     let mut left = VecDeque::from([executable.to_owned()]);
@@ -62,7 +62,7 @@ pub(super) fn of_program(name: &str, executable: &Path, root: &Path) -> Option<P
     None
 }
 
-/// The library that the loader would give to a program that asks for nothing special.
+/// The library that the loader would load for a program without special search paths.
 pub(super) fn of_anybody(name: &str, root: &Path) -> Option<PathBuf> {
     let search = Search::new(root);
     let preferred = search.preferred(|entry| is_meant(name, &entry.name));
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Of the loader's list, the library that is meant and that it likes best.
+    /// The matching library in the loader's list with the highest preference.
     fn preferred(&self, meant: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         let liked = self
             .entries

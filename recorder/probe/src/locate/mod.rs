@@ -27,7 +27,7 @@ use fxtrec_kernel::process_files;
 use fxtrec_kernel::regular::Regular;
 use fxtrec_units::Pid;
 
-/// What a spec is read in the light of.
+/// The context in which a spec is resolved.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Context {
     /// COMMAND, if there is one.
@@ -54,11 +54,11 @@ mod numbers {
     }
 }
 
-/// A program that is going to be run.
+/// A program that will be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub given: OsString,
-    /// The files that the kernel will be asked to run, in order.
+    /// The files to try with exec, in order.
     #[serde(with = "any_path::all")]
     pub candidates: Vec<PathBuf>,
 }
@@ -89,7 +89,7 @@ pub struct Located {
 /// Finds the file that `binary` is: one, unless the processes to record see different ones.
 ///
 /// # Errors
-/// When there is none, or there is no COMMAND or process whose it could be.
+/// When there is none, or there is no COMMAND or process that it could belong to.
 pub fn locate(binary: &Binary, context: &Context) -> Result<Vec<Located>, LocateError> {
     let mut found: Vec<(Located, (u64, u64))> = Vec::new();
     for located in candidates(binary, context)? {

@@ -23,8 +23,8 @@ const SHOWN: usize = 4;
 /// functions have, and for a USDT probe that was inlined.
 ///
 /// # Errors
-/// When there is no such binary or function, or a probe there would break the program or cannot
-/// fetch what it is to.
+/// When there is no such binary or function, or a probe there would break the program or cannot fetch
+/// its arguments.
 pub fn resolve(spec: &Spec, context: &Context) -> Result<Vec<Site>, ProbeError> {
     resolve_all(spec, context).map_err(|problem| ProbeError { spec: spec.text.clone(), problem })
 }
@@ -58,7 +58,7 @@ fn in_file(spec: &Spec, located: &Located) -> Result<Vec<Site>, Problem> {
     }
 }
 
-/// The functions of a file, with what its separate debug file adds, and which one that is.
+/// The functions of a file, including those of its separate debug file, and the path of that.
 pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     located: &Located,
@@ -80,7 +80,7 @@ pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     }
 }
 
-/// A file, and what is known about it.
+/// A file with the data read from it.
 pub(super) struct File<'a, 'd, R: ReadRef<'d>> {
     pub(super) path: &'a Path,
     pub(super) version: FileVersion,
@@ -242,7 +242,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Problem::NoFunction { path, pattern: pattern.to_owned(), symbols, nearest }
     }
 
-    /// How much the file says about its functions.
+    /// The symbols that the file has for its functions.
     pub(super) fn symbols(&self) -> Symbols {
         if self.functions.complete {
             Symbols::Complete

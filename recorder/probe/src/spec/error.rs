@@ -1,11 +1,11 @@
-//! Why a text names no probe, and where in it that shows.
+//! Why a text is not a valid probe, and the place of the error.
 
 use std::fmt;
 
 /// Why a text names no probe.
 ///
-/// Printed, it is a message, the text, and a caret below the character where
-/// the text stops making sense.
+/// Its display has a message, the text, and a caret below the character at which
+/// the text becomes invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     pub(super) text: String,
@@ -19,7 +19,7 @@ impl SpecError {
         SpecError { text: text.to_owned(), column, message: message.into() }
     }
 
-    /// How many characters there are before the one where it shows; at most as many as there are.
+    /// The number of characters before the error; at most the length of the text.
     pub fn column(&self) -> usize {
         self.column
     }

@@ -7,8 +7,8 @@
 //! ARG = [NAME=]VALUE[:TYPE]
 //! ```
 //!
-//! Parsing looks at the text alone, so clap can do it: whether there is such a
-//! binary or function is [`resolve`](super::resolve())'s question.
+//! Parsing needs only the text, so clap can do it; [`resolve`](super::resolve())
+//! checks whether there is such a binary or function.
 
 mod cursor;
 mod error;
@@ -32,7 +32,7 @@ pub use error::SpecError;
 pub struct Spec {
     /// The text it was parsed from.
     pub text: String,
-    /// What its hits are to be called.
+    /// The name for its hits.
     pub name: Option<String>,
     /// The file it is in.
     pub binary: Binary,
@@ -87,7 +87,7 @@ pub struct Arg {
     /// Its name in the event.
     pub name: String,
     pub value: Value,
-    /// What it is, unless that is left to the default.
+    /// Its type; `None` for the default.
     pub ty: Option<ArgType>,
     pub text: String,
 }

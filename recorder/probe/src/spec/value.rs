@@ -156,8 +156,7 @@ fn of_name(name: &str) -> Option<ArgType> {
     }
 }
 
-/// What a value is called when the user does not say; `number` is its place among the arguments,
-/// from 1.
+/// The default name of a value; `number` is its place among the arguments, from 1.
 pub(super) fn default_name(value: &Value, number: usize) -> String {
     match value {
         Value::Argument(number) => format!("arg{number}"),

@@ -1,9 +1,9 @@
 //! USDT probes: the places that a program's author marked, with their arguments.
 //!
 //! Each is one `nop` in the code and one note in the section `.note.stapsdt`,
-//! which says where it is, what it is called, and where the compiler left its
-//! arguments. A probe with a semaphore is behind an `if` that asks whether
-//! anybody looks; the kernel increments the semaphore as long as somebody does.
+//! which has its address, its name, and the places of its arguments. A probe with
+//! a semaphore is guarded by an `if` on the semaphore, which the kernel
+//! increments while the probe is in use.
 
 mod note;
 mod operand;

@@ -42,7 +42,7 @@ impl Probe {
     }
 }
 
-/// What is wrong with a file's USDT probes.
+/// An error in a file's USDT probes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsdtError {
@@ -79,7 +79,7 @@ fn parse(notes: &[u8], base: Option<u64>) -> Result<Vec<Probe>, UsdtError> {
     Ok(probes)
 }
 
-/// The next note, `Some(None)` when it is somebody else's.
+/// The next note, `Some(None)` if it belongs to another owner.
 fn note(rest: &mut Bytes<'_>, base: Option<u64>) -> Option<Option<Probe>> {
     let [owner_size, size, kind] = [rest.u32()?, rest.u32()?, rest.u32()?];
     let owner = rest.padded(owner_size)?;
@@ -106,7 +106,7 @@ fn note(rest: &mut Bytes<'_>, base: Option<u64>) -> Option<Option<Probe>> {
     }))
 }
 
-/// What is left of a section.
+/// The rest of a section.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_le_bytes(self.take(size_of::<u64>())?.try_into().ok()?))
     }
 
-    /// So many bytes, and the padding behind them, which the last note may lack.
+    /// `size` bytes and the padding after them, which the last note may lack.
     fn padded(&mut self, size: u32) -> Option<&'a [u8]> {
         let size = usize::try_from(size).ok()?;
         let taken = self.take(size)?;

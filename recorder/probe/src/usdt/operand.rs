@@ -1,4 +1,4 @@
-//! Where a USDT probe's arguments are: assembler operands, into the kernel's words.
+//! The places of a USDT probe's arguments: translates assembler operands to the kernel's syntax.
 //!
 //! ```text
 //! arguments = [N@OPERAND ...]      N bytes, negative for signed, with an f for floating point
@@ -6,9 +6,9 @@
 //! aarch64     x0  w0  5  [x0]  [sp, 60]  [x0, x1]
 //! ```
 //!
-//! The kernel can follow an address in a register plus a constant, and no
-//! more: an index register and a floating-point register are beyond it. Such
-//! an argument is left out, unless it is asked for by its number.
+//! The kernel can dereference a register plus a constant, but does not support
+//! index registers and floating-point registers. Such an argument is left out;
+//! requesting it by its number is an error.
 
 use crate::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
 use crate::elf::Arch;
