@@ -13,15 +13,21 @@ const [fxtrec, engine, file, converted] = process.argv.slice(2);
 
 const add = (map, key, value) => map.set(key, (map.get(key) ?? 0n) + value);
 
-/** What the file holds, by fxtrec: of each thread its slices, their time and its wake-ups, and how many events of each name. */
+/**
+ * What the file holds, by fxtrec: of each thread its slices, their time and its wake-ups, and how many events of each name. Some kernels
+ * do not report every switch. A thread then comes to one CPU before it has left another. When it left that one is unknown, and so is its time.
+ */
 function dumped() {
-    const told = { slices: new Map(), time: new Map(), wakeups: new Map(), events: new Map() };
+    const told = { slices: new Map(), time: new Map(), wakeups: new Map(), events: new Map(), uncertain: new Set() };
     const running = new Map();
     for (const { at, kind, rest } of records(fxtrec, file)) {
         if (kind === "context_switch") {
             const [, cpu, incoming] = rest.match(/^cpu=(\d+) .*? in=(\d+):/);
             const [thread, since] = running.get(cpu) ?? [];
             if (thread) add(told.time, thread, at - since);
+            for (const [other, [there]] of running) {
+                if (other !== cpu && incoming !== "0" && there === tid(incoming)) told.uncertain.add(there);
+            }
             running.set(cpu, [tid(incoming), at]);
             // Perfetto has no slices of the idle task.
             if (incoming !== "0") add(told.slices, tid(incoming), 1n);
@@ -56,7 +62,10 @@ async function main() {
     compare("slices", await of(`SELECT tid, count(*) ${threads} GROUP BY tid`), told.slices);
     // What goes on at the end has no length in one of the two.
     const time = await of(`SELECT tid, sum(dur) ${threads} AND end_state IS NOT NULL GROUP BY tid`);
+    for (const thread of told.uncertain) [time, told.time].forEach((times) => times.delete(thread));
+    if (told.uncertain.size * 10 > told.time.size) throw new Error(`${told.uncertain.size} threads are on two CPUs at once`);
     compare("nanoseconds on CPUs", time, told.time);
+    if (told.uncertain.size > 0) console.log(`  without ${told.uncertain.size} threads on two CPUs at once, after a switch that the kernel did not report`);
     // Events of ftrace have wakers, and make threads runnable at once.
     const woken = converted ? "waker_utid IS NOT NULL" : "state = 'W'";
     const wakeups = `SELECT tid, count(*) FROM thread_state JOIN thread USING (utid) WHERE ${woken} GROUP BY tid`;
