@@ -8,10 +8,12 @@ use std::io::{self, BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::procfs::living;
+use crate::symbols::KernelSymbols;
 
 /// A part of a process's memory whose bytes can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,17 +146,15 @@ pub struct KernelModule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCode {
     pub modules: Vec<KernelModule>,
-    /// Addresses and names of functions, by address.
-    symbols: Vec<(u64, Box<str>)>,
+    symbols: Arc<KernelSymbols>,
 }
 
 impl KernelCode {
-    /// What the running kernel tells. A kernel that hides addresses tells nothing.
-    pub fn read() -> KernelCode {
-        let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    /// The running kernel's code. A kernel that hides addresses has none.
+    pub fn read(symbols: Arc<KernelSymbols>) -> KernelCode {
         let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         let build_id = |path: &Path| std::fs::read(path).map(|notes| gnu_build_id(&notes).to_vec());
-        KernelCode::of(&symbols, &modules, |name| {
+        KernelCode::of(symbols, &modules, |name| {
             let path = match name {
                 KERNEL => PathBuf::from("/sys/kernel/notes"),
                 name => PathBuf::from(format!("/sys/module/{name}/notes/.note.gnu.build-id")),
@@ -163,37 +163,20 @@ impl KernelCode {
         })
     }
 
-    fn of(symbols: &str, modules: &str, build_id: impl Fn(&str) -> Vec<u8>) -> KernelCode {
-        let mut code = KernelCode::default();
-        let (mut start, mut end) = (None, None);
-        for line in symbols.lines() {
-            let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) =
-                (fields.next(), fields.next(), fields.next())
-            else {
-                continue;
-            };
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-            match name {
-                "_stext" => start = Some(address),
-                "_etext" => end = Some(address),
-                _ => {}
-            }
-            // Where addresses are hidden they are all 0.
-            if matches!(kind, "t" | "T" | "w" | "W") && address != 0 {
-                code.symbols.push((address, name.into()));
-            }
-        }
-        // Of several names for one address, the first in the kernel's list.
-        code.symbols.sort_by_key(|&(address, _)| address);
-        code.symbols.dedup_by_key(|&mut (address, _)| address);
+    fn of(
+        symbols: Arc<KernelSymbols>,
+        modules: &str,
+        build_id: impl Fn(&str) -> Vec<u8>,
+    ) -> KernelCode {
+        let text = symbols.address_of("_stext").zip(symbols.address_of("_etext"));
+        let mut code = KernelCode { modules: Vec::new(), symbols };
         let mut add = |name: &str, start: u64, end: u64| {
             if start != 0 && start < end {
                 let (name, build_id) = (name.to_owned(), build_id(name));
                 code.modules.push(KernelModule { name, start, end, build_id });
             }
         };
-        if let (Some(start), Some(end)) = (start, end) {
+        if let Some((start, end)) = text {
             add(KERNEL, start, end);
         }
         for line in modules.lines() {
@@ -209,9 +192,7 @@ impl KernelCode {
 
     /// The function whose code `address` is in: its name, and how far into it.
     pub fn symbol(&self, address: u64) -> Option<(&str, u64)> {
-        let next = self.symbols.partition_point(|&(start, _)| start <= address);
-        let (start, name) = self.symbols.get(next.checked_sub(1)?)?;
-        Some((name, address - start))
+        self.symbols.function(address)
     }
 }
 
@@ -301,6 +282,11 @@ mod tests {
         assert_eq!(Some(listed), mapping.file);
     }
 
+    fn listed(symbols: &str) -> Arc<KernelSymbols> {
+        let files = crate::fake::Fake::default().file("/proc/kallsyms", symbols);
+        Arc::new(KernelSymbols::read(&files))
+    }
+
     #[test]
     fn the_kernels_code_is_found_by_address() {
         let symbols = "ffffffff81000000 T _stext\nffffffff81000100 t first\n\
@@ -309,7 +295,7 @@ mod tests {
                        ffffffffa0000010 t loaded\t[mod]\nnonsense\n";
         let modules =
             "mod 8192 0 - Live 0xffffffffa0000000\nhidden 4096 0 - Live 0x0000000000000000\nbad\n";
-        let code = KernelCode::of(symbols, modules, |name| name.as_bytes().to_vec());
+        let code = KernelCode::of(listed(symbols), modules, |name| name.as_bytes().to_vec());
         let module = |name: &str, start, end| KernelModule {
             name: name.to_owned(),
             start,
@@ -328,8 +314,11 @@ mod tests {
 
     #[test]
     fn hidden_addresses_are_no_addresses() {
-        let code =
-            KernelCode::of("0000000000000000 T _stext\n0000000000000000 T f\n", "", |_| vec![]);
+        let code = KernelCode::of(
+            listed("0000000000000000 T _stext\n0000000000000000 T f\n"),
+            "",
+            |_| vec![],
+        );
         assert_eq!(code, KernelCode::default());
     }
 

@@ -12,6 +12,7 @@ mod wakes;
 pub mod watch;
 
 use std::hash::RandomState;
+use std::sync::Arc;
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{ContextSwitch, Event as EventRecord, EventKind, ThreadState};
@@ -36,8 +37,7 @@ use crate::event::{
 };
 use crate::flight::watch::Watch;
 use fxtrec_kernel::bpf::origins::Origin;
-use fxtrec_kernel::timers::TimerFunctions;
-use fxtrec_kernel::variables::Variables;
+use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 #[derive(Debug)]
@@ -59,13 +59,12 @@ pub struct Encoder<L> {
     queued: Option<(Cpu, Throttle)>,
     /// What the interrupt is about that does the next wake-up of this CPU.
     origin: Option<(Cpu, Origin)>,
-    timers: TimerFunctions,
+    kernel: Arc<KernelSymbols>,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
     /// Gives locks of the kernel ids of this recording, in place of their addresses.
     lock_ids: RandomState,
     /// What locks are called that are variables of the kernel.
-    lock_names: Variables,
     contended: Contended,
     /// Whether weights of nice 0 are left out.
     brief_weights: bool,
@@ -183,24 +182,18 @@ impl<L: Lanes> Encoder<L> {
             cgroups: CgroupNames::default(),
             queued: None,
             origin: None,
-            timers: TimerFunctions::default(),
+            kernel: Arc::default(),
             periods: OpenPeriods::default(),
             lock_ids: RandomState::new(),
-            lock_names: Variables::default(),
             contended: Contended::new(),
             brief_weights: false,
             none_is_plain: false,
         }
     }
 
-    /// Names locks of the kernel that are among its variables.
-    pub fn name_locks(&mut self, variables: Variables) {
-        self.lock_names = variables;
-    }
-
-    /// Names what is called when timers are due.
-    pub fn name_timers(&mut self, functions: TimerFunctions) {
-        self.timers = functions;
+    /// Names locks of the kernel that are among its variables, and the functions of timers.
+    pub fn name_kernel(&mut self, symbols: Arc<KernelSymbols>) {
+        self.kernel = symbols;
     }
 
     /// Leaves the weights of nice 0 out, which nearly all threads have; the trace has to say so.
@@ -716,7 +709,7 @@ impl<L: Lanes> Encoder<L> {
         let none = Arg::new(Text::EMPTY, Value::Null);
         let mut args = [none; 15];
         let facts = words.slice.unwrap_or_default();
-        let name = facts.kernel_lock.and_then(|lock| self.lock_names.name(lock.address));
+        let name = facts.kernel_lock.and_then(|lock| self.kernel.variable(lock.address));
         let lock = self.lock_args(facts, words, name.as_deref());
         let mut count = self.common_args(&mut args, out, inn, words);
         let mut add = |arg| {

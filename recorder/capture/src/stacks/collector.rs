@@ -25,6 +25,7 @@ use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
 use fxtrec_kernel::memory;
 use fxtrec_kernel::patience::patiently;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
@@ -246,6 +247,7 @@ pub(super) struct Collector {
     modules: FxHashMap<u32, u16>,
     lives: MappingHistory,
     pub(super) kernel: Option<KernelCode>,
+    kernel_symbols: Arc<KernelSymbols>,
     pub(super) images: Images,
     cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
@@ -284,6 +286,7 @@ impl Collector {
     pub(super) fn new(
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
+        kernel_symbols: Arc<KernelSymbols>,
         to: Sender<Told>,
         (asked, in_parts): (Receiver<()>, bool),
         handled: Arc<AtomicU64>,
@@ -306,6 +309,7 @@ impl Collector {
             modules: FxHashMap::default(),
             lives: MappingHistory::default(),
             kernel: None,
+            kernel_symbols,
             images: Images::default(),
             cache: Cache::default(),
             user_stacks: FxHashMap::default(),
@@ -337,7 +341,7 @@ impl Collector {
         self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
             // To tell the tracepoint's own functions from the rest.
-            self.kernel.get_or_insert_with(KernelCode::read);
+            self.kernel();
         }
         let mut pause = LOOK;
         while !stop.is_stopped() {
@@ -611,19 +615,24 @@ impl Collector {
         }
     }
 
+    pub(super) fn kernel(&mut self) -> &KernelCode {
+        let symbols = &self.kernel_symbols;
+        self.kernel.get_or_insert_with(|| KernelCode::read(symbols.clone()))
+    }
+
     /// Tells which part of the kernel a frame is in, as far as that is new.
     pub(super) fn kernel_frame(&mut self, frame: u64) {
-        let program = self.programs.entry(KERNEL).or_default();
-        if program.mapping(frame).is_some() {
+        if self.programs.entry(KERNEL).or_default().mapping(frame).is_some() {
             return;
         }
-        let code = self.kernel.get_or_insert_with(KernelCode::read);
-        let module = code.modules.iter().find(|it| (it.start..it.end).contains(&frame));
+        let modules = &self.kernel().modules;
+        let module = modules.iter().find(|it| (it.start..it.end).contains(&frame)).cloned();
         let Some(module) = module else { return };
         let Some(id) = next_module(&mut self.modules, KERNEL_PROCESS) else { return };
         let (start, end) = (module.start, module.end);
         let mapping = Mapping { module: id, flags: 0b101, start, end, module_address: 0 };
-        program.places.put(start, end, Placed { mapping, image: None, has_tables: false });
+        let placed = Placed { mapping, image: None, has_tables: false };
+        self.programs.entry(KERNEL).or_default().places.put(start, end, placed);
         let (name, build_id) = (module.name.as_str().into(), module.build_id.as_slice().into());
         let modules = vec![Module { id, name, build_id }];
         let (tid, until) = (Tid::default(), self.last);

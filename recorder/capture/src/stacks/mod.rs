@@ -43,6 +43,7 @@ use fxtrec_kernel::bpf::stacks::Wanted;
 use fxtrec_kernel::memory;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::problem;
 use fxtrec_units::Nanos;
 pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
@@ -189,6 +190,7 @@ impl Stacks {
         source: StackSource,
         wanted: Wanted,
         symbols: Option<Duration>,
+        kernel: Arc<KernelSymbols>,
         (kept, begin): (Kept, Nanos),
     ) -> io::Result<Stacks> {
         let stop = StopToken::new()?;
@@ -198,7 +200,8 @@ impl Stacks {
         let in_parts = (asked, kept != Kept::Whole);
         let rings = Rings::new(source)?;
         let hurry = rings.hurry();
-        let collector = Collector::new(rings, (wanted, symbols), to, in_parts, handled.clone());
+        let of_program = (wanted, symbols);
+        let collector = Collector::new(rings, of_program, kernel, to, in_parts, handled.clone());
         let named = collector.named();
         let token = stop.clone();
         let thread = std::thread::Builder::new()

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fxtrec_kernel::code::KernelCode;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::collector::{Collector, KERNEL, LOOK, Placed, Told};
@@ -42,8 +41,7 @@ impl Collector {
                     if self.symbols.is_none() {
                         continue;
                     }
-                    let code = self.kernel.get_or_insert_with(KernelCode::read);
-                    code.symbol(within).map(|(name, _)| name.into())
+                    self.kernel().symbol(within).map(|(name, _)| name.into())
                 }
                 number if self.is_made(number, address) => {
                     // The map is not whole yet, and long.

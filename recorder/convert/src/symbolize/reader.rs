@@ -5,9 +5,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fxtrec_kernel::code::{KERNEL, KernelCode};
 use fxtrec_kernel::made_code::{VDSO, own_vdso};
+use fxtrec_kernel::symbols::KernelSymbols;
+use fxtrec_kernel::sys::Linux;
 use fxtrec_kernel::worker;
 use fxtrec_probe::elf::{
     self, Budget, Elf, FileData, Names, debug_file_of, functions_at, separate_debug_file,
@@ -140,7 +143,9 @@ impl Reader {
                 return named(&[file], &moved, &mut back);
             }
         }
-        let running = self.kernel.get_or_insert_with(KernelCode::read);
+        let running = self
+            .kernel
+            .get_or_insert_with(|| KernelCode::read(Arc::new(KernelSymbols::read(&Linux))));
         let is_it =
             |name: &str, id: &[u8]| build.id == id && build.paths.iter().any(|it| it == name);
         let Some(module) = running.modules.iter().find(|it| is_it(&it.name, &it.build_id)) else {

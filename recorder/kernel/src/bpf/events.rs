@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use super::account;
 use super::contentions;
@@ -217,8 +216,14 @@ impl BpfEvents {
         sys: Box<dyn BpfSys + Send>,
         wanted: &Wanted<'_>,
     ) -> Result<(BpfEvents, Vec<(Cpu, Lane)>), BpfError> {
-        let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
-        let types = Types::parse(&bytes)?;
+        let read;
+        let types = match wanted.notes {
+            Some(notes) => notes.types,
+            None => {
+                read = Types::read(files)?;
+                &read
+            }
+        };
         let (shape, lanes) = make_lanes(&*sys, wanted)?;
         let outer = map_of_lanes(&*sys, wanted.possible, &lanes)?;
         let doorbell = Doorbell::new(&*sys).map_err(map_error("waking the reader"))?;
@@ -243,7 +248,7 @@ impl BpfEvents {
         let origins = account::lines(wanted.possible) * origins::LINE_BYTES;
         let origins = create("what interrupts are about", origins)?;
         let told_origins = create("what wakes threads", origins::TOLD_BYTES)?;
-        let of_interrupts = Object::new(&object::INTERRUPTS, &types)?;
+        let of_interrupts = Object::new(&object::INTERRUPTS, types)?;
         let choices = [with(false, false).choice()];
         let given = [
             ("accounts", Given::Memory(accounts.as_fd())),
@@ -252,7 +257,7 @@ impl BpfEvents {
         let asking = match may_ask {
             true => {
                 let programs = of_interrupts.with(&choices, &given, &[])?;
-                load_if_possible(&*sys, &account::on_requests(&types, &programs)?)?
+                load_if_possible(&*sys, &account::on_requests(types, &programs)?)?
             }
             false => Vec::new(),
         };
@@ -261,7 +266,7 @@ impl BpfEvents {
             false => {
                 let threaded = wanted.threaded_softirqs;
                 let programs =
-                    account::on_interrupts(&types, &of_interrupts, &choices, &given, threaded)?;
+                    account::on_interrupts(types, &of_interrupts, &choices, &given, threaded)?;
                 load_if_possible(&*sys, &programs)?
             }
         };
@@ -270,28 +275,28 @@ impl BpfEvents {
         if wanted.locks && !wanted.plain {
             let places = places.insert(create("locks of the kernel", contentions::BYTES)?);
             let given = [("contentions", Given::Memory(places.as_fd()))];
-            let object = Object::new(&object::CONTENTION, &types)?.with(&[], &given, &[])?;
-            contentions = load_if_possible(&*sys, &contentions::programs(&types, &object)?)?;
+            let object = Object::new(&object::CONTENTION, types)?.with(&[], &given, &[])?;
+            contentions = load_if_possible(&*sys, &contentions::programs(types, &object)?)?;
         }
         let objects = Objects {
-            events: Object::new(&object::EVENTS, &types)?,
-            scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, &types)).transpose()?,
+            events: Object::new(&object::EVENTS, types)?,
+            scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, types)).transpose()?,
         };
         let table = |what| create(what, packets::TABLE_BYTES);
         let (of_packets, of_sockets) = (table("senders of packets")?, table("senders by sockets")?);
         let object_of_packets = (wanted.packets && !irqs.is_empty())
-            .then(|| Object::new(&object::PACKETS, &types))
+            .then(|| Object::new(&object::PACKETS, types))
             .transpose()?;
         let of_requests = create("requests to disks", requests::TABLE_BYTES)?;
         let object_of_requests =
             (!irqs.is_empty()).then(|| Object::new(&object::REQUESTS, &types)).transpose()?;
         let calls = wanted.calls.filter(|_| knows_registers());
         let calls = calls.filter(|_| types.tracepoint("sys_enter").is_ok());
-        let object_of_calls = calls.map(|_| Object::new(&object::CALLS, &types)).transpose()?;
+        let object_of_calls = calls.map(|_| Object::new(&object::CALLS, types)).transpose()?;
         let load_with = |way, notes| {
             let mut setting = Setting {
                 accounts,
-                types: &types,
+                types: types,
                 way,
                 shape,
                 lanes: outer.as_fd(),
@@ -336,7 +341,7 @@ impl BpfEvents {
             };
             Ok((way, (programs, of_calls, of_packets, requests)))
         };
-        let ways = Way::all(&types, files, wanted);
+        let ways = Way::all(types, files, wanted);
         let noting = wanted
             .notes
             .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));

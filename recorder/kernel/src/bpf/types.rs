@@ -7,10 +7,13 @@
 //! Whether a structure has a field is no question for user space: `facts.bpf.c` asks it in the words of the programs that use the field.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use aya_obj::btf::Btf;
 
+use super::events::BpfError;
 use super::object::{FACTS, Object, ObjectError};
+use crate::sys::Sys;
 
 /// The number of a type.
 pub type TypeId = u32;
@@ -88,6 +91,15 @@ impl Names {
 }
 
 impl Types {
+    /// Reads those of the running kernel.
+    ///
+    /// # Errors
+    /// [`BpfError::NoBtf`], [`BpfError::Object`].
+    pub fn read(files: &dyn Sys) -> Result<Types, BpfError> {
+        let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
+        Ok(Types::parse(&bytes)?)
+    }
+
     /// Reads the content of [`BTF_PATH`].
     ///
     /// # Errors

@@ -73,9 +73,9 @@ use crate::kernel::procfs::Snapshot;
 use crate::kernel::signals::{Guard, Signals};
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
+use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::sys::Linux;
 use crate::kernel::terminal::Terminal;
-use crate::kernel::timers::TimerFunctions;
 use crate::kernel::trace_memory::TraceMemory;
 use crate::kernel::user::Owner;
 use crate::sink::outfile::{Given, Hold};
@@ -176,10 +176,10 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
-    // Before there are events: in the kernel's list of functions are hundreds of thousands.
-    let timers = match source.kind() {
-        SourceKind::Bpf => TimerFunctions::read(&Linux),
-        _ => TimerFunctions::default(),
+    // Before there are events, since it takes long.
+    let symbols = match (source.kind(), &stacks) {
+        (SourceKind::Bpf, _) | (_, Some(_)) => KernelSymbols::read(&Linux),
+        (_, None) => KernelSymbols::default(),
     };
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
@@ -304,7 +304,7 @@ fn record(
         extras,
         stacks,
         threads,
-        timers,
+        symbols: Arc::new(symbols),
         invitation,
         place,
         retained,

@@ -30,10 +30,8 @@ use crate::flight::watch::Watch;
 use crate::kernel::bell::Bell;
 use crate::kernel::stack_source::StackSource;
 use crate::kernel::stop_token::StopToken;
-use crate::kernel::sys::Linux;
-use crate::kernel::timers::TimerFunctions;
+use crate::kernel::symbols::KernelSymbols;
 use crate::kernel::trace_memory::TraceMemory;
-use crate::kernel::variables::Variables;
 use crate::sink::drain::{self, Drained, Request, Written};
 use crate::sink::outfile::{Hold, Place, Whereabouts};
 use crate::sink::{Sink, SinkError, Totals, Unsaved};
@@ -71,8 +69,8 @@ pub(super) struct Inputs {
     pub(super) stacks: Option<StackSource>,
     /// The threads that are known when it begins.
     pub(super) threads: Threads,
-    /// What functions of timers are called, where the source tells of them.
-    pub(super) timers: TimerFunctions,
+    /// The kernel's symbols, where the source or stacks need them.
+    pub(super) symbols: Arc<KernelSymbols>,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
     /// The output's directory and name, if it has some: where its other files go.
@@ -117,7 +115,7 @@ impl Pipeline {
             extras,
             stacks,
             threads,
-            timers,
+            symbols,
             invitation,
             place,
             retained,
@@ -166,10 +164,7 @@ impl Pipeline {
         if circular || plan.stacks.is_some() {
             encoder.keep_departed();
         }
-        if plan.locks {
-            encoder.name_locks(Variables::read(&Linux));
-        }
-        encoder.name_timers(timers);
+        encoder.name_kernel(symbols.clone());
         let pieces = plan.flight.rotate.zip(place).map(|(rotate, place)| {
             let named = (place, plan.output.compression);
             let series = Arc::new(Series::new(named, rotate, retained.clone(), hold.clone()));
@@ -205,7 +200,9 @@ impl Pipeline {
         };
         let stacks = stacks
             .zip(plan.stacks)
-            .map(|(source, wanted)| Stacks::start(source, wanted, plan.symbols, (kept, enabled)))
+            .map(|(source, wanted)| {
+                Stacks::start(source, wanted, plan.symbols, symbols, (kept, enabled))
+            })
             .transpose()
             .map_err(RecordError::while_doing("start the thread for stacks"))?;
         let (recorder, named) = (beginning.recorder, stacks.as_ref().map(Stacks::named));

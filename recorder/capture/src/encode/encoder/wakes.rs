@@ -13,7 +13,7 @@ use crate::encode::threads::weight::weight;
 use crate::encode::threads::{Announced, Run, Slot};
 use crate::event::{Comm, Wake, WakeKind, Waker};
 use fxtrec_kernel::bpf::origins::{self, Origin, Request};
-use fxtrec_kernel::timers::TimerFunctions;
+use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// What an interrupt is about, in a word.
@@ -38,10 +38,10 @@ fn name_arg(origin: Option<Origin>) -> Text<'static> {
 }
 
 /// Which timer, device or interrupt that is.
-fn name_of<'a>(origin: &'a Origin, timers: &'a TimerFunctions) -> Option<Cow<'a, str>> {
+fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, str>> {
     match origin {
         Origin::HrTimer { function } | Origin::Timer { function } => {
-            timers.name(*function).map(Cow::Borrowed)
+            kernel.function_at(*function).map(Cow::Borrowed)
         }
         Origin::Device { irq, name } => Some(match name.text() {
             [] => format!("irq {irq}").into(),
@@ -182,7 +182,7 @@ impl<L: Lanes> Encoder<L> {
         let sent = sent.map(|ago| Arg::new(strings::SENT_NS, Value::Uint64(ago)));
         let of_origin = |name, text: Text<'static>| Arg::new(name, Value::Str(text));
         let kind = origin.map(|origin| of_origin(strings::INTERRUPT_KIND, kind_of(&origin)));
-        let name = origin.as_ref().and_then(|origin| name_of(origin, &self.timers));
+        let name = origin.as_ref().and_then(|origin| name_of(origin, &self.kernel));
         let name =
             name.as_deref().map(|it| Arg::new(name_arg(origin), Value::Str(Text::Inline(it))));
         let args_of_wake = [weight, by, held, kind, name, via, sent];

@@ -14,7 +14,6 @@ pub(super) mod layout;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
@@ -23,7 +22,7 @@ use super::events::{BpfError, first_loaded};
 use super::object::{self, Given, Object};
 use super::programs::Loaded;
 use super::sys::{BpfSys, MapKind, MapSpec};
-use super::types::{BTF_PATH, Types};
+use super::types::Types;
 use crate::cgroups::Hierarchy;
 use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
@@ -91,8 +90,7 @@ impl SchedCounts {
         sys: Box<dyn BpfSys + Send>,
         wanted: Wanted,
     ) -> Result<SchedCounts, BpfError> {
-        let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
-        let types = Types::parse(&bytes)?;
+        let types = Types::read(files)?;
         let object = Object::new(&object::COUNTS, &types)?;
         let shape = wanted.shape;
         let array = |bytes: usize, entries: usize| MapSpec {

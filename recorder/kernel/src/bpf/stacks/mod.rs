@@ -36,12 +36,11 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::doorbell::Doorbell;
-use super::events::{BTF_PATH, BpfError};
+use super::events::BpfError;
 use super::object::{self, Choice, Given, Object};
 use super::programs::{Loaded, knows_registers, newtask};
 use super::ring_buffer::RingBuffer;
@@ -228,6 +227,8 @@ pub struct Missing {
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNotes<'a> {
     maps: &'a Maps,
+    /// The kernel's types, so that they are read once.
+    pub(super) types: &'a Types,
 }
 
 impl<'a> WaitNotes<'a> {
@@ -318,6 +319,8 @@ pub struct BlockedStacks {
     /// That for samples of clocks, with the clocks of the CPUs.
     clock: Option<(Loaded, Vec<OwnedFd>)>,
     links: Vec<OwnedFd>,
+    /// The kernel's types, until all programs are loaded.
+    types: Option<Types>,
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
     maps: Maps,
@@ -339,8 +342,7 @@ impl BlockedStacks {
         sys: Box<dyn BpfSys + Send>,
         wanted: Wanted,
     ) -> Result<BlockedStacks, BpfError> {
-        let bytes = files.read(Path::new(BTF_PATH)).map_err(|error| BpfError::NoBtf { error })?;
-        let types = Types::parse(&bytes)?;
+        let types = Types::read(files)?;
         let object = Object::new(&object::STACKS, &types)?;
         let create = |what, spec: MapSpec<'_>| sys.map_create(&spec).map_err(map_error(what));
         let blocks = wanted.copy.map(|bytes| bytes.clamp(LEAST_COPY, MOST_COPY) / BLOCK + 1);
@@ -374,7 +376,7 @@ impl BlockedStacks {
         let of_wakes = wanted.wakes.then(scratch).transpose()?;
         let of_clocks = wanted.frequency.map(|_| scratch()).transpose()?;
         let programs = |maps: &Maps| {
-            let notes = WaitNotes { maps };
+            let notes = WaitNotes { maps, types: &types };
             let mut choices = notes.choices().to_vec();
             choices.push(("blocks", blocks.unwrap_or(0) as u64));
             let mut given = notes.maps().to_vec();
@@ -443,15 +445,18 @@ impl BlockedStacks {
             waking,
             clock,
             links: Vec::new(),
+            types: Some(types),
             code: CodeRecords::open(files),
             maps,
             from: Arc::new(AtomicU64::new(0)),
         })
     }
 
-    /// What another program needs to note who waits; `None` where that takes what only a program of this has.
+    /// What another program needs to note who waits, before [`BlockedStacks::prepare`]; `None` where that takes what only a
+    /// program of this has.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
-        (!self.is_table()).then_some(WaitNotes { maps: &self.maps })
+        let types = self.types.as_ref().filter(|_| !self.is_table())?;
+        Some(WaitNotes { maps: &self.maps, types })
     }
 
     fn is_table(&self) -> bool {
@@ -479,6 +484,7 @@ impl BlockedStacks {
     /// # Errors
     /// [`BpfError::Attach`].
     pub fn prepare(&mut self) -> Result<(), BpfError> {
+        self.types = None;
         for program in &self.first {
             self.links.push(program.attach(&*self.sys)?);
         }
