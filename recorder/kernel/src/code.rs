@@ -168,7 +168,7 @@ impl KernelCode {
         modules: &str,
         build_id: impl Fn(&str) -> Vec<u8>,
     ) -> KernelCode {
-        let text = symbols.address_of("_stext").zip(symbols.address_of("_etext"));
+        let text = symbols.text;
         let mut code = KernelCode { modules: Vec::new(), symbols };
         let mut add = |name: &str, start: u64, end: u64| {
             if start != 0 && start < end {
@@ -176,7 +176,7 @@ impl KernelCode {
                 code.modules.push(KernelModule { name, start, end, build_id });
             }
         };
-        if let Some((start, end)) = text {
+        if let [Some(start), Some(end)] = text {
             add(KERNEL, start, end);
         }
         for line in modules.lines() {
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_kernels_code_is_found_by_address() {
-        let symbols = "ffffffff81000000 T _stext\nffffffff81000100 t first\n\
+        let symbols = "ffffffff81000000 T _text\nffffffff81000000 T _stext\nffffffff81000100 t first\n\
                        ffffffff81000100 T alias\nffffffff81000200 T second\n\
                        ffffffff81000300 T _etext\nffffffff82000000 D data\n\
                        ffffffffa0000010 t loaded\t[mod]\nnonsense\n";

@@ -18,6 +18,8 @@ pub struct KernelSymbols {
     variables: Table,
     /// Whether variables of single files are listed too (`CONFIG_KALLSYMS_ALL`). Otherwise, what follows one may be another.
     all_variables: bool,
+    /// Where the kernel's own code begins and ends. Other symbols have the same addresses.
+    pub(crate) text: [Option<u64>; 2],
 }
 
 /// Names by address.
@@ -61,6 +63,11 @@ impl KernelSymbols {
         let mut symbols = KernelSymbols::default();
         for line in list.split(|byte| *byte == b'\n') {
             let Some((address, kind, name)) = symbol(line) else { continue };
+            match name {
+                b"_stext" => symbols.text[0] = Some(address),
+                b"_etext" => symbols.text[1] = Some(address),
+                _ => {}
+            }
             match kind {
                 b't' | b'T' | b'w' | b'W' => symbols.functions.push(address, name),
                 b'b' | b'B' | b'd' | b'D' => {
@@ -84,14 +91,6 @@ impl KernelSymbols {
     /// The name of the function that begins at `address`.
     pub fn function_at(&self, address: u64) -> Option<&str> {
         self.function(address).filter(|it| it.1 == 0).map(|it| it.0)
-    }
-
-    /// Where the function of this name begins, the first in the list.
-    pub(crate) fn address_of(&self, name: &str) -> Option<u64> {
-        let Table { starts, names } = &self.functions;
-        let is_it =
-            |at: u32| names.get(at as usize..).is_some_and(|it| it.starts_with(name.as_bytes()));
-        starts.iter().find(|it| it.2 as usize == name.len() && is_it(it.1)).map(|it| it.0)
     }
 
     /// The name of the variable that `address` is in, with the bytes from its beginning; `None` for other memory.
@@ -134,8 +133,6 @@ mod tests {
         assert_eq!(symbols.function_at(0xffff_ffff_8100_0010), Some("hrtimer_wakeup"));
         assert_eq!(symbols.function_at(0xffff_ffff_c000_0000), Some("own_timer_fn"));
         assert_eq!(symbols.function(0xffff_ffff_8100_0041), Some(("schedule", 0x11)));
-        assert_eq!(symbols.address_of("schedule"), Some(0xffff_ffff_8100_0030));
-        assert_eq!(symbols.address_of("sched"), None);
         for other in [0, 0xffff_ffff_8100_0011, 0xffff_ffff_8100_0040] {
             assert_eq!(symbols.function_at(other), None, "{other:#x}");
         }

@@ -50,7 +50,7 @@ use std::ffi::OsString;
 
 use clap::builder::Styles;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use compare::{CompareArgs, NoPercent, Percent};
 pub use completions::{CompletionsArgs, Shell};
@@ -133,6 +133,33 @@ Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a \
 gate failed, 4 with --on-disturbed exit-4; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
+
+/// What `fxtrec -h` prints, and `fxtrec` alone: one screen of a terminal, with what people use most.
+const SCREEN: &str = "\
+Shows why a Linux thread was late: records the scheduler, explains delays
+
+Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
+       fxtrec [OPTIONS] -a [-d TIME]             record the whole machine
+       fxtrec SUBCOMMAND ...
+
+  -a, --all              record the whole machine, until -d or Ctrl-C
+  -d, --duration <TIME>  stop after this long, for example 10s or 250ms
+  -p, --pid <PID,..>     record running processes
+      --cgroup <GLOB>    record the processes of matching cgroups
+  -o, --output <FILE>    output file; the endings .zst and .gz compress
+  -u, --user <USER>      run COMMAND as this user; @sudo is who called sudo
+      --stacks           record where in the code threads block
+      --locks            record which lock a thread waits for, and its owner
+      --fail-if <EXPR>   exit with status 3 if this is true: 'wakeup.p99 > 2ms'
+      --trigger <EXPR>   with --mode circular: write a file when this happens
+
+  fxtrec why FILE        explain the worst delay
+  fxtrec report FILE     print who waited, for how long, and for whom
+  fxtrec open FILE       open the trace in the Perfetto UI
+  fxtrec doctor          show what this machine allows, and what to change
+
+`fxtrec --help` lists all options and subcommands, `fxtrec help why` those of why
+";
 
 /// Everything a command line of fxtrec can say.
 #[derive(Debug, Parser)]
@@ -270,7 +297,9 @@ impl Cli {
 
     fn parse_words(line: &[OsString]) -> Result<(Command, DisplayArgs), clap::Error> {
         refuse_reserved_word(line.get(1))?;
-        let cli = Cli::try_parse_from(line).map_err(|error| without_colours(error, line))?;
+        let found = parser(line).try_get_matches_from(line);
+        let cli = found.and_then(|found| Cli::from_arg_matches(&found));
+        let cli = cli.map_err(|error| without_colours(error, line))?;
         let mut command = cli.command.unwrap_or(Command::Record(cli.record));
         if let Command::Record(args) = &mut command {
             let before = line.len().checked_sub(args.command.len() + 1).map(|at| &line[at]);
@@ -333,12 +362,21 @@ pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
     }
 }
 
+/// What parses the line.
+fn parser(line: &[OsString]) -> clap::Command {
+    match line {
+        [] | [_] => Cli::command().override_help(SCREEN),
+        [_, first, ..] if first == "-h" => Cli::command().override_help(SCREEN),
+        _ => Cli::command(),
+    }
+}
+
 /// The same error by a parser without colours, unless it is a text of clap's own.
 fn without_colours(error: clap::Error, line: &[OsString]) -> clap::Error {
     if !error.use_stderr() {
         return error;
     }
-    let plain = Cli::command().styles(Styles::plain()).try_get_matches_from(line);
+    let plain = parser(line).styles(Styles::plain()).try_get_matches_from(line);
     plain.err().unwrap_or(error)
 }
 

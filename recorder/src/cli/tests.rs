@@ -107,6 +107,29 @@ fn help_breaks_lines_where_a_terminal_would_and_nowhere_else() {
 }
 
 #[test]
+fn the_short_help_fits_a_terminal_and_names_what_there_is() {
+    for line in [&["fxtrec", "-h"][..], &["fxtrec"]] {
+        let help = Cli::parse_line(line).expect_err("it is help").to_string();
+        let lines: Vec<&str> = help.trim_end().lines().collect();
+        assert!(lines.len() < 24 && lines.iter().all(|line| line.chars().count() <= 80), "{help}");
+        let all = Cli::command();
+        let words = || help.split(|it: char| !it.is_ascii_alphanumeric() && it != '-');
+        let options: Vec<_> = words().filter_map(|word| word.strip_prefix("--")).collect();
+        let has = |name: &&str| {
+            name.is_empty()
+                || *name == "help"
+                || all.get_arguments().any(|it| it.get_long() == Some(name))
+        };
+        assert!(options.len() > 10 && options.iter().all(has), "{options:?}");
+        let subcommands = help.lines().filter_map(|line| line.strip_prefix("  fxtrec "));
+        let names: Vec<_> = subcommands.filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() > 3 && names.iter().all(|name| all.find_subcommand(name).is_some()));
+    }
+    let whole = Cli::parse_line(["fxtrec", "--help"]).expect_err("it is help").to_string();
+    assert!(whole.contains("--trigger-interval") && whole.contains("symbolize"));
+}
+
+#[test]
 fn an_unknown_option_before_command_is_refused() {
     assert!(refused(&["--bogus", "ls"]).contains("--bogus"));
 }
