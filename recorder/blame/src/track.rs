@@ -98,7 +98,8 @@ pub struct Tracker {
     pub origins: Origins,
     gaps: Vec<Gap>,
     pending: Pending,
-    narrow: bool,
+    /// Whether the recording is of some processes only.
+    pub narrow: bool,
     scheduler: Scheduler,
     own: Option<ProviderId>,
     recorders: Recorders,

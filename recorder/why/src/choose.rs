@@ -2,7 +2,7 @@
 
 use fxt_reader::record::Event;
 use fxtrec_sched::State;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::units::{self, Judged, Unit, Waits};
 use crate::{Compared, Metric, Pick, Query, Subject, WhyError};
@@ -61,6 +61,8 @@ struct ThreadHistory {
     blocked: Option<u64>,
     /// Since when it waits for a CPU.
     waits: Option<u64>,
+    /// Whether a wake-up of it is recorded.
+    woken: bool,
     /// When it was woken, if it has not slept since.
     turn: Option<u64>,
     /// Who woke it last.
@@ -188,6 +190,7 @@ impl Sink for Finder {
             }
             State::Woken | State::WokenThrottled => {
                 if let About::Woken(by) = about {
+                    life.woken = true;
                     life.waker = match by {
                         By::Thread(waker) => Some(waker),
                         By::Interrupt(_) | By::Unknown => None,
@@ -262,7 +265,7 @@ pub(crate) fn choose(
     {
         return Ok(vec![choice]);
     }
-    let threads = threads(query, tracker)?;
+    let threads = threads(query, tracker, finder)?;
     if query.critical_path {
         return batch(tracker, finder).map(|choice| vec![choice]).ok_or(WhyError::NoCommand);
     }
@@ -292,12 +295,9 @@ pub(crate) fn choose(
     {
         return Ok(vec![choice]);
     }
-    // Without COMMAND everybody is asked about.
     let Judged { incidents, usual } = match (&finder.waits, &threads.threads) {
-        (Some(waits), Threads::Command | Threads::These(_)) => {
-            waits.judge(known, |koid| threads.has(koid))
-        }
-        _ => Judged::default(),
+        (None, _) | (_, Threads::All) => Judged::default(),
+        (Some(waits), _) => waits.judge(known, |koid| threads.has(koid)),
     };
     if !incidents.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
         let units = incidents.iter().chain(&usual);
@@ -399,6 +399,8 @@ enum Threads {
     All,
     /// Those of COMMAND.
     Command,
+    /// Those that a recording of some processes is about. It has others where they took a CPU, and no wake-ups of those.
+    Recorded(FxHashSet<u64>),
     These(Vec<u64>),
 }
 
@@ -417,15 +419,32 @@ impl Chosen<'_> {
                 self.recorder || !self.tracker.family.is_recorder(&self.tracker.roster, koid)
             }
             Threads::Command => self.tracker.family.has(&self.tracker.roster, koid),
+            Threads::Recorded(koids) => koids.contains(&koid),
             Threads::These(koids) => koids.contains(&koid),
         }
     }
 }
 
-fn threads<'a>(query: &Query, tracker: &'a Tracker) -> Result<Chosen<'a>, WhyError> {
+fn threads<'a>(
+    query: &Query,
+    tracker: &'a Tracker,
+    finder: &Finder,
+) -> Result<Chosen<'a>, WhyError> {
     let Some(wanted) = &query.thread else {
+        let recorded = || {
+            let koid = |index: usize| tracker.roster.koid(index as Index);
+            let process = |index| tracker.roster.process(koid(index)).unwrap_or(koid(index));
+            let woken = finder.lives.iter().enumerate().filter(|(_, life)| life.woken);
+            let processes: FxHashSet<u64> = woken.map(|(index, _)| process(index)).collect();
+            let all = (0..finder.lives.len()).filter(|&index| processes.contains(&process(index)));
+            all.map(koid).collect::<FxHashSet<_>>()
+        };
         let threads = match tracker.family.process {
             Some(_) => Threads::Command,
+            None if tracker.narrow => match recorded() {
+                koids if koids.is_empty() => Threads::All,
+                koids => Threads::Recorded(koids),
+            },
             None => Threads::All,
         };
         return Ok(Chosen { threads, tracker, recorder: query.recorder });
@@ -456,7 +475,7 @@ fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64,
         },
         // The main thread.
         Threads::Command => tracker.family.process.ok_or(WhyError::NeedsThread),
-        Threads::All => Err(WhyError::NeedsThread),
+        Threads::All | Threads::Recorded(_) => Err(WhyError::NeedsThread),
     }
 }
 

@@ -296,7 +296,7 @@ impl BpfEvents {
         let load_with = |way, notes| {
             let mut setting = Setting {
                 accounts,
-                types: types,
+                types,
                 way,
                 shape,
                 lanes: outer.as_fd(),

@@ -117,11 +117,12 @@ impl Delays {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Whose delays are looked at: those of the threads that were chosen, else COMMAND's, else everybody's.
+    /// Whose delays are looked at: those of the threads that were chosen, else COMMAND's, else all that the recording is about.
     fn asks_about(&self, koid: u64, chosen: bool) -> bool {
         match (self.selection.threads.is_everything(), self.family.process) {
             (false, _) => chosen,
             (true, Some(_)) => self.family.has(&self.roster, koid),
+            (true, None) if self.narrow => self.roster.is_in_scope(koid),
             (true, None) => {
                 !self.selection.leaves_out_recorder()
                     || !self.family.is_recorder(&self.roster, koid)
@@ -133,6 +134,7 @@ impl<O: Observer> Analysis<O> {
         match (self.selection.threads.is_everything(), self.family.process) {
             (false, _) => Counts::All,
             (true, Some(_)) => Counts::Delays,
+            (true, None) if self.narrow => Counts::Delays,
             (true, None) => Counts::Waits,
         }
     }

@@ -216,6 +216,27 @@ fn outside_of_the_scope_nothing_is_known() {
 }
 
 #[test]
+fn a_recording_of_some_processes_is_asked_about_those() {
+    let mut scene = Scene::of_scope("processes");
+    scene.wake(500, 0, 101);
+    scene.switch(1_000, 0, 201, Leaves::R, 101);
+    scene.switch(2_000, 0, 101, Leaves::R, 201);
+    scene.switch(3_000, 0, 201, Leaves::R, 101);
+    scene.switch(50_000, 0, 101, Leaves::S, 201);
+    scene.switch(51_000, 0, 201, Leaves::S, 0);
+    scene.end(60_000);
+    let why = ask(&scene, &Query::default());
+    assert_eq!((why.thread.comm.as_str(), why.from_ns), ("t101", 2_000));
+    // Where wake-ups of all threads are recorded, that of the other one was longer.
+    let mut all = Scene::new();
+    all.wake(500, 0, 101);
+    all.switch(1_000, 0, 201, Leaves::R, 101);
+    all.switch(50_000, 0, 101, Leaves::S, 201);
+    all.end(60_000);
+    assert_eq!(ask(&all, &Query::default()).thread.comm, "t201");
+}
+
+#[test]
 fn more_than_is_kept_is_not_known() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101);

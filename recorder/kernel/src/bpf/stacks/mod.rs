@@ -320,7 +320,7 @@ pub struct BlockedStacks {
     clock: Option<(Loaded, Vec<OwnedFd>)>,
     links: Vec<OwnedFd>,
     /// The kernel's types, until all programs are loaded.
-    types: Option<Types>,
+    types: Option<Box<Types>>,
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
     maps: Maps,
@@ -445,7 +445,7 @@ impl BlockedStacks {
             waking,
             clock,
             links: Vec::new(),
-            types: Some(types),
+            types: Some(Box::new(types)),
             code: CodeRecords::open(files),
             maps,
             from: Arc::new(AtomicU64::new(0)),
@@ -455,7 +455,7 @@ impl BlockedStacks {
     /// What another program needs to note who waits, before [`BlockedStacks::prepare`]; `None` where that takes what only a
     /// program of this has.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
-        let types = self.types.as_ref().filter(|_| !self.is_table())?;
+        let types = self.types.as_deref().filter(|_| !self.is_table())?;
         Some(WaitNotes { maps: &self.maps, types })
     }
 
