@@ -168,12 +168,16 @@ fn no_arguments_print_help_to_stderr_as_a_failure() {
 
 #[test]
 fn help_that_was_asked_for_is_a_success_with_groups_and_examples() {
-    for option in ["-h", "--help"] {
-        let error = parse(&[option]).expect_err("help is an error for clap");
-        assert_eq!(exit_code(&error, &words(&[option])), 0);
+    for (line, has_groups) in [(&["-h"][..], false), (&["--help"], true), (&["record", "-h"], true)]
+    {
+        let error = parse(line).expect_err("help is an error for clap");
+        assert_eq!(exit_code(&error, &words(line)), 0);
         let text = error.to_string();
+        if !has_groups {
+            continue;
+        }
         for part in ["What to record:", "Output:", "Memory:", "Gates:", "Display:", "Examples:"] {
-            assert!(text.contains(part), "{option} lacks {part}:\n{text}");
+            assert!(text.contains(part), "{line:?} lacks {part}:\n{text}");
         }
     }
     let version = parse(&["--version"]).expect_err("so is the version");
@@ -206,8 +210,12 @@ fn wrong_arguments_of_subcommands_that_run_nothing_are_2() {
 #[test]
 fn what_shapes_tables_is_refused_where_there_are_none() {
     for format in ["--json", "--csv", "--timehist"] {
-        for shape in [["--show", "worst"], ["--sort", "p99"], ["--rows", "3"], ["--by", "process"]]
-        {
+        let by = ["--by", "process"];
+        for shape in [["--show", "worst"], ["--sort", "p99"], ["--rows", "3"], by] {
+            // Several traces have sums by process in JSON, too.
+            if (format, shape) == ("--json", by) {
+                continue;
+            }
             let text = refused(&["report", "x.fxt", format, shape[0], shape[1]]);
             assert!(text.contains("cannot be used with") && text.contains(shape[0]), "{text}");
         }

@@ -116,7 +116,7 @@ impl Recorded {
         let causes = json["trace"]["causes"].as_array().expect("a list").clone();
         let sentence = why["sentence"].as_str().expect("a sentence").to_owned();
         println!("{text}");
-        assert!(text.lines().count() <= 45, "{text}");
+        assert!(text.lines().count() <= 50, "{text}");
         Why { sentence, why, causes }
     }
 }

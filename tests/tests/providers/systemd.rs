@@ -90,11 +90,15 @@ fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Ve
     command.args(["record", "-a", "-q"]).args(options).current_dir(folder.path(""));
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
     let mut recorder = Process::start(with_usual_signals(&mut command).stdout(output));
-    let begun = Instant::now();
-    let mut told = Vec::new();
-    while begun.elapsed() < Duration::from_secs(4) {
+    let mut begun = Instant::now();
+    let mut told: Vec<String> = Vec::new();
+    // Four seconds from when it is ready, which takes a while on a busy machine.
+    while begun.elapsed() < Duration::from_secs(if told.is_empty() { 60 } else { 4 }) {
         let mut message = [0; 64];
         if let Ok(bytes) = listener.recv(&mut message) {
+            if told.is_empty() {
+                begun = Instant::now();
+            }
             told.push(String::from_utf8_lossy(&message[..bytes]).into_owned());
         }
     }

@@ -226,7 +226,7 @@ fn a_recording_of_some_processes_is_asked_about_those() {
     scene.switch(51_000, 0, 201, Leaves::S, 0);
     scene.end(60_000);
     let why = ask(&scene, &Query::default());
-    assert_eq!((why.thread.comm.as_str(), why.from_ns), ("t101", 2_000));
+    assert_eq!((why.thread.comm.as_str(), why.from_ns), ("t101", 2_000_000));
     // Where wake-ups of all threads are recorded, that of the other one was longer.
     let mut all = Scene::new();
     all.wake(500, 0, 101);
