@@ -158,7 +158,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
   fxtrec open FILE       open the trace in the Perfetto UI
   fxtrec doctor          show what this machine allows, and what to change
 
-`fxtrec --help` lists all options and subcommands, `fxtrec help why` explains why
+`fxtrec --help` lists all options, `fxtrec help why` those of a subcommand
 ";
 
 /// Everything a command line of fxtrec can say.

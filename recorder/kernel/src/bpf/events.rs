@@ -289,7 +289,7 @@ impl BpfEvents {
             .transpose()?;
         let of_requests = create("requests to disks", requests::TABLE_BYTES)?;
         let object_of_requests =
-            (!irqs.is_empty()).then(|| Object::new(&object::REQUESTS, &types)).transpose()?;
+            (!irqs.is_empty()).then(|| Object::new(&object::REQUESTS, types)).transpose()?;
         let calls = wanted.calls.filter(|_| knows_registers());
         let calls = calls.filter(|_| types.tracepoint("sys_enter").is_ok());
         let object_of_calls = calls.map(|_| Object::new(&object::CALLS, types)).transpose()?;
