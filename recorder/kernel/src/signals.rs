@@ -52,6 +52,10 @@ pub struct Inherited {
 pub struct Signals {
     fd: SignalFd,
     inherited: Inherited,
+    /// The process that started this one, and the signal that announces its end, if one does. The kernel sends it once for
+    /// each thread of that process, which would look like a user who asks again.
+    parent: (u32, Option<Signal>),
+    parent_has_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +120,8 @@ impl Signals {
         let fd = SignalFd::with_flags(&read, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let pipe_ignored = PIPE_IGNORED_AT_START.load(Ordering::Relaxed);
         let inherited = Inherited { mask, child_ignored, pipe_ignored, interrupt_ignored };
-        Ok(Signals { fd, inherited })
+        let parent = (std::os::unix::process::parent_id(), nix::sys::prctl::get_pdeathsig()?);
+        Ok(Signals { fd, inherited, parent, parent_has_ended: false })
     }
 
     /// The next signal that arrived, or `None` when there is none now.
@@ -124,14 +129,18 @@ impl Signals {
     /// # Errors
     /// What read(2) returns.
     pub fn read(&mut self) -> io::Result<Option<Caught>> {
-        let Some(info) = self.fd.read_signal()? else { return Ok(None) };
-        let number = i32::try_from(info.ssi_signo).map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(Some(Caught {
-            signal: Signal::try_from(number)?,
+        while let Some(info) = self.fd.read_signal()? {
+            let number = i32::try_from(info.ssi_signo).map_err(|_| io::ErrorKind::InvalidData)?;
+            let signal = Signal::try_from(number)?;
             // Codes of the kernel are positive, those of kill, sigqueue and tgkill are not.
-            from_user: info.ssi_code <= 0,
-            pid: info.ssi_pid,
-        }))
+            let caught = Caught { signal, from_user: info.ssi_code <= 0, pid: info.ssi_pid };
+            let announces_end = self.parent == (caught.pid, Some(signal));
+            if announces_end && std::mem::replace(&mut self.parent_has_ended, true) {
+                continue;
+            }
+            return Ok(Some(caught));
+        }
+        Ok(None)
     }
 
     /// Stops this process as `signal` would have if it were not read here; returns when the process was continued.

@@ -158,7 +158,9 @@ fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_nex
     });
     let checked = || {
         let path = last.to_str().expect("a plain path");
-        killed.folder.fxtrec(["dump", "--check", path]).code == 0
+        // Its head alone is a trace, too.
+        let is_done = |words: &[&str]| killed.folder.fxtrec(words.iter().copied()).code == 0;
+        is_done(&["dump", "--check", path]) && is_done(&["report", path, "--comm", "sleep"])
     };
     wait::until("the recorder's file", || last.exists() && checked());
     sleeper.kill();
