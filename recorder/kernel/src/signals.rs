@@ -55,7 +55,7 @@ pub struct Signals {
     /// The process that started this one, and the signal that announces its end, if one does. The kernel sends it once for
     /// each thread of that process, which would look like a user who asks again.
     parent: (u32, Option<Signal>),
-    parent_has_ended: bool,
+    parent_may_have_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Signals {
         let pipe_ignored = PIPE_IGNORED_AT_START.load(Ordering::Relaxed);
         let inherited = Inherited { mask, child_ignored, pipe_ignored, interrupt_ignored };
         let parent = (std::os::unix::process::parent_id(), nix::sys::prctl::get_pdeathsig()?);
-        Ok(Signals { fd, inherited, parent, parent_has_ended: false })
+        Ok(Signals { fd, inherited, parent, parent_may_have_ended: false })
     }
 
     /// The next signal that arrived, or `None` when there is none now.
@@ -135,12 +135,28 @@ impl Signals {
             // Codes of the kernel are positive, those of kill, sigqueue and tgkill are not.
             let caught = Caught { signal, from_user: info.ssi_code <= 0, pid: info.ssi_pid };
             let announces_end = self.parent == (caught.pid, Some(signal));
-            if announces_end && std::mem::replace(&mut self.parent_has_ended, true) {
-                continue;
+            let again = announces_end && std::mem::replace(&mut self.parent_may_have_ended, true);
+            if again {
+                if self.parent_ends() {
+                    continue;
+                }
+                // It asks by the same signal, and is not asked about again.
+                self.parent.1 = None;
             }
             return Ok(Some(caught));
         }
         Ok(None)
+    }
+
+    /// Whether the process that started this one has ended, or does so within a moment: its threads end one after the other.
+    fn parent_ends(&self) -> bool {
+        (0..20).any(|_| {
+            let has_ended = std::os::unix::process::parent_id() != self.parent.0;
+            if !has_ended {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            has_ended
+        })
     }
 
     /// Stops this process as `signal` would have if it were not read here; returns when the process was continued.
