@@ -71,7 +71,7 @@ impl Origins {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }
 
-    /// A request to a disk of so many bytes, in words, if it is the origin: `4.0 KiB write to vda`. No bytes are not told.
+    /// A request to a disk of so many bytes, in words, if it is the origin: `4.0 KiB write to vda`. A size of 0 is left out.
     pub fn request(&self, origin: Origin, bytes: u64) -> String {
         let (operation, disk) = self.operation(origin).unwrap_or(("request", "a disk"));
         let size = if bytes > 0 { format!("{} ", text::bytes(bytes)) } else { String::new() };

@@ -11,7 +11,7 @@ LICENSE;
 
 #define REQUEST_BITS 10
 
-/* Whether the kernel tells when a request begins, or only when one is queued. */
+/* Whether the kernel reports when a request begins, or only when one is queued. */
 CHOICE(knows_begins, 0);
 
 /* What the kernel wants of a disk: the lower byte of the flags. A request that has no data is for the flush that comes with it. */
@@ -86,8 +86,8 @@ static inline struct request *request_in(u64 *args)
 }
 
 /*
- * block_rq_insert(request), before that: whoever queues a request has made it. But a worker may do so again for another thread, and without
- * the kernel's time nobody knows whether it is still the same.
+ * block_rq_insert(request), before that: the thread that queues a request has made it. But a worker may queue it again for another thread,
+ * and only the kernel's own time of the request shows whether it is still the same.
  */
 SEC("tp_btf") int fxtrec_insert(u64 *args)
 {
@@ -148,7 +148,7 @@ SEC("tp_btf") int fxtrec_complete(u64 *args)
 		disk = number_of(((struct request___5_16 *)request)->rq_disk);
 	else
 		disk = number_of(request->q->disk);
-	/* One that comes with a flush is told to be done more than once. */
+	/* The kernel reports the end of one that comes with a flush more than once. */
 	if (is_about(note, address, request) && (!note->is_done || note->flags & (REQ_FUA | REQ_PREFLUSH))) {
 		started = note->started;
 		issued = note->issued;

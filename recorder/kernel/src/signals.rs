@@ -52,10 +52,36 @@ pub struct Inherited {
 pub struct Signals {
     fd: SignalFd,
     inherited: Inherited,
-    /// The process that started this one, and the signal that announces its end, if one does. The kernel sends it once for
-    /// each thread of that process, which would look like a user who asks again.
-    parent: (u32, Option<Signal>),
-    parent_may_have_ended: bool,
+    parent: Option<Parent>,
+}
+
+/// The process that started this one, where the kernel announces its end by a signal: once for each of its threads, which would
+/// look like a user who asks again.
+#[derive(Debug)]
+struct Parent {
+    pid: u32,
+    signal: Signal,
+    /// Whether such a signal has come from it.
+    heard: bool,
+}
+
+impl Parent {
+    fn of_this_process() -> io::Result<Option<Parent>> {
+        let pid = std::os::unix::process::parent_id();
+        let signal = nix::sys::prctl::get_pdeathsig()?;
+        Ok(signal.map(|signal| Parent { pid, signal, heard: false }))
+    }
+
+    /// Whether it has ended, or does so within a moment: its threads end one after the other.
+    fn has_ended(&self) -> bool {
+        (0..20).any(|_| {
+            let has_ended = std::os::unix::process::parent_id() != self.pid;
+            if !has_ended {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            has_ended
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +146,7 @@ impl Signals {
         let fd = SignalFd::with_flags(&read, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let pipe_ignored = PIPE_IGNORED_AT_START.load(Ordering::Relaxed);
         let inherited = Inherited { mask, child_ignored, pipe_ignored, interrupt_ignored };
-        let parent = (std::os::unix::process::parent_id(), nix::sys::prctl::get_pdeathsig()?);
-        Ok(Signals { fd, inherited, parent, parent_may_have_ended: false })
+        Ok(Signals { fd, inherited, parent: Parent::of_this_process()? })
     }
 
     /// The next signal that arrived, or `None` when there is none now.
@@ -134,29 +159,19 @@ impl Signals {
             let signal = Signal::try_from(number)?;
             // Codes of the kernel are positive, those of kill, sigqueue and tgkill are not.
             let caught = Caught { signal, from_user: info.ssi_code <= 0, pid: info.ssi_pid };
-            let announces_end = self.parent == (caught.pid, Some(signal));
-            let again = announces_end && std::mem::replace(&mut self.parent_may_have_ended, true);
-            if again {
-                if self.parent_ends() {
+            let is_its = |it: &&mut Parent| (it.pid, it.signal) == (caught.pid, signal);
+            if let Some(parent) = self.parent.as_mut().filter(is_its)
+                && std::mem::replace(&mut parent.heard, true)
+            {
+                if parent.has_ended() {
                     continue;
                 }
-                // It asks by the same signal, and is not asked about again.
-                self.parent.1 = None;
+                // It asks by the same signal itself: from now on each counts.
+                self.parent = None;
             }
             return Ok(Some(caught));
         }
         Ok(None)
-    }
-
-    /// Whether the process that started this one has ended, or does so within a moment: its threads end one after the other.
-    fn parent_ends(&self) -> bool {
-        (0..20).any(|_| {
-            let has_ended = std::os::unix::process::parent_id() != self.parent.0;
-            if !has_ended {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            has_ended
-        })
     }
 
     /// Stops this process as `signal` would have if it were not read here; returns when the process was continued.

@@ -112,7 +112,7 @@ impl Terminal {
         wait::until(text, || self.shows(text));
     }
 
-    /// Gives the terminal another size, which the kernel tells whoever runs on it.
+    /// Gives the terminal another size, which the kernel reports to the programs on it.
     fn resize(&self, size: (u16, u16)) {
         // SAFETY: the kernel reads one structure, which outlives the call.
         unsafe { set_size(self.master.as_raw_fd(), &winsize(size)) }.expect("a terminal");

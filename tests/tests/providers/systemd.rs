@@ -120,7 +120,7 @@ fn a_recorder_gives_signs_of_life_as_long_as_its_output_takes_something() {
         // One each 100 ms in 4 s, less what starting takes on a busy machine.
         assert!((8..=41).contains(&beats(&told)), "{told:?}");
     }
-    // A pipe that nobody reads takes 64 KiB, which this machine fills in a moment.
+    // A pipe without a reader at work takes 64 KiB, which this machine fills in a moment.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let _busy = Process::start(Command::new("sh").args(["-c", "while :; do /bin/true; done"]));
     let options = ["-o", "-", "--buffer-size", "1M"];

@@ -9,12 +9,12 @@
 //!   CPU 1   irq_handler_entry -- block_rq_complete R -- sched_waking writer   woken by the completion of its request
 //! ```
 //!
-//! - Who makes a request is the thread that runs in `block_io_start`, or, before Linux 6.5, when it is queued: of one that goes
-//!   to the driver at once nobody knows it then. Requests of others that are merged into it later are a part of it.
+//! - The thread that runs in `block_io_start` makes the request. Before Linux 6.5, it is the thread that queues it, and unknown if the
+//!   request goes to the driver at once. Requests of others that are merged into it later become a part of it.
 //! - A flush of the disk's cache is done by a request of the kernel for all that wait for it; these are completed right after that.
-//! - The address of a request is used again, which its beginning tells. Before Linux 6.5 the kernel's own time of the request is compared.
-//! - The table has 1024 places, found by the address: who finds another's entry knows nothing.
-//! - Only interrupts of devices and of timers, and the soft ones for disks, tell of requests. Others complete some among many things.
+//! - The kernel uses addresses of requests again. A new request shows by its beginning; before Linux 6.5, by the kernel's own time of it.
+//! - The table has 1024 places, found by the address. If a place has the entry of another request, nothing is known of this one.
+//! - Only interrupts of devices and of timers, and the soft ones for disks, count: others complete requests among many other things.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};
