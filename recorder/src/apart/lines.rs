@@ -35,11 +35,13 @@ impl Sources {
 }
 
 fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
+    let file = elf::open(path).ok();
+    let elf = file.as_ref().and_then(|file| Elf::parse(file).ok());
+    let elf = elf.filter(|elf| elf.build_id() == Some(build_id));
     let here = || {
-        let file = elf::open(path).ok()?;
-        let elf = Elf::parse(&file).ok().filter(|elf| elf.build_id() == Some(build_id))?;
-        Lines::of(&elf).or_else(|| {
-            let (_, debug) = separate_debug_file(&elf, path, Path::new("/"))?;
+        let elf = elf.as_ref()?;
+        Lines::of(elf).or_else(|| {
+            let (_, debug) = separate_debug_file(elf, path, Path::new("/"))?;
             Lines::of(&Elf::parse(&debug).ok()?)
         })
     };
@@ -47,5 +49,6 @@ fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
         let debug = debug_file_of(build_id, folder)?;
         Lines::of(&Elf::parse(&debug).ok()?)
     };
-    folder.and_then(by_build).or_else(here).or_else(|| by_build(Path::new("/")))
+    let go = || Lines::of_go(elf.as_ref()?);
+    folder.and_then(by_build).or_else(here).or_else(|| by_build(Path::new("/"))).or_else(go)
 }

@@ -15,6 +15,7 @@ mod doctor;
 mod files;
 mod ftrace;
 mod gates;
+mod go;
 mod herd;
 mod hotplug;
 mod locks;

@@ -18,7 +18,7 @@ use fxtrec_kernel::worker::{self, Message};
 use fxtrec_kernel::{process_files, shared_memory};
 use fxtrec_probe::elf::{
     Arch, Budget, Dear, Elf, FileData, Functions, Names as Readable, ReadRef, Segment, data_of,
-    functions_at_while, separate_debug_file_by, usable_frames,
+    functions_at_while, go_frames, separate_debug_file_by, usable_frames,
 };
 use rustc_hash::FxHashMap;
 
@@ -286,12 +286,22 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
         let (bytes, address) = elf.section_within(name, room as u64)?;
         (!bytes.is_empty()).then(|| Section { bytes: bytes.into(), address })
     };
-    let frames = section(".eh_frame", room)?;
-    let index = section(".eh_frame_hdr", room - frames.bytes.len());
+    let go = go_frames(elf, room);
+    let (frames, index) = match &go {
+        Some(go) => (Section { bytes: go.bytes[..].into(), address: go.address }, None),
+        None => {
+            let frames = section(".eh_frame", room)?;
+            let index = section(".eh_frame_hdr", room - frames.bytes.len());
+            (frames, index)
+        }
+    };
     fn parts(section: &Section) -> (&[u8], u64) {
         (&section.bytes, section.address)
     }
-    let usable = usable_frames(parts(&frames), index.as_ref().map(parts))?;
+    let mut usable = usable_frames(parts(&frames), index.as_ref().map(parts))?;
+    if let Some(go) = &go {
+        go.mark(&mut usable.dear);
+    }
     // One copy for all programs that have mapped the file; otherwise each of their mappings would get its own.
     let made = usable.index.map(|it| Section { bytes: it.into(), address: frames.address });
     let tables = Tables { index: made.or(index)?, frames, dear: usable.dear.into() };

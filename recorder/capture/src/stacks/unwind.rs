@@ -99,7 +99,8 @@ fn frames_of(walked: &Walked, copy: Copy<'_>) -> Vec<(u64, usize)> {
     for returns_to in 1..walked.frames.len() {
         frames.push((frame, returns_to));
         match copy.word(frame) {
-            Ok(next) if next > frame => frame = next,
+            // A frame of another stack may be at a lower address.
+            Ok(next) if next != frame => frame = next,
             // Outside of the copy; only the kernel knows how it continues.
             _ => break,
         }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use fxtrec_probe::elf::{
-    Elf, Lines, check_bounds, check_unnamed, functions_at, label, select, usable_frames,
+    Elf, Lines, check_bounds, check_unnamed, functions_at, go_frames, label, select, usable_frames,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -28,6 +28,10 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(frames) = elf.section_within(".eh_frame", 1 << 20) {
         usable_frames(frames, elf.section_within(".eh_frame_hdr", 1 << 20));
     }
+    if let Some(frames) = go_frames(&elf, 1 << 20) {
+        let usable = usable_frames((&frames.bytes, frames.address), None);
+        frames.mark(&mut usable.unwrap_or_default().dear);
+    }
     let mut addresses: Vec<u64> = Vec::new();
     for code in elf.segments().iter().filter(|segment| segment.executable).take(4) {
         let step = (code.size / 16).max(1) as usize;
@@ -45,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
     for &address in &addresses {
         let _ = check_unnamed(&elf, address);
     }
-    if let Some(lines) = Lines::of(&elf) {
+    for lines in [Lines::of(&elf), Lines::of_go(&elf)].into_iter().flatten() {
         for &address in &addresses {
             lines.at(address);
         }

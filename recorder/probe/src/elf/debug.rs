@@ -24,14 +24,15 @@ const MOST_NOTES: u64 = 1 << 20;
 const LONGEST_LINK: u64 = 4096;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// The build ID that the linker wrote.
+    /// The build ID that the linker wrote; that of Go, before Go 1.24 wrote GNU's too.
     pub fn build_id(&self) -> Option<&'d [u8]> {
         // A kernel has all its notes in one section, and so has its vDSO.
-        [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
+        let gnu = [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
             let (notes, _) = self.section_within(section, MOST_NOTES)?;
             let id = gnu_build_id(notes);
             (!id.is_empty() && id.len() <= LONGEST_ID).then_some(id)
-        })
+        });
+        gnu.or_else(|| self.go_build_id())
     }
 
     /// The name of the file with the stripped symbols.

@@ -107,6 +107,12 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
                 }
             }
         }
+        if !functions.complete
+            && let Some(table) = self.go_table()
+        {
+            functions.all.extend(table.functions());
+            functions.complete = true;
+        }
         let defined: HashSet<&str> =
             functions.all.iter().map(|function| function.raw.as_str()).collect();
         functions.imported.retain(|name| !defined.contains(name.as_str()));
@@ -114,14 +120,15 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(functions)
     }
 
-    /// How large the symbol tables and their names are, in bytes.
+    /// How large the symbol tables and their names are, in bytes, and the table of a Go program that takes their place.
     pub fn symbol_bytes(&self) -> u64 {
         let size = |header: &elf::SectionHeader64<Endianness>| header.sh_size(self.endian);
         let of = |header| {
             let strings = self.sections.section(elf::SectionHeader64::link(header, self.endian));
             size(header).saturating_add(strings.map_or(0, size))
         };
-        self.symbol_tables().into_iter().map(|(_, header)| of(header)).fold(0, u64::saturating_add)
+        let go = if self.has_all_symbols() { 0 } else { self.go_table_bytes() };
+        self.symbol_tables().into_iter().map(|(_, header)| of(header)).fold(go, u64::saturating_add)
     }
 
     /// Whether a function is called, and so has an address to return to on top of its stack.

@@ -1,4 +1,4 @@
-//! Source lines from DWARF, with inlined functions.
+//! Source lines from DWARF, with inlined functions, or from the table of a Go program.
 
 use std::fmt;
 use std::rc::Rc;
@@ -8,6 +8,7 @@ use gimli::{Dwarf, SectionId};
 use object::ReadRef;
 
 use super::Elf;
+use super::go::GoTable;
 use super::guarded::{Allowance, Guarded};
 
 /// The most bytes read of one file. The debug information of a browser is larger.
@@ -37,7 +38,15 @@ pub struct Line {
 }
 
 /// The lines of a file.
-pub struct Lines {
+pub struct Lines(Origin);
+
+enum Origin {
+    Dwarf(Units),
+    Go(GoTable<'static>),
+}
+
+/// What DWARF describes.
+struct Units {
     context: Context<Guarded>,
     left: Rc<Allowance>,
     /// What is read for one address.
@@ -51,9 +60,15 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// `None` if the file has no debug information, or more than is read.
+    /// The lines of a Go program, which needs no debug information for that; DWARF tells more.
+    pub fn of_go<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
+        elf.go_table().map(|table| Lines(Origin::Go(table.into_owned())))
+    }
+
+    /// `None` if the file has no debug information, or more than is read, or it is compressed.
     pub fn of<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Option<Lines> {
-        elf.section_within(".debug_line", MOST_BYTES as u64)?;
+        elf.section_within(".debug_line", MOST_BYTES as u64)
+            .filter(|_| !elf.is_compressed(".debug_line"))?;
         let allowance = Rc::new(Allowance::default());
         let (mut left, mut cost) = (MOST_BYTES, 1);
         let load = |id: SectionId| -> Result<Guarded, ()> {
@@ -69,12 +84,22 @@ impl Lines {
         allowance.bytes.set(((MOST_BYTES - left) * READS + READS_BESIDES) / cost);
         allowance.starts_here();
         let context = Context::from_dwarf(dwarf).ok()?;
-        Some(Lines { context, left: allowance, of_one: READS_OF_ONE / cost })
+        let of_one = READS_OF_ONE / cost;
+        Some(Lines(Origin::Dwarf(Units { context, left: allowance, of_one })))
     }
 
-    /// Where the instruction at an address comes from: a function that was put into another comes before that. What has more names than
-    /// fit into [`TEXT_OF_ONE`] is cut off.
+    /// Where the instruction at an address comes from: a function that was put into another comes before that.
     pub fn at(&self, address: u64) -> Vec<Line> {
+        match &self.0 {
+            Origin::Dwarf(units) => units.at(address),
+            Origin::Go(table) => table.line(address).into_iter().collect(),
+        }
+    }
+}
+
+impl Units {
+    /// What has more names than fit into [`TEXT_OF_ONE`] is cut off.
+    fn at(&self, address: u64) -> Vec<Line> {
         self.left.starts_here();
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
             return Vec::new();

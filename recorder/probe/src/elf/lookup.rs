@@ -7,7 +7,8 @@
 //!   second    of each such beginning, its best name, and where it ends        main    poll_once
 //! ```
 //!
-//! The memory that it takes depends on the number of addresses alone.
+//! The memory that it takes depends on the number of addresses alone. The table of a Go program is sorted; it is used where there is no
+//! full symbol table.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -44,6 +45,7 @@ struct Source<'f> {
     file: &'f File,
     endian: Endianness,
     tables: Vec<Table>,
+    is_complete: bool,
 }
 
 /// The best name of what begins at an address.
@@ -91,7 +93,8 @@ impl<'f> Source<'f> {
         let again = file.try_clone().map_err(|_| ElfError::Damaged("the file"))?;
         let data = ReadCache::new(again);
         let elf = Elf::parse(&data)?;
-        let source = Source { file, endian: elf.endian, tables: elf.symbol_places() };
+        let (endian, tables) = (elf.endian, elf.symbol_places());
+        let source = Source { file, endian, tables, is_complete: elf.has_all_symbols() };
         Ok((source, elf.code_ranges()))
     }
 
@@ -187,6 +190,11 @@ pub fn functions_at_while(
         (symbol.st_name(source.endian) != 0 && is_code(address)).then_some((address, rank))
     };
 
+    let go_files = files.iter().filter(|_| sources.iter().all(|source| !source.is_complete));
+    let go_files: Vec<_> =
+        go_files.filter_map(|file| file.try_clone().ok()).map(ReadCache::new).collect();
+    let go = go_files.iter().find_map(|data| Elf::parse(data).ok()?.go_table());
+
     let mut last: Vec<Option<u64>> = vec![None; addresses.len()];
     for source in &sources {
         let is_whole = source.each_symbol(go_on, |_, symbol| {
@@ -229,6 +237,10 @@ pub fn functions_at_while(
         }
     }
     for (&address, last) in addresses.iter().zip(&last) {
+        if let Some(name) = go.as_ref().and_then(|table| table.function(address)) {
+            take(address, name);
+            continue;
+        }
         let found = last.and_then(|last| starts.binary_search(&last).ok()).map(|at| &best[at]);
         if let Some(Best { name: Some((_, name)), end }) = found
             && address < *end

@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod frames;
 mod functions;
+mod go;
 mod guarded;
 mod lines;
 mod lookup;
@@ -38,6 +39,7 @@ pub use dynamic::Dynamic;
 pub use error::ElfError;
 pub use frames::{Dear, usable as usable_frames};
 pub use functions::{Function, Functions};
+pub use go::{Frames as GoFrames, go_frames};
 pub use lines::{Line, Lines};
 pub use lookup::{functions_at, functions_at_while, label};
 pub use names::{Budget, Names};
@@ -223,6 +225,13 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     pub fn section_within(&self, name: &str, most: u64) -> Option<(&'d [u8], u64)> {
         let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
         (header.sh_size(self.endian) <= most).then(|| self.section(name).ok())??
+    }
+
+    /// Whether a section is compressed.
+    fn is_compressed(&self, name: &str) -> bool {
+        let section = self.sections.section_by_name(self.endian, name.as_bytes());
+        section
+            .is_some_and(|(_, header)| header.sh_flags(self.endian).contains(elf::SHF_COMPRESSED))
     }
 
     fn section_data(
