@@ -96,6 +96,8 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	sample->woken = 0;
 	sample->space = (u64)next->mm;
 	sample->copied = 0;
+	sample->python = NO_PYTHON;
+	sample->python_frames = 0;
 	if (chosen(taking) == WHEN_GOING_OUT)
 		sample->user = note_of(tid)[NOTES];
 	sample->kernel = bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);

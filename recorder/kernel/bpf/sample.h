@@ -10,6 +10,10 @@
 /* The most of a kernel stack, and of a user stack: no more than the kernel's default for `perf_event_max_stack`. */
 #define KERNEL_BYTES (64 * 8)
 #define USER_BYTES (127 * 8)
+/* The most frames of Python functions, with those that mark where a C function's begin. */
+#define PYTHON_FRAMES 64
+/* The most bytes of such a frame that are read, a power of two. */
+#define FRAME_BYTES 128
 
 /* In the place of the length of a user stack, or of its number: the thread has no program. */
 #define NO_PROGRAM (-2147483648ll)
@@ -19,6 +23,23 @@ enum sample_kind {
 	OFF_CPU,
 	WAKE,
 	ON_CPU,
+};
+
+/* How the walk of Python functions ended. */
+enum python_end {
+	NO_PYTHON, /* there was none */
+	WHOLE,
+	DEEPER, /* there was no room for more */
+	UNREADABLE,
+	NO_STATE, /* the interpreter does not know the thread */
+};
+
+/* A bit of the address of a code object: see `struct python`. */
+#define IS_ENTRY 1
+
+struct python_frame {
+	u64 code;
+	u64 instruction;
 };
 
 /* Of the program, where it entered the kernel. */
@@ -41,11 +62,14 @@ struct sample {
 	u64 copied;
 	u32 kind;
 	u32 woken;
-	u8 frames[KERNEL_BYTES]; /* the kernel's, then the program's, then the top of its stack */
+	u32 python;
+	u32 python_frames;
+	u8 frames[KERNEL_BYTES]; /* the kernel's, then the program's, then those of Python, then the top of its stack */
 };
 
 struct scratch {
 	u64 pending; /* the sample lacks its user part */
+	u8 frame[FRAME_BYTES + 8]; /* a frame of Python */
 	struct sample sample;
 };
 

@@ -4,6 +4,7 @@
  * take the stack of the thread that runs. stacks/mod.rs describes the whole.
  */
 #include "notes.h"
+#include "python.h"
 
 LICENSE;
 
@@ -54,8 +55,8 @@ static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 {
 	u64 top = sample->registers.stack, length = FEW_BYTES;
 
-	/* Few frames, or a register that is no address of a frame: frame pointers lead nowhere. */
-	if (frames < FEW_FRAMES || sample->registers.frame - top >= FAR)
+	/* Few frames, or a register that is no address of a frame: frame pointers lead nowhere. Interpreters of Python are without them. */
+	if (frames < FEW_FRAMES || sample->python_frames || sample->registers.frame - top >= FAR)
 		length = BLOCK;
 	if (!copy_stack(sample, bytes, length, top)) {
 		/* Behind the end of the page there may be nothing. */
@@ -87,8 +88,10 @@ static inline u64 copy_blocks(struct sample *sample, u64 bytes)
 }
 
 /* The user part of a sample of the thread that runs: its frames, its registers, and the top of its stack. */
-static inline u64 take_user_part(void *context, struct sample *sample, u64 bytes)
+static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 {
+	struct sample *sample = &own->sample;
+
 	sample->user = NO_PROGRAM;
 	if (!sample->space)
 		return bytes;
@@ -96,6 +99,7 @@ static inline u64 take_user_part(void *context, struct sample *sample, u64 bytes
 	u64 frames = length_or_zero(sample->user, USER_BYTES);
 	bytes += frames;
 	copy_registers(&sample->registers, bpf_task_pt_regs(bpf_get_current_task_btf()));
+	bytes = walk_python(own, bytes);
 	return chosen(blocks) ? copy_blocks(sample, bytes) : copy_little(sample, bytes, frames);
 }
 
@@ -126,7 +130,7 @@ SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 	if (chosen(taking) == BY_INTERRUPT && !is_in_wait(sample))
 		sample->user = -EFAULT;
 	else
-		bytes = take_user_part(args, sample, bytes);
+		bytes = take_user_part(args, own, bytes);
 	put_sample(sample, bytes);
 	return 0;
 }
@@ -148,8 +152,10 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 	sample->pid = task->tgid;
 	sample->space = (u64)task->mm;
 	sample->copied = 0;
+	sample->python = NO_PYTHON;
+	sample->python_frames = 0;
 	sample->kernel = bpf_get_stack(context, sample->frames, KERNEL_BYTES, 0);
-	put_sample(sample, take_user_part(context, sample, length_or_zero(sample->kernel, KERNEL_BYTES)));
+	put_sample(sample, take_user_part(context, own, length_or_zero(sample->kernel, KERNEL_BYTES)));
 }
 
 /* sched_waking(task): somebody ends a wait, maybe a long one. The sample is of who does. */

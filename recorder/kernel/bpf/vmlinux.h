@@ -27,6 +27,7 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
@@ -215,6 +216,15 @@ struct task_struct___5_15 {
 };
 
 #if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+/* Where the thread's own memory is, which few programs ask for. */
+struct task_struct___x86 {
+	struct thread_struct thread;
+};
+
 struct pt_regs {
 	unsigned long bp;
 	unsigned long dx;

@@ -470,7 +470,7 @@ fn sample(
         Some(frames) => {
             let registers = Registers { instruction: frames[0], ..Registers::default() };
             let is_cut = chain.is_cut;
-            UserStack::Walked(Box::new(Walked { frames, registers, top: Vec::new(), is_cut }))
+            UserStack::Walked(Box::new(Walked { frames, registers, is_cut, ..Walked::default() }))
         }
     };
     // perf does not distinguish a process's memory before and after an execve(2); that is reported separately.

@@ -7,11 +7,11 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::code::{ExecutableMapping, executable_mappings};
+use crate::code::{ExecutableMapping, executable_mappings, mappings_in};
 use crate::process_files::Folder;
 use crate::procfs::{field, living};
 use crate::regular::{self, Links, Regular};
@@ -77,6 +77,21 @@ pub fn own_vdso() -> Option<Vec<u8>> {
     let own_one = mappings.iter().find(|it| it.path == Path::new(VDSO))?;
     let length = own_one.end.checked_sub(own_one.start).filter(|it| *it <= MOST_VDSO)?;
     memory(own, own_one.start, length).ok()
+}
+
+/// Opens the memory of a process for reading, if the process has this mapping. The file never becomes the memory of another program: it is
+/// empty once the process has ended, or has executed another.
+///
+/// # Errors
+/// If the process is gone, may not be inspected, or has no such mapping.
+pub fn memory_of(pid: u32, mapping: &ExecutableMapping) -> io::Result<OwnedFd> {
+    let process = Folder::of(pid)?;
+    let memory = process.open("mem")?;
+    let maps = process.read("maps")?;
+    if !mappings_in(&maps).any(|it| it == *mapping) {
+        return Err(io::Error::new(ErrorKind::NotFound, "the process has no such mapping"));
+    }
+    Ok(memory.into())
 }
 
 fn memory(pid: u32, start: u64, length: u64) -> io::Result<Vec<u8>> {

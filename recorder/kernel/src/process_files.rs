@@ -49,10 +49,18 @@ impl Folder {
     /// # Errors
     /// If the process is gone, or may not be inspected.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let file = openat(&self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         let mut content = Vec::new();
-        File::from(file).read_to_end(&mut content)?;
+        self.open(name)?.read_to_end(&mut content)?;
         Ok(content)
+    }
+
+    /// Opens one of its files for reading.
+    ///
+    /// # Errors
+    /// If the process is gone, or may not be inspected.
+    pub fn open(&self, name: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty())?.into())
     }
 
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.

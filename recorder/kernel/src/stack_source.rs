@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::bpf::events::BpfError;
-use crate::bpf::stacks::{BlockedStacks, Missing, Sample, SampleKind, WaitNotes};
+use crate::bpf::stacks::{BlockedStacks, Missing, Python, Sample, SampleKind, WaitNotes};
 use crate::callchains::{CallchainError, CallchainStacks};
 use crate::ring::RawRecord;
 use crate::units::Pid;
@@ -107,6 +107,22 @@ impl StackSource {
         match self {
             StackSource::Bpf(stacks) => stacks.without_code(),
             StackSource::Callchains(stacks) => stacks.without_code(),
+        }
+    }
+
+    /// Whether Python functions are walked.
+    pub fn walks_python(&self) -> bool {
+        matches!(self, StackSource::Bpf(stacks) if stacks.walks_python())
+    }
+
+    /// See [`BlockedStacks::set_python`].
+    ///
+    /// # Errors
+    /// When there is no room for one more.
+    pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
+        match self {
+            StackSource::Bpf(stacks) => stacks.set_python(pid, python),
+            StackSource::Callchains(_) => Ok(()),
         }
     }
 

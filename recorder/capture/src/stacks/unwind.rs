@@ -37,7 +37,7 @@ use fxtrec_probe::elf::Dear;
 use fxtrec_sched::backtrace::problem;
 
 /// The most functions of a program in a stack: as many as a record has room for in addition to the kernel's.
-const MOST: usize = 190;
+pub(super) const MOST: usize = 190;
 
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
 const MOST_WORK: u32 = 64 << 10;
@@ -342,7 +342,7 @@ mod tests {
             frames: frames.to_vec(),
             registers: Registers { instruction: frames[0], stack: TOP, frame, link: 0 },
             top: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
-            is_cut: false,
+            ..Walked::default()
         }
     }
 

@@ -325,7 +325,7 @@ mod tests {
     use aya_obj::btf::BtfKind;
 
     use super::*;
-    use crate::bpf::stacks::{Head, KERNEL_FRAMES, Registers, Shared};
+    use crate::bpf::stacks::{AHEAD_BYTES, Head, KERNEL_FRAMES, Python, Registers, Shared};
     use crate::bpf::types::BTF_PATH;
     use crate::bpf::{
         account, contentions, counts, groups, lane, origins, packets, probes, requests,
@@ -514,6 +514,8 @@ mod tests {
             ("copied", offset_of!(Head, copied)),
             ("kind", offset_of!(Head, kind)),
             ("woken", offset_of!(Head, woken)),
+            ("python", offset_of!(Head, python)),
+            ("python_frames", offset_of!(Head, python_frames)),
             ("frames", size_of::<Head>()),
         ] {
             assert_member(&STACKS, "sample", member, place);
@@ -531,9 +533,29 @@ mod tests {
         assert_places(
             &STACKS,
             "scratch",
-            size_of::<u64>() + bytes,
-            &[("pending", 0), ("sample", 8)],
+            AHEAD_BYTES + bytes,
+            &[("pending", 0), ("sample", i16::try_from(AHEAD_BYTES).expect("near"))],
         );
+        let mut at = (0..).step_by(8);
+        for member in [
+            "interpreters",
+            "key",
+            "next_interpreter",
+            "threads",
+            "next_thread",
+            "thread_id",
+            "thread_frame",
+            "inner_frame",
+            "frame_bytes",
+            "previous",
+            "code",
+            "instruction",
+            "entry",
+            "least_entry",
+        ] {
+            assert_member(&STACKS, "python", member, at.next().expect("endless"));
+        }
+        assert_places(&STACKS, "python", size_of_val(&Python::default().words()), &[]);
         assert_places(&STACKS, "counts_of_stacks", size_of::<Shared>(), &[]);
         assert_member(&STACKS, "counts_of_stacks", "no_room", offset_of!(Shared, no_room));
         assert_member(&STACKS, "counts_of_stacks", "given_up", offset_of!(Shared, given_up));
@@ -614,6 +636,7 @@ mod tests {
             "origins",
             "packets",
             "places",
+            "pythons",
             "samples",
             "scratch",
             "scratch_of_clocks",

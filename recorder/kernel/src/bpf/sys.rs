@@ -40,6 +40,7 @@ impl Insn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
+    Hash = 1,
     Array = 2,
     PerfEventArray = 4,
     PerCpuArray = 6,
@@ -193,6 +194,16 @@ pub trait BpfSys: Debug {
 
     /// `BPF_MAP_LOOKUP_ELEM` of a map of stacks, whose values are as long as `value`.
     fn map_lookup(&self, _map: BorrowedFd<'_>, _key: u32, _value: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// `BPF_MAP_UPDATE_ELEM` of a map whose values are as long as `value`.
+    fn map_update(&self, _map: BorrowedFd<'_>, _key: u32, _value: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// `BPF_MAP_DELETE_ELEM`.
+    fn map_delete(&self, _map: BorrowedFd<'_>, _key: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -364,6 +375,22 @@ impl BpfSys for LinuxBpf {
         // SAFETY: keys of maps of stacks are four bytes; the value is writable and, as was just looked up, as long as the
         // kernel writes. Both live until the call returns.
         unsafe { bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &attr) }.map(drop)
+    }
+
+    fn map_update(&self, map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
+        if value.len() != map_value_bytes(map)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the length of a value"));
+        }
+        let attr = of_element(map, &key, address(value.as_ptr()));
+        // SAFETY: keys of the maps that are created here are four bytes; the value is as long as the kernel reads, as was just looked up.
+        // Both live until the call returns.
+        unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
+    }
+
+    fn map_delete(&self, map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+        let attr = of_element(map, &key, 0);
+        // SAFETY: keys of the maps that are created here are four bytes, and live until the call returns.
+        unsafe { bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &attr) }.map(drop)
     }
 
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64> {

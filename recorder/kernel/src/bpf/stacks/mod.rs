@@ -33,6 +33,9 @@
 //!   BlockedStacks::attach      the rest; a program on switches of its own if nobody else notes who waits
 //! ```
 
+mod pythons;
+
+use std::cell::Cell;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -53,6 +56,8 @@ use crate::ring::RawRecord;
 use crate::sys::Sys;
 use crate::units::{Cpu, Nanos, Pid, Tid};
 use perf_event_open_sys::bindings as b;
+use pythons::{FRAME_BYTES, Pythons};
+pub use pythons::{PYTHON_FRAMES, Python, PythonEnd, PythonFrame};
 
 const SWITCH: &str = "fxtrec_stacks";
 const BEHIND: &str = "fxtrec_stacks_u";
@@ -114,11 +119,18 @@ pub(super) struct Head {
     pub(super) kind: u32,
     /// The thread that was woken.
     pub(super) woken: u32,
+    /// How the walk of Python functions ended, and how many frames there are.
+    pub(super) python: u32,
+    pub(super) python_frames: u32,
 }
 
-/// The largest sample, but for the top of the stack, with the word of a CPU that is ahead of it.
-const SCRATCH_BYTES: usize =
-    size_of::<u64>() + size_of::<Head>() + (KERNEL_FRAMES + USER_FRAMES) * size_of::<u64>();
+/// What is ahead of a sample in the memory of its CPU: a word, and a frame of Python.
+pub(super) const AHEAD_BYTES: usize = 2 * size_of::<u64>() + FRAME_BYTES;
+
+/// The largest sample, but for the top of the stack, with what is ahead of it.
+const SCRATCH_BYTES: usize = AHEAD_BYTES
+    + size_of::<Head>()
+    + (KERNEL_FRAMES + USER_FRAMES + 2 * PYTHON_FRAMES) * size_of::<u64>();
 
 const NO_PROGRAM: i64 = i32::MIN as i64;
 
@@ -153,6 +165,9 @@ pub struct Walked {
     pub top: Vec<u8>,
     /// Whether frame pointers lead on: there was no room for more.
     pub is_cut: bool,
+    /// The Python functions, the innermost first, as the interpreter's own lists have them.
+    pub python: Vec<PythonFrame>,
+    pub python_end: PythonEnd,
 }
 
 /// What became of a thread's user stack.
@@ -291,6 +306,7 @@ struct Maps {
     scratch: OwnedFd,
     ring: RingBuffer,
     shared: Memory,
+    pythons: Pythons,
 }
 
 impl Bells {
@@ -324,6 +340,7 @@ pub struct BlockedStacks {
     /// What tells of code as it is loaded, or why nothing does.
     code: io::Result<CodeRecords>,
     maps: Maps,
+    walks_python: bool,
     /// Waits that began earlier are not handed out, in nanoseconds.
     from: Arc<AtomicU64>,
 }
@@ -371,15 +388,18 @@ impl BlockedStacks {
             scratch: scratch()?,
             ring: RingBuffer::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
             shared,
+            pythons: Pythons::new(&*sys).map_err(map_error("Python's interpreters"))?,
         };
         // One of these programs may interrupt another, so each has memory of its own.
         let of_wakes = wanted.wakes.then(scratch).transpose()?;
         let of_clocks = wanted.frequency.map(|_| scratch()).transpose()?;
-        let programs = |maps: &Maps| {
+        let programs = |maps: &Maps, walks_python: bool| {
             let notes = WaitNotes { maps, types: &types };
             let mut choices = notes.choices().to_vec();
             choices.push(("blocks", blocks.unwrap_or(0) as u64));
+            choices.push(("walks_python", walks_python.into()));
             let mut given = notes.maps().to_vec();
+            given.push(("pythons", Given::Map(maps.pythons.fd())));
             for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]
             {
                 given.push((name, Given::Map(own.as_ref().unwrap_or(&maps.scratch).as_fd())));
@@ -387,14 +407,20 @@ impl BlockedStacks {
             object.with(&choices, &given, &[])
         };
         let load = |program| Loaded::new(&*sys, &program);
-        let both = |maps: &Maps, behind: Option<TypeId>| {
-            let programs = programs(maps)?;
+        let all = |maps: &Maps, behind: Option<TypeId>, walks_python| {
+            let programs = programs(maps, walks_python)?;
             let behind = behind.map(|tracepoint| load(programs.on(BEHIND, tracepoint)?));
             let behind = behind.transpose()?;
             Ok::<_, BpfError>((
                 behind,
                 load(programs.on(SWITCH, types.tracepoint("sched_switch")?)?)?,
             ))
+        };
+        // A kernel may find walking Python functions too long a program.
+        let walks_python = Cell::new(true);
+        let both = |maps: &Maps, behind| {
+            let loaded = all(maps, behind, walks_python.get());
+            loaded.or_else(|_| all(maps, behind, false).inspect(|_| walks_python.set(false)))
         };
         // Why a way is not there is of no interest as long as there is another.
         let mut loaded = None;
@@ -426,7 +452,7 @@ impl BlockedStacks {
             let scope = Object::new(&object::SCOPE, &types)?;
             first.push(load(newtask(&scope, &types, chosen.fd())?)?);
         }
-        let programs = programs(&maps)?;
+        let programs = programs(&maps, walks_python.get())?;
         let waking =
             wanted.wakes.then(|| load(programs.on(WAKING, types.tracepoint("sched_waking")?)?));
         let clock = wanted.frequency.map(|frequency| {
@@ -448,8 +474,22 @@ impl BlockedStacks {
             types: Some(Box::new(types)),
             code: CodeRecords::open(files),
             maps,
+            walks_python: walks_python.get() && cfg!(target_arch = "x86_64"),
             from: Arc::new(AtomicU64::new(0)),
         })
+    }
+
+    /// Whether the kernel takes a program that walks Python functions.
+    pub fn walks_python(&self) -> bool {
+        self.walks_python
+    }
+
+    /// Says where a process has a Python interpreter, or that it has none.
+    ///
+    /// # Errors
+    /// What bpf(2) returns, if there is no room for one more.
+    pub fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
+        self.maps.pythons.set(&*self.sys, pid, python)
     }
 
     /// What another program needs to note who waits, before [`BlockedStacks::prepare`]; `None` where that takes what only a
@@ -627,9 +667,19 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
                 Ok(length) => words(next(length)?),
                 Err(_) => Vec::new(),
             };
+            let python_frames = word(offset_of!(Head, python_frames))? as usize;
+            let python = pythons::frames(next(2 * size_of::<u64>() * python_frames)?);
+            let python_end = PythonEnd::of(word(offset_of!(Head, python))?)?;
             let top = next(usize::try_from(double(offset_of!(Head, copied))?).ok()?)?.to_vec();
             let is_cut = frames.len() >= USER_FRAMES;
-            UserStack::Walked(Box::new(Walked { frames, registers, top, is_cut }))
+            UserStack::Walked(Box::new(Walked {
+                frames,
+                registers,
+                top,
+                is_cut,
+                python,
+                python_end,
+            }))
         }
     };
     Some(Sample {

@@ -15,7 +15,9 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
     for word in [41_u32, 40] {
         bytes.extend(word.to_ne_bytes());
     }
-    for word in [user, walked, 77, 1, 2, 3, 4, 8, 1 | 50 << 32, -1, -2, 0x7000, 9] {
+    for word in
+        [user, walked, 77, 1, 2, 3, 4, 8, 1 | 50 << 32, 2 | 1 << 32, -1, -2, 0x7000, 0x5001, 6, 9]
+    {
         bytes.extend(word.to_ne_bytes());
     }
     bytes
@@ -24,7 +26,7 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
 /// Same for a wait.
 fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = bytes(user, walked);
-    bytes[offset_of!(Head, kind)..size_of::<Head>()].fill(0);
+    bytes[offset_of!(Head, kind)..offset_of!(Head, python)].fill(0);
     bytes
 }
 
@@ -32,7 +34,9 @@ fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
 fn a_sample_is_read_as_the_programs_write_it() {
     let registers = Registers { instruction: 1, stack: 2, frame: 3, link: 4 };
     let top = 9_u64.to_ne_bytes().to_vec();
-    let walked = Walked { frames: vec![0x7000], registers, top, is_cut: false };
+    let python = vec![PythonFrame { code: 0x5000, instruction: 6, is_entry: true }];
+    let python_end = PythonEnd::Deeper;
+    let walked = Walked { frames: vec![0x7000], registers, top, is_cut: false, python, python_end };
     let expected = Sample {
         kind: SampleKind::Wake(Tid(50)),
         tid: Tid(41),
@@ -90,6 +94,7 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     let wanted = Wanted { over, wakes: true, frequency: Some(99), copy: None, chosen: false };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted)
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
+    assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
     // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. What a
@@ -214,6 +219,7 @@ fn noting() -> Option<Noting> {
     let (mut events, lanes) =
         opened.unwrap_or_else(|it| panic!("{it}\n{}", it.verifier_log().unwrap_or_default()));
     assert!(events.notes_waits(), "what the own program does, that of switches does as well");
+    assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
     stacks.prepare().expect("the program runs");
     lanes.iter().for_each(|(_, lane)| lane.open());
     events.attach().expect("the programs run");

@@ -1,0 +1,172 @@
+//! The Python functions of threads: what programs must know of an interpreter to walk them, and what they found. See `python.h`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::bpf::sys::{BpfSys, MapKind, MapSpec};
+use crate::units::Pid;
+
+/// How many processes with an interpreter there is room for.
+pub(super) const MOST_PYTHONS: u32 = 2048;
+
+/// The most frames of a sample, with those that mark where a C function's begin.
+pub const PYTHON_FRAMES: usize = 64;
+
+/// The bytes of the copy of a frame.
+pub(super) const FRAME_BYTES: usize = 128;
+
+/// Where a process has its interpreter's states and frames: `struct python`, which says what each is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Python {
+    /// The address of the first interpreter's address.
+    pub interpreters: u64,
+    /// The address of the key by which threads find their state; 0 if unknown.
+    pub key: u64,
+    pub next_interpreter: u64,
+    pub threads: u64,
+    pub next_thread: u64,
+    pub thread_id: u64,
+    pub thread_frame: u64,
+    /// Where the frame is in what `thread_frame` leads to, plus one; 0: it leads to the frame itself.
+    pub inner_frame: u64,
+    pub frame_bytes: u64,
+    pub previous: u64,
+    pub code: u64,
+    pub instruction: u64,
+    /// A byte that is at least `least_entry` if a C function's frame begins there.
+    pub entry: u64,
+    pub least_entry: u64,
+}
+
+impl Python {
+    pub const WORDS: usize = 14;
+
+    /// Its fields in the order of `struct python`.
+    pub fn words(&self) -> [u64; Python::WORDS] {
+        [
+            self.interpreters,
+            self.key,
+            self.next_interpreter,
+            self.threads,
+            self.next_thread,
+            self.thread_id,
+            self.thread_frame,
+            self.inner_frame,
+            self.frame_bytes,
+            self.previous,
+            self.code,
+            self.instruction,
+            self.entry,
+            self.least_entry,
+        ]
+    }
+
+    pub fn of_words(words: [u64; Python::WORDS]) -> Python {
+        let [
+            interpreters,
+            key,
+            next_interpreter,
+            threads,
+            next_thread,
+            thread_id,
+            thread_frame,
+            inner_frame,
+            frame_bytes,
+            previous,
+            code,
+            instruction,
+            entry,
+            least_entry,
+        ] = words;
+        Python {
+            interpreters,
+            key,
+            next_interpreter,
+            threads,
+            next_thread,
+            thread_id,
+            thread_frame,
+            inner_frame,
+            frame_bytes,
+            previous,
+            code,
+            instruction,
+            entry,
+            least_entry,
+        }
+    }
+}
+
+/// How the walk of a thread's Python functions ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PythonEnd {
+    /// There was none: the process is not known to have an interpreter.
+    #[default]
+    None,
+    Whole,
+    /// There are more.
+    Deeper,
+    /// A frame could not be read.
+    Unreadable,
+    /// The interpreter does not know the thread.
+    NoState,
+}
+
+impl PythonEnd {
+    pub(super) fn of(number: u32) -> Option<PythonEnd> {
+        use PythonEnd::*;
+        [None, Whole, Deeper, Unreadable, NoState].get(number as usize).copied()
+    }
+}
+
+/// A frame of Python: the address of its code object, and where in it the interpreter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PythonFrame {
+    pub code: u64,
+    pub instruction: u64,
+    /// Its byte `entry` is at least `least_entry`.
+    pub is_entry: bool,
+}
+
+/// The interpreters of processes, as programs find them.
+#[derive(Debug)]
+pub(super) struct Pythons(OwnedFd);
+
+impl Pythons {
+    pub(super) fn new(sys: &dyn BpfSys) -> io::Result<Pythons> {
+        let spec = MapSpec {
+            kind: MapKind::Hash,
+            entries: MOST_PYTHONS,
+            ..MapSpec::memory(size_of::<[u64; Python::WORDS]>(), false)
+        };
+        sys.map_create(&spec).map(Pythons)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Says where a process has its interpreter, or that it has none.
+    pub(super) fn set(
+        &self,
+        sys: &dyn BpfSys,
+        pid: Pid,
+        python: Option<&Python>,
+    ) -> io::Result<()> {
+        let Some(python) = python else { return sys.map_delete(self.fd(), pid.0) };
+        let words = python.words();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        sys.map_update(self.fd(), pid.0, &bytes)
+    }
+}
+
+/// The frames of a sample.
+pub(super) fn frames(bytes: &[u8]) -> Vec<PythonFrame> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let frame = |[code, instruction]: &[[u8; 8]; 2]| {
+        let (code, instruction) = (u64::from_ne_bytes(*code), u64::from_ne_bytes(*instruction));
+        PythonFrame { code: code & !1, instruction, is_entry: code & 1 != 0 }
+    };
+    pairs.iter().map(frame).collect()
+}
