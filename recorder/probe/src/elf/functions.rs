@@ -150,6 +150,23 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         })
     }
 
+    /// The addresses and sizes of what the file exports by these names, before the loader moves it.
+    pub fn exported<const N: usize>(&self, wanted: [&str; N]) -> [Option<(u64, u64)>; N] {
+        let mut found = [None; N];
+        let tables = self.symbol_tables();
+        let Some((_, header)) = tables.into_iter().find(|(complete, _)| !complete) else {
+            return found;
+        };
+        let Ok(Table { symbols, strings }) = self.table(header) else { return found };
+        for symbol in symbols.iter().filter(|symbol| !symbol.is_undefined(self.endian)) {
+            let name = name(strings, symbol.st_name(self.endian));
+            if let Some(at) = wanted.iter().position(|it| name == Some(*it)) {
+                found[at] = Some((symbol.st_value(self.endian), symbol.st_size(self.endian)));
+            }
+        }
+        found
+    }
+
     /// Whether there is a full symbol table, not only what is needed for linking at run time.
     pub fn has_all_symbols(&self) -> bool {
         self.symbol_tables().iter().any(|(complete, _)| *complete)
