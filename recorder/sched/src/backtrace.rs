@@ -37,13 +37,15 @@ pub mod problem {
     pub const USER_CUT: u32 = 1 << 5;
     /// The caller of the innermost function may be missing: the stack was walked by frame pointers alone.
     pub const USER_UNPROVED: u32 = 1 << 6;
+    /// Python functions are missing, or could not be put in the places of the native functions that evaluate them, and come first.
+    pub const PYTHON: u32 = 1 << 7;
 
-    /// All of these bits, including those reserved for later versions.
+    /// All of these bits.
     pub const ALL: u32 = 0xff;
 }
 
 /// Each problem in words.
-pub const PROBLEMS: [(u32, &str); 7] = [
+pub const PROBLEMS: [(u32, &str); 8] = [
     (problem::KERNEL_UNREADABLE, "the kernel's part could not be read"),
     (problem::KERNEL_TOO_DEEP, "the kernel's part is deeper"),
     (problem::USER_UNREADABLE, "the program's part could not be read"),
@@ -51,6 +53,7 @@ pub const PROBLEMS: [(u32, &str); 7] = [
     (problem::USER_NO_ROOM, "there was no room for the program's part"),
     (problem::USER_CUT, "the program's part ends early"),
     (problem::USER_UNPROVED, "the innermost function may lack its caller"),
+    (problem::PYTHON, "Python functions are missing, or not in their places"),
 ];
 
 /// Which stack of a thread a backtrace is.

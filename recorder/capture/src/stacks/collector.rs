@@ -14,6 +14,8 @@ use super::jit_code::{JitCode, is_made};
 use super::mapping_history::{AddressSpace, MappingHistory, find, is_user};
 use super::naming::DELETED;
 use super::places::Places;
+use super::python::layout::is_named_so;
+use super::python::{Functions, Interpreters};
 use super::rings::{Rings, bytes_of};
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use super::{Counts, Named};
@@ -162,6 +164,9 @@ pub(super) struct Program {
     pub(super) made: JitCode,
     /// The look at the ring in which its mappings were read last.
     read_in: Option<u64>,
+    /// Its Python functions, if it has an interpreter of a known version.
+    pub(super) python: Option<Box<Functions>>,
+    pub(super) python_is_unknown: bool,
     /// Whether its mappings could not be read once.
     failed: bool,
     /// Whether the capture thread knows whose it is.
@@ -218,7 +223,7 @@ impl Program {
 
 #[derive(Debug)]
 pub(super) struct Collector {
-    rings: Rings,
+    pub(super) rings: Rings,
     to: Sender<Told>,
     /// Somebody wants to know all that there is by now.
     asked: Receiver<()>,
@@ -238,14 +243,15 @@ pub(super) struct Collector {
     /// Frames of programs that are in no mapping.
     nowhere: FxHashSet<(usize, u64)>,
     /// Processes whose mappings could not be read in time: they are not asked again.
-    locked: FxHashSet<Pid>,
+    pub(super) locked: FxHashSet<Pid>,
     /// The number of the next new one.
     next_program: usize,
     /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
     /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
-    lives: MappingHistory,
+    pub(super) lives: MappingHistory,
+    pub(super) pythons: Interpreters,
     pub(super) kernel: Option<KernelCode>,
     kernel_symbols: Arc<KernelSymbols>,
     pub(super) images: Images,
@@ -258,7 +264,7 @@ pub(super) struct Collector {
     /// How many waits have the stack of their end.
     links: u64,
     pub(super) counts: Counts,
-    looks: u64,
+    pub(super) looks: u64,
     /// When the ring was looked at last.
     pub(super) fetched: Instant,
     /// What was in it and is to be told.
@@ -308,6 +314,7 @@ impl Collector {
             by_process: FxHashMap::default(),
             modules: FxHashMap::default(),
             lives: MappingHistory::default(),
+            pythons: Interpreters::default(),
             kernel: None,
             kernel_symbols,
             images: Images::default(),
@@ -343,6 +350,7 @@ impl Collector {
             // To tell the tracepoint's own functions from the rest.
             self.kernel();
         }
+        self.meet_pythons();
         let mut pause = LOOK;
         while !stop.is_stopped() {
             // Who asks does so before this look.
@@ -443,6 +451,7 @@ impl Collector {
         self.handled.store(waiting.unwrap_or(now).0, Ordering::Relaxed);
         let locked = &mut self.locked;
         self.lives.settle(now, |pid| mappings(locked, pid));
+        self.follow_pythons();
         for sample in &new {
             let frames = match &sample.user {
                 UserStack::Walked(walked) => walked.frames.clone(),
@@ -454,6 +463,9 @@ impl Collector {
             let program = &self.programs[&number];
             if !program.finds(first) && program.read_in != Some(self.looks) {
                 self.read_mappings(number, &frames, sample);
+            }
+            if let UserStack::Walked(walked) = &sample.user {
+                self.read_python(number, walked);
             }
         }
         self.waiting += new.iter().map(bytes_of).sum::<usize>();
@@ -489,6 +501,7 @@ impl Collector {
         }
         self.last = self.last.max(sample.until);
         let (user, of_user) = self.user_part(sample);
+        let (user, of_user) = self.with_python(user, (of_user, sample));
         problems |= of_user;
         let frames = [kernel, &user].concat();
         let program = if user.is_empty() { KERNEL } else { self.program(sample) };
@@ -640,7 +653,7 @@ impl Collector {
     }
 
     /// The number of the program that a sample is of.
-    fn program(&mut self, sample: &Sample) -> usize {
+    pub(super) fn program(&mut self, sample: &Sample) -> usize {
         let life = self.lives.of_sample(sample.pid, when(sample), sample.space);
         let key = (sample.pid, sample.space, life.map_or(Nanos(0), AddressSpace::since));
         let number = *self.by_process.entry(key).or_insert(self.next_program);
@@ -706,6 +719,10 @@ impl Collector {
                 let others = self.programs.iter_mut().filter(|(other, _)| **other != number);
                 others.for_each(|(_, program)| program.forget_found());
             }
+            let found = self.programs[&number].found.clone();
+            for mapping in found.iter().filter(|mapping| is_named_so(&mapping.path)) {
+                self.note_python(number, sample.pid, mapping);
+            }
         } else {
             let is_first = !std::mem::replace(&mut program.failed, true);
             let is_unknown = program.found.is_empty() && program.places.len() == 0;
@@ -736,6 +753,10 @@ impl Collector {
             return;
         };
         let image = self.images.of(sample.pid.0, mapped);
+        if image.is_some_and(|image| self.images.python(image).is_some()) {
+            self.note_python(number, sample.pid, mapped);
+        }
+        let program = self.programs.entry(number).or_default();
         let (build_id, module_address) = match image {
             Some(image) => (self.images.build_id(image), self.images.address(image, mapped)),
             None => (Arc::default(), mapped.offset),
@@ -844,7 +865,7 @@ pub(super) fn name_of(path: &str) -> String {
 }
 
 /// The executable mappings of a process; none where it is gone, or its memory was `locked` for too long.
-fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
+pub(super) fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
     if locked.contains(&pid) {
         return Vec::new();
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_kernel::worker::{Message, Patience, Start, Worker, Workers};
 
+use super::python::layout::CodeLayout;
+use super::python::objects::{self, Found};
 use super::reader::{self, Described, Names};
 use super::wire::{Ask, Packed};
 
@@ -88,6 +90,27 @@ impl Files {
         let (answer, _) = self.ask(&Ask::Compiled { addresses }, Some(map.as_fd()))?;
         let _ = reader::each_compiled(&answer, take);
         Ok(())
+    }
+
+    /// Opens the memory of a process, if it has this mapping.
+    pub(super) fn memory(
+        &mut self,
+        pid: u32,
+        mapping: &ExecutableMapping,
+    ) -> Result<Option<OwnedFd>, Silent> {
+        Ok(self.ask(&Ask::Memory { pid, mapping }, None)?.1)
+    }
+
+    /// Reads code objects of Python in such memory: addresses, each with the mark of what was found there before.
+    pub(super) fn python(
+        &mut self,
+        memory: impl AsFd,
+        (code_type, layout): (u64, &CodeLayout),
+        codes: &[u64],
+    ) -> Result<Vec<Found>, Silent> {
+        let ask = Ask::Python { code_type, layout, codes };
+        let (answer, _) = self.ask(&ask, Some(memory.as_fd()))?;
+        Ok(objects::each_found(&answer).collect())
     }
 
     fn ask(&mut self, ask: &Ask<'_>, file: Option<BorrowedFd<'_>>) -> Result<Message, Silent> {

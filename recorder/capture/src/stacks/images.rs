@@ -17,6 +17,7 @@ use fxtrec_probe::elf::Segment;
 use rustc_hash::FxHashMap;
 
 use super::files::{Files, Silent};
+use super::python::layout::Interpreter;
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
@@ -52,6 +53,8 @@ struct Image {
     /// `None` if too many files are held, its process may not read it, it did not answer, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
+    /// The Python interpreter in it.
+    python: Option<Arc<Interpreter>>,
     /// Tables to unwind its functions by.
     tables: Option<Tables>,
     /// Whether it did not answer.
@@ -71,6 +74,7 @@ impl Image {
             symbols: 0,
             file: None,
             rights: Rights::nobody(),
+            python: None,
             tables: None,
             is_silent: true,
         }
@@ -151,7 +155,8 @@ impl Images {
         mapping: &ExecutableMapping,
         (described, file): (Described, OwnedFd),
     ) -> usize {
-        let Described { build_id, segments, symbols, is_readable, rights, tables } = described;
+        let Described { build_id, segments, symbols, is_readable, rights, python, tables } =
+            described;
         let file = (is_readable && self.held < MOST_FILES).then_some(file);
         self.held += usize::from(file.is_some());
         let loose = mapping.file.as_ref().and_then(|key| self.loose.remove(key));
@@ -177,6 +182,7 @@ impl Images {
             symbols,
             file,
             rights,
+            python: python.map(Arc::new),
             tables,
             is_silent,
         });
@@ -230,6 +236,11 @@ impl Images {
     /// The tables to unwind a file's functions by, if it has any.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()
+    }
+
+    /// The Python interpreter in a file.
+    pub(super) fn python(&self, image: usize) -> Option<&Arc<Interpreter>> {
+        self.all[image].python.as_ref()
     }
 
     /// Whether it is better to name the functions of a file all at once.

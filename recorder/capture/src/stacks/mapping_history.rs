@@ -21,6 +21,7 @@ use std::sync::Arc;
 use perf_event_open_sys::bindings as b;
 use rustc_hash::FxHashMap;
 
+use super::python::layout::is_named_so;
 use crate::cursor::Cursor;
 use crate::decode::decode_side_band;
 use crate::event::{Event, Kind, LocalId};
@@ -75,6 +76,16 @@ enum What {
     Ended,
 }
 
+/// What matters for Python interpreters.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// The process has mapped a file that is named like an interpreter.
+    Mapped(ExecutableMapping),
+    BornOf(Pid),
+    /// Its program has ended.
+    Over,
+}
+
 #[derive(Clone, Debug)]
 struct Told {
     time: Nanos,
@@ -93,6 +104,8 @@ pub(super) struct MappingHistory {
     /// How many mappings were added since the last count.
     added: usize,
     lost: u64,
+    /// What became of processes with a Python interpreter, if that is wanted.
+    changes: Option<Vec<(Pid, Change)>>,
     /// Time of the oldest sample that is still to be looked at, if there is one.
     needed_since: Option<Nanos>,
 }
@@ -101,6 +114,15 @@ impl MappingHistory {
     /// No sample needs what was over before `since`.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
+    }
+
+    /// From now on, notes what matters for Python interpreters.
+    pub(super) fn follow_pythons(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    pub(super) fn take_changes(&mut self) -> Vec<(Pid, Change)> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes a record; others than those of mappings, forks, execve(2) and exits are ignored.
@@ -140,6 +162,17 @@ impl MappingHistory {
         let ripe = told.partition_point(|told| told.time <= until);
         for at in 0..ripe {
             let Told { time, pid, what } = told[at].clone();
+            if let Some(changes) = &mut self.changes {
+                let change = match &what {
+                    What::Mapped(mapping) if is_named_so(&mapping.path) => {
+                        Some(Change::Mapped(mapping.clone()))
+                    }
+                    What::Mapped(_) => None,
+                    What::BornOf(parent) => Some(Change::BornOf(*parent)),
+                    What::Executed | What::Ended => Some(Change::Over),
+                };
+                changes.extend(change.map(|change| (pid, change)));
+            }
             match what {
                 What::Mapped(mapping) => self.map(pid, time, mapping),
                 What::Executed => self.begin(pid, time, Arc::default()),

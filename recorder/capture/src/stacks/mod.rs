@@ -20,6 +20,7 @@ mod mapping_history;
 mod naming;
 pub mod perfetto;
 mod places;
+mod python;
 mod reader;
 mod rings;
 mod unwind;
@@ -68,6 +69,10 @@ pub struct Counts {
     pub user_no_room: u64,
     pub user_cut: u64,
     pub user_unproved: u64,
+    /// Stacks that lack Python functions, or have them out of place.
+    pub python: u64,
+    /// Programs with a Python interpreter of a version that is not known.
+    pub unknown_pythons: u64,
     /// Samples that were lost, since a buffer was full.
     pub lost: u64,
     /// Switches that the kernel's program did not see.
@@ -103,6 +108,7 @@ impl Counts {
             (problem::USER_NO_ROOM, &mut self.user_no_room),
             (problem::USER_CUT, &mut self.user_cut),
             (problem::USER_UNPROVED, &mut self.user_unproved),
+            (problem::PYTHON, &mut self.python),
         ] {
             *count += u64::from(problems & bit != 0);
         }
@@ -403,6 +409,7 @@ mod tests {
             ("their mappings", collector::MOST_PLACED * 112),
             ("addresses in no file", hashed::<(usize, u64)>(collector::MOST_NOWHERE)),
             ("processes", hashed::<(u32, u16)>(collector::MOST_PROCESSES)),
+            ("Python functions", python::MOST_BYTES),
             ("names of compiled functions", jit_code::MOST_MADE),
             ("facts for Perfetto", (write::MOST_FACTS + write::OVER_FACTS) * 96),
             ("samples for Perfetto", perfetto::MOST_SAMPLES * 48),

@@ -23,6 +23,8 @@ use fxtrec_probe::elf::{
 use rustc_hash::FxHashMap;
 
 use super::jit_code::functions_in;
+use super::python::layout::Interpreter;
+use super::python::objects;
 use super::unwind::{Section, Tables};
 use super::wire::{Packed, Words, kind};
 
@@ -65,6 +67,8 @@ pub(super) struct Described {
     pub(super) is_readable: bool,
     /// The rights that decide which other files are opened for it.
     pub(super) rights: Rights,
+    /// The Python interpreter in it.
+    pub(super) python: Option<Interpreter>,
     /// Tables to unwind its functions by.
     pub(super) tables: Option<Tables>,
 }
@@ -72,7 +76,7 @@ pub(super) struct Described {
 impl Described {
     /// Describes a file, with tables that take at most `room` bytes.
     fn of<'d, R: ReadRef<'d>>(
-        file: R,
+        (file, path): (R, &Path),
         (rights, is_readable): (Rights, bool),
         room: usize,
     ) -> Option<Described> {
@@ -84,6 +88,7 @@ impl Described {
             symbols: if is_readable { elf.symbol_bytes() } else { 0 },
             is_readable,
             rights,
+            python: Interpreter::of(&elf, path).filter(|_| is_readable),
             tables: tables(&elf, room),
         })
     }
@@ -96,6 +101,10 @@ impl Described {
         for segment in &self.segments {
             to.number(segment.address).number(segment.size).number(segment.offset);
             to.number(u64::from(segment.executable));
+        }
+        to.number(self.python.is_some().into());
+        if let Some(python) = &self.python {
+            python.pack(&mut to);
         }
         if let Some(Tables { frames, index, dear }) = &self.tables {
             for section in [frames, index] {
@@ -118,6 +127,10 @@ impl Described {
             let (address, size, offset) = (from.number()?, from.number()?, from.number()?);
             segments.push(Segment { address, size, offset, executable: from.number()? != 0 });
         }
+        let python = match from.number()? {
+            0 => None,
+            _ => Some(Interpreter::read(&mut from)?),
+        };
         let mut section = || Some((from.number()?, from.text()?));
         let mut section = || section().map(|(address, it)| Section { bytes: it.into(), address });
         let sections = section().zip(section());
@@ -126,7 +139,7 @@ impl Described {
             Some(Dear { start, end, work: from.small()? })
         });
         let tables = sections.map(|(frames, index)| Tables { frames, index, dear: dear.collect() });
-        Some(Described { build_id, segments, symbols, is_readable, rights, tables })
+        Some(Described { build_id, segments, symbols, is_readable, rights, python, tables })
     }
 }
 
@@ -182,6 +195,8 @@ impl Reader {
             Some(kind::NAME) => self.name(&mut from, file),
             Some(kind::MAP) => map(&mut from),
             Some(kind::COMPILED) => compiled(&mut from, file),
+            Some(kind::MEMORY) => memory(&mut from),
+            Some(kind::PYTHON) => python(&mut from, file),
             _ => None,
         };
         answer.unwrap_or_default()
@@ -248,14 +263,15 @@ fn describe(from: &mut Words<'_>) -> Option<Message> {
     }
     let mapped = process_files::mapped(pid, &mapping).ok()?;
     let file = data_of(mapped.file.open().ok()?);
-    let described = Described::of(&file, (mapped.rights, mapped.is_readable), room)?;
+    let described =
+        Described::of((&file, &mapping.path), (mapped.rights, mapped.is_readable), room)?;
     Some((described.packed().into_bytes(), Some(mapped.file.into())))
 }
 
 /// The vDSO of a process, as a file in memory.
 fn vdso(pid: u32, mapping: &ExecutableMapping, room: usize) -> Option<Message> {
     let bytes = made_code::vdso(pid, mapping)?;
-    let described = Described::of(&*bytes, (Rights::nobody(), true), room)?;
+    let described = Described::of((&*bytes, Path::new(VDSO)), (Rights::nobody(), true), room)?;
     let file = shared_memory::file_of("fxtrec-vdso", &bytes).ok()?;
     Some((described.packed().into_bytes(), Some(file)))
 }
@@ -275,6 +291,15 @@ fn compiled(from: &mut Words<'_>, map: Option<OwnedFd>) -> Option<Message> {
         }
     }
     Some((to.into_bytes(), None))
+}
+
+fn memory(from: &mut Words<'_>) -> Option<Message> {
+    let memory = made_code::memory_of(from.small()?, &from.mapping()?).ok()?;
+    Some((Vec::new(), Some(memory)))
+}
+
+fn python(from: &mut Words<'_>, memory: Option<OwnedFd>) -> Option<Message> {
+    Some((objects::answer(from, &memory?.into())?.into_bytes(), None))
 }
 
 /// The tables of a file, if they take at most `room` bytes.

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
-use fxtrec_kernel::bpf::stacks::{Missing, Sample, SampleKind, UserStack};
+use fxtrec_kernel::bpf::stacks::{Missing, Python, Sample, SampleKind, UserStack};
 use fxtrec_kernel::clock;
 use fxtrec_kernel::priority::{self, ThreadId};
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::thread_times;
-use fxtrec_units::{Nanos, Tid};
+use fxtrec_units::{Nanos, Pid, Tid};
 
 /// How long the rings may stay unread before the other thread reads them. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
@@ -214,7 +214,9 @@ impl State {
 /// The size of a sample, in bytes.
 pub(super) fn bytes_of(sample: &Sample) -> usize {
     let of_program = match &sample.user {
-        UserStack::Walked(walked) => walked.top.len() + size_of_val(&walked.frames[..]),
+        UserStack::Walked(walked) => {
+            walked.top.len() + size_of_val(&walked.frames[..]) + size_of_val(&walked.python[..])
+        }
         _ => 0,
     };
     size_of::<Sample>() + of_program + sample.kernel.as_ref().map_or(0, |it| size_of_val(&it[..]))
@@ -228,6 +230,7 @@ pub(super) struct Rings {
     share: Share,
     /// For waits, wake-ups and clocks: see [`StackSource::is_own_stack`].
     own_stacks: [bool; 3],
+    walks_python: bool,
     /// Dropping this ends the other thread.
     _other: Sender<()>,
 }
@@ -263,6 +266,7 @@ impl Rings {
         let kept = Read::nothing(Nanos(0));
         let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];
         let own_stacks = kinds.map(|kind| source.is_own_stack(kind));
+        let walks_python = source.walks_python();
         let now = Instant::now();
         let order = Arc::new(Order {
             thread: OnceLock::new(),
@@ -286,7 +290,7 @@ impl Rings {
             }
         })?;
         let share = Share { since: now, before: Duration::ZERO };
-        Ok(Rings { state, order, share, own_stacks, _other: other })
+        Ok(Rings { state, order, share, own_stacks, walks_python, _other: other })
     }
 
     pub(super) fn hurry(&self) -> DrainBoost {
@@ -340,6 +344,16 @@ impl Rings {
             SampleKind::Wake(_) => wake,
             SampleKind::Cpu => cpu,
         }
+    }
+
+    /// See [`StackSource::walks_python`].
+    pub(super) fn walks_python(&self) -> bool {
+        self.walks_python
+    }
+
+    /// See [`StackSource::set_python`].
+    pub(super) fn set_python(&self, pid: Pid, python: Option<&Python>) -> io::Result<()> {
+        lock(&self.state).source.set_python(pid, python)
     }
 
     pub(super) fn missing(&self) -> Missing {

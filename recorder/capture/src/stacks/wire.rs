@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_kernel::rights::Rights;
 
+use super::python::layout::CodeLayout;
 use super::reader::Names;
 use crate::cursor::Cursor;
 
@@ -21,6 +22,10 @@ pub(super) enum Ask<'a> {
     Map { pid: u32 },
     /// Find these addresses in such a map, which is attached.
     Compiled { addresses: &'a [u64] },
+    /// Open the memory of a process with this mapping.
+    Memory { pid: u32, mapping: &'a ExecutableMapping },
+    /// Read code objects of Python in such memory, which is attached: addresses, each with a mark.
+    Python { code_type: u64, layout: &'a CodeLayout, codes: &'a [u64] },
 }
 
 pub(super) mod kind {
@@ -28,6 +33,8 @@ pub(super) mod kind {
     pub(in super::super) const NAME: u64 = 2;
     pub(in super::super) const MAP: u64 = 3;
     pub(in super::super) const COMPILED: u64 = 4;
+    pub(in super::super) const MEMORY: u64 = 5;
+    pub(in super::super) const PYTHON: u64 = 6;
 }
 
 /// Numbers and texts, one after the other.
@@ -40,10 +47,15 @@ impl Packed {
         match ask {
             Ask::Describe { pid, mapping, room } => {
                 to.number(kind::DESCRIBE).number(u64::from(*pid)).number(*room as u64);
-                to.number(mapping.start).number(mapping.end).number(mapping.offset);
-                let (device, inode) = mapping.file.as_ref().map_or(("", 0), |(d, i)| (d, *i));
-                to.text(device.as_bytes()).number(inode);
-                to.text(mapping.path.as_os_str().as_bytes());
+                to.mapping(mapping);
+            }
+            Ask::Memory { pid, mapping } => {
+                to.number(kind::MEMORY).number(u64::from(*pid)).mapping(mapping);
+            }
+            Ask::Python { code_type, layout, codes } => {
+                to.number(kind::PYTHON).number(*code_type);
+                layout.pack(&mut to);
+                to.numbers(codes);
             }
             Ask::Name(names) => {
                 to.number(kind::NAME).number(names.image as u64).number(u64::from(names.keep));
@@ -81,6 +93,12 @@ impl Packed {
     pub(super) fn rights(&mut self, rights: &Rights) -> &mut Packed {
         let groups: Vec<u64> = rights.groups.iter().copied().map(u64::from).collect();
         self.number(u64::from(rights.uid)).number(u64::from(rights.gid)).numbers(&groups)
+    }
+
+    fn mapping(&mut self, mapping: &ExecutableMapping) -> &mut Packed {
+        self.number(mapping.start).number(mapping.end).number(mapping.offset);
+        let (device, inode) = mapping.file.as_ref().map_or(("", 0), |(d, i)| (d, *i));
+        self.text(device.as_bytes()).number(inode).text(mapping.path.as_os_str().as_bytes())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

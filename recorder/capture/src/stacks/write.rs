@@ -274,6 +274,7 @@ impl Records {
             given_up: counts.given_up,
             unknown_processes: counts.unknown_processes,
             lost_mappings: counts.lost_mappings,
+            unknown_pythons: counts.unknown_pythons,
             unanswered_files: counts.unanswered_files,
             unanswered_addresses: counts.unanswered_addresses,
             symbols: counts.symbols,
@@ -315,6 +316,12 @@ impl Records {
                 [("files", counts.unanswered_files), ("addresses", counts.unanswered_addresses)]
                     .map(arg);
             let name = Text::Inline("stacks_unanswered");
+            lanes.rolling(&own_event(time, recorder, name, &args))?;
+        }
+        if counts.python + counts.unknown_pythons > 0 {
+            let args =
+                [("stacks", counts.python), ("unknown_versions", counts.unknown_pythons)].map(arg);
+            let name = Text::Inline("stacks_python");
             lanes.rolling(&own_event(time, recorder, name, &args))?;
         }
         if counts.unnamed > 0 {

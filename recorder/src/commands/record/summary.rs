@@ -109,6 +109,11 @@ impl Summary<'_> {
                 counts.user_unproved,
                 "may lack a caller: the program's part is by frame pointers alone",
             ),
+            (counts.python, "lack Python functions, or have them out of place"),
+            (
+                counts.unknown_pythons,
+                "programs with a Python of an unknown version: its functions are not shown",
+            ),
             (counts.user_no_room, "without the program's part: too many different ones"),
             (counts.lost, "more lost: a buffer was full, or there was no time for them at the end"),
             (counts.unseen, "switches that the program on stacks did not see"),
