@@ -26,6 +26,7 @@ mod messages;
 mod metrics;
 mod packets;
 mod perfetto;
+mod python;
 mod quotas;
 mod report;
 mod requests;

@@ -1,0 +1,157 @@
+//! Python functions in stacks: each version of CPython that is installed, and a program that pretends to be one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fxt_reader::{Koid, Reader, Record};
+use fxtrec_tests::folder::Folder;
+use fxtrec_tests::programs::{build, source};
+use fxtrec_tests::recording::{Recording, record_in};
+use fxtrec_tests::root::may_record;
+use fxtrec_tests::skip::skip;
+use fxtrec_tests::{machine, tools};
+
+/// The flag of a backtrace that lacks Python functions.
+const LACKS: u32 = 1 << 7;
+
+const OPTIONS: [&str; 6] = ["--source", "bpf", "--scope", "app", "--stacks", "--stacks-over=1ms"];
+
+/// The interpreters of versions that are known, in the usual places.
+fn interpreters() -> Vec<PathBuf> {
+    let versions = std::env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".pyenv")));
+    let installed = versions.map(|root| root.join("versions").read_dir());
+    let installed = installed.into_iter().flatten().flatten().flatten();
+    let folders = installed.map(|version| version.path().join("bin"));
+    let folders = folders.chain(["/usr/bin", "/usr/local/bin"].map(PathBuf::from));
+    let name = |minor| format!("python3.{minor}");
+    let found = folders.flat_map(|bin| (8..=14).map(move |minor| bin.join(name(minor))));
+    found.filter(|path| path.is_file()).collect()
+}
+
+/// The names of the functions of a thread's stacks, the innermost first, each stack with its flags.
+fn stacks(trace: &Path) -> BTreeMap<u64, Vec<(u32, Vec<String>)>> {
+    let mut names: BTreeMap<(Koid, u64), String> = BTreeMap::new();
+    let mut raw = Vec::new();
+    let mut reader = Reader::open(trace).expect("a trace");
+    while let Some(item) = reader.next().expect("sound") {
+        match item.record {
+            Record::UserspaceObject(object) => {
+                names.insert((object.process, object.pointer), object.name.to_owned());
+            }
+            Record::Backtrace(backtrace) => {
+                let frames: Vec<u64> = backtrace.frames.iter().collect();
+                raw.push((backtrace.thread, backtrace.flags, frames));
+            }
+            _ => {}
+        }
+    }
+    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (thread, flags, frames) in raw {
+        let process = |frame: u64| if frame >> 63 == 1 { Koid(0) } else { thread.process };
+        let name = |frame: &u64| names.get(&(process(*frame), *frame)).cloned();
+        let functions = frames.iter().map(|frame| name(frame).unwrap_or_default()).collect();
+        found.entry(thread.thread.0).or_default().push((flags, functions));
+    }
+    found
+}
+
+/// Where the program waits, as it is to be named.
+const WAITS: [&str; 3] =
+    ["wait_here (blocker.py:9)", "middle (blocker.py:15)", "outer (blocker.py:21)"];
+
+/// Whether a stack has these functions, one below the other but for the native functions between them.
+fn has(functions: &[String], wanted: &[&str]) -> bool {
+    let mut python = functions.iter().filter(|name| name.contains(".py:"));
+    wanted.iter().all(|name| python.next().is_some_and(|it| it == name))
+}
+
+#[test]
+fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
+    if !may_record() || !super::stacks::can_be_default() {
+        return;
+    }
+    let interpreters = interpreters();
+    if interpreters.is_empty() {
+        return skip("there is no CPython of a version that is known");
+    }
+    const ROUNDS: usize = 100;
+    let program = source("blocker.py");
+    let program = program.to_str().expect("a plain path");
+    for python in interpreters {
+        let python = python.to_str().expect("a plain path");
+        let folder = Folder::new();
+        let turn = machine::quiet();
+        let recording = record_in(&folder, &OPTIONS, &[python, program, &ROUNDS.to_string()]);
+        turn.give_back();
+        let stacks = stacks(&folder.path("t.fxt"));
+        let [first, second] = recording.lines()[0][..] else { panic!("{}", recording.printed) };
+        for (thread, last) in [(first, "<module> (blocker.py:33)"), (second, "run (threading.py:")]
+        {
+            let own = &stacks[&thread.parse::<u64>().expect("a thread")];
+            let wanted = |functions: &[String]| {
+                let mut outer = functions.iter().filter(|name| name.contains(".py:")).skip(3);
+                has(functions, &WAITS) && outer.next().is_some_and(|it| it.contains(last))
+            };
+            let right = own.iter().filter(|(_, functions)| wanted(functions)).count();
+            // Others are where it waits for a lock of the interpreter.
+            let in_round = |functions: &[String]| {
+                let sleeps = functions
+                    .iter()
+                    .any(|name| name.contains("nanosleep") || name.contains("select"));
+                let warms_up = functions.iter().any(|name| name.starts_with("warm_up"));
+                sleeps && !warms_up
+            };
+            let wrong =
+                own.iter().filter(|(_, functions)| in_round(functions) && !wanted(functions));
+            let wrong: Vec<_> = wrong.collect();
+            println!("{python}: {right} of {ROUNDS} right, {} wrong", wrong.len());
+            assert!(
+                right * 100 >= ROUNDS * 99,
+                "{python}, {last}: {right} right, {:#?}",
+                own.last()
+            );
+            assert!(wrong.len() * 100 <= ROUNDS, "{python}, {last}: {wrong:#?}");
+            let lacking =
+                own.iter().filter(|(flags, functions)| wanted(functions) && flags & LACKS != 0);
+            assert_eq!(lacking.count(), 0, "{python}, {last}");
+        }
+    }
+}
+
+/// Records the program that pretends to be Python.
+fn liar(says: &str) -> (Recording, Vec<(u32, Vec<String>)>) {
+    let built = build("python_liar.c", &["-O1", "-rdynamic", "-fno-omit-frame-pointer"]);
+    let folder = Folder::new();
+    let recording = record_in(&folder, &OPTIONS, &[built.text(), says]);
+    let stacks = stacks(&folder.path("t.fxt")).into_values().flatten();
+    let is_of_round = |(_, names): &(u32, Vec<String>)| {
+        names.iter().any(|name| name.contains("nanosleep"))
+            && !names.iter().any(|name| name.is_empty())
+    };
+    (recording, stacks.filter(is_of_round).collect())
+}
+
+#[test]
+fn a_program_that_pretends_to_be_python_with_endless_lists_is_walked_for_a_while_and_marked() {
+    if !may_record() || !super::stacks::can_be_default() || !tools::or_skip(&["gcc"]) {
+        return;
+    }
+    let turn = machine::quiet();
+    let (_, known) = liar("known");
+    let marked =
+        known.iter().filter(|(_, names)| names.iter().any(|it| it == "[more Python functions]"));
+    let marked: Vec<_> = marked.collect();
+    assert!(marked.len() >= 45, "{} of {}: {:#?}", marked.len(), known.len(), known.last());
+    for (flags, names) in marked {
+        assert_ne!(flags & LACKS, 0, "{names:?}");
+        let unread = names.iter().filter(|name| name.contains("could not be read")).count();
+        assert_eq!(unread, 64, "{names:?}");
+        assert!(names.iter().any(|name| name == "main"), "{names:?}");
+    }
+    let (_, unknown) = liar("unknown");
+    assert!(unknown.len() >= 45);
+    assert!(unknown.iter().all(|(_, names)| !names.iter().any(|it| it.contains("Python"))));
+    turn.give_back();
+}
