@@ -433,6 +433,9 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
     if begun_on.is_some() {
         missing.push(UNLINKED.to_owned());
     }
+    let mut advice = advice::advice(frame, names);
+    let nameless = waits::nameless_runtimes(frame, names).into_iter();
+    advice.extend(nameless.map(|runtime| runtime.advice().to_owned()));
     Explanation {
         subject,
         trigger,
@@ -462,7 +465,7 @@ fn tell(choice: &Choice, frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>
         blame: blame(frame, names),
         chain: links(frame, names),
         waits: waits::waits(frame, names),
-        advice: advice::advice(frame, names),
+        advice,
         missing,
     }
 }

@@ -6,7 +6,7 @@ use fxt_reader::Koid;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
 use fxtrec_blame::parts::{EndedBy, ended_by};
 use fxtrec_blame::track::{By, Lock};
-use fxtrec_report::stacks::{Recorded, Stack};
+use fxtrec_report::stacks::{Recorded, Runtime, Stack};
 use fxtrec_sched::backtrace::PROBLEMS;
 
 use crate::answer::Wait;
@@ -17,14 +17,44 @@ const MOST: usize = 64;
 
 /// Those of a frame and of the frames inside.
 pub(crate) fn waits(frame: &Frame, names: &Names<'_>) -> Vec<Wait> {
+    longest(frame)
+        .into_iter()
+        .map(|(depth, frame, step, blocked)| wait(depth, frame, step, blocked, names))
+        .collect()
+}
+
+/// The runtimes whose functions have no names in the stacks of these waits.
+pub(crate) fn nameless_runtimes(frame: &Frame, names: &Names<'_>) -> Vec<Runtime> {
+    let Some(recorded) = &names.stacks else { return Vec::new() };
+    let found = longest(frame).into_iter().filter_map(|(_, frame, step, blocked)| {
+        let (own, waker) = stack(recorded, frame, step, blocked, names)?;
+        Some([Some(own), waker])
+    });
+    recorded.nameless_runtimes(found.flatten().flatten())
+}
+
+fn longest(frame: &Frame) -> Vec<Found<'_>> {
     let mut found = Vec::new();
     collect(frame, 0, &mut found);
     found.sort_by_key(|(depth, _, step, _)| (Reverse(step.length()), *depth, step.from));
     found.truncate(MOST);
     found
-        .into_iter()
-        .map(|(depth, frame, step, blocked)| wait(depth, frame, step, blocked, names))
-        .collect()
+}
+
+/// The stack of a wait, and that of its waker.
+fn stack<'a>(
+    recorded: &'a Recorded,
+    frame: &Frame,
+    step: &Step,
+    blocked: &Blocked,
+    names: &Names<'_>,
+) -> Option<(&'a Stack, Option<&'a Stack>)> {
+    let koid = names.tracker.roster.koid(frame.thread);
+    let until = match blocked.ended {
+        Ended::NotYet => u64::MAX,
+        Ended::Woken(_) => step.to,
+    };
+    recorded.of_wait(Koid(koid), (blocked.since, until))
 }
 
 type Found<'a> = (usize, &'a Frame, &'a Step, &'a Blocked);
@@ -40,17 +70,12 @@ fn collect<'a>(frame: &'a Frame, depth: usize, found: &mut Vec<Found<'a>>) {
 }
 
 fn wait(depth: usize, frame: &Frame, step: &Step, blocked: &Blocked, names: &Names<'_>) -> Wait {
-    let koid = names.tracker.roster.koid(frame.thread);
     let waker = match blocked.ended {
         Ended::Woken(By::Thread(waker)) => Some(waker),
         _ => None,
     };
-    let until = match blocked.ended {
-        Ended::NotYet => u64::MAX,
-        Ended::Woken(_) => step.to,
-    };
     let stacks = names.stacks.as_ref();
-    let found = stacks.and_then(|it| Some((it, it.of_wait(Koid(koid), (blocked.since, until))?)));
+    let found = stacks.and_then(|it| Some((it, stack(it, frame, step, blocked, names)?)));
     let lacks = found.map_or(0, |(_, (stack, _))| stack.problems);
     Wait {
         from_ns: step.from,

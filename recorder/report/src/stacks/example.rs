@@ -14,6 +14,11 @@ const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 /// briefly from 40 to 40.2 ms. It gets a CPU one millisecond after each wake-up, for one millisecond. Thread 60 "waker" ends the first
 /// wait, and the stack of that wake-up is recorded.
 pub fn trace(with_stacks: bool) -> Vec<u8> {
+    trace_of(with_stacks, "/lib/x.so", &[])
+}
+
+/// The same with code in `library`, and with a name for `named` addresses that are in no file.
+pub fn trace_of(with_stacks: bool, library: &str, named: &[u64]) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("test", 1_000_000_000).expect("room");
     let process = [Arg::new(Text::Inline("process"), Value::Koid(Id(40)))];
@@ -67,9 +72,7 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
     let (info, thread) = ([("over_ns", Value::uint(2 * MS))], (Id(1), Id(1)));
     trace.instant(Ticks(1), thread, "fxtrec", "stack_info", &info).expect("room");
     let (time, of) = (Ticks(16 * MS), ProcessName::Inline(Id(40)));
-    trace
-        .write(&Module { time, process: of, id: 0, name: "/lib/x.so", build_id: &[] })
-        .expect("room");
+    trace.write(&Module { time, process: of, id: 0, name: library, build_id: &[] }).expect("room");
     let (module, flags, start, length, module_address) = (0, 5, 0x7000, 0x1000, 0x200);
     trace
         .write(&Mapping { time, process: of, module, flags, start, length, module_address })
@@ -87,8 +90,11 @@ pub fn trace(with_stacks: bool) -> Vec<u8> {
         let (time, thread) = (Ticks(time), thread(koid));
         trace.write(&Backtrace { time, thread, flags, frames }).expect("room");
     }
+    let others = named.iter().map(|&pointer| (40, pointer, "compiled"));
     for (process, pointer, name) in
         [(0, IN_KERNEL, "pipe_read"), (40, 0x7010, "a;b::<c d>"), (40, 0x7030, "kick")]
+            .into_iter()
+            .chain(others)
     {
         let process = ThreadName::Inline { process: Id(process), thread: Id(process) };
         let name = Text::Inline(name);

@@ -16,6 +16,7 @@ mod json;
 mod pprof;
 mod profile;
 mod recorded;
+mod runtime;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use json::write_json;
 pub use pprof::write_pprof;
 pub use profile::{Profile, Sample, write_folded};
 pub use recorded::{Frame, Line, Recorded, Stack};
+pub use runtime::Runtime;
 pub use svg::write_svg;
 pub use text::write_text;
 

@@ -220,6 +220,13 @@ impl Recorded {
         })
     }
 
+    /// The files that the process of a stack has code of, as far as the trace says.
+    pub(super) fn files_of(&self, stack: &Stack) -> impl Iterator<Item = &str> {
+        let own = (stack.provider, stack.process);
+        let modules = self.modules.iter().filter(move |((process, _), _)| *process == own);
+        modules.map(|(_, (path, _))| path.as_str())
+    }
+
     fn shared(&mut self, addresses: Arc<[u64]>) -> Arc<[u64]> {
         if let Some(known) = self.known.get(&addresses) {
             return Arc::clone(known);

@@ -153,5 +153,11 @@ pub fn write_text(
         let more = counted((places.len() - shown) as u64, "more stack", "more stacks");
         writeln!(out, "{more}; --rows 0 shows all")?;
     }
+    let stacks = blocked.waits.iter().flat_map(|wait| [wait.stack, wait.wake_stack]);
+    let stacks = stacks.flatten().map(|number| &blocked.recorded.all[number]);
+    for (number, runtime) in blocked.recorded.nameless_runtimes(stacks).into_iter().enumerate() {
+        let gap = if number == 0 { "\n" } else { "" };
+        writeln!(out, "{gap}Functions without names: {}", runtime.advice())?;
+    }
     Ok(())
 }

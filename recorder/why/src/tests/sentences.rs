@@ -655,6 +655,22 @@ fn the_functions_in_which_threads_were_blocked_are_told() {
 }
 
 #[test]
+fn what_a_runtime_needs_for_the_names_of_its_functions_is_said_once() {
+    use fxtrec_report::stacks::example::trace_of;
+    let advice = |library: &str, named: &[u64]| {
+        let bytes = trace_of(true, library, named);
+        let query = Query { metric: Some(Metric::Blocked), pick: Pick::Worst(1), ..of("work;er") };
+        let open = || Ok(fxt_reader::Reader::from_slice(&bytes));
+        let answer = crate::explain(&query, open, super::syscall).expect("waits");
+        let is_it = |advice: &&String| advice.contains("names of Java methods");
+        answer.explanations[0].advice.iter().filter(is_it).count()
+    };
+    assert_eq!(advice("/opt/libjvm.so", &[]), 1);
+    assert_eq!(advice("/opt/libjvm.so", &[0x9000]), 0);
+    assert_eq!(advice("/lib/x.so", &[]), 0);
+}
+
+#[test]
 fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
     let nobody = 0xd000_0001;
