@@ -46,7 +46,7 @@ install_tools() {
 # Programs that tests run.
 # shellcheck disable=SC2034 # The scripts that source this use it.
 test_tools=(
-    chromium:chromium cmake:cmake g++:g++ gcc:gcc git:git go:golang-go hackbench:rt-tests make:make mount:mount node:nodejs npm:npm
+    chromium:chromium cmake:cmake curl:curl g++:g++ gcc:gcc git:git go:golang-go hackbench:rt-tests make:make mount:mount node:nodejs npm:npm
     nsenter:util-linux perf:linux-perf pkg-config:pkgconf prlimit:util-linux python3:python3 setcap:libcap2-bin setpriv:util-linux
     shellcheck:shellcheck strace:strace stress-ng:stress-ng su:util-linux sudo:sudo systemd-analyze:systemd taskset:util-linux
     trace-cmd:trace-cmd unshare:util-linux zstd:zstd prometheus_client=python3-prometheus-client yaml=python3-yaml venv=python3-venv

@@ -80,7 +80,9 @@ enum Question<'a> {
     /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
     /// The lines of an address of a file.
-    Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folder: Option<OsString>, address: u64 },
+    Lines { path: Cow<'a, str>, build_id: Cow<'a, [u8]>, folders: Vec<OsString>, address: u64 },
+    /// Look for a file with lines again, because one was added to the folders.
+    Again { build_id: Cow<'a, [u8]> },
 }
 
 /// The answer, or the error text of [`crate::probe`].
@@ -164,18 +166,25 @@ impl Files {
         file.map(File::from).ok_or_else(|| ApartError::Silent(silent()))
     }
 
-    /// The lines of an address in the file that was at `path`, or in one from `folder`; none if no file of this build is found.
+    /// The lines of an address in the file that was at `path`, or in one from `folders`; none if no file of this build has any lines.
     pub fn lines(
         &mut self,
         path: &str,
         build_id: &[u8],
-        folder: Option<&Path>,
+        folders: &[PathBuf],
         address: u64,
-    ) -> Result<Vec<Line>, ApartError> {
+    ) -> Result<Option<Vec<Line>>, ApartError> {
         let (name, build_id) = (Cow::Borrowed(path), Cow::Borrowed(build_id));
-        let folder = folder.map(OsString::from);
-        let question = Question::Lines { path: name, build_id, folder, address };
+        let folders = folders.iter().map(OsString::from).collect();
+        let question = Question::Lines { path: name, build_id, folders, address };
         Ok(self.ask(&question, || path.to_owned())?.0)
+    }
+
+    /// Looks for a file of this build again when it is asked for lines.
+    pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), ApartError> {
+        let question = Question::Again { build_id: Cow::Borrowed(build_id) };
+        let ((), _) = self.ask(&question, || "a debug file".to_owned())?;
+        Ok(())
     }
 
     fn ask<T: DeserializeOwned>(
@@ -235,10 +244,14 @@ impl Reader {
                 }
                 (written(&Ok(piece)), None)
             }
-            Ok(Question::Lines { path, build_id, folder, address }) => {
-                let folder = folder.map(PathBuf::from);
-                let lines = self.sources.at(&path, &build_id, folder.as_deref(), address);
+            Ok(Question::Lines { path, build_id, folders, address }) => {
+                let folders: Vec<PathBuf> = folders.into_iter().map(PathBuf::from).collect();
+                let lines = self.sources.at(&path, &build_id, &folders, address);
                 (written(&Ok(lines)), None)
+            }
+            Ok(Question::Again { build_id }) => {
+                self.sources.forget(&build_id);
+                (written(&Ok(())), None)
             }
             Err(_) => (Vec::new(), None),
         }

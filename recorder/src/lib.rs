@@ -25,6 +25,7 @@ pub mod apart;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod debuginfod;
 pub mod program;
 
 pub use fxtrec_blame as blame;

@@ -52,14 +52,31 @@ pub struct Where {
     pub start: Start,
 }
 
+/// Gets debug files that are not on this machine.
+pub trait Fetch {
+    /// Where they are put: laid out as `/usr/lib/debug`.
+    fn folder(&self) -> &Path;
+
+    /// Gets the debug file of a build; whether it is there now, and was not there before.
+    fn fetch(&mut self, id: &[u8]) -> bool;
+
+    /// What became of it, counted by file.
+    fn tell(&self) -> Vec<(&'static str, u64)>;
+}
+
 /// Bytes to collect before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Writes the trace at `path` to `out`, and adds the function names of its stacks, as far as they are found.
+/// Writes the trace at `path` to `out`, and adds the function names of its stacks, as far as they are found, or `fetch` gets files for them.
 ///
 /// # Errors
 /// If the trace cannot be read, has no stacks, or the output cannot be written.
-pub fn symbolize(path: &Path, places: &Where, out: &mut dyn Write) -> Result<Report, ConvertError> {
+pub fn symbolize(
+    path: &Path,
+    places: &Where,
+    fetch: Option<&mut dyn Fetch>,
+    out: &mut dyn Write,
+) -> Result<Report, ConvertError> {
     let mut code = Code::default();
     let mut has_stacks = false;
     each(path, places, |item| {
@@ -89,7 +106,7 @@ pub fn symbolize(path: &Path, places: &Where, out: &mut dyn Write) -> Result<Rep
         Ok(())
     })?;
     let mut report = Report::default();
-    let mut files = Files::new(places);
+    let mut files = Files::new(places, fetch);
     code.name_all(|file, addresses, take| files.look(file, addresses, take));
     files.tell(&mut report);
     code.tell(&mut report);

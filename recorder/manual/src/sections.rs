@@ -83,6 +83,16 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
             "What shows output that is longer than the terminal; none if empty. Without either, less -FRX. Under sudo it runs as the caller.",
         ));
     }
+    if matches!(sub, Some("report" | "symbolize")) {
+        entries.push((
+            "DEBUGINFOD_URLS",
+            "Servers of debug files for --debuginfod: URLs, separated by spaces.",
+        ));
+        entries.push((
+            "XDG_CACHE_HOME",
+            "Where debug files are kept, in fxtrec/debuginfod; ~/.cache without it.",
+        ));
+    }
     entries.extend([
         ("NO_COLOR", "If set and not empty, nothing is printed in colour. --color goes before it."),
         (

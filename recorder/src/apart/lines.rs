@@ -1,7 +1,7 @@
 //! Source lines of stack frames, from files on this machine.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
 use crate::report::stacks::Line;
@@ -13,28 +13,32 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The lines of an address in the file that was at `path`; none if no file of this build is found.
+    /// The lines of an address in the file that was at `path`; none if no file of this build has any lines.
     pub(super) fn at(
         &mut self,
         path: &str,
         build_id: &[u8],
-        folder: Option<&Path>,
+        folders: &[PathBuf],
         address: u64,
-    ) -> Vec<Line> {
+    ) -> Option<Vec<Line>> {
         // Without a build id, a file of the same name may be a different one.
         if build_id.is_empty() {
-            return Vec::new();
+            return None;
         }
-        let open = || open(Path::new(path), build_id, folder);
-        let lines = self.known.entry(build_id.to_owned()).or_insert_with(open);
-        let found = lines.iter().flat_map(|lines| lines.at(address));
-        found
-            .filter_map(|it| Some(Line { function: it.function, file: it.file?, line: it.line? }))
-            .collect()
+        let open = || open(Path::new(path), build_id, folders);
+        let lines = self.known.entry(build_id.to_owned()).or_insert_with(open).as_ref()?;
+        let line =
+            |it: elf::Line| Some(Line { function: it.function, file: it.file?, line: it.line? });
+        Some(lines.at(address).into_iter().filter_map(line).collect())
+    }
+
+    /// Looks for a file of this build again the next time.
+    pub(super) fn forget(&mut self, build_id: &[u8]) {
+        self.known.remove(build_id);
     }
 }
 
-fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
+fn open(path: &Path, build_id: &[u8], folders: &[PathBuf]) -> Option<Lines> {
     let file = elf::open(path).ok();
     let elf = file.as_ref().and_then(|file| Elf::parse(file).ok());
     let elf = elf.filter(|elf| elf.build_id() == Some(build_id));
@@ -50,5 +54,6 @@ fn open(path: &Path, build_id: &[u8], folder: Option<&Path>) -> Option<Lines> {
         Lines::of(&Elf::parse(&debug).ok()?)
     };
     let go = || Lines::of_go(elf.as_ref()?);
-    folder.and_then(by_build).or_else(here).or_else(|| by_build(Path::new("/"))).or_else(go)
+    let in_folders = folders.iter().find_map(|folder| by_build(folder));
+    in_folders.or_else(here).or_else(|| by_build(Path::new("/"))).or_else(go)
 }

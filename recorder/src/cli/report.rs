@@ -76,6 +76,9 @@ pub struct ReportArgs {
     /// With --lines, also look for debug files in this folder, by build id, as /usr/lib/debug has them
     #[arg(long, value_name = "DIR", requires = "lines")]
     pub debug_dir: Option<PathBuf>,
+    /// With --lines, also fetch debug files from the servers in DEBUGINFOD_URLS, by build id
+    #[arg(long, requires = "lines")]
+    pub debuginfod: bool,
 
     /// Only threads whose name matches this glob, for example 'audio*'; can be given more than once
     #[arg(long = "comm", value_name = "GLOB", help_heading = FILTERS)]

@@ -32,6 +32,9 @@ pub struct SymbolizeArgs {
     /// The recorded kernel with its symbols
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
+    /// Fetch debug files that are not here from the servers in DEBUGINFOD_URLS, by build id
+    #[arg(long)]
+    pub debuginfod: bool,
     /// How long files are read in all, those first whose functions are in most stacks; what is left stays without names [default: 5min]
     #[arg(long, value_name = "TIME")]
     pub naming_time: Option<TimeSpan>,

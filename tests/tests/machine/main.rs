@@ -10,6 +10,7 @@ mod causes;
 mod cgroups;
 mod command_line;
 mod compare;
+mod debuginfod;
 mod disturbed;
 mod doctor;
 mod files;

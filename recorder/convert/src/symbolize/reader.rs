@@ -45,9 +45,18 @@ pub(super) struct Question<'a> {
 pub(super) struct Answer {
     /// Whether there is such a file.
     pub(super) is_found: bool,
+    /// Whether there is one with all symbols.
+    pub(super) has_symbols: bool,
     /// Files that are called the same, and are others.
     pub(super) refused: Vec<String>,
     pub(super) names: Vec<(u64, String)>,
+}
+
+impl Answer {
+    /// Whether some of so many addresses have no name, and a file with symbols may have one.
+    pub(super) fn lacks_symbols(&self, addresses: usize) -> bool {
+        !self.has_symbols && self.names.len() < addresses
+    }
 }
 
 /// Answers the process that has started this one until it is gone.
@@ -68,6 +77,8 @@ pub(super) struct Reader {
     kernel: Option<KernelCode>,
     /// Files at a recorded path that have another build id.
     refused: Vec<String>,
+    /// Whether the last file has all symbols.
+    has_symbols: bool,
 }
 
 impl Reader {
@@ -91,11 +102,15 @@ impl Reader {
             false => self.in_file(build, addresses, &mut take),
         };
         let refused = std::mem::take(&mut self.refused);
-        serde_json::to_vec(&Answer { is_found, refused, names }).unwrap_or_default()
+        let has_symbols = std::mem::take(&mut self.has_symbols);
+        let answer = Answer { is_found, has_symbols, refused, names };
+        serde_json::to_vec(&answer).unwrap_or_default()
     }
 
     fn in_file(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         if build.paths.iter().any(|path| path == VDSO) {
+            // Nobody else has more.
+            self.has_symbols = true;
             return in_vdso(build, addresses, take);
         }
         let Some(files) = self.files_of(build) else { return false };
@@ -107,23 +122,29 @@ impl Reader {
         for path in &build.paths {
             let path = Path::new(path);
             let Ok(data) = elf::open(path) else { continue };
-            let separate = {
+            let (separate, is_complete) = {
                 let Ok(elf) = Elf::parse(&data) else { continue };
                 if elf.build_id() != Some(&build.id) {
                     self.refused.push(path.display().to_string());
                     continue;
                 }
                 match elf.has_all_symbols() {
-                    true => None,
-                    false => separate_debug_file(&elf, path, Path::new("/")).map(|(_, data)| data),
+                    true => (None, true),
+                    false => {
+                        let separate = separate_debug_file(&elf, path, Path::new("/"));
+                        (separate.map(|(_, data)| data), false)
+                    }
                 }
             };
             let separate = separate.or_else(|| self.by_build(&build.id));
+            self.has_symbols = is_complete || separate.is_some();
             return Some(
                 [Some(data), separate].into_iter().flatten().map(FileData::into_inner).collect(),
             );
         }
-        self.by_build(&build.id).map(|data| vec![data.into_inner()])
+        let data = self.by_build(&build.id)?;
+        self.has_symbols = true;
+        Some(vec![data.into_inner()])
     }
 
     /// A file with symbols from the folders of such files.

@@ -85,7 +85,7 @@ fn named(trace: Trace) -> (Vec<String>, Report, Vec<u8>) {
     let path = folder.path().join("t.fxt");
     std::fs::write(&path, trace.into_inner()).expect("room");
     let mut out = Vec::new();
-    let report = symbolize(&path, &places(), &mut out).expect("it has stacks");
+    let report = symbolize(&path, &places(), None, &mut out).expect("it has stacks");
     let mut reader = Reader::from_slice(&out);
     let mut found = Vec::new();
     while let Some(item) = reader.next().expect("sound") {
@@ -148,7 +148,7 @@ fn names_that_are_there_stay_and_a_second_time_changes_nothing() {
     let path = folder.path().join("t.fxt");
     std::fs::write(&path, &out).expect("room");
     let mut again = Vec::new();
-    symbolize(&path, &places(), &mut again).expect("it has stacks");
+    symbolize(&path, &places(), None, &mut again).expect("it has stacks");
     assert_eq!(again, out);
 }
 
@@ -203,7 +203,8 @@ fn all_files_together_have_an_end_and_those_of_most_stacks_come_first() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.fxt");
     std::fs::write(&path, trace.into_inner()).expect("room");
-    let run = |places: &Where| symbolize(&path, places, &mut Vec::new()).expect("it has stacks");
+    let run =
+        |places: &Where| symbolize(&path, places, None, &mut Vec::new()).expect("it has stacks");
     let files = |report: &Report, why: &str| {
         let notes = report.notes().iter().filter_map(|note| note.strip_prefix(why));
         notes.map(|note| note.split(' ').next().expect("a path").to_owned()).collect::<Vec<_>>()

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::apart::Files;
+use crate::convert::symbolize::Fetch;
+use crate::debuginfod::Debuginfod;
 use crate::report::stacks::Line;
 
 /// The time limit for all files together, including those that answer: each has its own limit, but their number is unlimited.
@@ -16,7 +18,8 @@ const MOST_TEXT: usize = 64 << 20;
 /// Finds lines, and remembers which files did not answer.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    debug_folder: Option<PathBuf>,
+    debug_folders: Vec<PathBuf>,
+    servers: Option<Debuginfod>,
     files: Files,
     /// The files, by build id, that did not answer; they are not read again.
     silent: HashSet<Vec<u8>>,
@@ -25,8 +28,11 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new(debug_folder: Option<PathBuf>) -> Sources {
-        Sources { debug_folder, ..Sources::default() }
+    /// Files are also looked for in `debug_folder`, and fetched from `servers`.
+    pub(super) fn new(debug_folder: Option<PathBuf>, servers: Option<Debuginfod>) -> Sources {
+        let cache = servers.as_ref().map(|servers| servers.folder().to_owned());
+        let debug_folders = debug_folder.into_iter().chain(cache).collect();
+        Sources { debug_folders, servers, ..Sources::default() }
     }
 
     /// The lines of an address in the file that was at `path`; none if no file of this build is found.
@@ -37,10 +43,19 @@ impl Sources {
         }
         let begun = Instant::now();
         let has_room = self.spent < MOST_TIME && self.text < MOST_TEXT;
-        let ask = || self.files.lines(path, build_id, self.debug_folder.as_deref(), address).ok();
-        let lines = has_room.then(ask).flatten();
+        let ask = || self.files.lines(path, build_id, &self.debug_folders, address).ok();
+        let mut lines = has_room.then(ask).flatten();
         self.spent += begun.elapsed();
-        match lines {
+        let is_missing = matches!(lines, Some(None)) && !path.starts_with('[');
+        if is_missing && self.servers.as_mut().is_some_and(|servers| servers.fetch(build_id)) {
+            let begun = Instant::now();
+            let again = self.files.look_again(build_id);
+            lines = again
+                .and_then(|()| self.files.lines(path, build_id, &self.debug_folders, address))
+                .ok();
+            self.spent += begun.elapsed();
+        }
+        match lines.map(Option::unwrap_or_default) {
             Some(lines) => {
                 let length =
                     |it: &Line| it.file.len() + it.function.as_ref().map_or(0, String::len);
@@ -52,6 +67,11 @@ impl Sources {
                 Vec::new()
             }
         }
+    }
+
+    /// What became of requests to servers.
+    pub(super) fn fetched(&self) -> Vec<(&'static str, u64)> {
+        self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }
 
     /// The number of files without all lines, since they did not answer or time or room ran out.

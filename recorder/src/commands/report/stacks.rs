@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::lines::Sources;
 use crate::cli::ReportArgs;
 use crate::commands::trace_file::{ReadError, keep, watched};
+use crate::debuginfod::{Debuginfod, DebuginfodError};
 use crate::report::stacks::{blocked, write_json, write_text};
 use crate::report::{Options, analysis::DEFAULT_WORST};
 use crate::units::text::counted;
@@ -18,6 +19,8 @@ pub enum StacksError {
     Read(#[from] ReadError),
     #[error("{}: the trace has no stacks: record it with --stacks", .0.display())]
     None(PathBuf),
+    #[error(transparent)]
+    Debuginfod(#[from] DebuginfodError),
     /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -40,8 +43,12 @@ pub(super) fn run(
         return Err(StacksError::None(args.file.clone()));
     };
     if args.lines {
-        let mut sources = Sources::new(args.debug_dir.clone());
+        let servers = args.debuginfod.then(Debuginfod::find).transpose()?;
+        let mut sources = Sources::new(args.debug_dir.clone(), servers);
         blocked.recorded.find_lines(|path, build_id, at| sources.at(path, build_id, at));
+        for (what, count) in sources.fetched() {
+            writeln!(messages, "fxtrec: {what}: {count}")?;
+        }
         if sources.silent() > 0 {
             let files = counted(sources.silent() as u64, "file", "files");
             writeln!(

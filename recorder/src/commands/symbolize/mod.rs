@@ -8,8 +8,9 @@ use crate::apart;
 use crate::cli::SymbolizeArgs;
 use crate::commands::conversion::{refuse_terminal, tell};
 use crate::commands::trace_file::{ReadError, keep};
-use crate::convert::symbolize::{Where, symbolize};
+use crate::convert::symbolize::{Fetch, Where, symbolize};
 use crate::convert::{ConvertError, Format, Output, Report};
+use crate::debuginfod::{Debuginfod, DebuginfodError};
 use crate::units::quantity::TimeSpan;
 
 /// The default time limit for reading files.
@@ -23,6 +24,8 @@ pub enum SymbolizeError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Convert(#[from] ConvertError),
+    #[error(transparent)]
+    Debuginfod(#[from] DebuginfodError),
     /// Standard input, or a pipe, without a name for the output.
     #[error("{}: the new trace would be beside the trace, which is no file: name it with -o", .0.display())]
     Nowhere(PathBuf),
@@ -39,11 +42,16 @@ pub fn run(args: &SymbolizeArgs, messages: &mut dyn Write) -> Result<(), Symboli
         None => beside(&args.input),
     };
     keep(&args.input)?;
+    let mut servers = args.debuginfod.then(Debuginfod::find).transpose()?;
     let messages = (!args.quiet).then_some(messages);
-    Ok(tell(symbolize_file(args, &output), "", &output, messages)?)
+    Ok(tell(symbolize_file(args, servers.as_mut(), &output), "", &output, messages)?)
 }
 
-fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertError> {
+fn symbolize_file(
+    args: &SymbolizeArgs,
+    servers: Option<&mut Debuginfod>,
+    path: &Path,
+) -> Result<Report, ConvertError> {
     refuse_terminal(path)?;
     let places = Where {
         debug_folders: args.debug_dirs.clone(),
@@ -55,7 +63,8 @@ fn symbolize_file(args: &SymbolizeArgs, path: &Path) -> Result<Report, ConvertEr
     let (_, packing) = Format::of_path(path);
     // Other users may be allowed to read the trace, but not the files with the names.
     let mut output = Output::create_private(path, packing, &[&args.input])?;
-    let report = symbolize(&args.input, &places, &mut output)?;
+    let fetch = servers.map(|servers| servers as &mut dyn Fetch);
+    let report = symbolize(&args.input, &places, fetch, &mut output)?;
     output.finish()?;
     Ok(report)
 }
