@@ -57,6 +57,10 @@ pub struct WhyArgs {
     /// Number of the longest to explain, each by itself [default: 1]
     #[arg(long, value_name = "N", value_parser = number::<usize>, group = "pick", help_heading = INTERVAL)]
     pub worst: Option<usize>,
+    /// Number of different incidents to list, in a sentence each: the worst of each thread, and none that is the cause of another
+    #[arg(long, value_name = "N", value_parser = number::<usize>, group = "pick", help_heading = INTERVAL,
+          conflicts_with_all = ["span", "metric", "life"])]
+    pub top: Option<usize>,
     /// All that are longer than this, but no more than 20
     #[arg(long, value_name = "TIME", group = "pick", help_heading = INTERVAL)]
     pub over: Option<TimeSpan>,

@@ -17,6 +17,9 @@ use fxtrec_blame::worst::{self, Delay};
 /// So many of the longest stretches of each thread are kept at most.
 const MOST_EACH: usize = 1000;
 
+/// A shorter wait for a CPU is no incident, in nanoseconds.
+const LEAST_WAIT: u64 = 1_000_000;
+
 /// A stretch of a thread that may be what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
@@ -103,6 +106,7 @@ impl Finder {
         // One more, since that for the recorder does not count.
         let most = match query.pick {
             Pick::Worst(number) => (number.clamp(1, MOST_EACH) + 1).max(worst::KEPT),
+            Pick::Incidents(_) => worst::KEPT,
             Pick::Over(_) | Pick::At(_) => MOST_EACH,
         };
         Finder {
@@ -248,29 +252,84 @@ impl Choice {
     fn length(&self) -> u64 {
         self.to - self.from
     }
+
+    /// By how much it is longer than usual, as far as that is known.
+    fn excess(&self) -> u64 {
+        match &self.subject {
+            Subject::Unit(compared) => self.length().saturating_sub(compared.median),
+            _ => self.length(),
+        }
+    }
+
+    fn is_incident(&self) -> bool {
+        !matches!(self.subject, Subject::Unit(Compared { is_unusual: false, .. }))
+    }
 }
 
-/// Chooses what `query` asks for. Where the first is a unit, only one of them is to be explained: see [`first_of_others`].
+/// The intervals that may be what is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Choices {
+    pub(crate) list: Vec<Choice>,
+    /// If these are candidates, how many of them are to be explained: see [`Choices::explained`].
+    most: Option<usize>,
+}
+
+impl From<Vec<Choice>> for Choices {
+    fn from(list: Vec<Choice>) -> Choices {
+        Choices { list, most: None }
+    }
+}
+
+impl Choices {
+    /// Which ones to explain. Of candidates: the first ones of which at most half is unknown, or time that the recorder delayed, else
+    /// only the last one, which is usually not unusual.
+    pub(crate) fn explained(
+        &self,
+        frames: &[Option<Frame>],
+        is_recorder: impl Fn(Index) -> bool,
+    ) -> Vec<usize> {
+        let Some(most) = self.most else { return (0..self.list.len()).collect() };
+        let is_own = |at: &usize| {
+            let half = self.list[*at].length() / 2;
+            let beside_the_point = |frame: &Frame| behind(frame, &is_recorder) + unknown(frame);
+            frames[*at].as_ref().is_some_and(|frame| beside_the_point(frame) <= half)
+        };
+        let mut own: Vec<usize> = (0..self.list.len()).filter(is_own).collect();
+        if most > 1 && own.iter().any(|at| self.list[*at].is_incident()) {
+            own.retain(|at| self.list[*at].is_incident());
+        }
+        own.truncate(most);
+        if own.is_empty() {
+            own.extend(self.list.len().checked_sub(1));
+        }
+        own
+    }
+}
+
+/// Chooses what `query` asks for.
 pub(crate) fn choose(
     query: &Query,
     tracker: &Tracker,
     finder: &Finder,
     known: &units::Known<'_>,
-) -> Result<Vec<Choice>, WhyError> {
+) -> Result<Choices, WhyError> {
     let first = tracker.first.ok_or(WhyError::Empty)?;
     let end = tracker.now;
-    if query.may_be_unit()
+    let is_open = query.may_be_unit();
+    if is_open
+        && query.pick == Pick::Worst(1)
         && query.thread.is_none()
         && let Some(choice) = tracker.fired().and_then(|fired| triggered(fired, first, end))
     {
-        return Ok(vec![choice]);
+        return Ok(vec![choice].into());
     }
     let threads = threads(query, tracker, finder)?;
     if query.critical_path {
-        return batch(tracker, finder).map(|choice| vec![choice]).ok_or(WhyError::NoCommand);
+        let choice = batch(tracker, finder).ok_or(WhyError::NoCommand)?;
+        return Ok(vec![choice].into());
     }
     if let Some(name) = &query.span {
-        return spans(query, finder, name, &threads);
+        return spans(query, finder, name, &threads).map(Choices::from);
     }
     if query.interval().is_some() {
         let koid = the_one(query, tracker, &threads)?;
@@ -287,36 +346,68 @@ pub(crate) fn choose(
             return Err(WhyError::Range);
         }
         let subject = if query.life { Subject::Life } else { Subject::Range };
-        return Ok(vec![Choice { koid, from, to, subject }]);
+        return Ok(vec![Choice { koid, from, to, subject }].into());
     }
     if query.metric.is_none()
         && query.pick == Pick::Worst(1)
         && let Some(choice) = worst_span(query, finder, &threads)
     {
-        return Ok(vec![choice]);
+        return Ok(vec![choice].into());
     }
-    let Judged { incidents, usual } = match (&finder.waits, &threads.threads) {
-        (None, _) | (_, Threads::All) => Judged::default(),
-        (Some(waits), _) => waits.judge(known, |koid| threads.has(koid)),
+    let wanted = match query.pick {
+        Pick::Incidents(number) => number.clamp(1, crate::MOST_EXPLAINED),
+        _ => 1,
     };
-    if !incidents.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
-        let units = incidents.iter().chain(&usual);
-        return Ok(units.map(|unit| of_unit(unit, &incidents)).collect());
+    let all = matches!(threads.threads, Threads::All);
+    let Judged { incidents, usual } = match &finder.waits {
+        None => Judged::default(),
+        Some(waits) => {
+            let most = wanted + units::MOST_INCIDENTS - 1;
+            waits.judge(known, most, all, |koid| threads.has(koid))
+        }
+    };
+    let usual = usual.filter(|_| !all);
+    let mut list: Vec<Choice> =
+        incidents.iter().map(|unit| of_unit(unit, incidents.len())).collect();
+    if wanted > 1 || all && is_open {
+        let waits = stretches(query, tracker, finder, &threads, &[RUNQUEUE]);
+        add_waits(&mut list, waits, wanted + units::MOST_INCIDENTS);
     }
-    if query.may_be_unit()
+    if !list.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
+        list.extend(usual.iter().map(|unit| of_unit(unit, incidents.len())));
+        return Ok(Choices { list, most: Some(wanted) });
+    }
+    if is_open
         && matches!(threads.threads, Threads::Command)
         && let Some(choice) =
             batch(tracker, finder).filter(|it| is_batch(it, finder, tracker, known))
     {
-        return Ok(vec![choice]);
+        return Ok(vec![choice].into());
     }
-    stretches(query, tracker, finder, &threads, end - first)
+    longest(query, tracker, finder, &threads, end - first).map(Choices::from)
 }
 
-fn of_unit(unit: &Unit, incidents: &[Unit]) -> Choice {
+/// Adds the run-queue waits of threads that are not in the list yet, where they belong by their length, and leaves the first `most`.
+fn add_waits(list: &mut Vec<Choice>, mut waits: Vec<Delay>, most: usize) {
+    waits.sort_by_key(|wait| (u64::MAX - wait.length(), wait.from, wait.koid));
+    waits.retain(|wait| wait.length() >= LEAST_WAIT);
+    for Delay { koid, from, to, .. } in waits {
+        let at = list.partition_point(|choice| choice.excess() >= to - from);
+        if at >= most {
+            break;
+        }
+        if list.iter().all(|choice| choice.koid != koid) {
+            let subject = Subject::Metric(Metric::RunQueue);
+            list.insert(at, Choice { koid, from, to, subject });
+        }
+    }
+    list.truncate(most);
+}
+
+fn of_unit(unit: &Unit, incidents: usize) -> Choice {
     let &Unit { is_wait, koid, from, to, count, median, usual, call } = unit;
     let is_unusual = unit.is_unusual();
-    let others = incidents.len() as u64 - u64::from(is_unusual);
+    let others = incidents as u64 - u64::from(is_unusual);
     let subject =
         Subject::Unit(Compared { is_wait, count, median, usual, call, is_unusual, others });
     Choice { koid, from, to, subject }
@@ -356,21 +447,6 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
         to: fired.at,
         subject,
     })
-}
-
-/// Which of several units to explain: the first of which at most half is unknown, or time that the recorder delayed it, else the one that
-/// is not unusual, which comes last.
-pub(crate) fn first_of_others(
-    choices: &[Choice],
-    frames: &[Option<Frame>],
-    is_recorder: impl Fn(Index) -> bool,
-) -> usize {
-    let is_own = |(choice, frame): (&Choice, &Option<Frame>)| {
-        let most = choice.length() / 2;
-        let beside_the_point = |frame: &Frame| behind(frame, &is_recorder) + unknown(frame);
-        frame.as_ref().is_some_and(|frame| beside_the_point(frame) <= most)
-    };
-    choices.iter().zip(frames).position(is_own).unwrap_or(choices.len().saturating_sub(1))
 }
 
 /// How long it is not known what the thread of a frame did.
@@ -520,7 +596,7 @@ fn spans(
 fn pick(query: &Query, found: &mut Vec<Choice>) {
     found.sort_by_key(|choice| (u64::MAX - choice.length(), choice.from, choice.koid));
     match query.pick {
-        Pick::Worst(number) => found.truncate(number.max(1)),
+        Pick::Worst(number) | Pick::Incidents(number) => found.truncate(number.max(1)),
         Pick::Over(nanos) => found.retain(|choice| choice.length() > nanos),
         Pick::At(time) => found.retain(|choice| choice.from <= time && time <= choice.to),
     }
@@ -547,39 +623,48 @@ fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)
     (by_recorder && tracker.family.process == Some(koid)).then_some((since, until))
 }
 
+/// The stretches of the lists, as delays.
 fn stretches(
+    query: &Query,
+    tracker: &Tracker,
+    finder: &Finder,
+    threads: &Chosen<'_>,
+    lists: &[usize],
+) -> Vec<Delay> {
+    let last_slices = finder.last_slices(tracker);
+    let mut found = Vec::new();
+    for (index, life) in finder.lives.iter().enumerate() {
+        let koid = tracker.roster.koid(index as Index);
+        let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
+        let gate = gate(life, koid, tracker);
+        for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
+            if gate.is_some_and(|gate| gate.0 == from) {
+                continue;
+            }
+            let waker = waker.map(|waker| tracker.roster.koid(waker));
+            let delay = Delay { koid, from, able, to, waker };
+            let process = |koid| tracker.roster.process(koid);
+            let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
+            let of_others = waker.filter(|waker| !is_own(*waker));
+            let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
+            // Who asks for one thread is shown what it waited for, whatever that was.
+            found.push(match query.metric.is_none() && query.thread.is_none() {
+                true => delay.without_end(ended),
+                false => delay,
+            });
+        }
+    }
+    found
+}
+
+/// The longest stretches of the kind that the query asks for, or of the first kind of which there are any.
+fn longest(
     query: &Query,
     tracker: &Tracker,
     finder: &Finder,
     threads: &Chosen<'_>,
     recorded: u64,
 ) -> Result<Vec<Choice>, WhyError> {
-    let last_slices = finder.last_slices(tracker);
-    let of = |lists: &[usize]| {
-        let mut found = Vec::new();
-        for (index, life) in finder.lives.iter().enumerate() {
-            let koid = tracker.roster.koid(index as Index);
-            let Some(kept) = life.lists.as_ref().filter(|_| threads.has(koid)) else { continue };
-            let gate = gate(life, koid, tracker);
-            for &Stretch { from, able, to, waker } in lists.iter().flat_map(|&list| &kept[list].0) {
-                if gate.is_some_and(|gate| gate.0 == from) {
-                    continue;
-                }
-                let waker = waker.map(|waker| tracker.roster.koid(waker));
-                let delay = Delay { koid, from, able, to, waker };
-                let process = |koid| tracker.roster.process(koid);
-                let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
-                let of_others = waker.filter(|waker| !is_own(*waker));
-                let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
-                // Who asks for one thread is shown what it waited for, whatever that was.
-                found.push(match query.metric.is_none() && query.thread.is_none() {
-                    true => delay.without_end(ended),
-                    false => delay,
-                });
-            }
-        }
-        found
-    };
     let metrics: &[(&[usize], Metric)] = match query.metric {
         Some(Metric::Late) => &[(&[LATE], Metric::Late)],
         Some(Metric::RunQueue) => &[(&[RUNQUEUE], Metric::RunQueue)],
@@ -594,7 +679,7 @@ fn stretches(
         ],
     };
     for &(lists, metric) in metrics {
-        let mut found = of(lists);
+        let mut found = stretches(query, tracker, finder, threads, lists);
         // What is left of a wait for another's end is a stretch of the other list as well.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));

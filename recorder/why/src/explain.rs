@@ -17,7 +17,7 @@ use fxtrec_sched::State;
 use rustc_hash::FxHashMap;
 
 use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Trace, VERSION, Who};
-use crate::choose::{Choice, Finder, behind, choose, first_of_others};
+use crate::choose::{Choice, Finder, behind, choose};
 use crate::places::Places;
 use crate::sentence;
 use crate::sentence::nanos;
@@ -186,6 +186,8 @@ pub(crate) fn explain_keeping<'r>(
         };
         choose(query, &tracker, &finder, &known)?
     };
+    let chosen = choices;
+    let choices = &chosen.list;
     let spans_left_out = finder.spans.too_many;
     let last_slices = finder.last_slices(&tracker);
     let recorder_ns = finder.left_out(query, &tracker);
@@ -222,7 +224,7 @@ pub(crate) fn explain_keeping<'r>(
         tracker = Tracker::new(roster);
         tracker.family = family;
         // An interval may be over before there is any record of its thread.
-        for choice in &choices {
+        for choice in choices {
             tracker.roster.index(choice.koid);
         }
         let follower = Follower::new(&intervals, Wakers::Followed, keep.most, |_, at, frame| {
@@ -246,10 +248,8 @@ pub(crate) fn explain_keeping<'r>(
     }
     let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
     meanwhile.resize(choices.len(), Meanwhile::default());
-    let one = choices.first().is_some_and(is_unit).then(|| {
-        let is_recorder = |thread| !query.recorder && names.is_recorder(thread);
-        first_of_others(&choices, &frames, is_recorder)
-    });
+    let is_recorder = |thread| !query.recorder && names.is_recorder(thread);
+    let explained = chosen.explained(&frames, is_recorder);
     let tell = |at: usize| {
         let (choice, frame) = (&choices[at], frames[at].as_ref()?);
         let mut why = tell(choice, frame, &meanwhile[at], &names);
@@ -261,8 +261,7 @@ pub(crate) fn explain_keeping<'r>(
         }
         Some(why)
     };
-    let wanted = (0..choices.len()).filter(|at| one.is_none_or(|one| one == *at));
-    let explanations = wanted.filter_map(tell).collect();
+    let explanations = explained.into_iter().filter_map(tell).collect();
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
     let trace = Trace {

@@ -55,7 +55,7 @@ pub use answer::{Answer, Explanation, Link, Part, Share, Wait, Who};
 pub use explain::explain;
 pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};
-pub use text::{describe_link, write_json, write_text};
+pub use text::{describe_link, write_json, write_list, write_text};
 
 /// The maximum number of intervals that are explained at once.
 pub const MOST_EXPLAINED: usize = 20;
@@ -98,7 +98,7 @@ impl Query {
             && self.metric.is_none()
             && self.interval().is_none()
             && !self.critical_path
-            && self.pick == Pick::Worst(1)
+            && matches!(self.pick, Pick::Worst(1) | Pick::Incidents(_))
     }
 }
 
@@ -111,6 +111,8 @@ pub enum Pick {
     Over(u64),
     /// All that contain this time.
     At(u64),
+    /// This many different incidents: the worst of each thread, and none that is the cause of another.
+    Incidents(usize),
 }
 
 impl Default for Pick {

@@ -44,6 +44,22 @@ pub fn write_text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
         }
         write_explanation(why, out)?;
     }
+    write_left_out(answer, out)
+}
+
+/// Writes a sentence for each explanation, with the time at which it begins.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_list(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    for (at, why) in answer.explanations.iter().enumerate() {
+        let head = format!("{:>3}. {}  ", at + 1, seconds(why.from_ns));
+        wrapped_at(5, &head, &why.sentence, out)?;
+    }
+    write_left_out(answer, out)
+}
+
+fn write_left_out(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     if let Some(ran) = answer.trace.recorder_ns {
         let ran = nanos(ran);
         writeln!(out, "\nLeft out: threads of fxtrec, CPU time {ran} (--include-recorder).")?;

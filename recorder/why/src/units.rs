@@ -34,6 +34,9 @@ const MOST_WAITS: usize = 2_000_000;
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
+/// The same for threads of a whole machine, of which many do now this and now that.
+const LEAST_UNITS_OF_ALL: u64 = 20;
+
 /// A place with fewer waits is not judged by itself, but like others with the same system call.
 const LEAST_WAITS: usize = 5;
 
@@ -47,8 +50,8 @@ const SAMPLES: usize = 15;
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
-/// The maximum number of incidents that are considered. One of them is explained.
-const MOST_INCIDENTS: usize = 5;
+/// The maximum number of incidents that are considered where one is to be explained: the recorder may be the cause of the first.
+pub(crate) const MOST_INCIDENTS: usize = 5;
 
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
 const LEAST_SINGLE: usize = 20;
@@ -232,8 +235,15 @@ impl Waits {
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` accepts.
-    pub(crate) fn judge(&self, known: &Known<'_>, wanted: impl Fn(u64) -> bool) -> Judged {
+    /// Judges the threads that `wanted` accepts, and finds at most so many incidents. `all` says that these are the threads of a whole
+    /// machine: those of the kernel, which wait in no system call, are left out.
+    pub(crate) fn judge(
+        &self,
+        known: &Known<'_>,
+        most: usize,
+        all: bool,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Judged {
         if self.is_cut() {
             return Judged::default();
         }
@@ -246,6 +256,9 @@ impl Waits {
                 continue;
             }
             for unit in self.of_thread(thread, koid, known, &stacks) {
+                if all && (unit.call.is_none() || unit.count < LEAST_UNITS_OF_ALL) {
+                    continue;
+                }
                 match unit.is_unusual() {
                     true => found.push((at, unit)),
                     false => usual = usual.into_iter().chain([unit]).max_by_key(Unit::excess),
@@ -258,7 +271,7 @@ impl Waits {
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
         let mut units = Vec::new();
-        while units.len() < MOST_INCIDENTS && !found.is_empty() {
+        while units.len() < most && !found.is_empty() {
             let (mut chosen, mut unit) = found.remove(0);
             // A thread that meanwhile waited for the chosen one is the one that was late. No thread is chosen twice.
             while let Some(at) =
@@ -266,6 +279,8 @@ impl Waits {
             {
                 (chosen, unit) = found.remove(at);
             }
+            // What it waited for is the same incident.
+            found.retain(|(at, it)| !self.waits_for(chosen, &unit, *at, it));
             units.push(unit);
         }
         Judged { incidents: units, usual }

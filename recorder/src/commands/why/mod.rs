@@ -52,9 +52,10 @@ pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
         annotate(&args.file, marked, &answer)?;
     }
     let mut out = BufWriter::new(out);
-    let written = match args.json {
-        true => why::write_json(&answer, &mut out),
-        false => why::write_text(&answer, &mut out),
+    let written = match (args.json, args.top) {
+        (true, _) => why::write_json(&answer, &mut out),
+        (false, Some(_)) => why::write_list(&answer, &mut out),
+        (false, None) => why::write_text(&answer, &mut out),
     };
     match written.and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -102,10 +103,11 @@ fn query(args: &WhyArgs) -> Result<Query, ReadError> {
     let (from, to) = resolve(&args.file, args.from, args.to)?;
     let (at, _) = resolve(&args.file, args.at, None)?;
     let over = args.over.map(|over| u64::try_from(over.duration().as_nanos()).unwrap_or(u64::MAX));
-    let pick = match (at, over, args.worst) {
+    let pick = match (at, over, args.top, args.worst) {
         (Some(at), ..) => Pick::At(at.0),
-        (None, Some(over), _) => Pick::Over(over),
-        (None, None, worst) => Pick::Worst(worst.unwrap_or(1)),
+        (None, Some(over), ..) => Pick::Over(over),
+        (None, None, Some(top), _) => Pick::Incidents(top),
+        (None, None, None, worst) => Pick::Worst(worst.unwrap_or(1)),
     };
     Ok(Query {
         thread: args.thread.clone(),

@@ -24,7 +24,10 @@ const USUAL: u64 = 200;
 /// A client sleeps for 3 ms, sends a request, and waits for the server's answer. COMMAND creates both and waits for the client's end.
 /// Request 20 takes `longest` microseconds.
 fn client_and_server(longest: u64) -> Scene {
-    let mut scene = Scene::of_command(ALL, 100);
+    client_and_server_in(Scene::of_command(ALL, 100), longest)
+}
+
+fn client_and_server_in(mut scene: Scene, longest: u64) -> Scene {
     scene.name(100, "sh").name(101, "sh").name(102, "sh").name(101, "client").name(102, "server");
     scene.switch(0, 0, 0, Leaves::R, 100);
     scene.wake_by(10, 1, 102, 100).wake_by(20, 0, 101, 100);
@@ -68,6 +71,50 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     let text = String::from_utf8(text).expect("text");
     let usual = "\n    200 us  usually: 150 us blocked in read, 35.0 us on the CPU, 15.0 us waiting for a CPU\n";
     assert!(text.contains(usual), "{text}");
+}
+
+#[test]
+fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_another() {
+    let mut scene = client_and_server_in(Scene::recorded_by(RECORDER, ALL, None), 50_000);
+    // After that, `batch` is kept from CPU 1 by `other` for 8 ms, and for 2 ms, and `brief` for less than a millisecond.
+    let after = 1_000_000;
+    scene.name(103, "batch").name(104, "other").name(105, "brief");
+    scene.switch(after, 1, 0, Leaves::R, 103).switch(after + 10, 1, 103, Leaves::R, 104);
+    scene.switch(after + 8_010, 1, 104, Leaves::R, 103);
+    scene.switch(after + 8_020, 1, 103, Leaves::R, 104);
+    scene.switch(after + 10_020, 1, 104, Leaves::S, 103);
+    scene.switch(after + 10_030, 1, 103, Leaves::S, 105);
+    scene.switch(after + 10_040, 1, 105, Leaves::R, 106);
+    scene.switch(after + 11_000, 1, 106, Leaves::S, 105);
+    scene.end(after + 12_000);
+    let top = |most| {
+        let query = Query { pick: crate::Pick::Incidents(most), ..Query::default() };
+        super::try_ask(&scene, &query).expect("an answer")
+    };
+    let who = |answer: &crate::Answer| -> Vec<(String, u64)> {
+        let of = |it: &crate::Explanation| (it.thread.comm.clone(), it.length_ns / 1_000_000);
+        answer.explanations.iter().map(of).collect()
+    };
+    let [client, batch] = [("client".to_owned(), 50), ("batch".to_owned(), 8)];
+    assert_eq!(who(&top(5)), [client.clone(), batch], "the server is why the client was late");
+    assert_eq!(who(&top(1)), [client]);
+    let why = ask(&scene, &Query::default());
+    assert_eq!((why.thread.tid, why.subject), (101, "unit"), "{}", why.sentence);
+    let mut text = Vec::new();
+    crate::write_list(&top(2), &mut text).expect("memory has room");
+    let text = String::from_utf8(text).expect("text");
+    let begins: Vec<&str> = text.lines().filter(|line| !line.starts_with("    ")).collect();
+    assert!(matches!(begins[..], [first, second]
+        if first.starts_with("  1. 0.06") && first.contains("  client[101] took 50.0 ms")
+        && second == "  2. 1.000010000  batch[103] was 8.00 ms late: preempted for 8.00 ms by other[104]."), "{text}");
+}
+
+#[test]
+fn where_nothing_is_unusual_no_incidents_are_listed() {
+    let query = Query { pick: crate::Pick::Incidents(5), ..Query::default() };
+    let answer = super::try_ask(&client_and_server(900), &query).expect("an answer");
+    let found: Vec<_> = answer.explanations.iter().map(|it| it.is_unusual).collect();
+    assert_eq!(found, [Some(false)]);
 }
 
 #[test]
