@@ -16,7 +16,11 @@
 //! A switch costs an entry in the log, and later at most one addition to a sum. There are at most as many segments as open waits. Each
 //! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
 //! dropped, and count as time in which it is unknown which thread had the CPU.
+//!
+//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands. So
+//! the additions are limited to [`WORK_PER_SWITCH`] on average; what is beyond that in a wait is unknown time, too.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use super::sums::{Sums, most_first};
@@ -26,6 +30,12 @@ const LOG: usize = 4096;
 
 /// Tidying a log searches all threads for open waits. The log is so long that this examines at most this many threads for each switch.
 const THREADS_PER_SWITCH: usize = 4;
+
+/// So many entries and sums may be added up for each switch, on average, to find the antagonists of waits.
+const WORK_PER_SWITCH: u64 = 256;
+
+/// So many more at the beginning, or after a time in which fewer were needed.
+const MOST_WORK_LEFT: u64 = 1 << 22;
 
 /// A segment keeps at least this many sums.
 const FEWEST_SUMS: usize = 8;
@@ -48,11 +58,14 @@ pub(super) struct History {
     room: usize,
     /// The minimum of `room`.
     least: usize,
+    /// How many entries and sums may be added up.
+    work_left: Cell<u64>,
 }
 
 impl Default for History {
     fn default() -> History {
-        History { segments: Vec::new(), log: Vec::new(), room: LOG, least: LOG }
+        let work_left = Cell::new(MOST_WORK_LEFT);
+        History { segments: Vec::new(), log: Vec::new(), room: LOG, least: LOG, work_left }
     }
 }
 
@@ -178,6 +191,7 @@ impl History {
     #[must_use]
     pub(super) fn push(&mut self, time: u64, tenant: Tenant) -> bool {
         self.log.push((time, tenant));
+        self.work_left.set((self.work_left.get() + WORK_PER_SWITCH).min(MOST_WORK_LEFT));
         self.log.len() >= self.room
     }
 
@@ -263,11 +277,21 @@ impl History {
         }
     }
 
-    /// Adds the tenants of the CPU from the end of the sum until `end`.
+    /// Takes this much of the work that is left. If that is not left, it is false, and what is left is kept for a later wait.
+    #[inline]
+    fn may_add(&self, work: usize) -> bool {
+        let left = self.work_left.get().checked_sub(work as u64);
+        left.inspect(|left| self.work_left.set(*left)).is_some()
+    }
+
+    /// Adds the tenants of the CPU from the end of the sum until `end`, as far as the work that is left permits.
     pub(super) fn add_until(&self, end: u64, sum: &mut Segment) {
         let begin = sum.end;
         let since = self.segments.partition_point(|segment| segment.end <= begin);
         for segment in self.segments[since..].iter().take_while(|segment| segment.begin < end) {
+            if !self.may_add(1 + segment.threads.len()) {
+                return sum.extend(Tenant::Unknown, end);
+            }
             // The tenants in a part of a segment, or in dropped time, are unknown.
             if segment.begin < begin || segment.end > end {
                 sum.extend(Tenant::Unknown, segment.end.min(end));
@@ -277,6 +301,9 @@ impl History {
             sum.append(segment);
         }
         let log = self.log_since(begin);
+        if !self.may_add(log.len()) {
+            return sum.extend(Tenant::Unknown, end);
+        }
         if let Some(&(first, _)) = log.first() {
             sum.extend(Tenant::Unknown, first.min(end));
         }

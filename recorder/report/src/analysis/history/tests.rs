@@ -51,6 +51,29 @@ fn a_stretch_is_shared_out_among_those_who_had_the_cpu_in_it() {
 }
 
 #[test]
+fn what_is_added_up_is_limited_for_each_switch_and_the_rest_is_unknown() {
+    const THREADS: u64 = 100_000;
+    // All wait from the beginning on, and get the CPU one after the other for 1 ns each.
+    let mut history = History::default();
+    let (mut added, mut unknown) = (0, 0);
+    for at in 0..THREADS {
+        let _ = history.push(at, Tenant::Thread(at));
+        let shares = all(&history, 0, at + 1);
+        assert_eq!(length(&shares), at + 1, "all parts together are the wait");
+        added += shares.named.len() as u64;
+        unknown += shares.unknown.as_nanos() as u64;
+    }
+    assert!(added <= MOST_WORK_LEFT + THREADS * WORK_PER_SWITCH, "{added}");
+    assert!(unknown > 0 && added > THREADS * WORK_PER_SWITCH / 2, "{added}, {unknown}");
+    // A few thousand of them are no problem.
+    let mut history = History::default();
+    for at in 0..2_000 {
+        let _ = history.push(at, Tenant::Thread(at));
+        assert_eq!(all(&history, 0, at + 1).unknown.as_nanos(), 0);
+    }
+}
+
+#[test]
 fn who_waited_did_not_have_the_cpu_and_the_rest_is_a_sum() {
     let mut history = History::default();
     for koid in 1..=6 {
