@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, getgroups, setfsgid, setfsuid};
+use nix::unistd::{Gid, Uid, geteuid, getgroups, setfsgid, setfsuid};
 
 use super::procfs::field;
 use super::regular::{self, Regular};
@@ -96,6 +96,22 @@ impl Rights {
             false => Err(Errno::EACCES.into()),
         }
     }
+}
+
+/// Runs `what` without the capabilities to read every file, which this program's file may grant to whoever runs it: that user chooses which
+/// file it is. Root keeps them.
+///
+/// # Errors
+/// What capget(2) and capset(2) return.
+pub fn without_those_of_the_file<T>(what: impl FnOnce() -> T) -> io::Result<T> {
+    if geteuid().is_root() {
+        return Ok(what());
+    }
+    let sets = Sets::get()?;
+    sets.without(READ_EVERYTHING).set()?;
+    let result = what();
+    sets.set()?;
+    Ok(result)
 }
 
 /// Whether all users may read a file: its owner, its group and all others, with no access list that changes this.

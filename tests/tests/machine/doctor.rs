@@ -152,6 +152,26 @@ fn the_setcap_line_that_is_recommended_is_enough() {
         assert_eq!(output.status.code(), Some(125), "{command:?}: {said}");
         assert!(said.to_lowercase().contains("permission denied"), "{command:?}: {said}");
     }
+
+    // A recorder uses them, but not to read the configuration file, whose place its user chooses.
+    let config = folder.path().join("fxtrec/config.toml");
+    std::fs::create_dir(folder.path().join("fxtrec")).expect("room");
+    std::os::unix::fs::symlink(&secret, &config).expect("room");
+    for path in [folder.path(), &folder.path().join("fxtrec")] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    }
+    let mut line: Vec<&str> = NOBODY.split_whitespace().collect();
+    let path = copy.path();
+    line.extend([path.to_str().expect("UTF-8"), "record", "-a", "-d", "10ms", "-o", "/dev/null"]);
+    let output = Command::new(line[0])
+        .args(&line[1..])
+        .current_dir("/")
+        .env("XDG_CONFIG_HOME", folder.path())
+        .output()
+        .expect("setpriv is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "as if it was not there: {said}");
+    assert!(!said.contains("config.toml"), "no line of it is printed: {said}");
 }
 
 #[test]
