@@ -88,6 +88,7 @@ pub(crate) struct Groups(FxHashMap<(Arc<str>, bool), Group>);
 #[derive(Debug, Default)]
 struct Group {
     threads: u64,
+    is_recorded: bool,
     tallies: [Tally; 6],
     sums: Stats,
     facts: Option<Box<FactTallies>>,
@@ -117,6 +118,7 @@ impl Groups {
             comm,
             threads: group.threads,
             in_command,
+            is_recorded: group.is_recorded,
             is_recorder: false,
             // A run-queue wait was made of its parts already.
             stats: Stats {
@@ -133,6 +135,7 @@ impl Groups {
 impl Group {
     fn add(&mut self, report: ThreadReport) {
         self.threads += report.threads;
+        self.is_recorded |= report.is_recorded;
         for (tally, distribution) in self.tallies.iter_mut().zip(&report.stats.metrics) {
             tally.add(distribution);
         }

@@ -211,6 +211,8 @@ pub struct ThreadReport {
     pub threads: u64,
     /// Whether COMMAND started it.
     pub in_command: bool,
+    /// Whether a recording of some processes is about it. Such a recording also has other threads, where they took a CPU.
+    pub is_recorded: bool,
     /// Whether it made the recording.
     pub is_recorder: bool,
     pub stats: Stats,
@@ -237,6 +239,8 @@ pub struct ProcessReport {
     pub threads: u64,
     /// Whether any of them is COMMAND's.
     pub in_command: bool,
+    /// Whether a recording of some processes is about it.
+    pub is_recorded: bool,
     /// The figures of these threads together.
     pub stats: Stats,
 }
@@ -593,6 +597,7 @@ impl Report {
                 pid: members[0].1.pid,
                 threads: members.len() as u64,
                 in_command: members.iter().any(|(_, thread)| thread.in_command),
+                is_recorded: members.iter().any(|(_, thread)| thread.is_recorded),
                 stats: Stats::merge(members.iter().map(|(_, thread)| &thread.stats)),
             })
             .collect();

@@ -371,6 +371,7 @@ impl Roster {
             host,
             threads: 1,
             in_command: family.has(self, live.koid),
+            is_recorded: self.is_in_scope(live.koid),
             is_recorder: family.is_recorder(self, live.koid),
             stats,
             worst: live.worst,

@@ -89,6 +89,8 @@ const SPARE: [&str; 11] = [
 struct Row<'a> {
     name: String,
     in_command: bool,
+    /// Whether a recording of some processes is about it.
+    is_recorded: bool,
     /// How many threads or processes it stands for.
     threads: u64,
     stats: &'a Stats,
@@ -134,8 +136,8 @@ pub fn thread_name(thread: &ThreadReport) -> String {
 }
 
 fn row_of(thread: &ThreadReport) -> Row<'_> {
-    let ThreadReport { in_command, threads, ref stats, .. } = *thread;
-    Row { name: thread_name(thread), in_command, threads, stats }
+    let ThreadReport { in_command, is_recorded, threads, ref stats, .. } = *thread;
+    Row { name: thread_name(thread), in_command, is_recorded, threads, stats }
 }
 
 /// Writes the table of threads, COMMAND's first.
@@ -166,6 +168,7 @@ pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) 
             None => printable(&process.name, 32),
         },
         in_command: process.in_command,
+        is_recorded: process.is_recorded,
         threads: 1,
         stats: &process.stats,
     });
@@ -182,9 +185,11 @@ fn write_rows(
     style: TableStyle,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    rows.sort_by(|a, b| (!a.in_command, a.rank(style)).cmp(&(!b.in_command, b.rank(style))));
-    let of_command = rows.partition_point(|row| row.in_command);
-    let (first, others) = rows.split_at(of_command);
+    let has_command = rows.iter().any(|row| row.in_command);
+    let is_first = |row: &Row<'_>| row.in_command || !has_command && row.is_recorded;
+    rows.sort_by(|a, b| (!is_first(a), a.rank(style)).cmp(&(!is_first(b), b.rank(style))));
+    let whose = if has_command { "COMMAND" } else { "RECORDED" };
+    let (first, others) = rows.split_at(rows.partition_point(is_first));
     let room = style.rows.unwrap_or(usize::MAX);
     let shown = share(room, first.len(), others.len());
     let mut headings = vec![
@@ -214,7 +219,7 @@ fn write_rows(
     if first.len() > 1 && !others.is_empty() {
         let sum = Stats::merge(first.iter().map(|row| row.stats));
         let number: u64 = first.iter().map(|row| row.threads).sum();
-        grid.row(cells(&format!("COMMAND ({} {what})", count(number)), &sum));
+        grid.row(cells(&format!("{whose} ({} {what})", count(number)), &sum));
     }
     for row in &others[..shown.1] {
         grid.row(cells(&row.name, row.stats));
@@ -228,7 +233,8 @@ fn write_rows(
     if rest.0 + rest.1 > 0 {
         let of_command = match rest.0 {
             0 => String::new(),
-            rest => format!(", {} of COMMAND", count(rest)),
+            rest if has_command => format!(", {} of COMMAND", count(rest)),
+            rest => format!(", {} of those recorded", count(rest)),
         };
         let rest = rest.0 + rest.1;
         let what =
