@@ -137,6 +137,15 @@ impl Comparison {
         self.rows.iter().filter(worse).collect()
     }
 
+    /// The rows that are larger by more than `share` in these runs, but perhaps by chance.
+    pub fn maybe_worse_than(&self, share: f64) -> Vec<&Row> {
+        let maybe = |row: &&Row| {
+            let ratio = row.effect.map_or(1.0, |effect| effect.ratio);
+            row.finding == Finding::Same && ratio - 1.0 > share
+        };
+        self.rows.iter().filter(maybe).collect()
+    }
+
     /// The rows that could not be judged because too few runs have a number: not even the largest difference could have been found.
     pub fn not_judged(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.finding == Finding::Unknown).collect()

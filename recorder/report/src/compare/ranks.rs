@@ -116,7 +116,7 @@ mod tests {
         (a - b).abs() < 1e-9
     }
 
-    /// Counts all choices, one by one.
+    /// p, by enumerating every assignment of runs to the two sides.
     fn p_by_counting(base: &[f64], new: &[f64]) -> f64 {
         let pooled: Vec<f64> = base.iter().chain(new).copied().collect();
         let rank = |value: f64| {

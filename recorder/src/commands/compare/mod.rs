@@ -240,9 +240,21 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         ));
         return Some(Verdict { failed, lines });
     }
+    let noisy = comparison.maybe_worse_than(limit.share());
+    lines.extend(noisy.iter().filter_map(|row| {
+        let effect = row.effect?;
+        let (by, (low, high)) = (change(effect.ratio), effect.bound?);
+        let bound = format!("{} .. {}", change(low), change(high));
+        let advice = "record more runs a side, or compare a part such as cpu";
+        Some(format!(
+            "undecided: {} is larger by {by}, which may be noise ({bound}): {advice}",
+            row.measure
+        ))
+    }));
     if worse.is_empty() {
-        let line = "passed: nothing is larger by more than";
-        lines.push(format!("{line} {percent} %, as far as these runs can show"));
+        let what = if noisy.is_empty() { "nothing is" } else { "nothing is surely" };
+        let line = format!("passed: {what} larger by more than {percent} %");
+        lines.push(format!("{line}, as far as these runs can show"));
     }
     if !not_judged.is_empty() {
         lines.push(format!("not judged: {}", not_judged.join(", ")));

@@ -38,11 +38,11 @@ fn a_difference_is_shown_with_its_bound() {
 #[test]
 fn no_difference_is_said_and_so_is_how_many_runs_could_show_one() {
     let same = Text(&comparison(&BASE, &BASE)).to_string();
-    assert!(same.ends_with("these runs show no difference\n"), "{same}");
+    assert!(same.ends_with("no difference is larger than the noise of these runs\n"), "{same}");
     let one = Text(&comparison(&BASE[..1], &WORSE[..1])).to_string();
     assert!(one.starts_with("1 base run, 1 new run\n"), "{one}");
     assert!(one.contains("unknown  -  too few runs\n"), "{one}");
-    assert!(!one.contains("these runs show no difference"), "{one}");
+    assert!(!one.contains("no difference is larger than the noise of these runs"), "{one}");
     assert!(
         one.ends_with("too few runs to show any difference in wakeup.p99: record 4 runs a side\n"),
         "{one}"

@@ -60,7 +60,7 @@ impl fmt::Display for Text<'_> {
             .iter()
             .any(|row| matches!(row.finding, Finding::Larger | Finding::Smaller));
         if !different && comparison.not_judged().len() < comparison.rows.len() {
-            writeln!(f, "these runs show no difference")?;
+            writeln!(f, "no difference is larger than the noise of these runs")?;
         }
         write_not_judged(comparison, f)
     }
