@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -26,11 +27,11 @@ pub struct FlightArgs {
     #[arg(long, value_name = "TIME")]
     pub before: Option<TimeSpan>,
 
-    /// Time to include after each trigger [default: 5s with --trigger, else none]
-    #[arg(long, value_name = "TIME")]
-    pub after: Option<TimeSpan>,
+    /// Time to include after each trigger, 0s for none [default: 5s with --trigger, else none]
+    #[arg(long, value_name = "TIME", value_parser = TimeSpan::or_zero)]
+    pub after: Option<Duration>,
 
-    /// Maximum number of snapshots that triggers write [default: no limit]
+    /// Write no more snapshots after this many; --keep keeps the newest [default: no limit]
     #[arg(long, value_name = "N", requires = "triggers")]
     pub max_snapshots: Option<NonZeroU32>,
 
@@ -44,8 +45,8 @@ pub struct FlightArgs {
     #[arg(long, value_name = "SIZE|TIME")]
     pub rotate: Option<Rotate>,
 
-    /// Number of rotated files to keep, counting those of earlier runs; older ones are removed
-    #[arg(long, value_name = "N", requires = "rotate")]
+    /// Number of rotated files or snapshots to keep, counting those of earlier runs; older ones are removed
+    #[arg(long, value_name = "N")]
     pub keep: Option<NonZeroU32>,
 
     /// Maximum size of all snapshots or rotated files, counting those of earlier runs; the oldest are removed first

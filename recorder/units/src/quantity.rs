@@ -98,6 +98,18 @@ impl TimeSpan {
     pub fn duration(self) -> Duration {
         self.0
     }
+
+    /// A length of time that may be zero, in the same form.
+    ///
+    /// # Errors
+    /// [`ValueError`]; never [`ValueError::Zero`].
+    pub fn or_zero(text: &str) -> Result<Duration, ValueError> {
+        match text.parse::<TimeSpan>() {
+            Ok(span) => Ok(span.0),
+            Err(ValueError::Zero) => Ok(Duration::ZERO),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl FromStr for TimeSpan {

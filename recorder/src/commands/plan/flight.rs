@@ -53,12 +53,12 @@ pub enum FlightError {
     NeedsCircular(&'static str),
     /// `--rotate` in another mode than streaming.
     #[error(
-        "--rotate needs streaming mode; circular and oneshot mode write one file: use one of them"
+        "--rotate divides the output of streaming mode: leave out --rotate, or the other --mode"
     )]
     RotateNeedsStreaming,
-    /// `--disk-budget` without anything that writes several files.
-    #[error("--disk-budget limits the files of --trigger or --rotate: add one of them")]
-    NothingToBudget,
+    /// `--disk-budget` or `--keep` without anything that writes several files.
+    #[error("{0} limits the files of --trigger or --rotate: add one of them")]
+    NothingToLimit(&'static str),
     /// An option that writes several files, with an output that is not a file.
     #[error("{option} writes several files, and {} is not a file: name one with -o", .path.display())]
     NoFile { option: &'static str, path: PathBuf },
@@ -106,22 +106,29 @@ impl FlightPlan {
         if armed {
             must_be_file("--trigger", output)?;
         }
-        if args.disk_budget.is_some() && args.rotate.is_none() && mode != Mode::Circular {
-            return Err(FlightError::NothingToBudget);
+        let limits =
+            [("--disk-budget", args.disk_budget.is_some()), ("--keep", args.keep.is_some())];
+        let limit = limits.into_iter().find(|(_, wanted)| *wanted);
+        if let Some((option, _)) = limit
+            && args.rotate.is_none()
+            && mode != Mode::Circular
+        {
+            return Err(FlightError::NothingToLimit(option));
         }
-        let or = |asked: Option<TimeSpan>, default: Duration| {
-            asked.map(|span| nanos(span.duration())).or(armed.then_some(nanos(default)))
+        let or = |asked: Option<Duration>, default: Duration| {
+            asked.map(nanos).or(armed.then_some(nanos(default)))
         };
-        // The file that is being written counts as one of those to keep.
-        let files = args.keep.map(|keep| keep.get() as usize - 1);
+        // Of rotated files, the one that is being written counts as one of those to keep.
+        let files = args.keep.map(|keep| keep.get() as usize - usize::from(args.rotate.is_some()));
         Ok(FlightPlan {
             triggers: args.triggers,
             window: Window {
-                before: or(args.before, BEFORE),
+                before: or(args.before.map(TimeSpan::duration), BEFORE),
                 after: or(args.after, AFTER).unwrap_or_default(),
             },
             limits: Limits {
-                interval: or(args.trigger_interval, INTERVAL).unwrap_or_default(),
+                interval: or(args.trigger_interval.map(TimeSpan::duration), INTERVAL)
+                    .unwrap_or_default(),
                 most: args.max_snapshots.map(Into::into),
             },
             rotate: args.rotate,

@@ -227,6 +227,8 @@ fn triggers_have_defaults_and_need_circular_mode_and_a_file() {
     assert_eq!(all.flight.window.before, Some(seconds(2)));
     assert_eq!((all.flight.limits.most, all.flight.limits.interval.0), (Some(3), 1_000_000));
     assert_eq!(all.flight.bounds.bytes, Some(1 << 30));
+    let newest = plan("--mode circular --trigger lost>0 --after 0s --keep 3 -a").flight;
+    assert_eq!((newest.bounds.files, newest.window.after), (Some(3), Nanos(0)));
     assert_eq!(all.buffer_bytes, 1 << 20);
 
     for (line, part) in [
@@ -250,7 +252,8 @@ fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
     }
     assert_eq!(plan.flight.bounds.files, Some(4), "beside the one that is written");
     for (line, part) in [
-        ("--mode circular --rotate 1GB -a", "--rotate needs streaming mode"),
+        ("--mode circular --rotate 1GB -a", "--rotate divides the output of streaming mode"),
+        ("--keep 3 -a", "--keep limits the files of"),
         ("--rotate 10s -o - -a", "standard output is not a file"),
         ("--rotate 10s --fail-if lost>0 -a", "--fail-if evaluates one file"),
     ] {
