@@ -101,7 +101,7 @@ pub struct Entry {
 // What is kept is measured in these.
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// What was taken of a slice.
+/// The time that the host, interrupts and quotas took from a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub steal: u64,

@@ -8,6 +8,9 @@ use fxtrec_units::text;
 /// So many are told apart: the addresses of packets are as many as there are peers.
 const MOST: usize = 1 << 16;
 
+/// The words for a timer that a thread has set for itself before it slept.
+pub const OWN_TIMER: &str = "its own timer";
+
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
@@ -102,7 +105,7 @@ impl Origins {
         match (self.kind(origin), name.as_deref()) {
             // Those that a thread sets for itself before it sleeps.
             (Some("hrtimer"), Some("hrtimer_wakeup"))
-            | (Some("timer"), Some("process_timeout")) => "its own timer".to_owned(),
+            | (Some("timer"), Some("process_timeout")) => OWN_TIMER.to_owned(),
             (Some("hrtimer" | "timer"), _) => with("a timer"),
             (Some("device"), Some(name)) => format!("the interrupt of {name}"),
             (Some("device"), None) => "the interrupt of a device".to_owned(),

@@ -211,10 +211,13 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
         Matter::Slept { thread } => {
             format!("{} slept until a time that it had chosen: look at its timers", who(thread))
         }
-        Matter::Blocked { thread, class: Class::Disk } => format!(
-            "{} waited for a disk: record which, and for how long, with -e 'block:*'; who else uses it?",
-            who(thread)
-        ),
+        Matter::Blocked { thread, class: Class::Disk } => {
+            let record = match names.tracker.origin.causes.has(Cause::Requests) {
+                true => "",
+                false => " record which, and for how long, with -e 'block:*';",
+            };
+            format!("{} waited for a disk:{record} who else uses it?", who(thread))
+        }
         Matter::Blocked { thread, class: Class::Network | Class::Socket } => format!(
             "{} waited for what comes through a socket: whoever was to send it, or to take it, was late",
             who(thread)

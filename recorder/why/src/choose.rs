@@ -78,7 +78,20 @@ struct ThreadHistory {
     ended: Option<u64>,
     /// How long it had a CPU in slices that have ended.
     ran: u64,
+    /// How long it waited for one.
+    waited: u64,
+    /// Whether it has waited in a system call, which threads of the kernel do not.
+    calls: bool,
     lists: Option<Box<[Longest; 4]>>,
+}
+
+impl ThreadHistory {
+    /// Whether the thread belongs to a program, and sleeps at least a third of the time: one that always wants a CPU is not late because
+    /// others have it.
+    fn sleeps(&self) -> bool {
+        let life = self.last.saturating_sub(self.first);
+        self.calls && self.ran + self.waited <= life / 3 * 2
+    }
 }
 
 const LATE: usize = 0;
@@ -173,9 +186,12 @@ impl Sink for Finder {
             life.first = time;
         }
         life.last = time;
-        if life.state == State::Running {
-            life.ran += time.saturating_sub(life.since);
+        match life.state {
+            State::Running => life.ran += time.saturating_sub(life.since),
+            state if state.is_waiting() => life.waited += time.saturating_sub(life.since),
+            _ => {}
         }
+        life.calls |= matches!(about, About::Syscall(Some(_)));
         life.ended = (state.is_over() && life.state == State::Running).then_some(life.since);
         if !stretches {
             (life.state, life.since) = (state, time);
@@ -370,7 +386,12 @@ pub(crate) fn choose(
     let mut list: Vec<Choice> =
         incidents.iter().map(|unit| of_unit(unit, incidents.len())).collect();
     if wanted > 1 || all && is_open {
-        let waits = stretches(query, tracker, finder, &threads, &[RUNQUEUE]);
+        let mut waits = stretches(query, tracker, finder, &threads, &[RUNQUEUE]);
+        waits.retain(|wait| {
+            let index = tracker.roster.find(wait.koid);
+            let life = index.and_then(|index| finder.lives.get(index as usize));
+            life.is_some_and(ThreadHistory::sleeps)
+        });
         add_waits(&mut list, waits, wanted + units::MOST_INCIDENTS);
     }
     if !list.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
@@ -379,8 +400,9 @@ pub(crate) fn choose(
     }
     if is_open
         && matches!(threads.threads, Threads::Command)
-        && let Some(choice) =
-            batch(tracker, finder).filter(|it| is_batch(it, finder, tracker, known))
+        && let Some(choice) = batch(tracker, finder).filter(|it| {
+            is_batch(it, finder, tracker, known) || is_one_request(it, finder, tracker, known)
+        })
     {
         return Ok(vec![choice].into());
     }
@@ -431,9 +453,27 @@ fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::
     waits > choice.length() / 2
 }
 
+/// Whether COMMAND is a single thread that waits for others over the network for most of its life: a client with one request.
+fn is_one_request(
+    choice: &Choice,
+    finder: &Finder,
+    tracker: &Tracker,
+    known: &units::Known<'_>,
+) -> bool {
+    let koid = |index: usize| tracker.roster.koid(index as Index);
+    let lives = finder.lives.iter().enumerate().filter(|(_, life)| life.last > 0);
+    let mut own = lives.map(|it| it.0).filter(|&at| tracker.family.has(&tracker.roster, koid(at)));
+    let (Some(only), None) = (own.next(), own.next()) else { return false };
+    let is_remote =
+        |call| matches!((known.class)(call), Class::Poll | Class::Network | Class::Socket);
+    let waits = finder.waits.as_ref().map_or(0, |it| it.in_calls(only as Index, is_remote));
+    waits > choice.length() / 2
+}
+
 /// The delay for which the file was written, if it is one that ended when the trigger fired. The other metrics are parts of one.
 fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
-    let metric = match fired.expression.split(' ').next().unwrap_or_default() {
+    let name = fired.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+    let metric = match name.unwrap_or_default() {
         "wakeup" | "preempt" | "runqueue" | "throttled" => Some(Metric::RunQueue),
         "blocked" | "blocked_d" => Some(Metric::Blocked),
         // A slice, or what was taken of one.
@@ -528,7 +568,16 @@ fn threads<'a>(
     let roster = &tracker.roster;
     let fits =
         |koid: &u64| roster.comm(*koid) == Some(wanted) || wanted.parse() == Ok(roster.tid(*koid));
-    let found: Vec<u64> = roster.koids().filter(fits).collect();
+    let mut found: Vec<u64> = roster.koids().filter(fits).collect();
+    if found.len() > 1 {
+        // Of several with the name, those that the recording is about.
+        let without_name = Query { thread: None, ..query.clone() };
+        let recorded = threads(&without_name, tracker, finder)?;
+        let of_these: Vec<u64> = found.iter().copied().filter(|koid| recorded.has(*koid)).collect();
+        if !of_these.is_empty() {
+            found = of_these;
+        }
+    }
     if found.is_empty() {
         let names: Vec<&str> = roster.koids().filter_map(|koid| roster.comm(koid)).collect();
         let near = fxtrec_units::nearest::nearest(wanted, names, 3);

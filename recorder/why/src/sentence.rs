@@ -18,6 +18,7 @@ use crate::text::until_done;
 use crate::{Compared, Metric, Subject};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
+use fxtrec_blame::origins::OWN_TIMER;
 use fxtrec_blame::origins::Origin;
 use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
@@ -491,7 +492,7 @@ pub(crate) fn sentence(
             }
         }
         Subject::Metric(Metric::Late | Metric::RunQueue) => format!("{who} was {length} late"),
-        Subject::Metric(Metric::Blocked) => format!("{who} did not get further for {length}"),
+        Subject::Metric(Metric::Blocked) => format!("{who} made no progress for {length}"),
         Subject::Metric(Metric::Turn) => {
             format!("{who} needed {length} from its wake-up to its next sleep")
         }
@@ -499,7 +500,7 @@ pub(crate) fn sentence(
         Subject::Batch => return critical_path(&who, frame, names),
         Subject::Trigger { expression, metric } => {
             let did = match metric {
-                Some(Metric::Blocked) => format!("did not get further for {length}"),
+                Some(Metric::Blocked) => format!("made no progress for {length}"),
                 Some(_) => format!("was {length} late"),
                 None => format!("had a CPU for {length}"),
             };
@@ -585,7 +586,15 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                 Class::Disk => "waiting for a disk",
                 Class::Network | Class::Socket => "waiting for a socket",
                 Class::Io => "waiting for input or output",
-                _ => "blocked, and by whom is unknown",
+                _ => match blocked.ended {
+                    Ended::Woken(By::Interrupt(origin))
+                        if names.interrupt(origin).text == OWN_TIMER =>
+                    {
+                        "waiting for its own timer"
+                    }
+                    Ended::Woken(By::Interrupt(_)) => "blocked until an interrupt",
+                    _ => "blocked, and by whom is unknown",
+                },
             },
             What::Underway => "waking threads",
             What::Packet => "packets on their way",

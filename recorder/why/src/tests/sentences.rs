@@ -100,7 +100,7 @@ fn a_recording_without_these_facts_says_what_it_does_not_tell() {
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "audio[101] did not get further for 50.0 ms: blocked 50.0 ms; who woke it is unknown."
+        "audio[101] made no progress for 50.0 ms: blocked 50.0 ms; who woke it is unknown."
     );
     let missing = why.missing.join(" ");
     assert!(missing.contains("system call") && missing.contains("who woke"), "{missing}");
@@ -147,7 +147,7 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     let why = ask(&request(), &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "client[100] did not get further for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] (by a packet) \
+        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] (by a packet) \
          woke it, which ran for 37.8 ms and sent a packet that was on its way for 12.0 ms."
     );
     let expected = [
@@ -186,7 +186,7 @@ fn who_waits_for_its_own_request_to_a_disk() {
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "writer[100] did not get further for 17.0 ms: blocked 17.0 ms uninterruptibly in fsync until its 4.0 KiB write to \
+        "writer[100] made no progress for 17.0 ms: blocked 17.0 ms uninterruptibly in fsync until its 4.0 KiB write to \
          vda was done (300 us queued, 16.8 ms in the device)."
     );
     let request = why.chain[0].request.as_ref().expect("it is told");
@@ -214,7 +214,7 @@ fn who_waits_for_a_request_of_another_waits_for_what_that_does_before_it() {
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
     assert_eq!(
         why.sentence,
-        "reader[100] did not get further for 50.0 ms: blocked 50.0 ms uninterruptibly in read until a 4.0 KiB write to \
+        "reader[100] made no progress for 50.0 ms: blocked 50.0 ms uninterruptibly in read until a 4.0 KiB write to \
          vda by worker[201] was done (2.00 ms queued, 8.00 ms in the device); until then worker[201] ran for 40.0 ms."
     );
     let expected = [(1, "worker on_cpu", 40_000), (1, "worker request", 10_000)];
@@ -235,7 +235,7 @@ fn a_thread_that_waits_for_a_time() {
     let why = ask(&scene, &query);
     assert_eq!(
         why.sentence,
-        "ticker[100] did not get further for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
+        "ticker[100] made no progress for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
     );
     assert!(why.advice[0].contains("look at its timers"), "{:?}", why.advice);
     // Nobody is late because he slept: of that, only the wait after it counts.
@@ -279,7 +279,7 @@ fn a_thread_that_waits_for_a_disk() {
     scene.switch(23_000, 0, 100, Leaves::S, 0);
     scene.end(200_000);
     let why = ask(&scene, &Query { metric: Some(Metric::Blocked), ..Query::default() });
-    let expected = "db[100] did not get further for 20.0 ms: blocked 20.0 ms uninterruptibly in fsync until an interrupt or a \
+    let expected = "db[100] made no progress for 20.0 ms: blocked 20.0 ms uninterruptibly in fsync until an interrupt or a \
                     timer woke it.";
     assert_eq!(why.sentence, expected);
     let part = &why.blame[0];

@@ -83,10 +83,27 @@ fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_anot
     scene.switch(after + 8_010, 1, 104, Leaves::R, 103);
     scene.switch(after + 8_020, 1, 103, Leaves::R, 104);
     scene.switch(after + 10_020, 1, 104, Leaves::S, 103);
-    scene.switch(after + 10_030, 1, 103, Leaves::S, 105);
+    scene.switch_with((after + 10_030, 1), 103, Leaves::S, 105, &call(SLEEP));
     scene.switch(after + 10_040, 1, 105, Leaves::R, 106);
     scene.switch(after + 11_000, 1, 106, Leaves::S, 105);
-    scene.end(after + 12_000);
+    scene.switch_with((after + 11_010, 1), 105, Leaves::S, 0, &call(SLEEP));
+    // A thread that always wants a CPU, and one of the kernel, which blocks in no system call.
+    for (thread, name, blocks) in [(107, "busy", call(SLEEP).to_vec()), (108, "kworker", vec![])] {
+        scene.name(thread, name);
+        let from = after + 12_000 + 100_000 * (thread - 107);
+        scene.switch(from, 0, 0, Leaves::R, thread).switch(from + 10, 0, thread, Leaves::R, 104);
+        scene.switch(from + 20_000, 0, 104, Leaves::S, thread);
+        scene.switch_with((from + 20_010, 0), thread, Leaves::S, 0, &blocks);
+        let again = if thread == 107 { from + 21_000 } else { from + 90_000 };
+        scene.wake_by(again, 0, thread, 0).switch(again + 1, 0, 0, Leaves::R, thread);
+        scene.switch_with((again + 10, 0), thread, Leaves::S, 0, &blocks);
+    }
+    for thread in [103, 105] {
+        scene.wake_by(after + 400_000, 0, thread, 0);
+        scene.switch(after + 400_001, 0, 0, Leaves::R, thread);
+        scene.switch_with((after + 400_010, 0), thread, Leaves::S, 0, &call(SLEEP));
+    }
+    scene.end(after + 412_000);
     let top = |most| {
         let query = Query { pick: crate::Pick::Incidents(most), ..Query::default() };
         super::try_ask(&scene, &query).expect("an answer")
@@ -104,9 +121,12 @@ fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_anot
     crate::write_list(&top(2), &mut text).expect("memory has room");
     let text = String::from_utf8(text).expect("text");
     let begins: Vec<&str> = text.lines().filter(|line| !line.starts_with("    ")).collect();
-    assert!(matches!(begins[..], [first, second]
+    assert!(
+        matches!(begins[..], [first, second]
         if first.starts_with("  1. 0.06") && first.contains("  client[101] took 50.0 ms")
-        && second == "  2. 1.000010000  batch[103] was 8.00 ms late: preempted for 8.00 ms by other[104]."), "{text}");
+        && second == "  2. 1.000010000  batch[103] was 8.00 ms late: preempted for 8.00 ms by other[104]."),
+        "{text}"
+    );
 }
 
 #[test]
