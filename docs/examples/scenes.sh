@@ -21,6 +21,12 @@ scene nginx-gzip nginx.fxt
 block nginx
 run 'fxtrec why nginx.fxt'
 
+# The same program, while the machine is watched.
+block watch
+(sleep 1; exec nice -n -20 "$TOP/scripts/scenes/nginx-gzip.sh" >/dev/null) &
+run 'sudo fxtrec watch --min 20ms -d 8s'
+wait
+
 scene postgres-row-lock orders.fxt
 block postgres
 run 'fxtrec why orders.fxt'

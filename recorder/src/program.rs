@@ -12,12 +12,13 @@ use crate::capture::stacks::READER_PROCESS;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::{
     compare, completions, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge,
-    open, probes, query, record, report, symbolize, top, why,
+    open, probes, query, record, report, symbolize, top, watch, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
 use crate::kernel::caps::give_up_those_of_the_file;
 use crate::kernel::pager::Pager;
+use crate::kernel::rights::without_those_of_the_file;
 use crate::kernel::signals::survive_file_size_limit;
 use crate::kernel::terminal::{Awaiting, Terminal, choose_colour};
 use crate::units::escape::{self, Escaping};
@@ -68,8 +69,9 @@ pub fn main() -> ExitCode {
     let config = match (&command, display.no_config) {
         // It reports on the file, and must work without it.
         (Command::Doctor(_), _) | (_, true) => Config::default(),
-        _ => match Config::find() {
-            Ok(config) => config,
+        _ => match without_those_of_the_file(Config::find) {
+            Ok(Ok(config)) => config,
+            Ok(Err(error)) => return fail(&error, EXIT_FAILURE),
             Err(error) => return fail(&error, EXIT_FAILURE),
         },
     };
@@ -136,6 +138,16 @@ pub fn main() -> ExitCode {
             Err(error) => fail(&error, error.exit_code()),
         },
         Command::Top(args) => done(top::run(&args, &mut text())),
+        Command::Watch(args) => {
+            let watched = match args.json {
+                true => watch::run(&args, &mut stdout().lock(), &mut messages()),
+                false => watch::run(&args, &mut text(), &mut messages()),
+            };
+            match watched {
+                Ok(status) => ExitCode::from(status),
+                Err(error) => fail(&error, EXIT_FAILURE),
+            }
+        }
         Command::Daemon(args) => done(daemon::run(&args, &mut messages())),
         Command::Ctl(args) => {
             let json = args.common.json;
@@ -166,6 +178,7 @@ fn records(command: &Command) -> bool {
             | Command::Doctor(_)
             | Command::Probes(_)
             | Command::Top(_)
+            | Command::Watch(_)
     )
 }
 

@@ -44,6 +44,7 @@ mod symbolize;
 mod top;
 mod trace_points;
 mod values;
+mod watch;
 mod why;
 
 use std::ffi::OsString;
@@ -83,6 +84,7 @@ pub use symbolize::SymbolizeArgs;
 pub use top::{TopArgs, TopBy, TopSort};
 pub use trace_points::{EventSpec, EventSpecError, TracePointArgs};
 pub use values::{TimePoint, UserSpec};
+pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyMetric};
 
 /// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
@@ -90,7 +92,8 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 21] = [
+const RESERVED: [&str; 22] = [
+    "watch",
     "record",
     "doctor",
     "dump",
@@ -244,6 +247,8 @@ pub enum Command {
     Symbolize(SymbolizeArgs),
     /// Show live which threads or cgroups wait for a CPU, without recording
     Top(TopArgs),
+    /// Watch for incidents, and explain each in a line
+    Watch(WatchArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),

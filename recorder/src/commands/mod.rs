@@ -26,4 +26,5 @@ pub mod report;
 pub mod symbolize;
 pub mod top;
 pub mod trace_file;
+pub mod watch;
 pub mod why;

@@ -39,6 +39,7 @@ mod symbolize;
 mod top;
 mod truth;
 mod unwinding;
+mod watch;
 mod weights;
 mod why;
 mod workflow;

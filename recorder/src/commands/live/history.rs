@@ -1,16 +1,21 @@
 //! The last seconds, which a separate recorder keeps in memory until they are requested.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 use crate::commands::ctl::snapshot_of;
 use crate::kernel::helper::Launcher;
+use crate::kernel::notify::{MOST_BYTES, NOTIFY_VARIABLE, Notice};
 
 /// How long the recorder may take to write them.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,12 +23,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The text before the path of each file in the recorder's message.
 const WRITTEN: &str = " written to ";
 
-/// A child process `fxtrec record -a --mode circular`, which ends with this process, however it
-/// ends.
+/// How often it is looked whether the recorder has ended before that.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A child process `fxtrec record --mode circular`, which ends with this process, however it ends.
 #[derive(Debug)]
 pub(in crate::commands) struct History {
     recorder: Child,
-    said: Receiver<String>,
+    /// The lines of its messages, if they are not shown.
+    said: Option<Receiver<String>>,
+    /// Where it tells what it has written.
+    notices: UnixDatagram,
+    _folder: TempDir,
     _launcher: Launcher,
 }
 
@@ -33,16 +44,14 @@ pub(in crate::commands) fn written(line: &str) -> Option<PathBuf> {
 }
 
 impl History {
-    /// Starts it with these additional options.
+    /// Starts one of the whole machine with these additional options.
     pub(in crate::commands) fn start(output: &Path, options: &[String]) -> io::Result<History> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["record", "-a", "--mode", "circular"]).args(options);
-        command.arg("-o").arg(output);
+        let mut command = command(output)?;
+        command.arg("-a").args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let launcher = Launcher::new()?;
-        let mut recorder = launcher.spawn(command)?;
+        let mut history = History::spawn(command)?;
         let (send, said) = channel();
-        let errors = recorder.stderr.take();
+        let errors = history.recorder.stderr.take();
         let listen = move |errors: ChildStderr| {
             // No line is longer, whatever the path.
             let mut lines = BufReader::new(errors);
@@ -57,7 +66,35 @@ impl History {
         std::thread::Builder::new()
             .name("fxtrec-history".to_owned())
             .spawn(move || errors.map(listen))?;
-        Ok(History { recorder, said, _launcher: launcher })
+        history.said = Some(said);
+        Ok(history)
+    }
+
+    /// Starts one with these options, and with COMMAND unless that is empty. It has this process's standard streams.
+    pub(in crate::commands) fn beside(
+        output: &Path,
+        options: &[OsString],
+        run: &[OsString],
+    ) -> io::Result<History> {
+        let mut command = command(output)?;
+        command.args(options);
+        match run.is_empty() {
+            // Ctrl-C is for this process, which then asks the recorder to end.
+            true => drop(command.stdin(Stdio::null()).process_group(0)),
+            false => drop(command.arg("--").args(run)),
+        }
+        History::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> io::Result<History> {
+        let folder = tempfile::Builder::new().prefix("fxtrec-notices-").tempdir()?;
+        let address = folder.path().join("notices");
+        let notices = UnixDatagram::bind(&address)?;
+        notices.set_read_timeout(Some(LOOK))?;
+        command.env(NOTIFY_VARIABLE, &address);
+        let launcher = Launcher::new()?;
+        let recorder = launcher.spawn(command)?;
+        Ok(History { recorder, said: None, notices, _folder: folder, _launcher: launcher })
     }
 
     /// Requests that they be written, without waiting.
@@ -70,7 +107,8 @@ impl History {
     /// # Errors
     /// The exit status if the recorder has ended.
     pub(in crate::commands) fn next(&mut self, patience: Duration) -> io::Result<Option<String>> {
-        match self.said.recv_timeout(patience) {
+        let Some(said) = &self.said else { return Ok(None) };
+        match said.recv_timeout(patience) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
@@ -82,31 +120,66 @@ impl History {
 
     /// Requests that they be written; returns the file.
     pub(in crate::commands) fn dump(&mut self) -> io::Result<PathBuf> {
-        if let Some(status) = self.recorder.try_wait()? {
-            let last = self.said.try_iter().last().unwrap_or_default();
-            return Err(io::Error::other(format!("the recorder has ended ({status}): {last}")));
+        self.check()?;
+        self.notices.set_nonblocking(true)?;
+        while self.notice().is_some() {}
+        self.notices.set_nonblocking(false)?;
+        self.ask()?;
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            match self.notice() {
+                Some(Notice::Snapshot(path)) => return Ok(path),
+                Some(Notice::NoSnapshot(why)) => return Err(io::Error::other(why)),
+                _ => self.check()?,
+            }
         }
-        self.said.try_iter().for_each(drop);
-        snapshot_of(self.recorder.id()).map_err(io::Error::other)?;
-        loop {
-            let line = self.said.recv_timeout(PATIENCE);
-            let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-            if let Some(path) = written(&line) {
-                return Ok(path);
-            }
-            if line.contains("cannot write") {
-                return Err(io::Error::other(line));
-            }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// What the recorder has told and was not read yet.
+    fn notice(&self) -> Option<Notice> {
+        let mut message = [0; MOST_BYTES];
+        let bytes = self.notices.recv(&mut message).ok()?;
+        Notice::from_bytes(&message[..bytes])
+    }
+
+    /// # Errors
+    /// That the recorder has ended, with the last of its messages.
+    fn check(&mut self) -> io::Result<()> {
+        let Some(status) = self.recorder.try_wait()? else { return Ok(()) };
+        let last = self.said.iter().flat_map(Receiver::try_iter).last().unwrap_or_default();
+        Err(io::Error::other(format!("the recorder has ended ({status}): {last}")))
+    }
+
+    /// The status with which it has exited, as a shell gives it.
+    pub(in crate::commands) fn status(&mut self) -> Option<u8> {
+        let status = self.recorder.try_wait().ok().flatten()?;
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+    }
+
+    /// Asks it to end.
+    pub(in crate::commands) fn end(&mut self) {
+        // Once it was waited for, its id may be another's.
+        if matches!(self.recorder.try_wait(), Ok(None))
+            && let Ok(pid) = i32::try_from(self.recorder.id())
+        {
+            // It may end this moment.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
         }
     }
 }
 
+/// The recorder's command line, without what to record.
+fn command(output: &Path) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["record", "--mode", "circular"]).arg("-o").arg(output);
+    Ok(command)
+}
+
 impl Drop for History {
     fn drop(&mut self) {
-        if let Ok(pid) = i32::try_from(self.recorder.id()) {
-            // It has not been waited for, so its id cannot have been reused.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
-        }
+        self.end();
         let _ = self.recorder.wait();
     }
 }

@@ -1,0 +1,160 @@
+//! What is unusual in one recording after the other.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::unistd::geteuid;
+use serde::Serialize;
+
+use crate::commands::trace_file;
+use crate::kernel::clock;
+use crate::report::call_name;
+use crate::units::text::short;
+use crate::why::{self, Explanation, MOST_EXPLAINED, Pick, Query, WhyError};
+
+/// The version of the JSON. It changes when a member changes its meaning or is removed.
+const VERSION: u32 = 1;
+
+/// Looks at one recording after the other.
+#[derive(Debug)]
+pub(super) struct Incidents {
+    least_ns: u64,
+    /// The end of the last recording.
+    seen_until: Option<u64>,
+    not_seen_ns: u64,
+}
+
+/// Something that took unusually long.
+#[derive(Debug)]
+pub(super) struct Incident {
+    /// By how many nanoseconds it is longer than usual.
+    pub(super) excess_ns: u64,
+    /// When it ended, since 1970.
+    end: Duration,
+    explanation: Explanation,
+}
+
+impl Incidents {
+    /// Looks for those that are longer than usual by at least `least`.
+    pub(super) fn new(least: Duration) -> Incidents {
+        let least_ns = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
+        Incidents { least_ns, seen_until: None, not_seen_ns: 0 }
+    }
+
+    /// For how long nobody has looked between the recordings.
+    pub(super) fn not_seen(&self) -> Duration {
+        Duration::from_nanos(self.not_seen_ns)
+    }
+
+    /// Those that ended after the recording before, in order of time.
+    ///
+    /// # Errors
+    /// [`WhyError`], but not that there is nothing to explain.
+    pub(super) fn of(&mut self, path: &Path) -> Result<Vec<Incident>, WhyError> {
+        let query = Query { pick: Pick::Incidents(MOST_EXPLAINED), ..Query::default() };
+        let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
+        let (_file, path) = open(path).map_err(|source| {
+            WhyError::Read(fxt_reader::Error::Open { path: path.to_owned(), source })
+        })?;
+        let answer = match why::explain(&query, || trace_file::read(&path), syscall) {
+            Ok(answer) => answer,
+            Err(WhyError::Nothing | WhyError::Empty) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let (begin, end) = (answer.trace.begin_ns, answer.trace.end_ns);
+        let until = self.seen_until.replace(end).unwrap_or(begin);
+        self.not_seen_ns += begin.saturating_sub(until);
+        let own = u64::from(std::process::id());
+        let (now, wall) = (clock::now().0, SystemTime::now());
+        let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut found: Vec<Incident> = answer
+            .explanations
+            .into_iter()
+            .filter(|it| it.is_unusual != Some(false) && it.to_ns > until && it.thread.tid != own)
+            .map(|it| Incident {
+                excess_ns: it.length_ns.saturating_sub(it.median_ns.unwrap_or(0)),
+                end: wall.saturating_sub(Duration::from_nanos(now.saturating_sub(it.to_ns))),
+                explanation: it,
+            })
+            .filter(|it| it.excess_ns >= self.least_ns)
+            .collect();
+        found.sort_by_key(|it| it.explanation.to_ns);
+        Ok(found)
+    }
+}
+
+/// Opens a recording of this user's, and no file that somebody else has put in its place. The path is valid as long as the file is open.
+fn open(path: &Path) -> io::Result<(File, PathBuf)> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it is not the file that the recorder has written"));
+    }
+    let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    Ok((file, open))
+}
+
+/// An incident for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    format: &'static str,
+    version: u32,
+    unix_ns: u64,
+    excess_ns: u64,
+    file: Option<String>,
+    incident: &'a Explanation,
+}
+
+impl Incident {
+    pub(super) fn write_json(&self, file: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {
+        let line = Line {
+            format: "fxtrec-watch",
+            version: VERSION,
+            unix_ns: u64::try_from(self.end.as_nanos()).unwrap_or(u64::MAX),
+            excess_ns: self.excess_ns,
+            file: file.map(|path| path.display().to_string()),
+            incident: &self.explanation,
+        };
+        serde_json::to_writer(&mut *out, &line)?;
+        writeln!(out)
+    }
+
+    pub(super) fn write_line(&self, file: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {
+        let (time, excess) = (time_of_day(self.end), short(Duration::from_nanos(self.excess_ns)));
+        let file = file.map_or_else(String::new, |path| format!(" ({})", path.display()));
+        writeln!(out, "{time}  {excess:>7}  {}{file}", self.explanation.sentence)
+    }
+}
+
+/// The time of the day in UTC.
+fn time_of_day(since_1970: Duration) -> String {
+    let seconds = since_1970.as_secs() % 86_400;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", seconds % 60, since_1970.subsec_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_day_is_that_of_utc() {
+        assert_eq!(time_of_day(Duration::from_millis(1_795_906_799_250)), "22:59:59.250Z");
+        assert_eq!(time_of_day(Duration::ZERO), "00:00:00.000Z");
+    }
+
+    #[test]
+    fn a_link_and_another_kind_of_file_are_no_recording() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "x").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("made");
+        assert!(open(&file).is_ok());
+        assert!(open(&link).is_err() && open(folder.path()).is_err());
+    }
+}
