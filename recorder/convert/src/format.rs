@@ -42,7 +42,8 @@ pub enum UnknownFormat {
     Name(String),
     /// Neither the output's name nor an option says the format.
     #[error(
-        "{}: unknown output format: use a name that ends in .fxt, .json or .pftrace (and .gz or .zst), or --to",
+        "{}: unknown output format: use a name that ends in .fxt, .json or .pftrace (and .gz or .zst), or --to; \
+         for CSV and Parquet use fxtrec export",
         .0.display()
     )]
     Output(PathBuf),

@@ -258,7 +258,8 @@ fn alignment(
     (ahead, set): (i128, Option<Set>),
 ) -> String {
     let name = |at: usize| sources[at].path.display().to_string();
-    let nanos = format!("{}: clock {} ahead of {}'s", name(at), seconds(ahead), name(0));
+    let side = if ahead < 0 { "behind" } else { "ahead of" };
+    let nanos = format!("{}: clock {} {side} {}'s", name(at), seconds(ahead.abs()), name(0));
     if sources[at].offset.is_some() {
         return format!("{nanos}, as given");
     }
@@ -277,7 +278,7 @@ fn alignment(
             format!("{nanos} by the wall clocks, wrong by at most {error} as their kernels say")
         }
         _ => format!(
-            "{nanos} by the wall clocks; how wrong these were, at least one recording does not say"
+            "{nanos} by the wall clocks; their error is unknown, since a recording has no state of NTP or PTP"
         ),
     }
 }

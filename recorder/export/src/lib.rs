@@ -68,7 +68,7 @@ pub enum ExportError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this fxtrec was built without Parquet: write CSV with --format csv, use a package of fxtrec, or build it with \
-     `cargo install fxtrec --features parquet`"
+     `cargo build --release --features parquet`"
 )]
 pub struct NoParquet;
 
@@ -95,6 +95,11 @@ impl Format {
     pub fn of_path(path: &Path) -> Option<Format> {
         let ending = path.extension()?;
         Format::ALL.into_iter().find(|format| ending == format.name())
+    }
+
+    /// The default: Parquet, if this build supports it.
+    pub const fn of_build() -> Format {
+        if cfg!(feature = "parquet") { Format::Parquet } else { Format::Csv }
     }
 
     /// # Errors

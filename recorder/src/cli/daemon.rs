@@ -50,11 +50,11 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<MetricsAddress>,
 
-    /// Keep the figures of each cgroup apart by the names of threads, which then everybody can read
+    /// Add the label `comm`, the name of the thread; everyone who can connect sees these names
     #[arg(long, requires = "metrics")]
     pub metrics_comm: bool,
 
-    /// Maximum number of cgroups (and names) with figures of their own; the rest is told as one
+    /// Maximum number of cgroups (and names) with figures of their own; the others are added up as `other`
     #[arg(long, value_name = "N", default_value_t = 200, requires = "metrics")]
     pub metrics_series: usize,
 

@@ -29,8 +29,7 @@ pub struct ExportArgs {
     /// Directory to write below; it is made if only it is missing. With the ending .parquet or .csv, a file of one table
     #[arg(short, long, value_name = "DIR|FILE")]
     pub output: PathBuf,
-    /// Format of the files: parquet, which a build with default features does not have, or csv [default: that of the
-    /// ending of FILE, else parquet]
+    /// Format of the files: parquet or csv [default: that of the ending of FILE, else parquet if this build has it]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Table to write; repeat for several. All of them by default

@@ -143,7 +143,7 @@ pub struct RecordArgs {
     /// Size of each CPU's kernel ring, rounded up to a power of two, for example 512k, 8M
     ///
     /// The ring absorbs bursts while the output is slow. A full ring loses events; the trace and
-    /// the summary report how many.
+    /// the summary report how many. With source bpf at most 512M.
     #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
     pub ring_size: Option<ByteSize>,
 

@@ -70,7 +70,7 @@ pub struct ReportArgs {
     pub stacks: bool,
     /// With --stacks, also print the lines of the source code, and functions that were inlined
     ///
-    /// They are looked up now, in the files that were recorded and their separate debug files: only those of the same build id.
+    /// fxtrec reads them from the recorded files and their separate debug files. A file whose build id differs is skipped.
     #[arg(long, requires = "stacks")]
     pub lines: bool,
     /// With --lines, also look for debug files in this folder, by build id, as /usr/lib/debug has them

@@ -34,7 +34,7 @@ pub struct StackArgs {
     #[arg(long, value_name = "TIME", requires = "stacks", help_heading = STACKS)]
     pub stacks_over: Option<TimeSpan>,
 
-    /// How often a second --stacks=cpu looks at each CPU [default: 99]
+    /// Samples that --stacks=cpu takes of each CPU, per second [default: 99]
     #[arg(
         short = 'F',
         long,

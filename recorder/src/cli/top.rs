@@ -58,7 +58,7 @@ pub struct TopArgs {
     /// Only rows whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How often figures are shown, each of the time since the last
+    /// Refresh interval; figures cover this time
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     pub interval: TimeSpan,
     /// End after so many intervals [default: at q or Ctrl-C]

@@ -38,7 +38,7 @@ pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportErro
         (Some(format), Some(other)) if format != other => {
             return Err(ExportError::OtherFormat(args.output.clone()));
         }
-        (format, of_path) => format.or(of_path).unwrap_or(Format::Parquet),
+        (format, of_path) => format.or(of_path).unwrap_or(Format::of_build()),
     };
     // Before anything is read.
     let format = format.must_be_built()?;

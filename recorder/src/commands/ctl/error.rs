@@ -41,8 +41,8 @@ pub enum CtlError {
     NoSession(&'static str),
     /// The trace would not have all that was asked for.
     #[error(
-        "the policy does not permit {}: for all of it, root adds a rule to the policy file; --categories asks for less \
-         ('*': what applications record), and --allow-partial records what is permitted",
+        "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records applications only, \
+         and --allow-partial whatever is permitted",
         .0.join(", ")
     )]
     Partial(Vec<String>),

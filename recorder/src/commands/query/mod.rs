@@ -26,7 +26,8 @@ pub enum QueryError {
     /// Everything that is missing, so that the user can fix it at once.
     #[error("cannot query: {}", .0.join("\n  "))]
     Missing(Vec<String>),
-    #[error("{}: not a directory that fxtrec export has written: none of its tables is in it", .0.display())]
+    #[error("{}: not a directory that fxtrec export has written: none of its tables is in it; of a directory of traces, \
+             make one first: fxtrec export {} -o tables", .0.display(), .0.display())]
     NoTables(PathBuf),
     #[error("{}: DuckDB takes paths in UTF-8 only: rename it, or name it by a link", .0.display())]
     NotUtf8(PathBuf),

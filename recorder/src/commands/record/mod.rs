@@ -218,7 +218,10 @@ fn record(
     let chosen_in_kernel = match &plan.scope {
         Filter::Cgroups(globs) => {
             if !plan.display.quiet && !any_cgroup_matches(globs) {
-                say(err, "no cgroup matches --cgroup yet (systemd-cgls, /proc/PID/cgroup)");
+                say(
+                    err,
+                    "no cgroup matches --cgroup yet; compare the glob with systemd-cgls or /proc/PID/cgroup",
+                );
             }
             source.narrow_to_cgroups(globs)
         }
@@ -252,8 +255,8 @@ fn record(
         );
     }
     let unrecorded = [
-        ("locks", causes.futex, "only the source bpf tells, since Linux 5.15 on x86-64 and arm64"),
-        ("locks of the kernel", causes.kernel_lock, "the kernel tells since Linux 5.19"),
+        ("locks", causes.futex, "that needs the source bpf, and Linux 5.15 on x86-64 or arm64"),
+        ("locks of the kernel", causes.kernel_lock, "that needs Linux 5.19"),
     ];
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));

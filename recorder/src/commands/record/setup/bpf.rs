@@ -18,6 +18,9 @@ use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::{cpus, limits};
 
+/// The most bytes of a CPU's ring: of larger ones, the kernel cannot tell that a program stays inside.
+const MOST_LANE_BYTES: usize = 512 << 20;
+
 /// Ring of each CPU for forks, exits and names alone, in bytes.
 const SIDE_RING_BYTES: usize = 512 * 1024;
 
@@ -107,7 +110,7 @@ fn open_for(
         perf: super::perf_options(perf_bytes, &layout, extras.clone(), facts),
         least_perf_ring_bytes: SIDE_RING_BYTES,
         min_perf_ring_bytes: MIN_RING_BYTES,
-        lane_bytes: ring_bytes.unwrap_or_else(|| default_lane_bytes(cpus)),
+        lane_bytes: ring_bytes.unwrap_or_else(|| default_lane_bytes(cpus)).min(MOST_LANE_BYTES),
         waking,
         need_resched,
         locks,
