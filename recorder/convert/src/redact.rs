@@ -215,7 +215,7 @@ impl Redactor {
         })
     }
 
-    /// Of 40 bits: of 10 000 names, two are the same in 1 of 20 000 traces. A name of a thread has 15 bytes.
+    /// Of 40 bits: of 10 000 names, two are the same in 1 of 20 000 traces. A thread name has at most 15 bytes, so the pseudonym must fit.
     fn pseudonym(&self, secret: Secret, text: &str) -> String {
         format!("{}-{:010x}", secret.prefix(), self.key.hash_one((secret, text)) >> 24)
     }

@@ -136,7 +136,7 @@ impl Names {
         })?)
     }
 
-    /// Makes sure that the piece has the name of a koid.
+    /// Writes the name of a koid to the piece, unless it is there.
     pub(super) fn need(&mut self, koid: Koid, target: &mut Target<'_>) -> Result<(), ConvertError> {
         if !self.written.insert(koid) {
             return Ok(());

@@ -44,7 +44,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// All processors that are known are little endian.
+    /// All supported architectures are little endian.
     pub(super) fn new(bytes: &[u8], left: Rc<Allowance>) -> Guarded {
         Guarded { plain: EndianArcSlice::new(Arc::from(bytes), RunTimeEndian::Little), left }
     }

@@ -18,7 +18,7 @@ use super::{Elf, LARGEST_TABLE};
 
 /// Signed 4 bytes, from the place itself: how linkers write the pointer.
 const POINTER: u8 = 0x1B;
-/// Unsigned 4 bytes: how they write the count.
+/// The encoding of the count: unsigned, 4 bytes.
 const COUNT: u8 = 0x03;
 /// Signed 4 bytes, from the header's address: how they write the table.
 const TABLE: u8 = 0x3B;

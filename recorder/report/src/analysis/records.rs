@@ -253,7 +253,7 @@ impl Told {
         Told(self.0 | other.0)
     }
 
-    /// What an event tells that is from `provider`, where fxtrec itself is `own`.
+    /// The facts in an event of `provider`; `own` is the id of fxtrec as a provider.
     #[inline]
     pub(super) fn of(
         kind: EventKind,

@@ -61,7 +61,7 @@ pub struct Hold {
 /// What became of the name of a recording's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// The name still leads to it.
+    /// The path still refers to this file.
     InPlace,
     /// It has no name any more.
     Removed,

@@ -171,7 +171,7 @@ pub(super) struct FigureAlerts {
 }
 
 impl FigureAlerts {
-    /// For how long there is nothing to look at.
+    /// Time until the next check.
     pub(super) fn until_look(&self) -> Duration {
         self.every.saturating_sub(self.looked.elapsed())
     }

@@ -56,7 +56,7 @@ impl<L: Lanes> Encoder<L> {
         self.watch.as_deref_mut()
     }
 
-    /// A switch was written, and there is a watch.
+    /// Called after each written switch if there is a watch.
     #[inline(never)]
     pub(super) fn watch_switch(
         &mut self,

@@ -60,7 +60,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// How many open spans, counted from the innermost, must be over when this function is called.
+    /// How many open spans, counted from the innermost, must have ended when this function is called.
     pub fn ended_by_call(&self, id: SpanId, stack: Option<u64>) -> usize {
         let innermost = self.open.iter().rev();
         innermost.take_while(|open| has_ended(open.frame, id, stack)).count()
