@@ -419,8 +419,17 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
         let file = frame.file().map_or("", |(name, _)| name);
         C_LIBRARY.iter().any(|prefix| file.starts_with(prefix))
     };
+    let name =
+        |frame: StackFrame<'_>| Some(fxtrec_units::escape::line(frame.function?).into_owned());
     let mut own = recorded.frames(stack).filter(|frame| !frame.in_kernel && !is_library(frame));
-    own.find_map(|frame| Some(fxtrec_units::escape::line(frame.function?).into_owned()))
+    let function = own.find_map(name)?;
+    // The interpreter's own function does not say where in the program.
+    match recorded.frames(stack).find(StackFrame::is_interpreted).and_then(name) {
+        Some(interpreted) if interpreted != function => {
+            Some(format!("{function} in {interpreted}"))
+        }
+        _ => Some(function),
+    }
 }
 
 /// That a thread is blocked on a lock.

@@ -116,6 +116,11 @@ impl Frame<'_> {
         }
     }
 
+    /// Whether it is a function of an interpreted program, whose name has its file and line.
+    pub fn is_interpreted(&self) -> bool {
+        self.address >> 62 == 1
+    }
+
     /// The name of its file, without folders, and the address in the file.
     pub fn file(&self) -> Option<(&str, u64)> {
         let (path, within) = self.module?;
