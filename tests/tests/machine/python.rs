@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fxt_reader::{Koid, Reader, Record};
+use fxtrec_tests::binary;
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::programs::{build, source};
 use fxtrec_tests::recording::{Recording, record_in};
@@ -117,6 +118,10 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
                 own.iter().filter(|(flags, functions)| wanted(functions) && flags & LACKS != 0);
             assert_eq!(lacking.count(), 0, "{python}, {last}");
         }
+        let flame = folder.run(binary::command().args(["flame", "t.fxt"])).expect(0).stdout;
+        let is_ours = |line: &&str| line.contains(";wait_here (blocker.py:9);");
+        let line = flame.lines().find(is_ours).unwrap_or_else(|| panic!("{flame}"));
+        assert!(line.contains(";middle (blocker.py:15);"), "{line}");
     }
 }
 
