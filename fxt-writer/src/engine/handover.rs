@@ -54,6 +54,21 @@ impl Engine {
         ready
     }
 
+    /// Bytes of records that are in the engine and have not been saved, including
+    /// the room that a batch has reserved.
+    #[must_use]
+    pub fn unsaved_bytes(&self) -> usize {
+        let state = self.lock();
+        let position = self.position();
+        let rolling = state.parts.iter().map(|part| match part.phase {
+            Phase::Open => position.offset().saturating_sub(part.start),
+            Phase::Sealed | Phase::Complete => part.end - part.start,
+            Phase::Free | Phase::Clearing => 0,
+        });
+        let durable = (state.durable.end - state.durable.saved) as usize;
+        (rolling.sum::<usize>() + durable) * WORD_BYTES
+    }
+
     /// Takes back a buffer that has been saved (or is not wanted), clears it and
     /// makes it available to writers. `packet` is the request or the answer to
     /// it, which carry the same values. In streaming mode, this also frees the

@@ -64,6 +64,9 @@ pub const QUEUE_EVENTS: usize = 32 * 1024;
 /// Backlogs whose rings are filling are read each time this many events went out, which takes a few milliseconds.
 pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
+/// If a round hands out fewer events than that, how long the run of one CPU is at most, in nanoseconds.
+const SHORT_RUN: u64 = 1_000_000;
+
 /// The most bytes of event payloads that a queue holds, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
@@ -235,6 +238,9 @@ pub struct Merger {
     heads: BinaryHeap<Reverse<Head>>,
     crowded: bool,
     handed: Handed,
+    /// How many events a round hands out, and whether the last one left others for that.
+    most_in_round: Option<usize>,
+    has_more: bool,
 }
 
 /// Time of the first event of a queue or backlog, and which one it is. This is the order of events with the same time.
@@ -312,6 +318,16 @@ impl Merger {
     /// A merger of no CPUs.
     pub fn new() -> Merger {
         Merger::default()
+    }
+
+    /// Has a round hand out `most` events, or a few more; `None` for all. See [`Merger::has_more`].
+    pub fn limit_rounds(&mut self, most: Option<usize>) {
+        self.most_in_round = most;
+    }
+
+    /// Whether the last round left events for the next one, because it had handed out enough.
+    pub fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// The queue of `cpu`, which is made if there is none.
@@ -438,7 +454,9 @@ impl Merger {
             if out >= most {
                 return Emitted::Enough;
             }
-            let until = turn(heads.as_slice(), head).min(watermark);
+            let run = if most < BETWEEN_LOOKS { SHORT_RUN } else { u64::MAX };
+            let until = Nanos(head.time.0.saturating_add(run));
+            let until = turn(heads.as_slice(), head).min(watermark).min(until);
             let (go_on, next) = match head.part {
                 Part::Queue => {
                     let queue = &mut queues[head.queue];
@@ -491,6 +509,8 @@ impl Merger {
         clock: impl Fn() -> Nanos,
         mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
+        self.has_more = false;
+        let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
         loop {
             // Must be read before the rings: what happens from here on may not be in them yet.
             let now = clock();
@@ -498,9 +518,13 @@ impl Merger {
             self.note_crowd(backlogs);
             let watermark = self.watermark(now, backlogs);
             loop {
-                match self.emit_some(watermark, backlogs, BETWEEN_LOOKS, &mut take) {
+                match self.emit_some(watermark, backlogs, most, &mut take) {
                     Emitted::All => break,
                     Emitted::Refused => return false,
+                    Emitted::Enough if self.most_in_round.is_some() => {
+                        self.has_more = true;
+                        return true;
+                    }
                     Emitted::Enough => {
                         for backlog in backlogs.iter_mut() {
                             full |= backlog.read_if_filling();
@@ -508,7 +532,8 @@ impl Merger {
                     }
                 }
             }
-            if !full {
+            self.has_more = full && self.most_in_round.is_some();
+            if !full || self.has_more {
                 return true;
             }
         }

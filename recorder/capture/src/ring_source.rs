@@ -148,7 +148,16 @@ impl<R: Rings> Source for RingSource<R> {
         });
     }
 
+    fn limit_rounds(&mut self, most: usize) {
+        self.merger.limit_rounds(Some(most));
+    }
+
+    fn has_more(&self) -> bool {
+        self.merger.has_more()
+    }
+
     fn finish(&mut self, take: &mut Take<'_>) {
+        self.merger.limit_rounds(None);
         self.rings.disable();
         let RingSource { rings, merger, outset } = self;
         outset.pass(merger.emitted(), take, |take| {

@@ -292,6 +292,14 @@ pub trait Source: Debug + Send {
     /// not taken waits for the next round.
     fn round(&mut self, take: &mut Take<'_>);
 
+    /// Has a round hand out `most` events, or a few more.
+    fn limit_rounds(&mut self, _most: usize) {}
+
+    /// Whether the last round left events for the next one because of that.
+    fn has_more(&self) -> bool {
+        false
+    }
+
     /// Stops the events and hands out everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 

@@ -298,7 +298,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 | "stack_stats"
                 | "stacks_not_in_perfetto"
                 | "stacks_unanswered"
-                | "stacks_unnamed",
+                | "stacks_unnamed"
+                | "explanation_cut",
             ) if self.maker == Maker::Recording => {
                 // They come last in the piece, too.
                 self.close()?;
@@ -319,7 +320,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
             }
             (
                 "fxtrec",
-                "stack_stats" | "stacks_not_in_perfetto" | "stacks_unanswered" | "stacks_unnamed",
+                "stack_stats"
+                | "stacks_not_in_perfetto"
+                | "stacks_unanswered"
+                | "stacks_unnamed"
+                | "explanation_cut",
             ) if self.maker == Maker::Cut => {
                 self.report.count("what became of all stacks (stack_stats), left out");
                 Ok(true)

@@ -118,6 +118,11 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
         self.now
     }
 
+    fn held(&self) -> u64 {
+        let flushed = self.points.back().map_or(0, |point| point.totals.record_bytes);
+        self.now.record_bytes.saturating_sub(flushed)
+    }
+
     fn unsaved(&self) -> Unsaved {
         self.unsaved
     }

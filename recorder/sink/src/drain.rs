@@ -18,6 +18,9 @@
 //!   kept here                               b ................. |
 //!   the next                                                    head b   c
 //! ```
+//!
+//! An output may have a size that it must not exceed. Whoever hands over events ends it early enough. What explains its stacks comes last and is
+//! the only part that may be left out: [`Explanation`].
 
 use std::fmt;
 use std::io;
@@ -54,14 +57,56 @@ pub enum Request {
     /// What the engine hands over from now on is for the next output, which [`Request::NextPiece`] will open. Told when all that it
     /// handed over before is saved.
     Turn(Sender<()>),
+    /// Write this at the end of the output.
+    Explain(Explanation),
     /// End the output, and go on in another.
     NextPiece(Box<NextPiece>),
     /// Nothing more will come.
     End,
 }
 
-/// Makes the last records of an output, which has so many bytes of records before them.
-pub type Tail = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+/// What explains the stacks of an output. If the output has a size, what does not fit is left out.
+#[derive(Debug, Default)]
+pub struct Explanation {
+    /// The most important part first.
+    pub parts: Vec<Part>,
+    /// An estimate of its size, in any unit, from which the size of the next one is estimated.
+    pub estimate: u64,
+}
+
+/// A part of an [`Explanation`]: whole records.
+#[derive(Debug, Default)]
+pub struct Part {
+    pub records: Vec<u8>,
+    /// How many names it has, or modules and mappings.
+    pub names: u64,
+    /// How many stacks it has for Perfetto.
+    pub stacks: u64,
+}
+
+/// What was left out of an output, because there was no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    pub names: u64,
+    pub stacks: u64,
+}
+
+/// Makes the last records of an output, which has so many bytes of records before them, and lacks this.
+pub type Tail = Box<dyn FnOnce(u64, LeftOut) -> Vec<u8> + Send>;
+
+/// The room that is left for the last records of an output of limited size, in bytes; less in a small one.
+pub const TAIL_BYTES: u64 = 64 * 1024;
+
+/// The part of a limit that [`TAIL_BYTES`] may take.
+const TAIL_PART: u64 = 16;
+
+/// The room for the last records of an output of this size.
+pub fn tail_room(limit: u64) -> u64 {
+    TAIL_BYTES.min(limit / TAIL_PART)
+}
+
+/// Near the end of an output of limited size, a compressor ends a block after so many bytes, so that the size is known.
+const KNOWN_SIZE_BYTES: u64 = 1 << 20;
 
 /// Opens the next output, when the last one has come to so much.
 pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> + Send>;
@@ -147,6 +192,12 @@ fn give_back(engine: &Engine, packet: Packet) {
 pub struct Written {
     earlier: AtomicU64,
     piece: AtomicU64,
+    /// Records in the present output whose part of it is not known yet.
+    held: AtomicU64,
+    /// What the last explanation took, in bytes of the output, and its estimate.
+    explained: Mutex<Option<(u64, u64)>>,
+    /// What all outputs lack.
+    left_out: Mutex<LeftOut>,
     effort: Mutex<Effort>,
 }
 
@@ -169,6 +220,28 @@ impl Written {
         self.piece.load(Ordering::Relaxed)
     }
 
+    /// The size that the present output has at most, with all that is on its way out of a compressor.
+    pub fn piece_bytes_at_most(&self) -> u64 {
+        self.piece_bytes() + self.held.load(Ordering::Relaxed)
+    }
+
+    /// What the last explanation took, in bytes of the output, and its estimate.
+    pub fn explained(&self) -> Option<(u64, u64)> {
+        *self.explained.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all outputs lack, because they have a size.
+    pub fn left_out(&self) -> LeftOut {
+        *self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn explain(&self, explained: (u64, u64), lacks: LeftOut) {
+        *self.explained.lock().unwrap_or_else(PoisonError::into_inner) = Some(explained);
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out.names += lacks.names;
+        left_out.stacks += lacks.stacks;
+    }
+
     /// What the drain thread's time went into.
     pub fn effort(&self) -> Effort {
         *self.effort.lock().unwrap_or_else(PoisonError::into_inner)
@@ -180,9 +253,12 @@ impl Written {
         effort.saving += saving;
     }
 
-    fn update(&self, earlier: Totals, piece: Totals) {
+    fn update(&self, earlier: Totals, piece: &dyn Sink) {
         self.earlier.store(earlier.output_bytes, Ordering::Relaxed);
-        self.piece.store(piece.output_bytes, Ordering::Relaxed);
+        // In this order, who asks in between takes a piece for larger than it is.
+        self.held.fetch_max(piece.held(), Ordering::Relaxed);
+        self.piece.store(piece.totals().output_bytes, Ordering::Relaxed);
+        self.held.store(piece.held(), Ordering::Relaxed);
     }
 }
 
@@ -193,18 +269,20 @@ pub struct Drained {
     pub sink: Box<dyn Sink>,
     /// What outputs before it have come to.
     pub earlier: Totals,
+    /// What the output lacks.
+    pub left_out: LeftOut,
     /// The first error, if there was one.
     pub result: Result<(), SinkError>,
 }
 
-/// Starts the drain thread. `failed` is called once, when the sink fails.
+/// Starts the drain thread, for outputs of at most `limit` bytes each, if there is a limit. `failed` is called once, when the sink fails.
 ///
 /// # Errors
 /// When no thread can be made.
 pub fn spawn(
     engine: Arc<Engine>,
     requests: Receiver<Request>,
-    sink: Box<dyn Sink>,
+    (sink, limit): (Box<dyn Sink>, Option<u64>),
     written: Arc<Written>,
     failed: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<Drained>> {
@@ -220,6 +298,10 @@ pub fn spawn(
             flushed: Instant::now(),
             unflushed: false,
             early: None,
+            limit,
+            explanation: None,
+            left_out: LeftOut::default(),
+            written: written.clone(),
         };
         let mut pulse = Pulse { every: notify::watchdog(), last: None };
         loop {
@@ -235,6 +317,7 @@ pub fn spawn(
                     let is_done = drain.save(&engine, packet);
                     // Before whoever waits for the buffer is let go on, and asks.
                     written.add_effort(clock.read(), begun.elapsed());
+                    written.update(drain.earlier, &*drain.sink);
                     if is_done {
                         give_back(&engine, packet);
                     }
@@ -254,18 +337,21 @@ pub fn spawn(
                     drop(records);
                     let _ = written.send(());
                 }
+                Ok(Request::Explain(explanation)) => drain.explanation = Some(explanation),
                 Ok(Request::NextPiece(next)) => drain = drain.turn(&engine, *next),
                 Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
                 Ok(Request::End) | Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
                     // There is no next output.
                     drain.write_early(&engine);
+                    drain.explain();
                     break;
                 }
             }
             drain.flush_when_due();
-            written.update(drain.earlier, drain.sink.totals());
+            written.update(drain.earlier, &*drain.sink);
         }
-        Drained { sink: drain.sink, earlier: drain.earlier, result: drain.result }
+        let Drain { sink, earlier, left_out, result, .. } = drain;
+        Drained { sink, earlier, left_out, result }
     })
 }
 
@@ -300,6 +386,13 @@ struct Drain<F> {
     unflushed: bool,
     /// While the output is to end: what is for the next one.
     early: Option<Early>,
+    /// The size that an output must not exceed.
+    limit: Option<u64>,
+    /// What is to be written at the end of the output.
+    explanation: Option<Explanation>,
+    /// What the output lacks.
+    left_out: LeftOut,
+    written: Arc<Written>,
 }
 
 impl<F: FnOnce()> Drain<F> {
@@ -333,10 +426,40 @@ impl<F: FnOnce()> Drain<F> {
         self.unflushed = true;
     }
 
+    /// Writes what explains stacks, as far as there is room.
+    fn explain(&mut self) {
+        let Some(Explanation { parts, estimate }) = self.explanation.take() else { return };
+        self.flush();
+        let before = self.sink.totals().output_bytes;
+        for Part { records, names, stacks } in parts {
+            let has_room = self.limit.is_none_or(|limit| {
+                let bytes = records.len() as u64 + tail_room(limit);
+                let fits =
+                    |sink: &dyn Sink| sink.totals().output_bytes + sink.held() + bytes <= limit;
+                if !fits(&*self.sink) {
+                    self.flush();
+                }
+                fits(&*self.sink)
+            });
+            match has_room {
+                true => self.write(&records),
+                false => {
+                    self.left_out.names += names;
+                    self.left_out.stacks += stacks;
+                }
+            }
+        }
+        self.flush();
+        let taken = self.sink.totals().output_bytes.saturating_sub(before);
+        self.written.explain((taken, estimate), self.left_out);
+    }
+
     /// Ends the output and begins the next. When either fails, nothing more is written anywhere.
     fn turn(mut self, engine: &Engine, next: NextPiece) -> Drain<F> {
         let NextPiece { tail, open, head, done } = next;
-        self.write(&tail(self.sink.totals().record_bytes));
+        self.explain();
+        let left_out = std::mem::take(&mut self.left_out);
+        self.write(&tail(self.sink.totals().record_bytes, left_out));
         let before = self.sink.totals();
         let finished = self.sink.finish();
         let totals = *finished.as_ref().unwrap_or(&before);
@@ -357,6 +480,8 @@ impl<F: FnOnce()> Drain<F> {
         }
         (self.flushed, self.unflushed) = (Instant::now(), true);
         self.write_early(engine);
+        // Before the capture thread asks how large this output is.
+        self.written.update(self.earlier, &*self.sink);
         // Whoever asked may have gone.
         let _ = done.send(());
         self
@@ -368,12 +493,18 @@ impl<F: FnOnce()> Drain<F> {
     }
 
     fn flush_when_due(&mut self) {
-        if self.unflushed && self.flushed.elapsed() >= FLUSH_INTERVAL {
-            self.unflushed = false;
-            self.flushed = Instant::now();
-            let flushed = self.sink.flush_point();
-            self.note(flushed);
+        let is_late = self.flushed.elapsed() >= FLUSH_INTERVAL;
+        let is_unknown = self.limit.is_some() && self.sink.held() >= KNOWN_SIZE_BYTES;
+        if self.unflushed && (is_late || is_unknown) {
+            self.flush();
         }
+    }
+
+    fn flush(&mut self) {
+        self.unflushed = false;
+        self.flushed = Instant::now();
+        let flushed = self.sink.flush_point();
+        self.note(flushed);
     }
 
     fn note(&mut self, result: Result<(), SinkError>) {
@@ -434,7 +565,7 @@ mod tests {
         let written = Arc::new(Written::default());
         let memory = Memory::default();
         let sink = Box::new(memory.clone());
-        let thread = spawn(engine.clone(), requests, sink, written.clone(), || {
+        let thread = spawn(engine.clone(), requests, (sink, None), written.clone(), || {
             panic!("memory does not fail")
         })
         .expect("a thread");
@@ -474,7 +605,7 @@ mod tests {
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();
         let sink = Box::new(Broken(BlackHole::default()));
-        let thread = spawn(engine.clone(), requests, sink, Arc::default(), move || {
+        let thread = spawn(engine.clone(), requests, (sink, None), Arc::default(), move || {
             told.send(()).expect("the test listens");
         })
         .expect("a thread");
@@ -490,14 +621,14 @@ mod tests {
         let (first, second) = (Memory::default(), Memory::default());
         let sink = Box::new(first.clone());
         let written = Arc::new(Written::default());
-        let thread =
-            spawn(engine, requests, sink, written.clone(), || panic!("memory")).expect("a thread");
+        let thread = spawn(engine, requests, (sink, None), written.clone(), || panic!("memory"))
+            .expect("a thread");
         sender.send(Request::Write(vec![1; 8])).expect("the drain runs");
         let (done, turned) = crossbeam_channel::bounded(1);
         let (next, complete) = (second.clone(), crossbeam_channel::unbounded());
         let told = complete.0;
         let piece = NextPiece {
-            tail: Box::new(|bytes| vec![bytes as u8; 16]),
+            tail: Box::new(|bytes, _| vec![bytes as u8; 16]),
             open: Box::new(move |totals| {
                 told.send(totals.record_bytes).expect("the test listens");
                 Ok(Box::new(next))
@@ -529,7 +660,8 @@ mod tests {
         let engine = engine(sender.clone());
         let (first, second) = (Memory::default(), Memory::default());
         let sink = Box::new(first.clone());
-        spawn(engine.clone(), requests, sink, Arc::default(), || panic!("memory")).expect("one");
+        spawn(engine.clone(), requests, (sink, None), Arc::default(), || panic!("memory"))
+            .expect("one");
         let write = |numbers: std::ops::Range<u64>| {
             for ticks_per_second in numbers {
                 let record = Initialization { ticks_per_second };
@@ -552,7 +684,7 @@ mod tests {
         let (done, turned) = crossbeam_channel::bounded(1);
         let next = second.clone();
         let next = NextPiece {
-            tail: Box::new(|_| record(88)),
+            tail: Box::new(|_, _| record(88)),
             open: Box::new(move |_| Ok(Box::new(next))),
             head: record(99),
             done,
@@ -570,6 +702,50 @@ mod tests {
         assert_eq!(numbers(&first.bytes()), of_first);
         let of_second: Vec<u64> = std::iter::once(99).chain(1000..6000).collect();
         assert_eq!(numbers(&second.bytes()), of_second);
+    }
+
+    #[test]
+    fn what_explains_an_output_is_left_out_where_it_does_not_fit() {
+        const LIMIT: u64 = 4096;
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let engine = engine(sender.clone());
+        let (first, second) = (Memory::default(), Memory::default());
+        let written = Arc::new(Written::default());
+        let sink = (Box::new(first.clone()) as Box<dyn Sink>, Some(LIMIT));
+        let thread =
+            spawn(engine, requests, sink, written.clone(), || panic!("memory")).expect("a thread");
+        let part = |bytes: usize, names, stacks| Part { records: vec![7; bytes], names, stacks };
+        let explain = || {
+            let parts = vec![part(1024, 3, 0), part(4096, 0, 5), part(512, 0, 2)];
+            sender.send(Request::Explain(Explanation { parts, estimate: 9 })).expect("it runs");
+        };
+        sender.send(Request::Write(vec![1; 2048])).expect("the drain runs");
+        explain();
+        let (done, turned) = crossbeam_channel::bounded(1);
+        let (told, lacks) = crossbeam_channel::unbounded();
+        let next = second.clone();
+        let piece = NextPiece {
+            tail: Box::new(move |_, left_out| {
+                told.send(left_out).expect("the test listens");
+                vec![2; 8]
+            }),
+            open: Box::new(move |_| Ok(Box::new(next))),
+            head: vec![3; 8],
+            done,
+        };
+        sender.send(Request::NextPiece(Box::new(piece))).expect("the drain runs");
+        turned.recv().expect("it is done");
+        assert_eq!(lacks.recv(), Ok(LeftOut { names: 0, stacks: 5 }));
+        assert_eq!(first.bytes().len(), 2048 + 1024 + 512 + 8);
+        assert_eq!(written.explained(), Some((1536, 9)));
+        // The last output has the same size.
+        sender.send(Request::Write(vec![1; 3800])).expect("the drain runs");
+        explain();
+        sender.send(Request::End).expect("the drain runs");
+        let drained = thread.join().expect("the drain ends");
+        assert_eq!(drained.left_out, LeftOut { names: 3, stacks: 7 });
+        assert_eq!(second.bytes().len(), 8 + 3800);
+        assert_eq!(written.left_out(), LeftOut { names: 3, stacks: 12 });
     }
 
     #[test]
@@ -591,6 +767,10 @@ mod tests {
             flushed: Instant::now(),
             unflushed: false,
             early: Some(Early { requests: vec![early.requests.remove(0)], bytes: 0 }),
+            limit: None,
+            explanation: None,
+            left_out: LeftOut::default(),
+            written: Arc::default(),
         };
         drain.write_early(&engine);
         assert_eq!(numbers(&memory.bytes()), [1]);
@@ -602,14 +782,19 @@ mod tests {
         let (sender, requests) = crossbeam_channel::unbounded();
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();
-        let thread =
-            spawn(engine, requests, Box::new(Memory::default()), Arc::default(), move || {
+        let thread = spawn(
+            engine,
+            requests,
+            (Box::new(Memory::default()), None),
+            Arc::default(),
+            move || {
                 told.send(()).expect("the test listens");
-            })
-            .expect("a thread");
+            },
+        )
+        .expect("a thread");
         let (done, turned) = crossbeam_channel::bounded(1);
         let piece = NextPiece {
-            tail: Box::new(|_| Vec::new()),
+            tail: Box::new(|_, _| Vec::new()),
             open: Box::new(|_| Err(SinkError::NoReader { name: "next".to_owned() })),
             head: record(1),
             done,

@@ -68,6 +68,12 @@ pub trait Sink: Send + Debug {
     /// How much was taken and written so far.
     fn totals(&self) -> Totals;
 
+    /// Bytes of records taken whose part of the output is not in [`Sink::totals`] yet. It is not larger than they are, but
+    /// for a few bytes.
+    fn held(&self) -> u64 {
+        0
+    }
+
     /// The records taken that cannot be read from the output: none, unless the sink failed.
     fn unsaved(&self) -> Unsaved {
         Unsaved::default()

@@ -68,6 +68,10 @@ impl Sink for Tee {
         self.sink.totals()
     }
 
+    fn held(&self) -> u64 {
+        self.sink.held()
+    }
+
     fn unsaved(&self) -> Unsaved {
         self.sink.unsaved()
     }

@@ -450,6 +450,43 @@ fn nothing_of_stacks_stands_before_switches_that_were_earlier() {
     });
 }
 
+/// The sizes of the files of a recording, each of which is read by itself, and the functions that stacks of all of them name.
+fn rotated(folder: &Folder, ending: &str) -> (Vec<u64>, BTreeSet<String>) {
+    let (mut sizes, mut named) = (Vec::new(), BTreeSet::new());
+    for number in 1.. {
+        let path = folder.path(format!("t.{number:04}.{ending}"));
+        let Ok(about) = std::fs::metadata(&path) else { break };
+        sizes.push(about.len());
+        Trace::read(&path).assert_sound();
+        for stack in Stacks::read(&path).of.into_values().flatten() {
+            named.extend(stack.functions);
+        }
+    }
+    (sizes, named)
+}
+
+#[test]
+fn no_rotated_file_is_larger_than_its_size_however_many_functions_its_stacks_have() {
+    if !may_unwind(&["gcc"]) {
+        return;
+    }
+    const LIMIT: u64 = 2 << 20;
+    let program = build("many_stacks.c", &["-fno-omit-frame-pointer"]);
+    for ending in ["fxt", "fxt.zst"] {
+        let folder = Folder::new();
+        let output = format!("t.{ending}");
+        let options = ["--stacks", "--stacks-over", "50us", "--rotate", "2M", "-o", &output];
+        let mut fxtrec = binary::command();
+        fxtrec.args(["--scope", "app"]).args(options).arg("--").args([program.text(), "6000", "8"]);
+        folder.run(&mut fxtrec).expect(0);
+        let (sizes, named) = rotated(&folder, ending);
+        assert!(sizes.len() >= 2, "{ending}: {sizes:?}");
+        assert!(sizes.iter().all(|size| *size <= LIMIT), "{ending}: {sizes:?}");
+        let of_program = named.iter().filter(|name| name.starts_with("a_function_with_a_name"));
+        assert!(of_program.count() > 500, "{ending}: {named:?}");
+    }
+}
+
 /// A process is shown by a thread that lives when its main thread has ended: `/proc/PID/maps` is empty then.
 #[test]
 fn a_process_whose_main_thread_has_ended_has_names_and_probes() {

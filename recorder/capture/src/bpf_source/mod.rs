@@ -280,7 +280,16 @@ impl Source for BpfSource {
         self.round_once(take);
     }
 
+    fn limit_rounds(&mut self, most: usize) {
+        self.merger.limit_rounds(Some(most));
+    }
+
+    fn has_more(&self) -> bool {
+        self.merger.has_more()
+    }
+
     fn finish(&mut self, take: &mut Take<'_>) {
+        self.merger.limit_rounds(None);
         self.rings.disable_events();
         if self.calls.is_some() {
             self.close_lanes(false);

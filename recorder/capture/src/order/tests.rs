@@ -280,6 +280,36 @@ fn a_ring_that_fills_is_read_while_much_goes_out_and_waits_for_the_next_watermar
 }
 
 #[test]
+fn a_limited_round_leaves_events_for_the_next_and_loses_none() {
+    let mut merger = Merger::new();
+    let queues = [merger.lane(Cpu(0)), merger.lane(Cpu(1))];
+    // A CPU alone for a while, in which it has many events.
+    (0..5000).for_each(|time| merger.push(queues[0], event(time * 10_000)));
+    (0..10).for_each(|time| merger.push(queues[1], event(60_000_000 + time)));
+    merger.limit_rounds(Some(1000));
+    let mut sizes = Vec::new();
+    let mut times = Vec::new();
+    loop {
+        let before = times.len();
+        let all = merger.round(
+            |_| false,
+            || Nanos(u64::MAX),
+            |time, _, _, _| {
+                times.push(time.0);
+                true
+            },
+        );
+        assert!(all);
+        sizes.push(times.len() - before);
+        if !merger.has_more() {
+            break;
+        }
+    }
+    assert!(sizes.len() >= 5 && sizes.iter().all(|size| *size <= 1101), "{sizes:?}");
+    assert!(times.is_sorted() && times.len() == 5010);
+}
+
+#[test]
 fn one_hot_cpu_is_crowded_long_before_its_queue_is_full() {
     const MS: u64 = 1_000_000;
     let mut merger = Merger::new();

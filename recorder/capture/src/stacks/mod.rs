@@ -46,6 +46,7 @@ use fxtrec_kernel::stack_source::StackSource;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::problem;
+use fxtrec_sink::drain::Explanation;
 use fxtrec_units::Nanos;
 pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
 use rings::{DrainBoost, Rings};
@@ -135,6 +136,8 @@ struct Naming {
     done: AtomicU64,
     all: AtomicU64,
     is_cut: AtomicBool,
+    /// Until somebody asks again.
+    is_cut_short: AtomicBool,
 }
 
 impl Named {
@@ -152,8 +155,12 @@ impl Named {
         self.0.is_cut.load(Ordering::Relaxed)
     }
 
+    fn cut_short(&self, is_cut_short: bool) {
+        self.0.is_cut_short.store(is_cut_short, Ordering::Relaxed);
+    }
+
     fn is_over(&self, until: Instant) -> bool {
-        self.is_cut() || Instant::now() >= until
+        self.is_cut() || self.0.is_cut_short.load(Ordering::Relaxed) || Instant::now() >= until
     }
 
     fn begin(&self, all: usize) {
@@ -233,7 +240,7 @@ impl Stacks {
         self.named.clone()
     }
 
-    /// Writes what is known by now of waits that ended until `ended`.
+    /// Writes what is known by now of waits that ended until `ended`, as far as there is `room`, in bytes. Whether that was enough.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -241,7 +248,8 @@ impl Stacks {
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
-    ) -> Result<(), Closed> {
+        mut room: u64,
+    ) -> Result<bool, Closed> {
         // The answer does not wait for what is too early.
         while self.looks_ahead {
             match self.told.try_recv() {
@@ -255,30 +263,37 @@ impl Stacks {
                 Some(told) => told,
                 None => match self.told.try_recv() {
                     Ok(told) => told,
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(true),
                 },
             };
-            if told.until() > ended {
+            let is_early = told.until() > ended;
+            if is_early || !takes(&mut room, &told) {
                 self.early.push_front(told);
-                return Ok(());
+                return Ok(is_early);
             }
             self.records.write(encoder, &told)?;
         }
     }
 
-    /// Writes all that is known of waits that ended until `ended`, and waits for that.
-    fn settle<L: Lanes>(&mut self, encoder: &mut Encoder<L>, ended: Nanos) -> Result<(), Closed> {
+    /// Writes all that is known of waits that ended until `ended`, and waits for that. What there is no `room` for is left.
+    fn settle<L: Lanes>(
+        &mut self,
+        encoder: &mut Encoder<L>,
+        ended: Nanos,
+        mut room: u64,
+    ) -> Result<(), Closed> {
         let mut early = std::mem::take(&mut self.early);
         // Without a thread, everything has been told.
-        let asked = self.thread.is_some() && self.ask.send(()).is_ok();
-        self.hurry.up();
+        let asked = self.ask();
         while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
             match told {
                 Told::Settled(counts) => {
                     self.counts = counts;
                     break;
                 }
-                told if told.until() > ended => self.early.push_back(told),
+                told if told.until() > ended || !takes(&mut room, &told) => {
+                    self.early.push_back(told);
+                }
                 // Whose it is stands before it, and is early itself.
                 Told::Symbol { program, .. } if !self.records.knows(program) => {
                     self.early.push_back(told);
@@ -290,11 +305,22 @@ impl Stacks {
         Ok(())
     }
 
+    fn ask(&mut self) -> bool {
+        self.named.cut_short(false);
+        let asked = self.thread.is_some() && self.ask.send(()).is_ok();
+        self.hurry.up();
+        asked
+    }
+
     /// Asks for all that there is by now, for [`Stacks::round`] to write: to be called before [`Stacks::end_piece`], which waits for what is left.
     /// Functions of large files may take seconds to be named.
     pub fn look_ahead(&mut self) {
-        self.looks_ahead = self.thread.is_some() && self.ask.send(()).is_ok();
-        self.hurry.up();
+        self.looks_ahead = self.ask();
+    }
+
+    /// Has [`Stacks::look_ahead`] answered soon: functions whose file was not read yet get no names now.
+    pub fn cut_look_short(&self) {
+        self.named.cut_short(true);
     }
 
     /// Whether that is not all told.
@@ -302,7 +328,13 @@ impl Stacks {
         self.looks_ahead
     }
 
-    /// Ends a file of a recording that is divided: what comes later is for the next one.
+    /// An estimate of what [`Stacks::end_piece`] will return, as that has it.
+    pub fn estimate(&self) -> u64 {
+        self.records.estimate()
+    }
+
+    /// Ends a file of a recording that is divided: what comes later is for the next one, and so is what is not known yet if
+    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what is to stand at the file's end.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -310,10 +342,15 @@ impl Stacks {
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
-    ) -> Result<(), Closed> {
-        self.settle(encoder, ended)?;
+        room: u64,
+    ) -> Result<Explanation, Closed> {
+        if self.looks_ahead {
+            self.round(encoder, ended, room)?;
+        } else {
+            self.settle(encoder, ended, room)?;
+        }
         let counts = self.records.counted(self.counts);
-        self.records.end_file(encoder, ended, &counts)
+        self.records.end_piece(encoder.recorder(), ended, &counts)
     }
 
     /// Forgets what only explains stacks from before `since`, which may have been written somewhat later.
@@ -330,7 +367,7 @@ impl Stacks {
         encoder: &mut Encoder<L>,
         ended: Nanos,
     ) -> Result<Vec<u8>, Closed> {
-        self.settle(encoder, ended)?;
+        self.settle(encoder, ended, u64::MAX)?;
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }
 
@@ -342,7 +379,8 @@ impl Stacks {
         Nanos(ended.0.min(handled).saturating_sub(MEMORY))
     }
 
-    /// Ends the thread, and writes all that is left, and what became of it all.
+    /// Ends the thread, and writes all that is left, and what became of it all. In a recording that is divided, returns what is to stand at the
+    /// end of its last file.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -350,7 +388,7 @@ impl Stacks {
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
-    ) -> Result<Counts, Closed> {
+    ) -> Result<(Counts, Explanation), Closed> {
         self.stop.stop();
         self.hurry.up_for_good();
         let early = std::mem::take(&mut self.early);
@@ -361,11 +399,30 @@ impl Stacks {
         // What it has let go of is kept for later otherwise, next to what is made for Perfetto now.
         memory::trim();
         let counts = self.records.counted(self.counts);
-        if !self.records.keeps_newest() {
-            self.records.end_file(encoder, ended, &counts)?;
-        }
-        Ok(counts)
+        let explanation = match self.records.kept() {
+            Kept::Whole => {
+                self.records.end_whole(encoder, ended, &counts)?;
+                Explanation::default()
+            }
+            Kept::InPieces => self.records.end_piece(encoder.recorder(), ended, &counts)?,
+            Kept::Newest => Explanation::default(),
+        };
+        Ok((counts, explanation))
     }
+}
+
+/// Takes from the `room` what is told; false if it is too much. In the trace, a stack takes its frames and some words, and at the end of the
+/// file as much again.
+fn takes(room: &mut u64, told: &Told) -> bool {
+    const WORDS: usize = 8;
+    let words = match told {
+        Told::Stack { frames, .. } => 2 * (frames.len() + WORDS),
+        Told::Code { modules, mappings, .. } => 2 * WORDS * (modules.len() + mappings.len()),
+        Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => 0,
+    };
+    let left = room.checked_sub((words * size_of::<u64>()) as u64);
+    *room = left.unwrap_or(0);
+    left.is_some()
 }
 
 impl Drop for Stacks {

@@ -40,6 +40,9 @@ pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 /// end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
+/// What a sample takes in a blob, in words.
+const SAMPLE_WORDS: usize = 5;
+
 /// What a stack takes in addition to its frames, in words.
 const STACK_WORDS: usize = 14;
 
@@ -236,16 +239,21 @@ impl Samples {
         all
     }
 
-    /// Writes the blobs of a file, one after the other.
+    /// How large [`Samples::each_blob`] will be, in words, without the names of functions.
+    pub(super) fn estimate(&self) -> usize {
+        self.words + self.all.len() * SAMPLE_WORDS
+    }
+
+    /// Passes the blobs of a file to `put`, one after the other, each with the number of samples in it.
     pub(super) fn each_blob<'a>(
         &self,
         known: impl Fn(usize, u64) -> Known<'a>,
-        mut put: impl FnMut(&[u8]),
+        mut put: impl FnMut(&[u8], u64),
     ) {
         let mut blobs = Blobs::default();
         let mut put_done = |blobs: &mut Blobs, sequence: &mut Sequence| {
             sequence.packets.drain(..).for_each(|packet| blobs.put(&packet));
-            blobs.done.drain(..).for_each(|blob| put(&blob));
+            blobs.done.drain(..).for_each(|(blob, samples)| put(&blob, samples));
         };
         for kind in [Kind::OffCpu, Kind::Wake, Kind::Cpu] {
             let of_kind: Vec<&(Sample, u32)> =
@@ -266,15 +274,16 @@ impl Samples {
             for (sample, number) in of_kind {
                 sequence.sample(sample, u64::from(*number) + 1);
                 put_done(&mut blobs, &mut sequence);
+                blobs.samples += 1;
             }
         }
-        blobs.finish().iter().for_each(|blob| put(blob));
+        blobs.finish().iter().for_each(|(blob, samples)| put(blob, *samples));
     }
 
     #[cfg(test)]
     fn blobs<'a>(&self, known: impl Fn(usize, u64) -> Known<'a>) -> Vec<Vec<u8>> {
         let mut blobs = Vec::new();
-        self.each_blob(known, |blob| blobs.push(blob.to_vec()));
+        self.each_blob(known, |blob, _| blobs.push(blob.to_vec()));
         blobs
     }
 }
@@ -282,22 +291,26 @@ impl Samples {
 /// Packs packets into blobs; no packet is split.
 #[derive(Debug, Default)]
 struct Blobs {
-    done: Vec<Vec<u8>>,
+    /// Each with the number of its samples.
+    done: Vec<(Vec<u8>, u64)>,
     blob: Message,
+    /// How many samples the blob has.
+    samples: u64,
 }
 
 impl Blobs {
     fn put(&mut self, packet: &Message) {
         const HEAD: usize = 8;
         if !self.blob.0.is_empty() && self.blob.0.len() + packet.0.len() + HEAD > BLOB_BYTES {
-            self.done.push(std::mem::take(&mut self.blob.0));
+            let samples = std::mem::take(&mut self.samples);
+            self.done.push((std::mem::take(&mut self.blob.0), samples));
         }
         self.blob.bytes(1, &packet.0);
     }
 
-    fn finish(mut self) -> Vec<Vec<u8>> {
+    fn finish(mut self) -> Vec<(Vec<u8>, u64)> {
         if !self.blob.0.is_empty() {
-            self.done.push(self.blob.0);
+            self.done.push((self.blob.0, self.samples));
         }
         self.done
     }

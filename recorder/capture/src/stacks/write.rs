@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use fxt_format::walk::record_ends;
 use fxt_writer::lanes::Lanes;
-use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, UserspaceObject};
+use fxt_writer::record::{self, Backtrace, Blob, BlobType, ProcessName, Record, UserspaceObject};
 use fxt_writer::{Arg, Koid, Text, ThreadName, Ticks, Value, text};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,6 +18,7 @@ use crate::encode::Closed;
 use crate::encode::encoder::owner::Owner;
 use crate::encode::encoder::{Encoder, own_event};
 use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
+use fxtrec_sink::drain::{Explanation, Part};
 use fxtrec_units::{Nanos, Tid};
 
 /// Whether an address is in the kernel: those of programs are in the lower half.
@@ -96,6 +98,22 @@ pub(super) struct Records {
     unnamed: u64,
 }
 
+/// How much of an explanation is kept or left out at once, in bytes.
+const PART_BYTES: usize = 16 * 1024;
+
+/// Divides records into parts.
+fn parts(records: &[u8]) -> Vec<Part> {
+    let (mut parts, mut begin, mut names) = (Vec::new(), 0, 0);
+    for end in record_ends(records) {
+        names += 1;
+        if end - begin >= PART_BYTES || end == records.len() {
+            parts.push(Part { records: records[begin..end].to_vec(), names, stacks: 0 });
+            (begin, names) = (end, 0);
+        }
+    }
+    parts
+}
+
 fn write_code<L: Lanes>(
     lanes: &mut L,
     time: Ticks,
@@ -157,8 +175,8 @@ impl Records {
         self.programs.contains_key(&program)
     }
 
-    pub(super) fn keeps_newest(&self) -> bool {
-        self.kept == Kept::Newest
+    pub(super) fn kept(&self) -> Kept {
+        self.kept
     }
 
     pub(super) fn write<L: Lanes>(
@@ -339,6 +357,18 @@ impl Records {
 
     /// Writes what the stacks of a file need and do not contain themselves: code, names, and everything again for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
+        self.explain_code(lanes, time)?;
+        let mut written = Ok(());
+        self.each_blob(|blob, _| {
+            if written.is_ok() {
+                written = lanes.rolling(blob).map(drop);
+            }
+        });
+        Ok(written?)
+    }
+
+    /// Writes code and names.
+    fn explain_code<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
         for (number, address) in self.samples.frames() {
             for number in [number, KERNEL] {
                 let Some(program) = self.programs.get_mut(&number) else { continue };
@@ -359,6 +389,11 @@ impl Records {
                 write_name(lanes, process, (address, module), name)?;
             }
         }
+        Ok(())
+    }
+
+    /// Passes on what there is for Perfetto, with the number of stacks in each blob.
+    fn each_blob(&self, mut put: impl FnMut(&Blob<'_>, u64)) {
         let known = |program: usize, address: u64| {
             let program = if is_kernel(address) { KERNEL } else { program };
             let code = self.programs.get(&program).and_then(|program| program.code_of(address));
@@ -373,14 +408,18 @@ impl Records {
                 }),
             }
         };
-        let mut written = Ok(());
-        self.samples.each_blob(known, |payload| {
+        self.samples.each_blob(known, |payload, stacks| {
             let (name, blob_type) = (Text::Inline(perfetto::BLOB), BlobType::Perfetto);
-            if written.is_ok() {
-                written = lanes.rolling(&Blob { name, blob_type, payload }).map(drop);
-            }
+            put(&Blob { name, blob_type, payload }, stacks);
         });
-        Ok(written?)
+    }
+
+    /// How large an explanation will be, in bytes, roughly: how well it compresses is not known, nor how many names are in several stacks.
+    pub(super) fn estimate(&self) -> u64 {
+        const WORD: usize = 8;
+        // A name is in the trace, and in a blob.
+        let names = self.facts.min(self.samples.estimate() / 2) * 2 * FACT_BYTES;
+        (self.samples.estimate() * WORD + names) as u64
     }
 
     /// The name of a function, with its process.
@@ -390,8 +429,8 @@ impl Records {
         Some((program.process, &**program.names.get(&address)?))
     }
 
-    /// Writes what belongs to the end of a file; the next file starts with nothing.
-    pub(super) fn end_file<L: Lanes>(
+    /// Writes what belongs to the end of the only file.
+    pub(super) fn end_whole<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
         ended: Nanos,
@@ -400,14 +439,35 @@ impl Records {
         let recorder = encoder.recorder();
         let lanes = encoder.lanes();
         self.explain(lanes, ended)?;
-        Self::write_counts(lanes, recorder, ended, counts)?;
+        Self::write_counts(lanes, recorder, ended, counts)
+    }
+
+    /// What belongs to the end of one of several files; the next file starts with nothing.
+    pub(super) fn end_piece(
+        &mut self,
+        recorder: ThreadName,
+        ended: Nanos,
+        counts: &Counts,
+    ) -> Result<Explanation, Closed> {
+        let estimate = self.estimate();
+        let mut records = Vec::new();
+        Self::write_counts(&mut records, recorder, ended, counts)?;
+        self.explain_code(&mut records, ended)?;
+        let mut parts = parts(&records);
+        self.each_blob(|blob, stacks| {
+            let mut records = Vec::new();
+            // Memory takes all that the format can express.
+            if blob.write(&mut records).is_ok() {
+                parts.push(Part { records, names: 0, stacks });
+            }
+        });
         self.left_out += self.samples.left_out();
         self.samples = Samples::default();
         while let Some((_, number)) = self.over.pop_front() {
             self.forget(number);
         }
         self.programs.values_mut().for_each(|program| program.written.clear());
-        Ok(())
+        Ok(Explanation { parts, estimate })
     }
 
     /// Same for the newest part of a recording, if nothing of it is in the trace.

@@ -13,7 +13,7 @@ use super::describe::{Ending, Growth, Watches, clock_change};
 use super::extras::Placed;
 use super::flight::Flight;
 use super::pace::{Handover, Pace};
-use super::pieces::Pieces;
+use super::pieces::{self, Pieces};
 use super::providers::{self, Providers};
 use super::round::{Progress, Round, ending};
 use super::rt_priority::RtPriority;
@@ -125,7 +125,16 @@ impl Capture {
         let mut intake = EventPump::new(self.enabled, losses);
         let (mut waited, mut sleep) = (Duration::ZERO, Duration::ZERO);
         let mut clocks = ClockWatch::new();
-        while intake.open && !self.stop.is_stopped() {
+        let mut has_stacks = false;
+        if let Some(most) = self.pieces.as_ref().and_then(Pieces::events_of_a_round) {
+            self.source.limit_rounds(most);
+        }
+        let mut stopped = None;
+        while intake.open && (!self.stop.is_stopped() || self.source.has_more()) {
+            // What a round left to the next one may have happened before the stop.
+            if self.stop.is_stopped() && intake.ended >= *stopped.get_or_insert_with(clock::now) {
+                break;
+            }
             let before = intake.ended;
             intake.round(&mut *self.source, &mut self.encoder);
             let ended = intake.ended;
@@ -135,7 +144,10 @@ impl Capture {
             let new = sample.events - std::mem::replace(&mut events, sample.events);
             precedence.after_look(sample.now, sample.capture.running, new);
             if let Some(stacks) = &mut self.stacks {
-                intake.open = intake.open && stacks.round(&mut self.encoder, ended).is_ok();
+                let room = self.pieces.as_ref().map_or(u64::MAX, Pieces::room_for_stacks);
+                let written = stacks.round(&mut self.encoder, ended, room);
+                intake.open = intake.open && written.is_ok();
+                has_stacks = written == Ok(false);
                 self.encoder.lanes().commit();
                 // In circular mode threads are remembered for longer.
                 if self.flight.is_none() {
@@ -162,8 +174,11 @@ impl Capture {
             }
             self.adapt(&mut warnings);
             sleep = pace.after(self.progress.events());
-            if let Some(left) = self.pieces.as_ref().and_then(Pieces::until_due) {
+            if let Some(left) = self.pieces.as_ref().and_then(|it| it.until_due(has_stacks)) {
                 sleep = sleep.min(left);
+            }
+            if self.source.has_more() {
+                sleep = Duration::ZERO;
             }
             let before_wait = Instant::now();
             let result = self.source.wait(&self.stop, sleep);
@@ -172,6 +187,14 @@ impl Capture {
                 warnings.push(format!("waiting for events failed: {error}; the recording ended"));
                 break;
             }
+        }
+        // What is in the rings still is not counted: it goes into a file that has room.
+        if let Some(pieces) = &mut self.pieces {
+            let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
+            let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
+            let (before, ended) = (intake.ended, intake.ended);
+            let round = Round { engine, encoder, source, providers, stacks, before, ended };
+            intake.open = intake.open && pieces.before_rest(round, &self.drain).is_ok();
         }
         let denied = Denied { real_time: precedence.refused(), locked_memory };
         drop(precedence);
@@ -190,8 +213,9 @@ impl Capture {
         while open && let Some(alert) = self.alerts.rest() {
             open = self.raise(&alert).is_ok();
         }
+        open = open && self.write_stacks_in_pieces(ended).is_ok();
         open = open && self.encoder.end_all_spans(ended).is_ok();
-        let stacks = self.stacks.as_mut().map(|stacks| stacks.finish(&mut self.encoder, ended));
+        let mut stacks = self.stacks.as_mut().map(|stacks| stacks.finish(&mut self.encoder, ended));
         open = open && stacks.as_ref().is_none_or(Result::is_ok);
         self.encoder.lanes().commit();
         self.progress.update(self.encoder.stats());
@@ -220,6 +244,9 @@ impl Capture {
         if !explained.is_empty() {
             let _ = self.drain.send(Request::Write(explained));
         }
+        if let Some(Ok((_, explanation))) = &mut stacks {
+            let _ = self.drain.send(Request::Explain(std::mem::take(explanation)));
+        }
         let providers = self.providers.take().map(Providers::finish).unwrap_or_default();
         warnings.extend(providers::warnings(&providers));
         let statistics = providers::statistics(&providers, self.encoder.recorder(), ended);
@@ -234,8 +261,34 @@ impl Capture {
         let mut ending = ending(&self.encoder, &*self.source, ended);
         ending.causes = losses.causes(denied);
         let triggers = self.encoder.watch().map(|watch| watch.counts()).unwrap_or_default();
-        let stacks = stacks.and_then(Result::ok);
+        let stacks = stacks.and_then(Result::ok).map(|(counts, _)| counts);
         Captured { ending, growth, cut_short: !open, triggers, warnings, providers, stacks }
+    }
+
+    /// Writes the stacks that are left at the end into as many files as they need, if files have a size.
+    fn write_stacks_in_pieces(&mut self, ended: Nanos) -> Result<(), Closed> {
+        let (Some(pieces), Some(stacks)) = (&mut self.pieces, &mut self.stacks) else {
+            return Ok(());
+        };
+        if !pieces.have_size() {
+            return Ok(());
+        }
+        stacks.look_ahead();
+        let until = Instant::now() + stacks::NAMING;
+        loop {
+            let is_all = stacks.round(&mut self.encoder, ended, pieces.room_for_stacks())?;
+            self.encoder.lanes().commit();
+            // What is left when that takes too long goes into the last file, or is lost.
+            if is_all && !stacks.is_looking_ahead() || Instant::now() >= until {
+                return Ok(());
+            }
+            let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
+            let (providers, stacks) = (self.providers.as_ref(), Some(&mut *stacks));
+            let round = Round { engine, encoder, source, providers, stacks, before: ended, ended };
+            pieces.after_round(round, &self.drain)?;
+            self.engine.flush();
+            std::thread::sleep(pieces::LOOK);
+        }
     }
 
     /// Passes alerts of providers to the encoder, after the events up to `ended`.

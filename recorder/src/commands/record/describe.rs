@@ -25,6 +25,7 @@ use crate::kernel::quotas::{QuotaCounts, QuotaGrowth, QuotaWatch};
 use crate::kernel::steal::{StealGrowth, StealWatch};
 use crate::kernel::sys::Linux;
 use crate::sched::backtrace::OF_CHOSEN;
+use crate::sink::drain::LeftOut;
 use crate::units::convention::{PROVIDER, SCHEMA, inner_process_koid};
 use crate::units::text::counted;
 use crate::units::{Cpu, LocalId, Nanos};
@@ -316,12 +317,12 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     args
 }
 
-/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it.
+/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to it, and `left_out` what it had no room for.
 pub(super) fn tail(
     ending: &Ending,
     growth: &Growth,
     recorder: ThreadName,
-    bytes: u64,
+    (bytes, left_out): (u64, LeftOut),
 ) -> Result<Vec<u8>, Closed> {
     let Ending { stats, source, ended, causes } = ending;
     let fired = source.kernel_counts.first().map(|count| count.fired);
@@ -354,6 +355,11 @@ pub(super) fn tail(
         let path = path_text(path);
         let args = quota_stat(&path, counts, quotas.during);
         tail.rolling(&own_event(*ended, recorder, Text::Inline("quota_stat"), &args))?;
+    }
+    if left_out != LeftOut::default() {
+        let args = [number("names", left_out.names), number("stacks", left_out.stacks)];
+        let name = Text::Inline("explanation_cut");
+        tail.rolling(&own_event(*ended, recorder, name, &args))?;
     }
     if stats.probes.total() > 0 {
         tail.rolling(&own_event(*ended, recorder, strings::PROBE_STATS, &probe_stats(stats)))?;

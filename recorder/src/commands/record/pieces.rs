@@ -13,23 +13,33 @@
 //!
 //! The capture thread waits only until one of the engine's buffers is free, as it always does. It goes on with the next file's records
 //! while others end the one before, and the drain thread keeps these until the next is open. Functions of stacks, which may take long to be
-//! named, are asked for before the file is due, and rounds go on for it until they are.
+//! named, are asked for before the file is due. A file that is divided by time waits for them.
+//!
+//! A file that is divided by size does not, and never gets larger than that size. It is due when all that will be in it has come to its size:
+//!
+//! ```text
+//!   on disk | in the compressor, in the engine | one more round | explanation of stacks | tail
+//!   exact   | as if nothing would compress it  | the largest    | as in the file before |
+//! ```
+//!
+//! The drain leaves out what does not fit of the explanation, names last.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
-use fxt_writer::engine::BufferDisposition;
+use fxt_writer::engine::{BufferDisposition, Engine};
 
 use super::describe::{self, Beginning};
 use super::retained::Retained;
 use super::round::{Round, interim};
+use crate::capture::stacks::Stacks;
 use crate::cli::Rotate;
 use crate::commands::plan::flight::piece_path;
 use crate::encode::Closed;
 use crate::flight::files::Removed;
-use crate::sink::drain::{NextPiece, Request, Written};
+use crate::sink::drain::{NextPiece, Request, Written, tail_room};
 use crate::sink::outfile::{Given, Hold, Place, Whereabouts};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 
@@ -75,6 +85,11 @@ impl Series {
         let (first, warnings) = (retained.next(), Vec::new());
         let named = Named { first, number: first, hold, missing: 0, warnings };
         Series { place, compression, size, retained, named: Mutex::new(named) }
+    }
+
+    /// The size that each file has at most, if that is what divides them.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size
     }
 
     fn named(&self) -> MutexGuard<'_, Named> {
@@ -160,7 +175,47 @@ pub(super) struct Pieces {
     /// When the file that is written was begun.
     pub(super) begun: Instant,
     pub(super) stage: Stage,
+    pub(super) sizes: Sizes,
 }
+
+/// What is known of the size of the file that is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    /// The size that it will have if it ends after the next round.
+    expected: u64,
+    /// How much more than it will have if it ends now it may have.
+    room: u64,
+    /// What it has by now, and had after the round before, at most.
+    now: u64,
+    before: u64,
+    /// The most that a round has added.
+    round: u64,
+}
+
+/// A round is expected to add no more than this part of a file. The next one has all of a round that adds more.
+const ROUND_PART: u64 = 4;
+
+/// How much of a file the events of a round may be, what one of them takes, in bytes, and how many there may be in any case.
+const EVENTS_PART: u64 = 32;
+const EVENT_BYTES: u64 = 64;
+const LEAST_EVENTS: u64 = 512;
+
+/// How much of a file the stacks of a round may be, and what they may be in any case, in bytes.
+const STACKS_PART: u64 = 32;
+const LEAST_STACKS: u64 = 64 * 1024;
+
+/// What is left in the rings at the end goes into a file of its own if the last one has reached that part of its size.
+const REST_PART: u64 = 4;
+
+/// The part of a file that the explanation of its stacks may take.
+const EXPLANATION_PART: u64 = 2;
+
+/// What an explanation takes of the output, in percent of the estimate, before there was one.
+const PLAIN_PERCENT: u64 = 100;
+const PACKED_PERCENT: u64 = 40;
+
+/// By how much the next explanation may take more than the last, of which so much is expected, in percent.
+const MARGIN_PERCENT: u64 = 130;
 
 /// What is done about the end of a file.
 #[derive(Debug)]
@@ -175,12 +230,40 @@ pub(super) enum Stage {
 
 /// How often it is looked whether a buffer is free, and whether stacks have been looked into.
 const SOON: Duration = Duration::from_micros(500);
-const LOOK: Duration = Duration::from_millis(5);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 impl Pieces {
+    /// Finds out which size the file would have if it ended now.
+    fn measure(&mut self, engine: &Engine, stacks: Option<&Stacks>) {
+        let Rotate::Size(limit) = self.rotate else { return };
+        let Sizes { expected, room, now, before, round } = &mut self.sizes;
+        // First what is in the engine: what it hands over in between is counted twice, and not left out.
+        let unsaved = engine.unsaved_bytes() as u64;
+        *before = std::mem::replace(now, self.written.piece_bytes_at_most() + unsaved);
+        // The first round has the head as well.
+        if *before > 0 {
+            *round = (*round).max(now.saturating_sub(*before));
+        }
+        let mut sum = *now + tail_room(limit.bytes());
+        if let Some(stacks) = stacks {
+            let estimate = stacks.estimate();
+            let (taken, of) = match (self.written.explained(), self.series.compression) {
+                (Some((taken, of @ 1..)), _) => (taken * MARGIN_PERCENT, of * 100),
+                (_, Compression::None) => (PLAIN_PERCENT, 100),
+                (_, _) => (PACKED_PERCENT, 100),
+            };
+            let explanation = u128::from(estimate) * u128::from(taken) / u128::from(of);
+            let explanation = u64::try_from(explanation).unwrap_or(u64::MAX);
+            sum += explanation.min(limit.bytes() / EXPLANATION_PART);
+        }
+        *room = limit.bytes().saturating_sub(sum);
+        *expected = sum + (*round).min(limit.bytes() / ROUND_PART);
+    }
+
     fn is_due(&self) -> bool {
         match self.rotate {
-            Rotate::Size(size) => self.written.piece_bytes() >= size.bytes(),
+            // There are events of at least one round in it.
+            Rotate::Size(size) => self.sizes.expected >= size.bytes() && self.sizes.before > 0,
             Rotate::Time(time) => self.begun.elapsed() >= time.duration(),
         }
     }
@@ -188,9 +271,43 @@ impl Pieces {
     /// Whether it is time to look into stacks.
     fn is_soon_due(&self) -> bool {
         match self.rotate {
-            Rotate::Size(size) => self.written.piece_bytes() >= size.bytes() / 4 * 3,
+            Rotate::Size(size) => self.sizes.expected >= size.bytes() / 2,
             Rotate::Time(time) => self.begun.elapsed() >= ahead_of(time.duration()),
         }
+    }
+
+    /// Whether looking into stacks takes too long.
+    fn is_nearly_due(&self) -> bool {
+        match self.rotate {
+            Rotate::Size(size) => self.sizes.expected >= size.bytes() / 8 * 7,
+            Rotate::Time(time) => self.begun.elapsed() >= time.duration(),
+        }
+    }
+
+    /// Whether files are divided by size.
+    pub(super) fn have_size(&self) -> bool {
+        matches!(self.rotate, Rotate::Size(_))
+    }
+
+    /// How many events a round may have, if files are divided by size.
+    pub(super) fn events_of_a_round(&self) -> Option<usize> {
+        let Rotate::Size(size) = self.rotate else { return None };
+        let most = (size.bytes() / EVENTS_PART / EVENT_BYTES).max(LEAST_EVENTS);
+        usize::try_from(most).ok()
+    }
+
+    /// How many bytes of stacks a round may write.
+    pub(super) fn room_for_stacks(&self) -> u64 {
+        match self.rotate {
+            Rotate::Size(size) => (size.bytes() / STACKS_PART).max(LEAST_STACKS),
+            Rotate::Time(_) => u64::MAX,
+        }
+    }
+
+    /// Whether the end waits for stacks that are being looked into.
+    fn waits_for_stacks(&self) -> bool {
+        let is_asked = matches!(self.stage, Stage::Ahead { answered: false });
+        is_asked && matches!(self.rotate, Rotate::Time(_))
     }
 
     /// Whether the file before is still being ended.
@@ -217,6 +334,8 @@ impl Pieces {
             return Ok(());
         }
         let Round { engine, encoder, source, providers, mut stacks, ended, .. } = round;
+        let is_forced = self.is_due();
+        self.measure(engine, stacks.as_deref());
         if let Some(stacks) = &mut stacks {
             if matches!(self.stage, Stage::Inside) && self.is_soon_due() {
                 stacks.look_ahead();
@@ -224,19 +343,28 @@ impl Pieces {
             }
             if let Stage::Ahead { answered } = &mut self.stage {
                 *answered = !stacks.is_looking_ahead();
+                if !*answered && self.is_nearly_due() {
+                    stacks.cut_look_short();
+                }
             }
         }
-        if !self.is_due() || matches!(self.stage, Stage::Ahead { answered: false }) {
+        if !(is_forced || self.is_due()) || self.waits_for_stacks() {
             return Ok(());
         }
-        if let Some(stacks) = stacks {
-            stacks.end_piece(encoder, ended)?;
-        }
+        let room = match self.rotate {
+            Rotate::Size(_) => self.sizes.room,
+            Rotate::Time(_) => u64::MAX,
+        };
+        let explanation =
+            stacks.map(|stacks| stacks.end_piece(encoder, ended, room)).transpose()?;
         let ending = interim(encoder, source, ended);
         let beginning = encoder.rotate(ending.ended)?;
         encoder.lanes().commit();
         for packet in engine.finish() {
             drain.send(Request::Save(packet)).map_err(|_| Closed)?;
+        }
+        if let Some(explanation) = explanation {
+            drain.send(Request::Explain(explanation)).map_err(|_| Closed)?;
         }
         let mut head = self.beginning.head_at(ending.ended);
         head.extend(beginning);
@@ -244,8 +372,8 @@ impl Pieces {
         let growth = self.beginning.watches.growth();
         let (done, rotated) = bounded(1);
         let next = NextPiece {
-            tail: Box::new(move |bytes| {
-                describe::tail(&ending, &growth, recorder, bytes).unwrap_or_default()
+            tail: Box::new(move |bytes, left_out| {
+                describe::tail(&ending, &growth, recorder, (bytes, left_out)).unwrap_or_default()
             }),
             open: Box::new(move |totals| series.next(totals)),
             head,
@@ -260,6 +388,7 @@ impl Pieces {
         }
         self.stage = Stage::Opening(rotated);
         self.begun = Instant::now();
+        self.sizes = Sizes { round: self.sizes.round / 2, ..Sizes::default() };
         // One free buffer is enough. Both are when the drain thread has got there, or is gone.
         while engine.start(BufferDisposition::Retain).is_err() {
             if is_reached.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
@@ -269,9 +398,29 @@ impl Pieces {
         Ok(())
     }
 
+    /// Before all that is left in the rings: goes on in the next file, if this one has not much room.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub(super) fn before_rest(
+        &mut self,
+        round: Round<'_>,
+        drain: &Sender<Request>,
+    ) -> Result<(), Closed> {
+        if let Rotate::Size(size) = self.rotate
+            && self.sizes.before > 0
+            && self.sizes.expected >= size.bytes() / REST_PART
+        {
+            self.sizes.expected = size.bytes();
+            return self.after_round(round, drain);
+        }
+        Ok(())
+    }
+
     /// How long there is until the next look, if that is soon.
-    pub(super) fn until_due(&self) -> Option<Duration> {
-        if matches!(self.stage, Stage::Ahead { answered: false }) {
+    /// `has_stacks` says whether there were more stacks than there was room for.
+    pub(super) fn until_due(&self, has_stacks: bool) -> Option<Duration> {
+        if has_stacks || matches!(self.stage, Stage::Ahead { answered: false }) {
             return Some(LOOK);
         }
         let Rotate::Time(time) = self.rotate else { return None };

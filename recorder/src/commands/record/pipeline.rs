@@ -15,7 +15,7 @@ use super::error::RecordError;
 use super::extras::Extras;
 use super::flight::Flight;
 use super::flight::snapshots::{News, SnapshotCounts, Snapshots};
-use super::pieces::{Pieces, Series, SeriesOutcome, Stage};
+use super::pieces::{Pieces, Series, SeriesOutcome, Sizes, Stage};
 use super::providers::{Invitation, Providers};
 use super::retained::Retained;
 use super::round::Progress;
@@ -170,7 +170,8 @@ impl Pipeline {
             let series = Arc::new(Series::new(named, rotate, retained.clone(), hold.clone()));
             let (beginning, written) = (beginning.clone(), written.clone());
             let begun = Instant::now();
-            Pieces { beginning, rotate, series, written, begun, stage: Stage::Inside }
+            let (stage, sizes) = (Stage::Inside, Sizes::default());
+            Pieces { beginning, rotate, series, written, begun, stage, sizes }
         });
         let series = pieces.as_ref().map(|pieces| pieces.series.clone());
         // What waits for a CPU at the beginning of a piece is known by this only.
@@ -180,10 +181,12 @@ impl Pipeline {
         }
         encoder.expect(extras.catalog);
         let failed = attention.clone();
-        let drain = drain::spawn(engine.clone(), requests, sink, written.clone(), move || {
-            failed.stop();
-        })
-        .map_err(RecordError::while_doing("start the drain thread"))?;
+        let limit = pieces.as_ref().and_then(|pieces| pieces.series.size());
+        let drain =
+            drain::spawn(engine.clone(), requests, (sink, limit), written.clone(), move || {
+                failed.stop();
+            })
+            .map_err(RecordError::while_doing("start the drain thread"))?;
         if first.is_err() {
             // The sink says so again at its end.
             attention.stop();
@@ -291,14 +294,20 @@ impl Pipeline {
             doing: "finish the trace",
             source: std::io::Error::other("a thread of fxtrec panicked"),
         };
-        let captured = self.capture.join().map_err(gone)?;
+        let mut captured = self.capture.join().map_err(gone)?;
         let duration = self.begun.elapsed();
-        let Drained { mut sink, earlier, mut result } = self.drain.join().map_err(gone)?;
+        let Drained { mut sink, earlier, left_out, mut result } =
+            self.drain.join().map_err(gone)?;
         let snapshots =
             self.snapshots.map(|snapshots| snapshots.thread.join()).transpose().map_err(gone)?;
+        if let Some(stacks) = &mut captured.stacks {
+            let left_out = self.written.left_out();
+            stacks.unnamed += left_out.names;
+            stacks.not_in_perfetto += left_out.stacks;
+        }
         let (ending, growth) = (&captured.ending, &captured.growth);
-        let tail = describe::tail(ending, growth, self.recorder, sink.totals().record_bytes)
-            .unwrap_or_default();
+        let of_last = (sink.totals().record_bytes, left_out);
+        let tail = describe::tail(ending, growth, self.recorder, of_last).unwrap_or_default();
         // What keeps it from being written, the end of the sink says as well.
         let _ = sink.write(&tail);
         let totals = match sink.finish() {

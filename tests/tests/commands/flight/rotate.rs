@@ -60,6 +60,11 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         assert!(paths.len() >= 3, "{} files: {said}", paths.len());
         assert!(said.contains(&format!("output     {} files, the last is", paths.len())), "{said}");
         assert!(!output.exists(), "all of it is in the numbered ones");
+        let sizes: Vec<u64> =
+            paths.iter().map(|path| path.metadata().expect("a file").len()).collect();
+        // The last one has all that is in the rings at the end, which is a second's at most.
+        let before_last = &sizes[..sizes.len() - 1];
+        assert!(rotate != "1M" || before_last.iter().all(|size| *size <= 1 << 20), "{sizes:?}");
         let traces = read_alone(&paths);
 
         assert_all_counted(&counts, &traces, name);

@@ -69,7 +69,7 @@ impl Renamer {
             let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };
             has_changed |= self.packet(packet, &mut blobs, &mut name)?;
         }
-        has_changed.then(|| blobs.finish())
+        has_changed.then(|| blobs.finish().into_iter().map(|(blob, _)| blob).collect())
     }
 
     /// Whether the packet has changed.

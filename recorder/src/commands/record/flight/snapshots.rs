@@ -24,6 +24,7 @@ use crate::kernel::bell::Bell;
 use crate::kernel::directory::FileId;
 use crate::kernel::notify::Notice;
 use crate::manager::Section;
+use crate::sink::drain::LeftOut;
 use crate::sink::outfile::{Given, Place, Whereabouts};
 use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
@@ -228,7 +229,8 @@ impl Snapshots {
         let held = (opening.len() + buffers.len()) as u64;
         let growth = self.beginning.watches.growth();
         let tail =
-            describe::tail(ending, &growth, self.beginning.recorder, held).unwrap_or_default();
+            describe::tail(ending, &growth, self.beginning.recorder, (held, LeftOut::default()))
+                .unwrap_or_default();
 
         let place = self.place.beside(path.file_name().unwrap_or_default());
         let room = Some(self.retained.clone() as _);
