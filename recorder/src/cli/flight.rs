@@ -17,7 +17,7 @@ pub struct FlightArgs {
     ///
     /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue is a
     /// wait for a CPU, wakeup one after a wake-up only, preempt one after a preemption only. Other metrics are slice, blocked and blocked_d, and where the recording has them, steal, throttled, irq
-    /// and need_resched; conditions are on comm (=, ~ with a pattern), pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
+    /// and need_resched; conditions are on comm and cgroup (=, ~ with a pattern), pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
     /// 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
     /// SIGUSR2 writes a snapshot at any time.
     #[arg(long = "trigger", value_name = "EXPR")]
