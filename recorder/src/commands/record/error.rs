@@ -84,7 +84,7 @@ impl RecordError {
             (RecordError::Refused(refusal), Some(pid)) => {
                 let remedy = format!(
                     "Process {0} is another user's. The daemon records it for you if its policy permits you sched: \
-                     fxtrec ctl start --foreground -o FILE, then fxtrec report FILE --pid {0}.\nWithout it: {1}",
+                     fxtrec ctl start --foreground --pid {0} -o FILE.\nWithout it: {1}",
                     pid.0, refusal.remedy
                 );
                 RecordError::Refused(Refusal { remedy, ..refusal })
