@@ -169,6 +169,9 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 		u64 before = lane->shown, now = is_in_scope(prev) ? FLAG_PREV_IN_SCOPE : 0;
 
 		now |= is_in_scope(next) ? FLAG_NEXT_IN_SCOPE : 0;
+		/* The same stands for both. */
+		if (chosen(owned) && is_hidden(prev) && shown_tid(prev, cpu) == shown_tid(next, cpu))
+			goto unnoted;
 		lane->shown = now;
 		if (!(before | now))
 			goto untold;
@@ -191,15 +194,23 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 
 	struct switch_record *record = next_record(&event);
 	record->time = event.time;
-	record->prev = tid;
-	record->next = next->pid;
+	record->prev = chosen(owned) ? shown_tid(prev, cpu) : tid;
+	record->next = chosen(owned) ? shown_tid(next, cpu) : (u32)next->pid;
 	record->state = state_of(args, prev) | prev->exit_state;
 	record->syscall = chosen(tells_syscalls) ? lane->syscall : NO_SYSCALL;
 	record->kind = SWITCH;
 	/* Of threads user space knows itself which are in scope; in which cgroup they were at this moment, nobody else knows. */
-	record->flags = args[0] | (chosen(scope_is) == CGROUPS ? lane->shown : 0);
+	record->flags = args[0] | (chosen(scope_is) == CGROUPS || chosen(owned) ? lane->shown : 0);
 	record->prio = prev->prio;
 	record->next_prio = next->prio;
+	if (chosen(owned) && is_hidden(prev)) {
+		record->state = SLEEPS;
+		record->syscall = NO_SYSCALL;
+		record->flags = lane->shown;
+		record->prio = USUAL_PRIO;
+	}
+	if (chosen(owned) && is_hidden(next))
+		record->next_prio = USUAL_PRIO;
 	if (chosen(notes_waits))
 		note_waits(args, prev, next, event.time);
 	publish(&event);
@@ -349,6 +360,14 @@ static inline void tell_origin(struct event *event, u32 tid)
 	}
 }
 
+/* Who runs, or what stands for it. */
+static inline u32 shown_current(u32 tid)
+{
+	if (!chosen(owned))
+		return tid;
+	return shown_tid(bpf_get_current_task_btf(), bpf_get_smp_processor_id());
+}
+
 /* sched_waking(task): notes who does it, and tells it as well if that is wanted. */
 SEC("tp_btf") int fxtrec_waking(u64 *args)
 {
@@ -358,7 +377,7 @@ SEC("tp_btf") int fxtrec_waking(u64 *args)
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
-	u32 current = current_or_interrupt(&in_interrupt), tid = task->pid;
+	u32 current = shown_current(current_or_interrupt(&in_interrupt)), tid = task->pid;
 	/* Where nobody knows whether an interrupt does it, no thread is named as the waker rather than the wrong one. */
 	u32 waker = chosen(interrupts_by) == NOTHING ? 0 : current;
 	*waker_of(tid) = tid | (u64)(in_interrupt != 0) << 31 | (u64)waker << 32;
@@ -381,7 +400,7 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
-	u32 current = current_or_interrupt(&in_interrupt);
+	u32 current = shown_current(current_or_interrupt(&in_interrupt));
 	u8 flags = in_interrupt ? FLAG_FIRST : 0;
 	/* A thread that is not the first of its process is of its maker's. */
 	if (task->pid != task->tgid)
@@ -403,7 +422,7 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 
 	if (chosen(scope_is) && !is_in_scope(task))
 		return 0;
-	u32 current = current_tid();
+	u32 current = shown_current(current_tid());
 	if (!begin_here(&event, task, FIRED_WAKEUP))
 		return 0;
 	check_is_woken(&event, task);

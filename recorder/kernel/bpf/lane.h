@@ -6,6 +6,7 @@
 #define FXTREC_LANE_H
 
 #include "fxtrec.h"
+#include "owner.h"
 
 #define NAMES 1024
 #define RECORD_BYTES 24
@@ -322,8 +323,10 @@ static inline bool make_room(struct event *event)
 /* Tells what the thread is called, if the lane remembers another name. */
 static inline void tell_name(struct event *event, struct task_struct *task)
 {
-	u32 tid = task->pid;
-	u64 low = *(u64 *)task->comm, high = *(u64 *)(task->comm + 8);
+	u32 tid = chosen(owned) ? shown_tid(task, bpf_get_smp_processor_id()) : (u32)task->pid;
+	u64 low, high;
+
+	shown_name(tid, task, &low, &high);
 	u64 place = (u64)(tid & (NAMES - 1)) * sizeof(struct name);
 	struct name *known = in_lane(event->lane, place + __builtin_offsetof(struct lane, names));
 

@@ -7,6 +7,7 @@
 
 #include "cgroup.h"
 #include "hash.h"
+#include "owner.h"
 #include "set.h"
 
 #define GROUPS_BITS 14
@@ -57,6 +58,8 @@ enum scope {
 	ALL,
 	THREADS,
 	CGROUPS,
+	/* Those of a user (owner.h), which may be a condition in addition to another. */
+	OWNED,
 };
 
 CHOICE(scope_is, ALL);
@@ -67,6 +70,10 @@ static inline bool is_in_scope(struct task_struct *task)
 {
 	struct groups *of_groups = memory(&groups);
 
+	if (chosen(owned) && !is_of_owner(task))
+		return false;
+	if (chosen(scope_is) == OWNED)
+		return true;
 	if (chosen(scope_is) == THREADS)
 		return is_member(&threads, task->pid);
 	return has_group(of_groups->members, cgroup_of_task(task->group_leader));

@@ -186,6 +186,16 @@ struct irqaction {
 
 struct mm_struct;
 
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+	kuid_t suid;
+	kuid_t euid;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -202,6 +212,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	char comm[16];
 	struct css_set *cgroups;
+	struct cred *real_cred;
 	bool throttled;
 };
 

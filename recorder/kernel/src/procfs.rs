@@ -84,6 +84,17 @@ impl Snapshot {
         Ok(Snapshot { processes: all.filter_map(|found| read_process(&found.ok()?)).collect() })
     }
 
+    /// Walks `/proc`, and keeps the processes of a user.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::take`].
+    pub fn take_of(uid: u32) -> Result<Snapshot, ProcfsError> {
+        let mut snapshot = Snapshot::take()?;
+        // A name that was read before may be that of another user's program since.
+        snapshot.processes.retain(|process| is_of_user(process.pid, uid));
+        Ok(snapshot)
+    }
+
     /// `root` and all its descendants, by their current parents.
     ///
     /// A process whose parent has ended belongs to the process that adopted it, and is not found.
@@ -101,6 +112,20 @@ impl Snapshot {
         }
         found
     }
+}
+
+/// Whether there is a process `pid`.
+pub fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Whether all user ids of the process `pid` are this one; false if it no longer exists.
+pub fn is_of_user(pid: u32, uid: u32) -> bool {
+    let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
+    let status = status.unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let mut ids = ids.split_ascii_whitespace().peekable();
+    ids.peek().is_some() && ids.all(|id| id.parse() == Ok(uid))
 }
 
 /// The current name of the process `pid`; `None` if it no longer exists.

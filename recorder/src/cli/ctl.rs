@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::record::Mode;
 use super::values::pid;
 use crate::control::categories::Category;
+use crate::units::glob::Pattern;
 use crate::units::quantity::{ByteSize, TimeSpan};
 
 /// The arguments of `fxtrec ctl`.
@@ -18,6 +19,7 @@ Examples:
   fxtrec ctl start -o app.fxt --categories 'app*'    record until ctl stop
   fxtrec ctl stop                                    end the recording
   fxtrec ctl start -- ./app                          record while ./app runs
+  fxtrec ctl start --pid 4321 -o svc.fxt             record one process
   fxtrec ctl start --mode circular -o last.fxt       keep events in memory
   fxtrec ctl snapshot -o now.fxt                     write what memory holds
   fxtrec ctl watch --json                            state changes and alerts
@@ -79,6 +81,12 @@ pub struct CtlStartArgs {
     /// Categories to record, for example sched:waking,irq,app* [default: sched, and all of applications]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = category)]
     pub categories: Vec<String>,
+    /// Of the kernel, record only these running processes and their descendants
+    #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', value_parser = pid)]
+    pub pids: Vec<u32>,
+    /// Of the kernel, record only processes in cgroups whose path matches this glob, and in all below
+    #[arg(long = "cgroup", value_name = "GLOB", conflicts_with = "pids")]
+    pub cgroups: Vec<Pattern>,
     /// Record what the policy permits, even if it is less than asked for
     #[arg(long)]
     pub allow_partial: bool,
@@ -103,7 +111,7 @@ pub struct CtlStartArgs {
     /// Restart the session that `fxtrec ctl stop --keep` stopped; --categories adds to its categories
     #[arg(
         long,
-        conflicts_with_all = ["command", "output", "allow_partial", "mode", "buffer_size", "providers", "start_timeout",
+        conflicts_with_all = ["command", "output", "pids", "cgroups", "allow_partial", "mode", "buffer_size", "providers", "start_timeout",
             "defer_transfer", "foreground"]
     )]
     pub again: bool,

@@ -60,6 +60,20 @@ pub struct RecordArgs {
     )]
     pub cgroups: Vec<Pattern>,
 
+    /// Record only threads of the user with this id, and nothing of other users but that they had a CPU
+    ///
+    /// By the credentials that the kernel has at each event. `fxtrec daemon` records so for users who may not record the machine.
+    #[arg(
+        long,
+        value_name = "UID",
+        hide = true,
+        conflicts_with_all = [
+            "all", "command", "scope", "need_resched", "locks", "probes", "events", "syscalls", "irq",
+        ],
+        help_heading = WHAT
+    )]
+    pub only_user: Option<u32>,
+
     /// Stop recording after this long, for example 10s, 1.5s, 250ms, 2min
     ///
     /// A plain number is in seconds. If COMMAND is still running, fxtrec closes the trace and waits

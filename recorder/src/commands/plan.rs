@@ -67,6 +67,8 @@ pub struct Plan {
     /// The command line as written to the trace.
     pub command_line: String,
     pub scope: Filter,
+    /// The only user whose threads are recorded, and of whom anything is.
+    pub only_user: Option<u32>,
     /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
     pub duration: Option<Duration>,
     /// Whether `sched_waking` is recorded as well.
@@ -143,6 +145,8 @@ pub enum Filter {
     },
     /// Those of processes in cgroups whose path matches one of these.
     Cgroups(Vec<Pattern>),
+    /// All of the user of [`Plan::only_user`].
+    Owned,
 }
 
 /// What is printed besides the trace.
@@ -181,6 +185,9 @@ pub enum PlanError {
         "nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process, or --cgroup for those of a cgroup"
     )]
     NothingToRecord,
+    /// A category that only sessions have.
+    #[error("the category sched:own is for `fxtrec ctl`; here, use -p, --cgroup or --scope app")]
+    OwnCategory,
     /// `-a` with `-p` or with `--scope app`.
     #[error("-a records the whole machine, {0} only part of it: use one of them")]
     AllAndPart(&'static str),
@@ -237,7 +244,7 @@ impl Plan {
     /// The running processes to record.
     pub fn pids(&self) -> &[Pid] {
         match &self.scope {
-            Filter::Machine | Filter::Cgroups(_) => &[],
+            Filter::Machine | Filter::Cgroups(_) | Filter::Owned => &[],
             Filter::Processes { pids, .. } => pids,
         }
     }
@@ -275,7 +282,8 @@ impl Plan {
             waking: args.waking,
             need_resched: args.need_resched,
             locks: args.locks,
-            plain: args.plain,
+            plain: args.plain || args.only_user.is_some(),
+            only_user: args.only_user,
             brief_weights: args.weights == Weights::Special,
             include_recorder: args.gates.include_recorder,
             trace_points: TracePoints {
@@ -334,6 +342,9 @@ fn scope(args: &RecordArgs) -> Result<Filter, PlanError> {
     if !args.cgroups.is_empty() {
         return Ok(Filter::Cgroups(args.cgroups.clone()));
     }
+    if args.only_user.is_some() && args.pids.is_empty() {
+        return Ok(Filter::Owned);
+    }
     if !command && !args.all && args.pids.is_empty() {
         return Err(PlanError::NothingToRecord);
     }
@@ -361,8 +372,8 @@ const DEFAULT_FREQUENCY: u32 = 99;
 fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError> {
     let of_some = match scope {
         Filter::Machine => !args.command.is_empty() && !args.all,
-        Filter::Processes { .. } => true,
-        Filter::Cgroups(_) => false,
+        Filter::Processes { .. } => args.only_user.is_none(),
+        Filter::Cgroups(_) | Filter::Owned => false,
     };
     let source = args.source.choice.unwrap_or_default();
     let can_be = matches!(source, SourceChoice::Auto | SourceChoice::Bpf);

@@ -427,7 +427,7 @@ impl Decoder {
         Decoder {
             names: Told::new(),
             current,
-            by_group: narrow == Some(ScopeBy::Cgroup),
+            by_group: matches!(narrow, Some(ScopeBy::Cgroup | ScopeBy::Owner)),
             slice: None,
             taken: None,
             kept: None,

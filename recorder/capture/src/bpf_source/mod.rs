@@ -57,6 +57,8 @@ pub struct BpfOptions {
     pub plain: bool,
     /// By what only some processes are wanted, if so; which, [`Source::narrow`] or [`Source::narrow_to_cgroups`] will tell.
     pub narrow: Option<ScopeBy>,
+    /// The only user whose threads are wanted.
+    pub owner: Option<u32>,
 }
 
 /// The programs, the lanes of all CPUs, perf's rings, and the merger of them all.
@@ -101,6 +103,7 @@ impl BpfSource {
             locks,
             plain,
             narrow,
+            owner,
         } = options;
         if perf.namespace_ids {
             return Err(SourceError::InnerPidNamespace);
@@ -121,6 +124,7 @@ impl BpfSource {
             waking,
             need_resched,
             narrow,
+            owner,
             steal,
             threaded_softirqs,
             locks,
@@ -128,6 +132,8 @@ impl BpfSource {
             plain,
             notes,
         };
+        // Then all records tell who is in scope.
+        let narrow = owner.map(|_| ScopeBy::Owner).or(narrow);
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
         let calls = asked.map(|(calls, _)| calls).filter(|_| events.tells_calls());

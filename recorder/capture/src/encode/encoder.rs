@@ -70,6 +70,8 @@ pub struct Encoder<L> {
     brief_weights: bool,
     /// Whether no event is a plain one: somebody waits for a lock of the kernel.
     none_is_plain: bool,
+    /// Whether renames name nobody: see [`Encoder::take_names_from_switches_only`].
+    renames_are_hidden: bool,
 }
 
 /// One side of a switch, as it is written.
@@ -188,6 +190,7 @@ impl<L: Lanes> Encoder<L> {
             contended: Contended::new(),
             brief_weights: false,
             none_is_plain: false,
+            renames_are_hidden: false,
         }
     }
 
@@ -199,6 +202,12 @@ impl<L: Lanes> Encoder<L> {
     /// Leaves the weights of nice 0 out, which nearly all threads have; the trace has to say so.
     pub fn leave_out_usual_weights(&mut self) {
         self.brief_weights = true;
+    }
+
+    /// Has a thread named only by what comes with its switches and wake-ups. A rename may be of a thread that has become another user's since
+    /// its last switch, which is not in scope any more.
+    pub fn take_names_from_switches_only(&mut self) {
+        self.renames_are_hidden = true;
     }
 
     /// Whether a record has that weight.
@@ -325,7 +334,10 @@ impl<L: Lanes> Encoder<L> {
             }
             Kind::Comm { pid, tid, exec, comm } => {
                 self.stats.renames += 1;
-                self.threads.renamed(*pid, *tid, *comm, *exec);
+                match self.renames_are_hidden {
+                    true => self.threads.forget_name(*pid, *tid, *exec),
+                    false => self.threads.renamed(*pid, *tid, *comm, *exec),
+                }
                 match self.threads.tid_of(*tid).filter(|_| *exec) {
                     Some(tid) => {
                         let slot = self.threads.get(tid, None);
@@ -382,7 +394,10 @@ impl<L: Lanes> Encoder<L> {
             }
             Life::Rename { tid, comm } => {
                 self.stats.renames += 1;
-                self.threads.named(tid, comm);
+                match self.renames_are_hidden {
+                    true => self.threads.forget_name(LocalId(tid.0), LocalId(tid.0), false),
+                    false => self.threads.named(tid, comm),
+                }
             }
             Life::End { .. } => self.stats.exits += 1,
             Life::Home { tid, cgroup } => self.look_for_home(tid, cgroup),

@@ -21,9 +21,14 @@ const PAGES: usize = (1 << TID_BITS) / PAGE_TIDS;
 
 type Page = Box<[u16; PAGE_TIDS]>;
 
-/// The generations of pseudo objects' koids, of which readers see the lower ten bits: processes of inner pid namespaces, interrupts, and
-/// the pseudo-threads for what is not recorded.
-const RESERVED: [u16; 3] = [0x200, 0x300, 0x340];
+/// The generations of pseudo objects' koids, of which readers see the lower ten bits: what stands for threads of other users, processes of
+/// inner pid namespaces, interrupts, and the pseudo-threads for what is not recorded.
+const RESERVED: [u16; 4] = [0x3, 0x200, 0x300, 0x340];
+
+/// Whether the id is none of a thread, but of what stands for others in a recording of one user: see `owner.h`.
+fn stands_for_others(tid: Tid) -> bool {
+    tid.0 >> TID_BITS != 0
+}
 
 /// The part of a generation that readers see.
 const SEEN: u16 = 0x3ff;
@@ -53,6 +58,9 @@ impl Generations {
 
     /// The koid of the tid's owner; a new one if the last owner has ended.
     pub fn current(&mut self, tid: Tid) -> Koid {
+        if stands_for_others(tid) {
+            return Koid(tid.0.into());
+        }
         match self.has_ended(tid) {
             true => self.next(tid),
             false => self.latest(tid),
@@ -61,6 +69,9 @@ impl Generations {
 
     /// The koid of the tid's latest owner, which may have ended.
     pub fn latest(&mut self, tid: Tid) -> Koid {
+        if stands_for_others(tid) {
+            return Koid(tid.0.into());
+        }
         let owners = self.owners(tid);
         *owners = (*owners).max(1);
         koid(tid, (*owners & !ENDED) - 1)
@@ -84,7 +95,7 @@ impl Generations {
 
     /// Whether the tid has no owner, because its last owner has ended.
     pub fn has_ended(&mut self, tid: Tid) -> bool {
-        *self.owners(tid) & ENDED != 0
+        !stands_for_others(tid) && *self.owners(tid) & ENDED != 0
     }
 }
 
@@ -108,6 +119,18 @@ mod tests {
         assert_eq!(generations.current(Tid(77)), Koid(77));
         assert_eq!(generations.current(Tid(78)), Koid(78));
         assert_eq!((id_of(Koid(77)), id_of(Koid(77 + (3 << 22)))), (77, 77));
+    }
+
+    #[test]
+    fn what_stands_for_others_has_one_koid_that_no_thread_has() {
+        let mut generations = Generations::default();
+        let other = Tid((3 << 22) + 5);
+        let koids: Vec<Koid> = (0..5).map(|_| generations.next(Tid(5))).collect();
+        generations.end(Tid(5));
+        assert_eq!(generations.current(other), Koid((3 << 22) + 5));
+        assert!(!generations.has_ended(other));
+        assert_eq!(koids.last(), Some(&Koid(5 + (5 << 22))));
+        assert!(!koids.contains(&Koid((3 << 22) + 5)));
     }
 
     #[test]

@@ -9,34 +9,47 @@ use fxtrec_kernel::{cgroups, procfs};
 #[derive(Clone, Copy, Debug)]
 pub struct ProcLookup {
     usable: bool,
+    /// The only user whose processes are looked up.
+    only_user: Option<u32>,
 }
 
 impl ProcLookup {
     /// Uses `/proc` only if its ids are those that perf's records carry.
-    pub fn new(namespaces: &Namespaces) -> ProcLookup {
+    pub fn new(namespaces: &Namespaces, only_user: Option<u32>) -> ProcLookup {
         let usable = match namespaces.proc_view {
             ProcView::Own => true,
             ProcView::Initial => namespaces.initial_pid,
             ProcView::Between | ProcView::Foreign => false,
         };
-        ProcLookup { usable }
+        ProcLookup { usable, only_user }
+    }
+
+    /// What `look` finds out about a process, if it may be told.
+    fn about<T>(&self, pid: LocalId, look: impl FnOnce(u32) -> Option<T>) -> Option<T> {
+        if !self.usable {
+            return None;
+        }
+        let found = look(pid.0);
+        // Asked afterwards: it may have executed a setuid program.
+        let may_tell = self.only_user.is_none_or(|uid| procfs::is_of_user(pid.0, uid));
+        found.filter(|_| may_tell)
     }
 }
 
 impl Lookup for ProcLookup {
     fn process_of(&self, tid: LocalId) -> Option<LocalId> {
-        self.usable.then(|| procfs::process_of(tid.0)).flatten().map(LocalId)
+        self.about(tid, procfs::process_of).map(LocalId)
     }
 
     fn process_name(&self, pid: LocalId) -> Option<Vec<u8>> {
-        self.usable.then(|| procfs::process_name(pid.0)).flatten()
+        self.about(pid, procfs::process_name)
     }
 
     fn cgroup_of(&self, pid: LocalId) -> Option<String> {
-        self.usable.then(|| cgroups::of_process(pid.0)).flatten().map(|found| found.path)
+        self.about(pid, cgroups::of_process).map(|found| found.path)
     }
 
     fn cgroup_path(&self, number: u64) -> Option<String> {
-        cgroups::path_of(number)
+        cgroups::path_of(number).filter(|_| self.only_user.is_none())
     }
 }

@@ -104,6 +104,8 @@ pub struct Wanted<'a> {
     pub need_resched: bool,
     /// By what only threads of a scope are, if so.
     pub narrow: Option<ScopeBy>,
+    /// The only user whose threads are, and of whom anything is told.
+    pub owner: Option<u32>,
     /// Whether stolen time is wanted.
     pub steal: bool,
     /// Whether soft interrupts run in threads, which may be preempted like others.
@@ -280,7 +282,9 @@ impl BpfEvents {
         }
         let objects = Objects {
             events: Object::new(&object::EVENTS, types)?,
-            scope: wanted.narrow.map(|_| Object::new(&object::SCOPE, types)).transpose()?,
+            scope: (scope.is_some() || groups.is_some())
+                .then(|| Object::new(&object::SCOPE, types))
+                .transpose()?,
         };
         let table = |what| create(what, packets::TABLE_BYTES);
         let (of_packets, of_sockets) = (table("senders of packets")?, table("senders by sockets")?);
@@ -307,8 +311,9 @@ impl BpfEvents {
                         let (kind, number) = hierarchy();
                         Some(Scope::Groups(groups.fd(), kind, number))
                     }
-                    (None, None) => None,
+                    (None, None) => wanted.owner.map(|_| Scope::Owned),
                 },
+                owner: wanted.owner,
                 wakers: wakers.as_fd(),
                 origins: (!irqs.is_empty())
                     .then_some(Origins { of_cpus: origins.as_fd(), told: told_origins.as_fd() }),

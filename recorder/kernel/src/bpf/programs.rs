@@ -45,6 +45,8 @@ pub struct Setting<'a> {
     pub doorbell: BorrowedFd<'a>,
     /// What is in scope, if not all is.
     pub scope: Option<Scope<'a>>,
+    /// The only user whose threads are in scope.
+    pub owner: Option<u32>,
     /// Who is waking whom: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
@@ -76,6 +78,8 @@ pub enum Scope<'a> {
     Threads(BorrowedFd<'a>),
     /// Those of processes in some cgroups, of which hierarchy, and its number: see [`super::groups`].
     Groups(BorrowedFd<'a>, Hierarchy, u32),
+    /// All of one user.
+    Owned,
 }
 
 /// Where it is noted what interrupts are about.
@@ -177,13 +181,19 @@ impl Setting<'_> {
         ]
     }
 
-    fn of_scope(&self) -> [Choice; 2] {
+    fn of_scope(&self) -> [Choice; 4] {
         let (kind, by_controller) = match self.scope {
             None => (0, false),
             Some(Scope::Threads(_)) => (1, false),
             Some(Scope::Groups(_, kind, _)) => (2, kind == Hierarchy::Controller),
+            Some(Scope::Owned) => (3, false),
         };
-        [("scope_is", kind), ("by_controller", by_controller.into())]
+        [
+            ("scope_is", kind),
+            ("by_controller", by_controller.into()),
+            ("owned", self.owner.is_some().into()),
+            ("owner", self.owner.unwrap_or(0).into()),
+        ]
     }
 
     /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
@@ -221,7 +231,7 @@ impl Setting<'_> {
         let (threads, groups) = match self.scope {
             Some(Scope::Threads(set)) => (Given::Memory(set), none),
             Some(Scope::Groups(sets, ..)) => (none, Given::Memory(sets)),
-            None => (none, none),
+            Some(Scope::Owned) | None => (none, none),
         };
         let mut maps = vec![
             ("lanes", Given::Map(self.lanes)),
@@ -261,7 +271,7 @@ pub fn all(
             let object = object.with(&[("hierarchy", hierarchy.into())], &given, &[])?;
             programs.push(object.on("fxtrec_mkdir", types.tracepoint("cgroup_mkdir")?)?);
         }
-        None => {}
+        Some((Scope::Owned, _)) | None => {}
     }
     let mut choices = vec![
         setting.accounts.choice(),

@@ -31,6 +31,8 @@ pub enum ScopeBy {
     Thread,
     /// By the current cgroup of each thread's process: see [`super::groups`].
     Cgroup,
+    /// By the user that each thread belongs to at the event: see `owner.h`.
+    Owner,
 }
 
 /// The set of threads in scope.

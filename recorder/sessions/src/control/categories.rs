@@ -5,6 +5,7 @@
 //! | written | switches on |
 //! | --- | --- |
 //! | `sched` | the kernel's switches and wake-ups |
+//! | `sched:own` | these of the user's own processes; of others, only that they had a CPU |
 //! | `sched:waking` | these, and sched_waking, which names the waker of every wake-up |
 //! | `irq` | hard and soft interrupts |
 //! | `syscall` | system calls |
@@ -49,6 +50,8 @@ pub const PROBE_PREFIX: &str = "uprobe:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
     Sched,
+    /// The same of the user's own processes, and of others only that they had a CPU.
+    Own,
     /// `sched_waking`, in addition to switches and wake-ups.
     Waking,
     Irq,
@@ -56,8 +59,9 @@ pub enum KernelCategory {
 }
 
 impl KernelCategory {
-    pub const ALL: [KernelCategory; 4] = [
+    pub const ALL: [KernelCategory; 5] = [
         KernelCategory::Sched,
+        KernelCategory::Own,
         KernelCategory::Waking,
         KernelCategory::Irq,
         KernelCategory::Syscall,
@@ -66,6 +70,7 @@ impl KernelCategory {
     pub fn name(self) -> &'static str {
         match self {
             KernelCategory::Sched => "sched",
+            KernelCategory::Own => "sched:own",
             KernelCategory::Waking => "sched:waking",
             KernelCategory::Irq => "irq",
             KernelCategory::Syscall => "syscall",
@@ -76,6 +81,7 @@ impl KernelCategory {
     pub fn description(self) -> &'static str {
         match self {
             KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",
+            KernelCategory::Own => "switches and wake-ups of your own processes",
             KernelCategory::Waking => "sched, and sched_waking: the waker of every wake-up",
             KernelCategory::Irq => "hard and soft interrupts, on a track of each CPU",
             KernelCategory::Syscall => "system calls, with duration and return value",
@@ -326,7 +332,23 @@ impl KernelPlan {
     /// Whether switches and wake-ups were requested. `fxtrec record` always writes them: if only something else was
     /// requested, they must be left out.
     pub fn has_scheduling(&self) -> bool {
+        self.has_every_users_scheduling() || self.has(KernelCategory::Own)
+    }
+
+    fn has_every_users_scheduling(&self) -> bool {
         self.has(KernelCategory::Sched) || self.has(KernelCategory::Waking)
+    }
+
+    /// Whether only the user's own processes are recorded.
+    pub fn is_own(&self) -> bool {
+        self.has(KernelCategory::Own) && !self.has_every_users_scheduling()
+    }
+
+    /// Whether there is something that only the whole machine has.
+    pub fn has_more_than_scheduling(&self) -> bool {
+        self.has(KernelCategory::Irq)
+            || self.has(KernelCategory::Syscall)
+            || !self.probes.is_empty()
     }
 
     /// Whether this part of the kernel was requested.

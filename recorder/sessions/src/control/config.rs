@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fxt_writer::engine;
+use fxtrec_units::glob::Pattern;
 
 use super::categories::Selection;
 use super::wire::{
@@ -25,6 +26,9 @@ const MAX_BUFFER_MIB: u32 = 4096;
 /// The longest name of a provider, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
+/// The most processes or globs of cgroups that can be named.
+const MAX_CHOSEN: usize = 100;
+
 /// Bytes in a MiB.
 const MIB: u64 = 1024 * 1024;
 
@@ -45,6 +49,9 @@ pub(super) struct Config {
     pub(super) overrides: Vec<ProviderOverride>,
     /// Whether nothing is sent before a stop.
     pub(super) deferred: bool,
+    /// The only processes of which the kernel is recorded, or the globs of their cgroups; of all, if both are empty.
+    pub(super) processes: Vec<u32>,
+    pub(super) cgroups: Vec<String>,
     /// Whether the session outlives its connection.
     pub(super) detached: bool,
 }
@@ -85,7 +92,10 @@ impl Config {
             return Err(bad("start_timeout_milliseconds", why));
         }
         let mode = config.buffering_mode.unwrap_or_default();
+        let (processes, cgroups) = chosen(config.processes, config.cgroups)?;
         Ok(Config {
+            processes,
+            cgroups,
             categories,
             selection,
             buffer_bytes,
@@ -98,6 +108,25 @@ impl Config {
             detached: config.detached.unwrap_or(false),
         })
     }
+}
+
+/// The processes of which the kernel is recorded.
+fn chosen(
+    processes: Option<Vec<u32>>,
+    cgroups: Option<Vec<String>>,
+) -> Result<(Vec<u32>, Vec<String>), ControllerError> {
+    let (processes, cgroups) = (processes.unwrap_or_default(), cgroups.unwrap_or_default());
+    let count = processes.len().max(cgroups.len());
+    if count > MAX_CHOSEN {
+        return Err(bad("processes", format!("there are {count}; the maximum is {MAX_CHOSEN}")));
+    }
+    if !processes.is_empty() && !cgroups.is_empty() {
+        return Err(bad("cgroups", "expected either processes or cgroups"));
+    }
+    for glob in &cgroups {
+        Pattern::new(glob).map_err(|error| bad("cgroups", format!("'{glob}': {error}")))?;
+    }
+    Ok((processes, cgroups))
 }
 
 /// What these categories ask for.

@@ -86,6 +86,11 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Settings<'a> {
     pub(super) plan: &'a KernelPlan,
+    /// The only user whose processes are recorded.
+    pub(super) only_user: Option<u32>,
+    /// The only processes, or the globs of their cgroups; all, if both are empty.
+    pub(super) processes: &'a [u32],
+    pub(super) cgroups: &'a [String],
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
     pub(super) buffer_bytes: u64,
@@ -340,17 +345,9 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
         BufferingMode::Streaming => "streaming",
     };
     command
-        .args([
-            "record",
-            "--no-config",
-            "-a",
-            "--no-summary",
-            "--progress",
-            "never",
-            "--mode",
-            mode,
-        ])
+        .args(["record", "--no-config", "--no-summary", "--progress", "never", "--mode", mode])
         .args(["--buffer-size", &settings.buffer_bytes.to_string()])
+        .args(scope_args(settings))
         .args(settings.plan.recorder_args())
         .arg("-o");
     match file {
@@ -362,6 +359,24 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command
+}
+
+/// The options that choose the processes.
+fn scope_args(settings: &Settings<'_>) -> Vec<String> {
+    let Settings { only_user, processes, cgroups, .. } = settings;
+    let mut args = Vec::new();
+    match only_user {
+        // Only this source asks the kernel whose a thread is.
+        Some(uid) => args.extend([format!("--only-user={uid}"), "--source=bpf".to_owned()]),
+        None if processes.is_empty() && cgroups.is_empty() => args.push("-a".to_owned()),
+        None => {}
+    }
+    args.extend(processes.iter().map(|pid| format!("--pid={pid}")));
+    args.extend(cgroups.iter().map(|glob| format!("--cgroup={glob}")));
+    if !processes.is_empty() {
+        args.push("--stacks=none".to_owned());
+    }
+    args
 }
 
 /// Reads to the end, and passes whole records on.

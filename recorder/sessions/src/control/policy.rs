@@ -4,6 +4,8 @@
 //! [`DEFAULT_MAX_BUFFER_BYTES`], and nothing of the kernel; rules of the file grant more. A user has the union of the
 //! rights of all rules for that user, the user's groups, or everyone. Rules never revoke rights.
 //!
+//! Every user may record the switches and wake-ups of the user's own processes, unless the file says `own-processes = false`.
+//!
 //! ```toml
 //! providers-per-user = 50
 //!
@@ -53,6 +55,8 @@ pub const DEFAULT_PROVIDERS_PER_USER: usize = 50;
 pub struct Policy {
     path: PathBuf,
     providers_per_user: usize,
+    /// Whether all users may record their own processes.
+    own_processes: bool,
     probes: BTreeMap<String, Spec>,
     rules: Vec<Rule>,
 }
@@ -135,6 +139,7 @@ impl Default for Policy {
         Policy {
             path: POLICY_PATH.into(),
             providers_per_user: DEFAULT_PROVIDERS_PER_USER,
+            own_processes: true,
             probes: BTreeMap::new(),
             rules: Vec::new(),
         }
@@ -168,8 +173,8 @@ impl Policy {
     /// When it is not a valid policy.
     pub fn parse(path: &Path, text: &str, names: &dyn Names) -> Result<Policy, PolicyError> {
         let parsed = file::parse(text, names).map_err(|problem| problem.in_file(path, text))?;
-        let file::Parsed { providers_per_user, probes, rules } = parsed;
-        Ok(Policy { path: path.to_owned(), providers_per_user, probes, rules })
+        let file::Parsed { providers_per_user, own_processes, probes, rules } = parsed;
+        Ok(Policy { path: path.to_owned(), providers_per_user, own_processes, probes, rules })
     }
 
     /// The limit on concurrently connected applications of one user other than root.
@@ -278,7 +283,11 @@ impl Policy {
             return Rights::everything();
         }
         let about = self.rules.iter().filter(|rule| rule.who.includes(who));
-        about.fold(Rights::nothing(), |rights, rule| rights.and(&rule.rights))
+        let mut rights = about.fold(Rights::nothing(), |rights, rule| rights.and(&rule.rights));
+        if self.own_processes {
+            rights.kernel.insert(KernelCategory::Own);
+        }
+        rights
     }
 
     fn denied(&self, who: &Credentials, right: &str) -> Denied {
@@ -344,10 +353,14 @@ impl Rights {
         self
     }
 
-    /// Who may record `sched:waking` may record `sched`, which is part of it.
+    /// Who may record `sched:waking` may record `sched`, which is part of it, and who may record that may record a part of that.
     fn has(&self, category: KernelCategory) -> bool {
-        self.kernel.contains(&category)
-            || category == KernelCategory::Sched && self.kernel.contains(&KernelCategory::Waking)
+        let includes: &[KernelCategory] = match category {
+            KernelCategory::Sched => &[KernelCategory::Waking],
+            KernelCategory::Own => &[KernelCategory::Sched, KernelCategory::Waking],
+            _ => &[],
+        };
+        includes.iter().chain([&category]).any(|it| self.kernel.contains(it))
     }
 
     /// Whether the probe with this name in the file may be recorded.

@@ -35,6 +35,7 @@ use super::writer::{self, Destination, Writer};
 use crate::manager::{Koids, Manager, Options};
 use fxtrec_kernel::helper::Launcher;
 use fxtrec_kernel::peer::Credentials;
+use fxtrec_kernel::procfs;
 use fxtrec_kernel::seqpacket::Listener;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::stream;
@@ -154,6 +155,35 @@ pub struct Service {
     me: Weak<Service>,
 }
 
+/// Whether the processes that are chosen may be. The kernel decides at each event; this is to tell early.
+fn may_choose(
+    who: &Credentials,
+    granted: &Granted,
+    config: &Config,
+) -> Result<(), ControllerError> {
+    let Config { processes, cgroups, .. } = config;
+    let chooses = !processes.is_empty() || !cgroups.is_empty();
+    if chooses && !granted.kernel.has_scheduling() {
+        let field = if processes.is_empty() { "cgroups" } else { "processes" };
+        return Err(bad(field, "needs the category sched or sched:own"));
+    }
+    for pid in processes {
+        if !procfs::exists(*pid) {
+            return Err(bad("processes", format!("process {pid} does not exist")));
+        }
+        if granted.kernel.is_own() && !procfs::is_of_user(*pid, who.uid) {
+            let what = format!("recording process {pid}");
+            let uid = who.uid;
+            let why = format!(
+                "it is another user's, and uid {uid} may record only its own processes; \
+                 `[[allow]] users = [{uid}] kernel = [\"sched\"]` in the policy would permit it"
+            );
+            return Err(ControllerError::NotPermitted { what, why });
+        }
+    }
+    Ok(())
+}
+
 fn denied(denied: Denied) -> ControllerError {
     match denied {
         Denied::NotPermitted { what, why } => ControllerError::NotPermitted { what, why },
@@ -225,7 +255,13 @@ impl Service {
 
     /// The part of the request that the caller is granted.
     fn grant(&self, who: &Credentials, wanted: &Selection) -> Result<Granted, ControllerError> {
-        self.policy.permits(who, wanted).map_err(denied)
+        let granted = self.policy.permits(who, wanted).map_err(denied)?;
+        if granted.kernel.is_own() && granted.kernel.has_more_than_scheduling() {
+            let why = "sched:own cannot be combined with irq, syscall and uprobe, which are about the whole machine; \
+                       use sched, or another session";
+            return Err(bad("categories", why));
+        }
+        Ok(granted)
     }
 
     /// The users whose applications the caller may record.
@@ -268,6 +304,7 @@ impl Service {
         let config = Config::new(config)?;
         let who = &caller.credentials;
         let granted = self.grant(who, &config.selection)?;
+        may_choose(who, &granted, &config)?;
         self.policy.permits_buffer(who, config.largest_buffer_bytes).map_err(denied)?;
         let (writer, destination) = output.open()?;
 

@@ -152,6 +152,9 @@ impl Session {
         }
         let settings = Settings {
             plan: &granted.kernel,
+            only_user: granted.kernel.is_own().then_some(self.owner.uid),
+            processes: &self.config.processes,
+            cgroups: &self.config.cgroups,
             mode: self.config.mode,
             buffer_bytes: self.config.buffer_bytes,
             folder,

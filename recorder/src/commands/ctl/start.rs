@@ -47,7 +47,7 @@ struct Answer<'a> {
 
 /// Starts a session, and waits for its end unless it is to go on by itself. Returns the exit status.
 pub(super) fn start(
-    args: CtlStartArgs,
+    mut args: CtlStartArgs,
     common: &CtlCommon,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -61,7 +61,14 @@ pub(super) fn start(
     // Before the client may start a thread, and before COMMAND is made.
     let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
     let mut client = connect(common)?;
-    let not_permitted = not_permitted(&args.categories, &client.known_categories()?.categories);
+    let known = client.known_categories()?.categories;
+    let is_own = is_own(&args.categories, &known);
+    if is_own {
+        args.categories = OWN.map(str::to_owned).to_vec();
+        let text = "recording your own processes; others are \"another user\" (the policy does not permit sched)";
+        remark(common, err, text);
+    }
+    let not_permitted = not_permitted(&args.categories, &known);
     if !not_permitted.is_empty() {
         if !args.allow_partial {
             return Err(CtlError::Partial(not_permitted));
@@ -70,7 +77,7 @@ pub(super) fn start(
         remark(common, err, &format!("recording without {without}: the policy does not permit it"));
     }
     let file = TraceFile::create(&path, args.output.is_some(), common)?;
-    let begun = prepare(args, detached, common, &file, signals.as_ref(), &mut client);
+    let begun = prepare((args, is_own), detached, common, &file, signals.as_ref(), &mut client);
     let (started, held) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -161,15 +168,19 @@ pub(super) fn again(
 
 /// COMMAND's process, held, and a session that records. A session that cannot be started is none.
 fn prepare(
-    args: CtlStartArgs,
+    (args, is_own): (CtlStartArgs, bool),
     detached: bool,
     common: &CtlCommon,
     file: &TraceFile,
     signals: Option<&Signals>,
     client: &mut Client,
 ) -> Result<(Started, Option<Held>), CtlError> {
-    let config = config(&args, detached);
+    let mut config = config(&args, detached);
+    let chooses = !args.pids.is_empty() || !args.cgroups.is_empty();
     let held = signals.map(|signals| hold(args.command, common, file, signals)).transpose()?;
+    if let Some(Some(held)) = held.as_ref().filter(|_| is_own && !chooses) {
+        config.processes = Some(vec![held.pid()]);
+    }
     client.initialize(config, file.descriptor()?)?;
     let started = client.start(StartOptions::default()).inspect_err(|_| {
         if detached {
@@ -178,6 +189,15 @@ fn prepare(
         }
     });
     Ok((started?, held.flatten()))
+}
+
+/// What is recorded of who may not record all processes: all of applications, and the user's own processes.
+const OWN: [&str; 2] = ["*", "sched:own"];
+
+/// Whether somebody who asks for what there is by default may record only the user's own processes.
+fn is_own(wanted: &[String], known: &[KnownCategory]) -> bool {
+    let permitted = |name: &str| known.iter().any(|known| known.name == name && known.permitted);
+    wanted.is_empty() && !permitted("sched") && permitted("sched:own")
 }
 
 /// What the daemon would leave out without a word: it narrows a list without names, and wildcards, to what is permitted.
@@ -208,6 +228,9 @@ fn config(args: &CtlStartArgs, detached: bool) -> TraceConfig {
         }),
         provider_specs: Some(provider_specs).filter(|list| !list.is_empty()),
         version: None,
+        processes: Some(args.pids.clone()).filter(|list| !list.is_empty()),
+        cgroups: Some(args.cgroups.iter().map(|glob| glob.as_str().to_owned()).collect())
+            .filter(|list: &Vec<String>| !list.is_empty()),
         defer_transfer: args.defer_transfer.then_some(true),
         detached: detached.then_some(true),
     }
@@ -313,7 +336,7 @@ mod tests {
     #[test]
     fn every_option_is_in_the_configuration() {
         let words = "--categories sched,app* --mode circular --buffer-size 1500k --start-timeout 2s \
-                     --defer-transfer --provider db:16M:sql";
+                     --defer-transfer --provider db:16M:sql --pid 17,18";
         let config = config_of(&words.split_whitespace().collect::<Vec<_>>());
         let expected = TraceConfig {
             categories: Some(vec!["sched".into(), "app*".into()]),
@@ -326,6 +349,8 @@ mod tests {
                 categories: Some(vec!["sql".into()]),
             }]),
             version: None,
+            processes: Some(vec![17, 18]),
+            cgroups: None,
             defer_transfer: Some(true),
             detached: None,
         };
@@ -350,6 +375,10 @@ mod tests {
             not_permitted(&wanted, &known).join(" ")
         };
         assert_eq!(lost(&[]), "sched");
+        assert!(!is_own(&[], &known), "it is not known to be permitted");
+        let own =
+            [known[2].clone(), KnownCategory { name: "sched:own".to_owned(), ..known[0].clone() }];
+        assert!(is_own(&[], &own) && !is_own(&["sched".to_owned()], &own));
         assert_eq!(lost(&["*", "app"]), "", "a wildcard asks for nothing of the kernel");
         assert_eq!(lost(&["uprobe:*"]), "uprobe:queries");
         assert_eq!(lost(&["uprobe:re*"]), "");

@@ -9,6 +9,9 @@ use crate::units::glob::Pattern;
 pub(super) fn switch_on(args: &mut RecordArgs) -> Result<Vec<String>, PlanError> {
     let selection = Selection::of(std::mem::take(&mut args.providers.categories));
     let wanted = |category| selection.kernel.contains(&category);
+    if wanted(KernelCategory::Own) {
+        return Err(PlanError::OwnCategory);
+    }
     args.waking |= wanted(KernelCategory::Waking);
     args.trace_points.irq |= wanted(KernelCategory::Irq);
     if wanted(KernelCategory::Syscall) {

@@ -82,6 +82,11 @@ impl Watches {
         Watches { host: StealWatch::begin(&Linux), quotas: QuotaWatch::begin() }
     }
 
+    /// Without quotas, whose cgroups it would name.
+    pub(super) fn of_host() -> Watches {
+        Watches { host: StealWatch::begin(&Linux), quotas: QuotaWatch::default() }
+    }
+
     pub(super) fn growth(&self) -> Growth {
         Growth { host: self.host.growth(&Linux), quotas: self.quotas.growth() }
     }

@@ -187,7 +187,11 @@ fn record(
         stacks.attach(source.notes_waits()).map_err(refused)?;
     }
     let silent = source.find_silent().map_err(explain)?;
-    let watches = Watches::begin();
+    let watches = match plan.only_user {
+        None => Watches::begin(),
+        // Cgroups are everybody's.
+        Some(_) => Watches::of_host(),
+    };
     // What all of this has disturbed is over, and not in the trace.
     let time = source.begin();
     let inherited = signals.inherited();
@@ -422,14 +426,18 @@ fn known_threads(
 ) -> Result<Threads, RecordError> {
     let namespaces = &facts.namespaces;
     let ids = if namespaces.initial_pid { Ids::Initial } else { Ids::inner() };
-    let mut threads = Threads::new(ids, Box::new(ProcLookup::new(namespaces)));
+    let mut threads = Threads::new(ids, Box::new(ProcLookup::new(namespaces, plan.only_user)));
     if let Filter::Cgroups(globs) = &plan.scope {
         threads.look_for_cgroups(globs);
         if !chosen_in_kernel {
             threads.include_cgroups(globs.clone());
         }
     }
-    snapshot::load(&mut threads, &Snapshot::take()?, namespaces, clock::now());
+    let snapshot = match plan.only_user {
+        None => Snapshot::take()?,
+        Some(uid) => Snapshot::take_of(uid)?,
+    };
+    snapshot::load(&mut threads, &snapshot, namespaces, clock::now());
     if let Filter::Processes { command: with_command, pids } = &plan.scope {
         let command = command.filter(|_| *with_command);
         for pid in pids.iter().map(|pid| pid.0).chain(command) {
@@ -449,6 +457,7 @@ fn scope_name(plan: &Plan) -> &'static str {
     match &plan.scope {
         Filter::Machine => "all",
         Filter::Cgroups(_) => "cgroups",
+        Filter::Owned => "user",
         Filter::Processes { command: true, pids } if pids.is_empty() => "app",
         Filter::Processes { command: true, .. } => "app and processes",
         Filter::Processes { command: false, .. } => "processes",

@@ -322,7 +322,7 @@ impl Expected<'_> {
         let must = match self.scope {
             Filter::Machine => true,
             Filter::Processes { command, .. } => *command,
-            Filter::Cgroups(_) => false,
+            Filter::Cgroups(_) | Filter::Owned => false,
         };
         let came = stats.switches + stats.inferred_switches + stats.wakeups + stats.lost;
         (must && came == 0 && stats.losses == 0 && self.switched > 0).then(|| {

@@ -1,10 +1,14 @@
 //! Somebody without privilege: what the policy gives, and nothing else.
 
+use std::fs::Permissions;
 use std::io::BufRead;
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fxtrec_tests::binary::{self, copy_program};
 use fxtrec_tests::folder::Folder;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::trace::Trace;
 use fxtrec_tests::{root, tools};
 use serde_json::Value;
@@ -30,7 +34,7 @@ fn without_rules_a_user_records_applications_of_the_same_user_and_nothing_else()
     if !can_run() {
         return;
     }
-    let daemon = Daemon::start("");
+    let daemon = Daemon::start("own-processes = false");
     // One of root's, and one of the user's: a copy, since that may not look into this repository.
     let folder = Folder::new();
     let program = folder.path("client");
@@ -116,6 +120,80 @@ fn a_rule_gives_what_it_names_and_a_session_belongs_to_who_began_it() {
     let probed = Trace::read(&daemon.folder.path("roots.fxt"));
     assert!(probed.events.iter().any(|event| event.name == "allocations"), "by the policy's name");
     assert!(probed.switches.is_empty());
+    daemon.end();
+}
+
+/// A program that runs on CPU 1 until it is killed, as the user with this id.
+fn competitor(uid: &str, name: &str, folder: &Folder, words: &[&str]) -> Process {
+    let program = folder.path(name);
+    copy_program("/bin/sh".as_ref(), &program);
+    let mut command = Command::new("setpriv");
+    let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
+    command.args(ids).args(["taskset", "-c", "1"]).arg(program).args(words);
+    Process::start(command.stdout(Stdio::null()))
+}
+
+const SPIN: [&str; 2] = ["-c", "while :; do :; done"];
+
+#[test]
+fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_cpu() {
+    if !can_run() || !tools::or_skip(&["taskset"]) {
+        return;
+    }
+    let daemon = Daemon::start("");
+    let folder = Folder::new();
+    Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
+    // Sets its user id to root's each time that it is executed, and leaves the scope.
+    let suid = folder.path("secretsuid");
+    copy_program("/bin/sleep".as_ref(), &suid);
+    std::fs::set_permissions(&suid, Permissions::from_mode(0o4755)).expect("it is ours");
+    let executes = format!("while :; do {} 0.01; done", suid.display());
+    let own = [
+        competitor("65534", "own_one", &folder, &SPIN),
+        competitor("65534", "own_two", &folder, &["-c", &executes]),
+    ];
+    let not_chosen = competitor("65534", "own_three", &folder, &SPIN);
+    let secret = competitor("12345", "secretname", &folder, &[SPIN[0], SPIN[1], "secretargument"]);
+
+    let refused = daemon.ctl_as_nobody(&["start", "--pid", &secret.id().to_string()]).expect(125);
+    assert!(refused.stderr.contains("it is another user's"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("kernel = [\"sched\"]"), "{}", refused.stderr);
+    let refused = daemon.ctl_as_nobody(&["start", "--pid", "4194304"]).expect(125);
+    assert!(refused.stderr.contains("process 4194304 does not exist"), "{}", refused.stderr);
+
+    let pids = own.iter().map(|it| it.id().to_string()).collect::<Vec<_>>().join(",");
+    for (file, scope) in [("some.fxt", &["--pid", &pids][..]), ("all.fxt", &[])] {
+        let start = [&["start", "-o", file][..], scope].concat();
+        let said = daemon.ctl_as_nobody(&start).expect(0).stderr;
+        assert!(said.contains("recording your own processes"), "{said}");
+        std::thread::sleep(Duration::from_millis(700));
+        daemon.ctl_as_nobody(&["stop"]).expect(0);
+        let path = daemon.folder.path(file);
+        let bytes = std::fs::read(&path).expect("it is there");
+        let hidden = b"secret";
+        assert!(!bytes.windows(hidden.len()).any(|part| part == hidden), "{file} names others");
+        let trace = Trace::read(&path);
+        let switches = |name: &str| {
+            let is = |koid: &u64| trace.threads.get(koid).is_some_and(|(it, _)| it == name);
+            trace.switches.iter().filter(|it| is(&it.outgoing) || is(&it.incoming)).count()
+        };
+        for name in ["own_one", "own_two", "another user"] {
+            assert!(switches(name) > 5, "{file}: {name} {}", switches(name));
+        }
+        // Those that took the CPU have a name too if they are the user's own.
+        assert!(switches("own_three") > 5, "{file}: {}", switches("own_three"));
+        let is_secret = |koid: &u64| *koid == u64::from(secret.id());
+        assert!(!trace.threads.keys().any(is_secret), "{file} has the other's thread");
+    }
+    drop((own, not_chosen, secret));
+
+    // COMMAND is chosen before it runs.
+    let command = ["start", "-o", "command.fxt", "--", "/bin/sleep", "0.1"];
+    daemon.ctl_as_nobody(&command).expect(0);
+    let trace = Trace::read(&daemon.folder.path("command.fxt"));
+    assert!(trace.threads.values().any(|(name, _)| name == "sleep"), "{:?}", trace.threads);
+    let mixed = ["start", "-o", "no.fxt", "--categories", "sched:own,irq"];
+    daemon.ctl_as_nobody(&mixed).expect(125);
     daemon.end();
 }
 

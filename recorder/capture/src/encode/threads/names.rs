@@ -25,6 +25,19 @@ impl Threads {
         koid
     }
 
+    /// The thread has another name, which its next event tells; the file keeps the one that it has until then.
+    pub fn forget_name(&mut self, pid: LocalId, tid: LocalId, exec: bool) {
+        let Some(slot) = self.ids.tid(tid).and_then(|tid| self.find(tid)) else { return };
+        if slot == IDLE {
+            return;
+        }
+        self.thread_mut(slot).comm = Comm::default();
+        if exec && pid == tid {
+            let home = self.thread(slot).process;
+            self.process_mut(home).name.clear();
+        }
+    }
+
     /// A thread has a new name; with `exec`, its process is another program now.
     pub fn renamed(&mut self, pid: LocalId, tid: LocalId, comm: Comm, exec: bool) {
         if let Some(host) = self.ids.tid(tid) {

@@ -72,6 +72,7 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
         waking: false,
         need_resched: false,
         narrow: None,
+        owner: None,
         steal: true,
         threaded_softirqs: false,
         locks: false,

@@ -207,6 +207,7 @@ fn noting() -> Option<Noting> {
         waking: false,
         need_resched: false,
         narrow: None,
+        owner: None,
         steal: false,
         threaded_softirqs: false,
         locks: false,

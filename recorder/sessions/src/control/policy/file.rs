@@ -13,7 +13,7 @@ use fxtrec_kernel::user;
 use fxtrec_probe::Spec;
 use fxtrec_units::quantity::ByteSize;
 
-const FILE_KEYS: [&str; 3] = ["providers-per-user", "probes", "allow"];
+const FILE_KEYS: [&str; 4] = ["providers-per-user", "own-processes", "probes", "allow"];
 const RULE_KEYS: [&str; 5] = ["users", "groups", "kernel", "other-users", "max-buffer"];
 
 /// The item that permits any user probe.
@@ -52,6 +52,7 @@ impl Names for SystemNames {
 
 pub(super) struct Parsed {
     pub(super) providers_per_user: usize,
+    pub(super) own_processes: bool,
     pub(super) probes: BTreeMap<String, Spec>,
     pub(super) rules: Vec<Rule>,
 }
@@ -62,6 +63,7 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
     check_keys(file, &FILE_KEYS)?;
     let share = file.get("providers-per-user").map(share).transpose()?;
     let providers_per_user = share.unwrap_or(DEFAULT_PROVIDERS_PER_USER);
+    let own_processes = file.get("own-processes").map(boolean).transpose()?.unwrap_or(true);
     let mut probes = BTreeMap::new();
     if let Some(listed) = file.get("probes") {
         for (name, spec) in table(listed, "a table: [probes], with lines NAME = \"SPEC\"")? {
@@ -77,7 +79,11 @@ pub(super) fn parse(text: &str, names: &dyn Names) -> Result<Parsed, Problem> {
             rules.push(self::rule(rule, table(rule, EXPECTED)?, &probes, names)?);
         }
     }
-    Ok(Parsed { providers_per_user, probes, rules })
+    Ok(Parsed { providers_per_user, own_processes, probes, rules })
+}
+
+fn boolean(value: &Spanned<DeValue<'_>>) -> Result<bool, Problem> {
+    value.get_ref().as_bool().ok_or_else(|| expected(value, "true or false"))
 }
 
 /// How many applications a user may have connected.
@@ -120,10 +126,7 @@ fn rule(
         kernel_right(category, probes, &mut rights)?;
     }
     if let Some(other_users) = rule.get("other-users") {
-        rights.other_users = other_users
-            .get_ref()
-            .as_bool()
-            .ok_or_else(|| expected(other_users, "true or false"))?;
+        rights.other_users = boolean(other_users)?;
     }
     if let Some(most) = rule.get("max-buffer") {
         let text = string(most, "a size, such as \"64M\"")?;
@@ -158,7 +161,7 @@ fn kernel_right(
         return Err(at(
             category,
             format!(
-                "unknown kernel category '{text}'{meant}; expected sched, sched:waking, irq, \
+                "unknown kernel category '{text}'{meant}; expected sched, sched:own, sched:waking, irq, \
                  syscall, uprobe:NAME of a probe in [probes], or uprobe for any user probe"
             ),
         ));

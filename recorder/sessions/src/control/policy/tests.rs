@@ -160,6 +160,23 @@ fn a_probe_that_there_is_not_is_told_with_the_nearest() {
 }
 
 #[test]
+fn own_processes_are_everybodys_unless_the_file_says_otherwise() {
+    let own = granted(&Policy::default(), &user(BUILDER), &["sched:own"]);
+    assert!(own.kernel.is_own() && own.kernel.has_scheduling());
+    let strict = "own-processes = false\n";
+    denied(&policy(strict), &user(BUILDER), &["sched:own"]);
+    let rule = |kernel: &str| format!("{strict}[[allow]]\nusers = [1000]\nkernel = [\"{kernel}\"]");
+    for kernel in ["sched:own", "sched", "sched:waking"] {
+        assert!(granted(&policy(&rule(kernel)), &user(BUILDER), &["sched:own"]).kernel.is_own());
+    }
+    // Who may record all and asks for both gets all.
+    let both = granted(&policy(&rule("sched")), &user(BUILDER), &["sched", "sched:own"]);
+    assert!(!both.kernel.is_own());
+    let error = parse("own-processes = 1").expect_err("no boolean");
+    assert!(error.contains("true or false"), "{error}");
+}
+
+#[test]
 fn a_buffer_may_be_as_large_as_the_rules_say() {
     let policy = policy(TWO_RULES);
     assert_eq!(policy.permits_buffer(&user(BUILDER), DEFAULT_MAX_BUFFER_BYTES), Ok(()));
@@ -178,6 +195,7 @@ fn known_categories_say_who_may_have_them() {
     let may: Vec<_> = known.iter().map(|it| (it.name.as_str(), it.permitted)).collect();
     let expected = [
         ("sched", false),
+        ("sched:own", true),
         ("sched:waking", false),
         ("irq", true),
         ("syscall", false),
@@ -186,7 +204,7 @@ fn known_categories_say_who_may_have_them() {
         ("uprobe:render_text", false),
     ];
     assert_eq!(may, expected);
-    assert_eq!(known[4].description, "user probe net=libc:send n=arg3:u64");
+    assert_eq!(known[5].description, "user probe net=libc:send n=arg3:u64");
 }
 
 #[test]

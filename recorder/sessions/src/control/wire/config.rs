@@ -71,6 +71,12 @@ pub struct TraceConfig {
     /// Whether a streaming session sends nothing before it is stopped or terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defer_transfer: Option<bool>,
+    /// The only processes of which the kernel's switches and wake-ups are recorded, with their descendants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Vec<u32>>,
+    /// Globs of the cgroups whose processes are the only ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroups: Option<Vec<String>>,
     /// Whether the session outlives the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detached: Option<bool>,

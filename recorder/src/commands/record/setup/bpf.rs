@@ -64,9 +64,10 @@ pub(in crate::commands) fn open(
         Filter::Machine => None,
         Filter::Processes { .. } => Some(ScopeBy::Thread),
         Filter::Cgroups(_) => Some(ScopeBy::Cgroup),
+        Filter::Owned => Some(ScopeBy::Owner),
     };
-    let Plan { waking, need_resched, locks, plain, .. } = *plan;
-    let wanted = Asked { waking, need_resched, locks, plain };
+    let Plan { waking, need_resched, locks, plain, only_user: owner, .. } = *plan;
+    let wanted = Asked { waking, need_resched, locks, plain, owner };
     open_for(kernel, facts, wanted, narrow, plan.ring_bytes, extras, notes)
 }
 
@@ -86,12 +87,13 @@ struct Asked {
     need_resched: bool,
     locks: bool,
     plain: bool,
+    owner: Option<u32>,
 }
 
 fn open_for(
     kernel: &dyn EventKernel,
     facts: &Facts,
-    Asked { waking, need_resched, locks, plain }: Asked,
+    Asked { waking, need_resched, locks, plain, owner }: Asked,
     narrow: Option<ScopeBy>,
     ring_bytes: Option<usize>,
     extras: &Arc<[Extra]>,
@@ -116,6 +118,7 @@ fn open_for(
         locks,
         plain,
         narrow,
+        owner,
     };
     let open = || {
         let (layout, options) = (layout.clone(), options.clone());
