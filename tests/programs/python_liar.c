@@ -25,8 +25,7 @@ int main(int count, char **arguments)
 {
 	int knows_thread = count > 1 && strcmp(arguments[1], "known") == 0;
 
-	_PyRuntime[5] = (uint64_t)interpreter; /* interpreters.head */
-	interpreter[0] = (uint64_t)interpreter; /* next */
+	_PyRuntime[6] = (uint64_t)interpreter; /* interpreters.main */
 	interpreter[2] = (uint64_t)states[0]; /* threads.head */
 	states[0][1] = (uint64_t)states[1]; /* next */
 	states[1][1] = (uint64_t)states[0];

@@ -23,9 +23,8 @@ CHOICE(walks_python, 0);
 
 /* Where one version of CPython has what, as the process has mapped it. */
 struct python {
-	u64 interpreters; /* the address of the first interpreter's address */
+	u64 interpreter; /* the address of the main interpreter's address */
 	u64 key; /* the address of the key by which threads find their state; 0 if it is not known */
-	u64 next_interpreter;
 	u64 threads;
 	u64 next_thread;
 	u64 thread_id;
@@ -68,7 +67,7 @@ static inline u64 own_pthread(void)
 /* The interpreter's state of the thread that runs; 0 if none is found. */
 static inline u64 state_of_thread(struct python *python)
 {
-	u64 self = own_pthread(), state, interpreter;
+	u64 self = own_pthread(), state;
 	struct tss_key key = { 0, 0 };
 
 	if (!self)
@@ -78,18 +77,14 @@ static inline u64 state_of_thread(struct python *python)
 		if (state && word_at(state + python->thread_id) == self)
 			return state;
 	}
-	interpreter = word_at(python->interpreters);
-	state = interpreter ? word_at(interpreter + python->threads) : 0;
+	state = word_at(python->interpreter);
+	if (state)
+		state = word_at(state + python->threads);
 #pragma clang loop unroll(disable)
 	for (u32 at = 0; at < MOST_THREADS; at++) {
-		if (state) {
-			if (word_at(state + python->thread_id) == self)
-				return state;
-			state = word_at(state + python->next_thread);
-		} else if (interpreter) {
-			interpreter = word_at(interpreter + python->next_interpreter);
-			state = interpreter ? word_at(interpreter + python->threads) : 0;
-		}
+		if (!state || word_at(state + python->thread_id) == self)
+			return state;
+		state = word_at(state + python->next_thread);
 	}
 	return 0;
 }
@@ -131,8 +126,8 @@ static inline u64 walk_python(struct scratch *own, u64 bytes)
 		}
 		struct python_frame *to = (void *)(sample->frames + bytes) + at * sizeof(*to);
 		code = part_of(own->frame, python->code) & ~(u64)7;
-		if (own->frame[python->entry & (FRAME_BYTES - 1)] >= python->least_entry)
-			code |= IS_ENTRY;
+		/* Without a branch, which the kernel would follow both ways in each round. */
+		code |= ((u64)own->frame[python->entry & (FRAME_BYTES - 1)] - python->least_entry) >> 63 ^ IS_ENTRY;
 		to->code = code;
 		to->instruction = part_of(own->frame, python->instruction);
 		sample->python_frames = at + 1;

@@ -274,8 +274,8 @@ impl Collector {
         }
         let runtime = base.wrapping_add(interpreter.runtime);
         let key = if walk.key == 0 { 0 } else { runtime.wrapping_add(walk.key) };
-        let interpreters = runtime.wrapping_add(walk.interpreters);
-        let walk = fxtrec_kernel::bpf::stacks::Python { interpreters, key, ..walk };
+        let main = runtime.wrapping_add(walk.interpreter);
+        let walk = fxtrec_kernel::bpf::stacks::Python { interpreter: main, key, ..walk };
         if self.rings.set_python(pid, Some(&walk)).is_err() {
             // There is no room: those that have ended unseen leave some, and the others are met again.
             for (pid, _) in self.pythons.told.drain() {

@@ -538,9 +538,8 @@ mod tests {
         );
         let mut at = (0..).step_by(8);
         for member in [
-            "interpreters",
+            "interpreter",
             "key",
-            "next_interpreter",
             "threads",
             "next_thread",
             "thread_id",

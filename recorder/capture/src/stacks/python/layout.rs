@@ -156,11 +156,10 @@ impl Layout {
 
     /// By the headers of this version.
     fn of(minor: u8) -> Option<Layout> {
-        // PyFrameObject: f_back, f_code; PyThreadState: next, thread_id, frame; PyInterpreterState: next, tstate_head.
-        let with_objects = |interpreters, key, instruction| Walk {
-            interpreters,
+        // PyFrameObject: f_back, f_code; PyThreadState: next, thread_id, frame; PyInterpreterState: tstate_head.
+        let with_objects = |key, instruction| Walk {
+            interpreter: 40,
             key,
-            next_interpreter: 0,
             threads: 8,
             next_thread: 8,
             thread_id: 176,
@@ -174,14 +173,13 @@ impl Layout {
             least_entry: 256,
         };
         let walk = match minor {
-            8 => with_objects(32, 1392, 104),
-            9 => with_objects(32, 584, 104),
-            10 => with_objects(32, 584, 96),
+            8 => with_objects(1392, 104),
+            9 => with_objects(584, 104),
+            10 => with_objects(584, 96),
             // PyThreadState.cframe leads to _PyCFrame.current_frame; _PyInterpreterFrame has is_entry.
             11 => Walk {
-                interpreters: 40,
+                interpreter: 48,
                 key: 592,
-                next_interpreter: 0,
                 threads: 16,
                 next_thread: 8,
                 thread_id: 152,
@@ -196,9 +194,8 @@ impl Layout {
             },
             // _PyInterpreterFrame.owner is FRAME_OWNED_BY_CSTACK in frames that are not Python's.
             12 => Walk {
-                interpreters: 40,
+                interpreter: 48,
                 key: 1544,
-                next_interpreter: 0,
                 threads: 72,
                 next_thread: 8,
                 thread_id: 136,
@@ -286,9 +283,9 @@ fn described(minor: u8, table: &[u8]) -> Option<Layout> {
     Some(Layout {
         minor,
         walk: Walk {
-            interpreters: near(5)?,
+            // `interpreters.main` is behind `interpreters.head`.
+            interpreter: near(5)? + 8,
             key: if minor == 13 { KEY_OF_13 } else { 0 },
-            next_interpreter: near(interpreter + 2)?,
             threads: near(interpreter + 3)?,
             next_thread: near(thread + 2)?,
             thread_id: near(thread + 5)?,
@@ -366,7 +363,7 @@ mod tests {
     fn a_table_of_offsets_is_read_and_an_implausible_one_is_none() {
         let found = layout(13, &table()).expect("a table");
         let walk = found.walk;
-        assert_eq!((walk.interpreters, walk.threads, walk.thread_id), (632, 7344, 152));
+        assert_eq!((walk.interpreter, walk.threads, walk.thread_id), (640, 7344, 152));
         assert_eq!((walk.previous, walk.instruction, walk.entry), (8, 56, 70));
         assert_eq!((found.code.name, found.code.lines, found.code.instructions), (128, 136, 200));
         let mut longer = table();

@@ -18,11 +18,10 @@ pub(super) const FRAME_BYTES: usize = 128;
 /// Where a process has its interpreter's states and frames: `struct python`, which says what each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Python {
-    /// The address of the first interpreter's address.
-    pub interpreters: u64,
+    /// The address of the main interpreter's address.
+    pub interpreter: u64,
     /// The address of the key by which threads find their state; 0 if unknown.
     pub key: u64,
-    pub next_interpreter: u64,
     pub threads: u64,
     pub next_thread: u64,
     pub thread_id: u64,
@@ -39,14 +38,13 @@ pub struct Python {
 }
 
 impl Python {
-    pub const WORDS: usize = 14;
+    pub const WORDS: usize = 13;
 
     /// Its fields in the order of `struct python`.
     pub fn words(&self) -> [u64; Python::WORDS] {
         [
-            self.interpreters,
+            self.interpreter,
             self.key,
-            self.next_interpreter,
             self.threads,
             self.next_thread,
             self.thread_id,
@@ -63,9 +61,8 @@ impl Python {
 
     pub fn of_words(words: [u64; Python::WORDS]) -> Python {
         let [
-            interpreters,
+            interpreter,
             key,
-            next_interpreter,
             threads,
             next_thread,
             thread_id,
@@ -79,9 +76,8 @@ impl Python {
             least_entry,
         ] = words;
         Python {
-            interpreters,
+            interpreter,
             key,
-            next_interpreter,
             threads,
             next_thread,
             thread_id,
