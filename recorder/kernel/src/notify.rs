@@ -14,6 +14,14 @@ use std::time::Duration;
 /// The variable that says where to: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
+/// The same for a recorder that another fxtrec has started, which may have a COMMAND: that has the variable of systemd to itself.
+pub const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_SOCKET";
+
+/// Whether another fxtrec wants to know.
+pub fn is_for_fxtrec() -> bool {
+    std::env::var_os(OWN_NOTIFY_VARIABLE).is_some()
+}
+
 /// The longest message, in bytes: a path and the name of a variable. Longer texts are cut.
 pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
@@ -85,7 +93,7 @@ fn watchdog_of(micros: &str, pid: Option<&str>) -> Option<Duration> {
 /// # Errors
 /// What socket(2) or sendto(2) return.
 pub fn tell(notice: &Notice) -> io::Result<()> {
-    match std::env::var_os(NOTIFY_VARIABLE) {
+    match std::env::var_os(OWN_NOTIFY_VARIABLE).or_else(|| std::env::var_os(NOTIFY_VARIABLE)) {
         Some(address) => send(&address, notice),
         None => Ok(()),
     }

@@ -174,6 +174,15 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
                 "fxtrec why app.fxt --span frame --worst 3",
                 "Explain the three longest spans of that name.",
             ),
+            ("fxtrec why app.fxt --top 5", "List the five worst incidents, in a sentence each."),
+        ],
+        Some("watch") => vec![
+            ("sudo fxtrec watch", "Print the incidents of the whole machine, until Ctrl-C."),
+            (
+                "sudo fxtrec watch --keep 5 -o /var/lib/watch",
+                "The same, and keep the recordings of the five worst.",
+            ),
+            ("sudo fxtrec watch --min 20ms -- ./app", "Watch a command while it runs."),
         ],
         Some("flame") => vec![(
             "fxtrec flame app.fxt",

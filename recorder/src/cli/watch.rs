@@ -21,7 +21,7 @@ Examples:
   sudo fxtrec watch                              the whole machine, until Ctrl-C
   sudo fxtrec watch -p 812 --min 20ms            one process
   sudo fxtrec watch --cgroup '/kubepods*'        some cgroups, and all below
-  sudo fxtrec watch --keep 5 -o /var/lib/watch   keep the recordings of the worst
+  sudo fxtrec watch --keep 5 -o /var/lib/watch   keep recordings of the worst
   sudo fxtrec watch --json | jq -r .incident.sentence
   sudo fxtrec watch -- ./app                     COMMAND, until it exits"
 )]

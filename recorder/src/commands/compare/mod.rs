@@ -252,8 +252,7 @@ fn verdict(args: &CompareArgs, comparison: &Comparison) -> Option<Verdict> {
         ))
     }));
     if worse.is_empty() {
-        let what = if noisy.is_empty() { "nothing is" } else { "nothing is surely" };
-        let line = format!("passed: {what} larger by more than {percent} %");
+        let line = format!("passed: nothing is larger by more than {percent} %");
         lines.push(format!("{line}, as far as these runs can show"));
     }
     if !not_judged.is_empty() {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::commands::ctl::snapshot_of;
 use crate::kernel::helper::Launcher;
-use crate::kernel::notify::{MOST_BYTES, NOTIFY_VARIABLE, Notice};
+use crate::kernel::notify::{MOST_BYTES, Notice, OWN_NOTIFY_VARIABLE};
 
 /// How long the recorder may take to write them.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,6 +34,7 @@ pub(in crate::commands) struct History {
     said: Option<Receiver<String>>,
     /// Where it tells what it has written.
     notices: UnixDatagram,
+    output: PathBuf,
     _folder: TempDir,
     _launcher: Launcher,
 }
@@ -49,7 +50,7 @@ impl History {
         let mut command = command(output)?;
         command.arg("-a").args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut history = History::spawn(command)?;
+        let mut history = History::spawn(command, output)?;
         let (send, said) = channel();
         let errors = history.recorder.stderr.take();
         let listen = move |errors: ChildStderr| {
@@ -83,18 +84,19 @@ impl History {
             true => drop(command.stdin(Stdio::null()).process_group(0)),
             false => drop(command.arg("--").args(run)),
         }
-        History::spawn(command)
+        History::spawn(command, output)
     }
 
-    fn spawn(mut command: Command) -> io::Result<History> {
+    fn spawn(mut command: Command, output: &Path) -> io::Result<History> {
         let folder = tempfile::Builder::new().prefix("fxtrec-notices-").tempdir()?;
         let address = folder.path().join("notices");
         let notices = UnixDatagram::bind(&address)?;
         notices.set_read_timeout(Some(LOOK))?;
-        command.env(NOTIFY_VARIABLE, &address);
+        command.env(OWN_NOTIFY_VARIABLE, &address);
         let launcher = Launcher::new()?;
         let recorder = launcher.spawn(command)?;
-        Ok(History { recorder, said: None, notices, _folder: folder, _launcher: launcher })
+        let output = output.to_owned();
+        Ok(History { recorder, said: None, notices, output, _folder: folder, _launcher: launcher })
     }
 
     /// Requests that they be written, without waiting.
@@ -130,17 +132,34 @@ impl History {
             match self.notice() {
                 Some(Notice::Snapshot(path)) => return Ok(path),
                 Some(Notice::NoSnapshot(why)) => return Err(io::Error::other(why)),
-                _ => self.check()?,
+                _ => {}
+            }
+            if let Err(ended) = self.check() {
+                // It may have written them just before it ended.
+                return match self.notice() {
+                    Some(Notice::Snapshot(path)) => Ok(path),
+                    _ => Err(ended),
+                };
             }
         }
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// What the recorder has told and was not read yet.
+    /// What the recorder has told and was not read yet. A recorder that COMMAND runs may tell of other files, which are left alone.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;
-        Notice::from_bytes(&message[..bytes])
+        let notice = Notice::from_bytes(&message[..bytes])?;
+        let name = |path: &Path| path.file_name().map(|name| name.as_encoded_bytes().to_vec());
+        let is_own = |path: &Path| {
+            let stem = self.output.file_stem().unwrap_or_default().as_encoded_bytes();
+            path.parent() == self.output.parent()
+                && name(path).is_some_and(|name| name.starts_with(stem))
+        };
+        match &notice {
+            Notice::Snapshot(path) if !is_own(path) => None,
+            _ => Some(notice),
+        }
     }
 
     /// # Errors

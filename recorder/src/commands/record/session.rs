@@ -378,7 +378,7 @@ impl<'a> Session<'a> {
                 say(self.err, &news);
             }
             // As with READY, a COMMAND may use it itself.
-            if self.child.is_none()
+            if (self.child.is_none() || notify::is_for_fxtrec())
                 && let Some(notice) = news.notice()
                 && let Err(error) = notify::tell(&notice)
             {

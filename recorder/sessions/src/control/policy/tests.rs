@@ -213,11 +213,11 @@ fn mistakes_are_told_with_their_place_and_what_was_expected() {
         ("[probes", "policy.toml:1:8: "),
         (
             "\n  colour = 1",
-            "policy.toml:2:3: unknown key 'colour'; expected providers-per-user, probes, allow",
+            "policy.toml:2:3: unknown key 'colour'; expected providers-per-user, own-processes, probes, allow",
         ),
         (
             "[[alow]]",
-            "policy.toml:1:3: unknown key 'alow', did you mean 'allow'?; expected providers-per-user, probes, allow",
+            "policy.toml:1:3: unknown key 'alow', did you mean 'allow'?; expected providers-per-user, own-processes, probes, allow",
         ),
         (
             "allow = 1",
