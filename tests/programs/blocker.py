@@ -32,3 +32,5 @@ thread.start()
 print(threading.main_thread().native_id, thread.native_id)
 outer(int(sys.argv[1]))
 thread.join()
+# A name is read within 10 ms of its stack: until then, the functions must be there.
+threading.Event().wait(0.1)

@@ -65,7 +65,8 @@ fn the_running_kernel_counts_how_long_a_thread_slept_and_ran() {
     for key in [KeyBy::Cgroup, KeyBy::CgroupAndName] {
         drop(open(key, shape()));
     }
-    let mut counts = open(KeyBy::Thread, Shape { slots: 1024, ..shape() });
+    // Other tests make threads meanwhile, more than a thousand.
+    let mut counts = open(KeyBy::Thread, Shape { slots: 4096, ..shape() });
     counts.attach().expect("the programs run");
     // While a program runs of which the kernel has no events, a wake-up can be missed: then fewer sleeps are known.
     let attempts = 5;
@@ -90,7 +91,7 @@ fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
     let rows = counts.take().expect("the kernel waits");
     let during = Nanos(crate::clock::now().0 - begin.0);
     let mut found = rows.iter().filter(|row| matches!(row.key, Key::Thread(it, ..) if it == slept));
-    let row = found.next().expect("it was counted");
+    let Some(row) = found.next() else { return false };
     assert_eq!(found.next(), None, "each once");
     let Key::Thread(_, name, process) = &row.key else { unreachable!("filtered") };
     assert!(name.starts_with(b"counted\0") || *process == Pid(std::process::id()), "{row:?}");
