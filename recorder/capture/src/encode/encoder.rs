@@ -1,6 +1,7 @@
 //! From typed events, in order of time, to records.
 
 mod exited_threads;
+mod inferred;
 mod locks;
 mod losses;
 mod moment;
@@ -597,13 +598,6 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: thread.koid, weight: thread.weight }
     }
 
-    /// A side of an inferred switch; the thread may have ended since it was last seen.
-    fn inferred_side(&self, occupant: Occupant) -> Side {
-        let thread = self.threads.thread(occupant.slot);
-        let weight = if thread.koid == occupant.koid { thread.weight } else { weight::NICE_0 };
-        Side { koid: occupant.koid, weight }
-    }
-
     /// Writes a switch as far as it is in scope; false when it is not.
     fn write_switch(
         &mut self,
@@ -761,129 +755,6 @@ impl<L: Lanes> Encoder<L> {
             args: &args[..count],
         })?;
         Ok(())
-    }
-
-    /// An event names `slot` as the thread that has `cpu`. When it is not the one that came in last, the switch
-    /// between the two is missing, and is inferred to have been at the latest now.
-    #[inline]
-    fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
-        let koid = self.threads.thread(slot).koid;
-        let chain = self.chains.of(cpu);
-        let now = Occupant { slot, koid };
-        match chain.current() {
-            Some(current) if current.koid == koid => Ok(()),
-            Some(before) => self.infer(time, cpu, before, now),
-            None => self.first_seen(time, cpu, now),
-        }
-    }
-
-    /// Nobody is known to have had the CPU before.
-    #[cold]
-    fn first_seen(&mut self, time: Nanos, cpu: Cpu, now: Occupant) -> Result<(), Closed> {
-        let former = self.former_self(now.slot);
-        let first = former.unwrap_or(now);
-        self.chains.of(cpu).claim(first);
-        self.threads.set_run(first.slot, Run::Running);
-        self.watch_found(time, cpu, None, first.slot);
-        match former {
-            Some(former) => self.infer(time, cpu, former, now),
-            None => Ok(()),
-        }
-    }
-
-    /// The thread that this main thread was before it executed a program, if nobody saw it come in for that.
-    fn former_self(&mut self, main: Slot) -> Option<Occupant> {
-        let slot = self.threads.take_former_self(main)?;
-        Some(Occupant { slot, koid: self.threads.thread(slot).koid })
-    }
-
-    #[cold]
-    fn infer(
-        &mut self,
-        time: Nanos,
-        cpu: Cpu,
-        before: Occupant,
-        now: Occupant,
-    ) -> Result<(), Closed> {
-        if let Some(former) = self.former_self(now.slot)
-            && former.koid != before.koid
-        {
-            self.infer(time, cpu, before, former)?;
-            return self.infer(time, cpu, former, now);
-        }
-        let chain = self.chains.of(cpu);
-        let gap = chain.has_gap();
-        chain.enter(now, time, true);
-        // When its wait ended nobody saw.
-        self.waited(time, now.slot)?;
-        // The one that was in may have ended since, and its place may be another's.
-        let known = self.threads.thread(before.slot).koid == before.koid;
-        self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
-        if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
-            // The file shows nothing of it, not even its name.
-            self.threads.set_run(now.slot, Run::Running);
-            return Ok(());
-        }
-        let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
-        if !gap && !takeover {
-            // The task that was in is one of those that the kernel does not report.
-            self.silent.push(cpu);
-        }
-        // The one that took part in a takeover is gone, and so is one whose place is another's.
-        let state = match takeover || !known {
-            true => OutgoingState { fxt: ThreadState::Dead, detail: None },
-            false => unseen_state(before.koid),
-        };
-        let (out, inn) = (self.inferred_side(before), self.inferred_side(now));
-        let outgoing = if known { before.slot } else { IDLE };
-        let words = Words::inferred(state);
-        if self.write_switch(time, cpu, (outgoing, out), (now.slot, inn), words)? {
-            self.stats.inferred_switches += 1;
-        }
-        self.threads.set_run(now.slot, Run::Running);
-        match (known, takeover) {
-            (true, true) => {
-                self.end_thread_spans(time, before.slot)?;
-                self.depart(time, before.slot);
-                self.threads.end(before.slot);
-            }
-            (true, false) => self.threads.set_run(before.slot, Run::Unknown),
-            (false, _) => {}
-        }
-        Ok(())
-    }
-
-    /// A thread has executed a program. When another than the main thread did, it goes by the main thread's id from now
-    /// on, and the thread that it was is gone.
-    fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
-        let current = self.chains.of(cpu).current();
-        let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);
-        let seen = before.is_some_and(|before| self.threads.is_takeover(before.slot, slot));
-        if seen || self.threads.has_former_self(slot) {
-            return self.has_cpu(time, cpu, slot);
-        }
-        Ok(())
-    }
-
-    fn running(&mut self, time: Nanos, cpu: Cpu, tid: LocalId) -> Result<(), Closed> {
-        match self.threads.tid_of(tid) {
-            Some(tid) => {
-                let slot = self.threads.get(tid, None);
-                self.has_cpu(time, cpu, slot)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The CPU is gone, and nobody has it until it is back.
-    fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
-        if goes_idle && self.chains.of(cpu).current().is_some() {
-            // That the idle task comes in last needs no tracepoint to be known.
-            self.chains.of(cpu).lose(time);
-            self.has_cpu(time, cpu, IDLE)?;
-            self.chains.of(cpu).lose(time);
-        }
-        self.instant(time, strings::CPU_OFFLINE, &[cpu_arg(cpu)])
     }
 
     /// Writes one of fxtrec's own events.
