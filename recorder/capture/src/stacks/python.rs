@@ -79,7 +79,7 @@ pub(super) struct Functions {
 #[derive(Debug, Default)]
 pub(super) struct Interpreters {
     /// The processes of which the program that walks knows, each with the address of `_PyRuntime`.
-    told: FxHashMap<Pid, (Arc<Interpreter>, u64)>,
+    walked: FxHashMap<Pid, (Arc<Interpreter>, u64)>,
     /// How many addresses were given to functions.
     given: u64,
     /// Bytes that functions take.
@@ -243,12 +243,12 @@ impl Collector {
             match change {
                 Change::Mapped(mapping) => self.meet_python(pid, &mapping),
                 Change::BornOf(parent) => {
-                    if let Some((interpreter, base)) = self.pythons.told.get(&parent).cloned() {
+                    if let Some((interpreter, base)) = self.pythons.walked.get(&parent).cloned() {
                         self.tell_python(pid, interpreter, base);
                     }
                 }
                 Change::Over => {
-                    if self.pythons.told.remove(&pid).is_some() {
+                    if self.pythons.walked.remove(&pid).is_some() {
                         let _ = self.rings.set_python(pid, None);
                     }
                 }
@@ -269,7 +269,7 @@ impl Collector {
         let Some(Layout { walk, .. }) = interpreter.layout else { return };
         let is_known =
             |(it, at): &(Arc<Interpreter>, u64)| Arc::ptr_eq(it, &interpreter) && *at == base;
-        if self.pythons.told.get(&pid).is_some_and(is_known) {
+        if self.pythons.walked.get(&pid).is_some_and(is_known) {
             return;
         }
         let runtime = base.wrapping_add(interpreter.runtime);
@@ -278,12 +278,12 @@ impl Collector {
         let walk = fxtrec_kernel::bpf::stacks::Python { interpreter: main, key, ..walk };
         if self.rings.set_python(pid, Some(&walk)).is_err() {
             // There is no room: those that have ended unseen leave some, and the others are met again.
-            for (pid, _) in self.pythons.told.drain() {
+            for (pid, _) in self.pythons.walked.drain() {
                 let _ = self.rings.set_python(pid, None);
             }
             let _ = self.rings.set_python(pid, Some(&walk));
         }
-        self.pythons.told.insert(pid, (interpreter, base));
+        self.pythons.walked.insert(pid, (interpreter, base));
     }
 
     /// Notes that a program has this mapping, if it is of an interpreter.

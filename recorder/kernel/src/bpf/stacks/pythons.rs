@@ -15,81 +15,50 @@ pub const PYTHON_FRAMES: usize = 64;
 /// The bytes of the copy of a frame.
 pub(super) const FRAME_BYTES: usize = 128;
 
-/// Where a process has its interpreter's states and frames: `struct python`, which says what each is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Python {
-    /// The address of the main interpreter's address.
-    pub interpreter: u64,
-    /// The address of the key by which threads find their state; 0 if unknown.
-    pub key: u64,
-    pub threads: u64,
-    pub next_thread: u64,
-    pub thread_id: u64,
-    pub thread_frame: u64,
-    /// Where the frame is in what `thread_frame` leads to, plus one; 0: it leads to the frame itself.
-    pub inner_frame: u64,
-    pub frame_bytes: u64,
-    pub previous: u64,
-    pub code: u64,
-    pub instruction: u64,
-    /// A byte that is at least `least_entry` if a C function's frame begins there.
-    pub entry: u64,
-    pub least_entry: u64,
+/// Declares a structure of words, which the program reads in this order.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            pub const WORDS: usize = [$(stringify!($field)),*].len();
+
+            /// Its fields in the order of the C structure.
+            pub fn words(&self) -> [u64; $name::WORDS] {
+                [$(self.$field),*]
+            }
+
+            pub fn of_words([$($field),*]: [u64; $name::WORDS]) -> $name {
+                $name { $($field),* }
+            }
+        }
+    };
 }
 
-impl Python {
-    pub const WORDS: usize = 13;
-
-    /// Its fields in the order of `struct python`.
-    pub fn words(&self) -> [u64; Python::WORDS] {
-        [
-            self.interpreter,
-            self.key,
-            self.threads,
-            self.next_thread,
-            self.thread_id,
-            self.thread_frame,
-            self.inner_frame,
-            self.frame_bytes,
-            self.previous,
-            self.code,
-            self.instruction,
-            self.entry,
-            self.least_entry,
-        ]
-    }
-
-    pub fn of_words(words: [u64; Python::WORDS]) -> Python {
-        let [
-            interpreter,
-            key,
-            threads,
-            next_thread,
-            thread_id,
-            thread_frame,
-            inner_frame,
-            frame_bytes,
-            previous,
-            code,
-            instruction,
-            entry,
-            least_entry,
-        ] = words;
-        Python {
-            interpreter,
-            key,
-            threads,
-            next_thread,
-            thread_id,
-            thread_frame,
-            inner_frame,
-            frame_bytes,
-            previous,
-            code,
-            instruction,
-            entry,
-            least_entry,
-        }
+words! {
+    /// Where a process has its interpreter's states and frames: `struct python`, which says what each is.
+    Python {
+        /// The address of the main interpreter's address.
+        interpreter,
+        /// The address of the key by which threads find their state; 0 if unknown.
+        key,
+        threads,
+        next_thread,
+        thread_id,
+        thread_frame,
+        /// Where the frame is in what `thread_frame` leads to, plus one; 0: it leads to the frame itself.
+        inner_frame,
+        frame_bytes,
+        previous,
+        code,
+        instruction,
+        /// A byte that is at least `least_entry` if a C function's frame begins there.
+        entry,
+        least_entry,
     }
 }
 
