@@ -541,42 +541,42 @@ impl Chosen<'_> {
     }
 }
 
+/// The threads that the recording is about.
+fn recorded<'a>(query: &Query, tracker: &'a Tracker, finder: &Finder) -> Chosen<'a> {
+    let of_processes = || {
+        let koid = |index: usize| tracker.roster.koid(index as Index);
+        let process = |index| tracker.roster.process(koid(index)).unwrap_or(koid(index));
+        let woken = finder.lives.iter().enumerate().filter(|(_, life)| life.woken);
+        let processes: FxHashSet<u64> = woken.map(|(index, _)| process(index)).collect();
+        let all = (0..finder.lives.len()).filter(|&index| processes.contains(&process(index)));
+        all.map(koid).collect::<FxHashSet<_>>()
+    };
+    let threads = match tracker.family.process {
+        Some(_) => Threads::Command,
+        None if tracker.narrow => match of_processes() {
+            koids if koids.is_empty() => Threads::All,
+            koids => Threads::Recorded(koids),
+        },
+        None => Threads::All,
+    };
+    Chosen { threads, tracker, recorder: query.recorder }
+}
+
+/// The threads that are asked for.
 fn threads<'a>(
     query: &Query,
     tracker: &'a Tracker,
     finder: &Finder,
 ) -> Result<Chosen<'a>, WhyError> {
-    let Some(wanted) = &query.thread else {
-        let recorded = || {
-            let koid = |index: usize| tracker.roster.koid(index as Index);
-            let process = |index| tracker.roster.process(koid(index)).unwrap_or(koid(index));
-            let woken = finder.lives.iter().enumerate().filter(|(_, life)| life.woken);
-            let processes: FxHashSet<u64> = woken.map(|(index, _)| process(index)).collect();
-            let all = (0..finder.lives.len()).filter(|&index| processes.contains(&process(index)));
-            all.map(koid).collect::<FxHashSet<_>>()
-        };
-        let threads = match tracker.family.process {
-            Some(_) => Threads::Command,
-            None if tracker.narrow => match recorded() {
-                koids if koids.is_empty() => Threads::All,
-                koids => Threads::Recorded(koids),
-            },
-            None => Threads::All,
-        };
-        return Ok(Chosen { threads, tracker, recorder: query.recorder });
-    };
+    let recorded = recorded(query, tracker, finder);
+    let Some(wanted) = &query.thread else { return Ok(recorded) };
     let roster = &tracker.roster;
     let fits =
         |koid: &u64| roster.comm(*koid) == Some(wanted) || wanted.parse() == Ok(roster.tid(*koid));
     let mut found: Vec<u64> = roster.koids().filter(fits).collect();
-    if found.len() > 1 {
-        // Of several with the name, those that the recording is about.
-        let without_name = Query { thread: None, ..query.clone() };
-        let recorded = threads(&without_name, tracker, finder)?;
-        let of_these: Vec<u64> = found.iter().copied().filter(|koid| recorded.has(*koid)).collect();
-        if !of_these.is_empty() {
-            found = of_these;
-        }
+    // Of several with the name, those that the recording is about.
+    if found.len() > 1 && found.iter().any(|koid| recorded.has(*koid)) {
+        found.retain(|koid| recorded.has(*koid));
     }
     if found.is_empty() {
         let names: Vec<&str> = roster.koids().filter_map(|koid| roster.comm(koid)).collect();
