@@ -14,10 +14,10 @@ use std::time::Duration;
 /// The variable that says where to: a path, or `@` and an abstract name.
 pub const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The same for a recorder that another fxtrec has started, which may have a COMMAND: that has the variable of systemd to itself.
+/// The same for a recorder that another fxtrec has started. It comes first, and leaves systemd's variable to a COMMAND.
 pub const OWN_NOTIFY_VARIABLE: &str = "FXTREC_NOTIFY_SOCKET";
 
-/// Whether another fxtrec wants to know.
+/// Whether another fxtrec listens.
 pub fn is_for_fxtrec() -> bool {
     std::env::var_os(OWN_NOTIFY_VARIABLE).is_some()
 }

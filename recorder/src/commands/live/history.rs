@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The text before the path of each file in the recorder's message.
 const WRITTEN: &str = " written to ";
 
-/// How often it is looked whether the recorder has ended before that.
+/// How often to check whether the recorder has ended before that.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A child process `fxtrec record --mode circular`, which ends with this process, however it ends.
@@ -32,7 +32,7 @@ pub(in crate::commands) struct History {
     recorder: Child,
     /// The lines of its messages, if they are not shown.
     said: Option<Receiver<String>>,
-    /// Where it tells what it has written.
+    /// The socket on which it reports what it has written.
     notices: UnixDatagram,
     output: PathBuf,
     _folder: TempDir,
@@ -145,7 +145,7 @@ impl History {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// What the recorder has told and was not read yet. A recorder that COMMAND runs may tell of other files, which are left alone.
+    /// The next notice of the recorder. A recorder that COMMAND runs may report other files; these notices are dropped.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;

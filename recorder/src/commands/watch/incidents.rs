@@ -1,9 +1,8 @@
 //! What is unusual in one recording after the other.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +11,7 @@ use serde::Serialize;
 
 use crate::commands::trace_file;
 use crate::kernel::clock;
+use crate::kernel::regular::{Links, Regular};
 use crate::report::call_name;
 use crate::units::text::short;
 use crate::why::{self, Explanation, MOST_EXPLAINED, Pick, Query, WhyError};
@@ -45,7 +45,7 @@ impl Incidents {
         Incidents { least_ns, seen_until: None, not_seen_ns: 0 }
     }
 
-    /// For how long nobody has looked between the recordings.
+    /// How much time no recording has, between the first and the last.
     pub(super) fn not_seen(&self) -> Duration {
         Duration::from_nanos(self.not_seen_ns)
     }
@@ -89,12 +89,12 @@ impl Incidents {
 
 /// Opens a recording of this user's, and no file that somebody else has put in its place. The path is valid as long as the file is open.
 fn open(path: &Path) -> io::Result<(File, PathBuf)> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.uid() != geteuid().as_raw() {
+    let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    let held = Regular::hold_in(File::open(folder)?.as_fd(), name.as_ref(), Links::NotLast)?;
+    if held.facts()?.st_uid != geteuid().as_raw() {
         return Err(io::Error::other("it is not the file that the recorder has written"));
     }
+    let file = held.open()?;
     let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     Ok((file, open))
 }

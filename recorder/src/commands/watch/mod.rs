@@ -33,7 +33,7 @@ use crate::units::text::{counted, short};
 use incidents::{Incident, Incidents};
 use kept::Kept;
 
-/// What of a CPU looking may take: one part of this many.
+/// Looking takes at most this part of a CPU: one of so many parts.
 const MOST_SHARE: u32 = 100;
 
 /// A snapshot reaches back so far before the last one, since an incident may have begun there.
@@ -65,7 +65,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let mut signals = Signals::catch().map_err(WatchError::Signals)?;
     let every = args.every.duration().max(SHORTEST);
     let failed = |path: &Path, source| WatchError::Folder { path: path.to_owned(), source };
-    // What is not kept goes with this folder, which nobody else can enter.
+    // What is not kept is removed with this folder, which no other user can enter.
     let temporary = std::env::temp_dir();
     let private = tempfile::Builder::new().prefix("fxtrec-watch-").tempdir_in(&temporary);
     let private = private.map_err(|error| failed(&temporary, error))?;
@@ -93,7 +93,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
         err,
     };
     let status = match watch.until_the_end(&mut signals, every, &output) {
-        // Whoever reads has seen enough.
+        // The reader has closed the output.
         Err(WatchError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
         ended => ended?,
     };
@@ -216,7 +216,7 @@ impl Watch<'_> {
     }
 
     fn tell(&mut self, what: &str) {
-        // If standard error is closed, nobody is to know.
+        // If standard error is closed, the message has no reader.
         let _ = writeln!(self.err, "fxtrec: {what}");
     }
 
