@@ -45,16 +45,16 @@ const NO_ROOM: u32 = 16;
 
 /// A backtrace with the names of its functions.
 #[derive(Debug)]
-struct Stack {
+pub(crate) struct Stack {
     time: u64,
-    flags: u32,
-    functions: Vec<String>,
+    pub(crate) flags: u32,
+    pub(crate) functions: Vec<String>,
 }
 
 /// What a trace says about stacks.
 #[derive(Debug, Default)]
-struct Stacks {
-    of: BTreeMap<u64, Vec<Stack>>,
+pub(crate) struct Stacks {
+    pub(crate) of: BTreeMap<u64, Vec<Stack>>,
     /// The counts of `stack_stats`.
     counts: BTreeMap<String, u64>,
     modules: Vec<String>,
@@ -62,7 +62,7 @@ struct Stacks {
 }
 
 impl Stacks {
-    fn read(path: &Path) -> Stacks {
+    pub(crate) fn read(path: &Path) -> Stacks {
         let report = check(&mut Reader::open(path).expect("a trace"), Promises::Fxtrec);
         let report = report.expect("it can be read");
         assert!(report.is_sound(), "{:?}", report.findings);
