@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
@@ -493,14 +493,19 @@ pub(super) fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(unsafe { info::<bpf_map_info>(map) }?.id)
 }
 
-/// Loads a program; if the kernel refuses, tries again to get the verifier's messages.
+/// Loads a program; if the kernel refuses, tries again to get the verifier's messages. A signal for this thread ends the verifier with
+/// EAGAIN, so that it is tried a few times.
 ///
 /// # Errors
 /// The kernel's error, and the verifier's log, which may be empty.
 pub fn load(sys: &dyn BpfSys, spec: &ProgramSpec<'_>) -> Result<OwnedFd, (io::Error, String)> {
     /// The verifier's log of a short program is shorter.
     const LOG_BYTES: usize = 256 * 1024;
-    let first = match sys.program_load(spec, None) {
+    const TRIES: usize = 5;
+    let mut tries = (0..TRIES).map(|_| sys.program_load(spec, None));
+    let is_interrupted = |tried: &io::Result<OwnedFd>| matches!(tried, Err(error) if error.kind() == ErrorKind::WouldBlock);
+    let tried = tries.find(|tried| !is_interrupted(tried));
+    let first = match tried.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into())) {
         Ok(program) => return Ok(program),
         Err(error) => error,
     };

@@ -1,6 +1,6 @@
 //! Refusals and their handling, on a kernel whose maps are files.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +21,8 @@ struct Kernel {
     verdict: Option<&'static str>,
     /// Another way of refusing programs.
     refusal: Option<i32>,
+    /// How many programs are not verified to the end, since a signal comes.
+    interrupted: Cell<u32>,
     /// Bytes of the values of the requested maps.
     asked: RefCell<Vec<u32>>,
 }
@@ -45,6 +47,10 @@ impl BpfSys for Kernel {
     }
 
     fn program_load(&self, _: &ProgramSpec<'_>, log: Option<&mut [u8]>) -> io::Result<OwnedFd> {
+        if self.interrupted.get() > 0 {
+            self.interrupted.set(self.interrupted.get() - 1);
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
         if let Some(errno) = self.refusal {
             return Err(io::Error::from_raw_os_error(errno));
         }
@@ -85,6 +91,15 @@ fn wanted(lane_bytes: usize) -> Wanted<'static> {
 
 fn program(name: &'static str) -> Program {
     Program { name, on: On::Tracepoint(1), insns: Vec::new(), license: c"GPL".into() }
+}
+
+#[test]
+fn a_program_that_a_signal_keeps_from_being_verified_is_loaded_again() {
+    let spec = ProgramSpec { name: "any", insns: &[], license: c"GPL", on: On::Samples };
+    for (times, is_loaded) in [(0, true), (4, true), (9, false)] {
+        let kernel = Kernel { interrupted: Cell::new(times), ..Kernel::default() };
+        assert_eq!(sys::load(&kernel, &spec).is_ok(), is_loaded, "{times} times");
+    }
 }
 
 #[test]
