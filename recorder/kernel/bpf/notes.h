@@ -6,6 +6,7 @@
 #ifndef FXTREC_NOTES_H
 #define FXTREC_NOTES_H
 
+#include "owner.h"
 #include "sample.h"
 #include "set.h"
 #include "state.h"
@@ -74,6 +75,12 @@ static inline bool interrupt_self(void *bytes)
 	return bell && ring(bell, bytes);
 }
 
+/* Whether the stack of a thread may be taken. */
+static inline bool may_sample(struct task_struct *task)
+{
+	return !chosen(owned) || is_open_to_owner(task);
+}
+
 /* The sample of a thread that comes in, as far as it can be made by now. */
 static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 {
@@ -100,7 +107,8 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	sample->python_frames = 0;
 	if (chosen(taking) == WHEN_GOING_OUT)
 		sample->user = note_of(tid)[NOTES];
-	sample->kernel = bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);
+	/* Where the kernel is in memory is not for users. */
+	sample->kernel = chosen(owned) ? 0 : bpf_get_task_stack(next, sample->frames, KERNEL_BYTES, 0);
 	if (chosen(taking) == BEHIND_SWITCHES) {
 		own->pending = 1;
 	} else if (chosen(taking) == WHEN_GOING_OUT || !sample->space) {
@@ -127,7 +135,8 @@ static inline void note_waits(u64 *args, struct task_struct *prev, struct task_s
 		u64 since = found >> OWNER_BITS;
 
 		*note = 0;
-		if (unlikely(now - since >= chosen(over)) && (!chosen(are_chosen) || is_member(&chosen_threads, tid)))
+		if (unlikely(now - since >= chosen(over)) && (!chosen(are_chosen) || is_member(&chosen_threads, tid)) &&
+		    may_sample(next))
 			begin_sample(next, since, now);
 	}
 

@@ -29,6 +29,25 @@ static inline bool is_of_owner(struct task_struct *task)
 	return !(task->flags & PF_KTHREAD) && cred->uid.val == user && cred->euid.val == user && cred->suid.val == user;
 }
 
+/* The bits of the flags of a program's memory that say who may look into it, and what they are if its user may. */
+#define DUMPABLE 3
+#define BY_USER 1
+
+/* Whether the user may know where in its program the thread is, again as for ptrace(2). */
+static inline bool is_open_to_owner(struct task_struct *task)
+{
+	struct mm_struct *memory = task->mm;
+	u64 flags;
+
+	if (!memory || !is_of_owner(task))
+		return false;
+	if (exists(memory->flags))
+		flags = memory->flags;
+	else
+		flags = ((struct mm_struct___6_18 *)memory)->flags.__mm_flags[0];
+	return (flags & DUMPABLE) == BY_USER;
+}
+
 /* Whether something else stands for the thread. All know the idle task. */
 static inline bool is_hidden(struct task_struct *task)
 {

@@ -140,9 +140,9 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 {
 	struct scratch *own = own_scratch(map);
 
-	if (!own)
-		return;
 	struct task_struct *task = bpf_get_current_task_btf();
+	if (!own || !may_sample(task))
+		return;
 	struct sample *sample = &own->sample;
 	sample->kind = kind;
 	sample->woken = woken;
@@ -154,16 +154,17 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 	sample->copied = 0;
 	sample->python = NO_PYTHON;
 	sample->python_frames = 0;
-	sample->kernel = bpf_get_stack(context, sample->frames, KERNEL_BYTES, 0);
+	sample->kernel = chosen(owned) ? 0 : bpf_get_stack(context, sample->frames, KERNEL_BYTES, 0);
 	put_sample(sample, take_user_part(context, own, length_or_zero(sample->kernel, KERNEL_BYTES)));
 }
 
 /* sched_waking(task): somebody ends a wait, maybe a long one. The sample is of who does. */
 SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 {
-	u32 tid = ((struct task_struct *)args[0])->pid;
+	struct task_struct *task = (void *)args[0];
+	u32 tid = task->pid;
 
-	if (tid == 0)
+	if (tid == 0 || !may_sample(task))
 		return 0;
 	u64 note = *note_of(tid);
 	if (!note || !is_own(note, tid))

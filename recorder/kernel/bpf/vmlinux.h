@@ -184,7 +184,18 @@ struct irqaction {
 	const char *name;
 };
 
-struct mm_struct;
+/* Before Linux 6.18. */
+struct mm_struct {
+	unsigned long flags;
+};
+
+typedef struct {
+	unsigned long __mm_flags[1];
+} mm_flags_t;
+
+struct mm_struct___6_18 {
+	mm_flags_t flags;
+};
 
 typedef struct {
 	unsigned int val;

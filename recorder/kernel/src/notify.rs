@@ -31,6 +31,7 @@ const WATCHDOG_VARIABLES: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 const READY: &[u8] = b"READY=1";
 const ALIVE: &[u8] = b"WATCHDOG=1";
 const SNAPSHOT: &[u8] = b"X_FXTREC_SNAPSHOT=";
+const FIRED: &[u8] = b"X_FXTREC_FIRED=";
 const NO_SNAPSHOT: &[u8] = b"X_FXTREC_NO_SNAPSHOT=";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +39,10 @@ pub enum Notice {
     Ready,
     /// A sign of life.
     Alive,
-    /// A snapshot was written to this file.
+    /// A snapshot that was asked for was written to this file.
     Snapshot(PathBuf),
+    /// The same of one that a trigger wanted.
+    Fired(PathBuf),
     /// A snapshot that was asked for was not written, and why.
     NoSnapshot(String),
 }
@@ -51,6 +54,7 @@ impl Notice {
             Notice::Ready => READY.to_vec(),
             Notice::Alive => ALIVE.to_vec(),
             Notice::Snapshot(path) => [SNAPSHOT, path.as_os_str().as_bytes()].concat(),
+            Notice::Fired(path) => [FIRED, path.as_os_str().as_bytes()].concat(),
             Notice::NoSnapshot(why) => [NO_SNAPSHOT, why.as_bytes()].concat(),
         };
         message.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
@@ -66,8 +70,12 @@ impl Notice {
         if message == ALIVE {
             return Some(Notice::Alive);
         }
+        let to_path = |path| Path::new(OsStr::from_bytes(path)).to_owned();
         if let Some(path) = message.strip_prefix(SNAPSHOT) {
-            return Some(Notice::Snapshot(Path::new(OsStr::from_bytes(path)).to_owned()));
+            return Some(Notice::Snapshot(to_path(path)));
+        }
+        if let Some(path) = message.strip_prefix(FIRED) {
+            return Some(Notice::Fired(to_path(path)));
         }
         let why = message.strip_prefix(NO_SNAPSHOT)?;
         Some(Notice::NoSnapshot(String::from_utf8_lossy(why).into_owned()))

@@ -7,10 +7,12 @@ use std::str::FromStr;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::record::Mode;
+use super::stacks::StackKind;
 use super::values::pid;
 use crate::control::categories::Category;
 use crate::units::glob::Pattern;
 use crate::units::quantity::{ByteSize, TimeSpan};
+use fxtrec_gates::Trigger;
 
 /// The arguments of `fxtrec ctl`.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +22,8 @@ Examples:
   fxtrec ctl stop                                    end the recording
   fxtrec ctl start -- ./app                          record while ./app runs
   fxtrec ctl start --pid 4321 -o svc.fxt             record one process
+  fxtrec ctl start --mode circular --trigger 'runqueue > 5ms' -- ./app
+                                                     snapshots of such delays
   fxtrec ctl start --mode circular -o last.fxt       keep events in memory
   fxtrec ctl snapshot -o now.fxt                     write what memory holds
   fxtrec ctl watch --json                            state changes and alerts
@@ -58,7 +62,7 @@ pub enum CtlVerb {
     /// List the known categories, and whether you may record them
     Categories,
     /// Start a session and record
-    Start(CtlStartArgs),
+    Start(Box<CtlStartArgs>),
     /// Stop recording, and print what was recorded
     Stop(CtlStopArgs),
     /// Write what a circular session or a running fxtrec holds in memory
@@ -87,6 +91,27 @@ pub struct CtlStartArgs {
     /// Of the kernel, record only processes in cgroups whose path matches this glob, and in all below
     #[arg(long = "cgroup", value_name = "GLOB", conflicts_with = "pids")]
     pub cgroups: Vec<Pattern>,
+    /// Of the kernel, record only the running processes whose name matches this glob, and their descendants
+    #[arg(long = "comm", value_name = "GLOB", conflicts_with_all = ["pids", "cgroups", "command"])]
+    pub comms: Vec<Pattern>,
+    /// Record stacks: offcpu of threads that wait for long, wake of those that end such waits, cpu of those that run
+    ///
+    /// Without privileges, those of your own processes, without the kernel's functions.
+    #[arg(
+        long,
+        value_name = "KIND,..",
+        num_args = 0..=1,
+        value_delimiter = ',',
+        require_equals = true,
+        default_missing_value = "offcpu"
+    )]
+    pub stacks: Vec<StackKind>,
+    /// With --mode circular, write a snapshot each time that a thread is delayed so, for example 'runqueue > 5ms'
+    ///
+    /// As of `fxtrec --trigger`, with METRIC OP TIME [if CONDITION]. Snapshots of app.fxt are app.1.fxt, app.2.fxt and so on, until
+    /// COMMAND ends, or Ctrl-C with --foreground. Can be given more than once.
+    #[arg(long = "trigger", value_name = "EXPR")]
+    pub triggers: Vec<Trigger>,
     /// Record what the policy permits, even if it is less than asked for
     #[arg(long)]
     pub allow_partial: bool,
@@ -111,7 +136,7 @@ pub struct CtlStartArgs {
     /// Restart the session that `fxtrec ctl stop --keep` stopped; --categories adds to its categories
     #[arg(
         long,
-        conflicts_with_all = ["command", "output", "pids", "cgroups", "allow_partial", "mode", "buffer_size", "providers", "start_timeout",
+        conflicts_with_all = ["command", "output", "pids", "cgroups", "comms", "stacks", "triggers", "allow_partial", "mode", "buffer_size", "providers", "start_timeout",
             "defer_transfer", "foreground"]
     )]
     pub again: bool,
@@ -214,7 +239,7 @@ mod tests {
 
     fn start(words: &[&str]) -> CtlStartArgs {
         match ctl(words).expect("good").verb {
-            CtlVerb::Start(args) => args,
+            CtlVerb::Start(args) => *args,
             other => panic!("{other:?}"),
         }
     }

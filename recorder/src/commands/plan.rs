@@ -377,6 +377,7 @@ fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError
     };
     let source = args.source.choice.unwrap_or_default();
     let can_be = matches!(source, SourceChoice::Auto | SourceChoice::Bpf);
+    let owner = args.only_user;
     let in_one_file = args.mode == Mode::Streaming && args.flight.rotate.is_none();
     let by_default = of_some && can_be && in_one_file && !args.plain;
     let default = [StackKind::Offcpu];
@@ -398,7 +399,7 @@ fn stacks(args: &RecordArgs, scope: &Filter) -> Result<Option<Wanted>, PlanError
     }
     let wakes = kinds.contains(&StackKind::Wake);
     let copy = args.unwind.unwrap_or_default().copy();
-    Ok(Some(Wanted { over, wakes, frequency, copy, chosen }))
+    Ok(Some(Wanted { over, wakes, frequency, copy, chosen, owner }))
 }
 
 /// The command line for the trace. It has COMMAND's arguments only on request, since passwords may be among them.

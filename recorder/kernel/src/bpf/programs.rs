@@ -162,6 +162,11 @@ impl Loaded {
     }
 }
 
+/// What `owner.h` is told.
+pub(super) fn of_owner(owner: Option<u32>) -> [Choice; 2] {
+    [("owned", owner.is_some().into()), ("owner", owner.unwrap_or(0).into())]
+}
+
 /// The objects of [`all`].
 #[derive(Debug)]
 pub struct Objects {
@@ -182,18 +187,14 @@ impl Setting<'_> {
     }
 
     fn of_scope(&self) -> [Choice; 4] {
+        let [owned, owner] = of_owner(self.owner);
         let (kind, by_controller) = match self.scope {
             None => (0, false),
             Some(Scope::Threads(_)) => (1, false),
             Some(Scope::Groups(_, kind, _)) => (2, kind == Hierarchy::Controller),
             Some(Scope::Owned) => (3, false),
         };
-        [
-            ("scope_is", kind),
-            ("by_controller", by_controller.into()),
-            ("owned", self.owner.is_some().into()),
-            ("owner", self.owner.unwrap_or(0).into()),
-        ]
+        [("scope_is", kind), ("by_controller", by_controller.into()), owned, owner]
     }
 
     /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.

@@ -241,7 +241,18 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn snapshot(&mut self, output: OwnedFd) -> Result<u64, ClientError> {
-        let parameters = wire::Snapshot { output: 0 };
+        self.write(wire::Snapshot { output: 0, fired: None }, output)
+    }
+
+    /// The same of what it held around the oldest trigger that fired and was not asked for.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn fired_snapshot(&mut self, output: OwnedFd) -> Result<u64, ClientError> {
+        self.write(wire::Snapshot { output: 0, fired: Some(true) }, output)
+    }
+
+    fn write(&mut self, parameters: wire::Snapshot, output: OwnedFd) -> Result<u64, ClientError> {
         let wire::Snapped { bytes } = self.call("Snapshot", &parameters, vec![output])?;
         Ok(bytes)
     }

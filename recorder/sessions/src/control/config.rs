@@ -1,8 +1,10 @@
 //! A `TraceConfig` whose every value was looked at.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use fxt_writer::engine;
+use fxtrec_gates::{Trigger, What};
 use fxtrec_units::glob::Pattern;
 
 use super::categories::Selection;
@@ -29,6 +31,9 @@ const MAX_NAME_BYTES: usize = 255;
 /// The most processes or globs of cgroups that can be named.
 const MAX_CHOSEN: usize = 100;
 
+/// The kinds of stacks.
+const STACKS: [&str; 3] = ["offcpu", "wake", "cpu"];
+
 /// Bytes in a MiB.
 const MIB: u64 = 1024 * 1024;
 
@@ -52,6 +57,8 @@ pub(super) struct Config {
     /// The only processes of which the kernel is recorded, or the globs of their cgroups; of all, if both are empty.
     pub(super) processes: Vec<u32>,
     pub(super) cgroups: Vec<String>,
+    pub(super) stacks: Vec<String>,
+    pub(super) triggers: Vec<String>,
     /// Whether the session outlives its connection.
     pub(super) detached: bool,
 }
@@ -93,9 +100,15 @@ impl Config {
         }
         let mode = config.buffering_mode.unwrap_or_default();
         let (processes, cgroups) = chosen(config.processes, config.cgroups)?;
+        let stacks = config.stacks.unwrap_or_default();
+        if let Some(unknown) = stacks.iter().find(|kind| !STACKS.contains(&kind.as_str())) {
+            return Err(bad("stacks", format!("'{unknown}'; expected {}", STACKS.join(", "))));
+        }
         Ok(Config {
             processes,
             cgroups,
+            stacks,
+            triggers: triggers(config.triggers, mode)?,
             categories,
             selection,
             buffer_bytes,
@@ -127,6 +140,30 @@ fn chosen(
         Pattern::new(glob).map_err(|error| bad("cgroups", format!("'{glob}': {error}")))?;
     }
     Ok((processes, cgroups))
+}
+
+/// The triggers, all of which are on delays of threads.
+fn triggers(
+    triggers: Option<Vec<String>>,
+    mode: BufferingMode,
+) -> Result<Vec<String>, ControllerError> {
+    let triggers = triggers.unwrap_or_default();
+    if triggers.len() > MAX_CHOSEN {
+        let why = format!("there are {}; the maximum is {MAX_CHOSEN}", triggers.len());
+        return Err(bad("triggers", why));
+    }
+    if !triggers.is_empty() && mode != BufferingMode::Circular {
+        return Err(bad("triggers", "need a circular session, which keeps the last events"));
+    }
+    for text in &triggers {
+        let trigger =
+            Trigger::from_str(text).map_err(|error| bad("triggers", error.to_string()))?;
+        if !matches!(trigger.what, What::Length { .. }) {
+            let why = format!("'{text}'; expected METRIC OP TIME, such as 'runqueue > 5ms'");
+            return Err(bad("triggers", why));
+        }
+    }
+    Ok(triggers)
 }
 
 /// What these categories ask for.

@@ -6,6 +6,7 @@
 //!   lines         <------- what went wrong ----- standard error
 //!   notices       <------- READY=1 -------------- when events flow (sd_notify)
 //!                 <------- X_FXTREC_SNAPSHOT= --- a snapshot is written, or X_FXTREC_NO_SNAPSHOT=, why not
+//!                 <------- X_FXTREC_FIRED= ------ a snapshot of a trigger is written
 //!                 -------- SIGUSR2 -------------> write a snapshot
 //!                 -------- SIGTERM -------------> stop, write what is left, end
 //! ```
@@ -18,6 +19,7 @@
 mod error;
 mod lines;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -54,6 +56,14 @@ const SNAPSHOT: Duration = Duration::from_secs(20);
 /// How often it is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How many snapshots of triggers wait to be taken at most; then the oldest go.
+const MOST_FIRED: usize = 4;
+
+/// What is recorded after a trigger.
+const AFTER: &str = "500ms";
+
+pub(super) const NOTHING_FIRED: &str = "no trigger has fired";
+
 /// What is read at once, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -72,6 +82,7 @@ impl Progress {
     pub(super) fn stats(&self) -> KernelStats {
         KernelStats {
             running: self.running.load(Ordering::Relaxed),
+            fired: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
             problem: self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
@@ -91,6 +102,10 @@ pub(super) struct Settings<'a> {
     /// The only processes, or the globs of their cgroups; all, if both are empty.
     pub(super) processes: &'a [u32],
     pub(super) cgroups: &'a [String],
+    /// Which stacks are recorded.
+    pub(super) stacks: &'a [String],
+    /// Of which delays there are snapshots.
+    pub(super) triggers: &'a [String],
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
     pub(super) buffer_bytes: u64,
@@ -105,6 +120,8 @@ pub(super) struct KernelRecorder {
     lines: Lines,
     /// Where it tells what it does.
     notices: UnixDatagram,
+    /// Snapshots of triggers, the oldest first.
+    fired: VecDeque<PathBuf>,
     /// Whether its end is as it should be.
     asked: Arc<AtomicBool>,
     progress: Arc<Progress>,
@@ -158,6 +175,7 @@ impl KernelRecorder {
             reader: None,
             lines,
             notices,
+            fired: VecDeque::new(),
             asked,
             progress,
             file,
@@ -223,6 +241,37 @@ impl KernelRecorder {
         Err(KernelError::Silent)
     }
 
+    /// Takes note of triggers that have fired. A snapshot that came too late for whoever asked is nobody's.
+    fn catch_up(&mut self) {
+        while let Some(notice) = self.notice() {
+            match notice {
+                Notice::Fired(path) => self.fired.push_back(path),
+                other => Self::remove(&other),
+            }
+        }
+        // The recorder keeps a few.
+        self.fired.retain(|path| path.exists());
+    }
+
+    /// How many snapshots of triggers there are.
+    pub(super) fn fired(&mut self) -> u64 {
+        self.catch_up();
+        self.fired.len() as u64
+    }
+
+    /// The oldest of them.
+    ///
+    /// # Errors
+    /// [`KernelError::NoSnapshot`].
+    pub(super) fn take_fired(&mut self) -> Result<Vec<u8>, KernelError> {
+        self.catch_up();
+        let path = self.fired.pop_front();
+        let path = path.ok_or_else(|| KernelError::NoSnapshot(NOTHING_FIRED.to_owned()))?;
+        let records = self.records_of(&path);
+        Self::remove(&Notice::Snapshot(path));
+        records
+    }
+
     /// What it has told that was not read yet, if that is to be understood.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
@@ -285,16 +334,14 @@ impl KernelRecorder {
         if self.file.is_none() {
             return Err(KernelError::NoSnapshot("it is not in circular mode".to_owned()));
         }
-        // A snapshot that came too late for whoever asked is nobody's.
-        while let Some(notice) = self.notice() {
-            Self::remove(&notice);
-        }
+        self.catch_up();
         self.signal(Signal::SIGUSR2);
         let until = Instant::now() + SNAPSHOT;
         let path = loop {
             match self.notice() {
                 Some(Notice::Snapshot(path)) => break path,
                 Some(Notice::NoSnapshot(why)) => return Err(KernelError::NoSnapshot(why)),
+                Some(Notice::Fired(path)) => self.fired.push_back(path),
                 Some(Notice::Ready | Notice::Alive) | None => {}
             }
             if !wanted.load(Ordering::Relaxed) {
@@ -361,7 +408,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
 }
 
-/// The options that choose the processes.
+/// The options that choose the processes, and what is recorded of them.
 fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     let Settings { only_user, processes, cgroups, .. } = settings;
     let mut args = Vec::new();
@@ -373,8 +420,14 @@ fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     }
     args.extend(processes.iter().map(|pid| format!("--pid={pid}")));
     args.extend(cgroups.iter().map(|glob| format!("--cgroup={glob}")));
-    if !processes.is_empty() {
-        args.push("--stacks=none".to_owned());
+    match settings.stacks {
+        [] if processes.is_empty() => {}
+        [] => args.push("--stacks=none".to_owned()),
+        kinds => args.push(format!("--stacks={}", kinds.join(","))),
+    }
+    if !settings.triggers.is_empty() {
+        args.extend([format!("--after={AFTER}"), format!("--keep={MOST_FIRED}")]);
+        args.extend(settings.triggers.iter().map(|text| format!("--trigger={text}")));
     }
     args
 }

@@ -229,8 +229,10 @@ impl Client {
             }
             "Snapshot" => {
                 let output = output(&mut parameters, self.take_writer())?;
+                let fired: Option<bool> = parameters.take("fired")?;
                 parameters.end()?;
-                let bytes = self.attended(|| service.snapshot(&caller, output))?;
+                let fired = fired.unwrap_or(false);
+                let bytes = self.attended(|| service.snapshot(&caller, output, fired))?;
                 self.reply(wire::Snapped { bytes }, false)
             }
             "WatchAlert" => {

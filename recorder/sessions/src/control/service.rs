@@ -155,17 +155,28 @@ pub struct Service {
     me: Weak<Service>,
 }
 
-/// Whether the processes that are chosen may be. The kernel decides at each event; this is to tell early.
+/// Whether the processes that are chosen may be, and what is asked for of them. The kernel decides at each event; this is to tell early.
 fn may_choose(
     who: &Credentials,
     granted: &Granted,
     config: &Config,
 ) -> Result<(), ControllerError> {
-    let Config { processes, cgroups, .. } = config;
-    let chooses = !processes.is_empty() || !cgroups.is_empty();
-    if chooses && !granted.kernel.has_scheduling() {
-        let field = if processes.is_empty() { "cgroups" } else { "processes" };
+    let Config { processes, cgroups, stacks, triggers, .. } = config;
+    let fields = [
+        ("processes", processes.is_empty()),
+        ("cgroups", cgroups.is_empty()),
+        ("stacks", stacks.is_empty()),
+        ("triggers", triggers.is_empty()),
+    ];
+    if let Some((field, _)) = fields.into_iter().find(|(_, is_empty)| !is_empty)
+        && !granted.kernel.has_scheduling()
+    {
         return Err(bad(field, "needs the category sched or sched:own"));
+    }
+    if !stacks.is_empty() && who.uid != 0 && !granted.kernel.is_own() {
+        let what = "recording stacks of all users".to_owned();
+        let why = "uid 0 may, and others those of their own processes: use the category sched:own";
+        return Err(ControllerError::NotPermitted { what, why: why.to_owned() });
     }
     for pid in processes {
         if !procfs::exists(*pid) {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::config::{Config, wire_mode};
-use super::kernel_recorder::{Deliver, KernelError, KernelRecorder, Progress, Settings};
+use super::kernel_recorder::{
+    Deliver, KernelError, KernelRecorder, NOTHING_FIRED, Progress, Settings,
+};
 use super::output::Output;
 use super::policy::{Granted, Users};
 use super::spool::Spool;
@@ -155,6 +157,8 @@ impl Session {
             only_user: granted.kernel.is_own().then_some(self.owner.uid),
             processes: &self.config.processes,
             cgroups: &self.config.cgroups,
+            stacks: &self.config.stacks,
+            triggers: &self.config.triggers,
             mode: self.config.mode,
             buffer_bytes: self.config.buffer_bytes,
             folder,
@@ -221,12 +225,20 @@ impl Session {
         }
     }
 
-    /// The kernel's data that a circular session holds. Stops waiting when the session ends.
+    /// How many snapshots of triggers wait to be taken, unless the recorder is busy.
+    pub(super) fn fired(&self) -> u64 {
+        let recorder = self.recorder.try_lock();
+        recorder.ok().and_then(|mut it| Some(it.as_mut()?.fired())).unwrap_or(0)
+    }
+
+    /// The kernel's data that a circular session holds, or that of the oldest trigger that fired. Stops waiting when the session ends.
     ///
     /// # Errors
     /// [`KernelError`].
-    pub(super) fn kernel_snapshot(&self) -> Result<Vec<u8>, KernelError> {
+    pub(super) fn kernel_snapshot(&self, fired: bool) -> Result<Vec<u8>, KernelError> {
         match self.recorder().as_mut() {
+            Some(recorder) if fired => recorder.take_fired(),
+            None if fired => Err(KernelError::NoSnapshot(NOTHING_FIRED.to_owned())),
             Some(recorder) => recorder.snapshot(&self.wanted),
             None => Ok(Vec::new()),
         }

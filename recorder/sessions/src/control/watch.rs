@@ -131,7 +131,7 @@ impl Service {
             owner_pid: Some(session.owner.pid),
             categories: session.config.categories.clone(),
             bytes: session.output.total(),
-            kernel: session.kernel.stats(),
+            kernel: wire::KernelStats { fired: session.fired(), ..session.kernel.stats() },
         }
     }
 

@@ -124,9 +124,17 @@ pub struct KernelStats {
     pub running: bool,
     /// What it has recorded in this session, in bytes.
     pub bytes: u64,
+    /// How many snapshots of triggers wait for Snapshot with `fired`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fired: u64,
     /// Why it does not record, if it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -192,6 +200,9 @@ pub struct Ended {
 pub struct Snapshot {
     /// Which of the descriptors that come with the call gets the trace.
     pub output: u32,
+    /// The oldest that a trigger had made, in place of one of now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fired: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]

@@ -4,8 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::cli::EXIT_FAILURE;
+use crate::commands::plan::flight::FlightError;
 use crate::control::client::ClientError;
 use crate::kernel::child::LaunchError;
+use crate::kernel::procfs::ProcfsError;
 use crate::sink::SinkError;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,20 @@ pub enum CtlError {
     /// A pipe to a session that goes on when ctl has ended.
     #[error("-o - needs a session that ends with ctl: add --foreground, or a COMMAND")]
     DetachedPipe,
+    /// Triggers of a session that goes on when ctl has ended.
+    #[error(
+        "--trigger needs a session that ends with ctl, which writes the snapshots: add --foreground, or a COMMAND"
+    )]
+    DetachedTrigger,
+    /// What triggers need is not there.
+    #[error(transparent)]
+    Flight(#[from] FlightError),
+    /// Nothing has such a name.
+    #[error("no running process{} matches --comm {}", if *.own { " of yours" } else { "" }, .globs.join(" "))]
+    NoSuchName { globs: Vec<String>, own: bool },
+    /// `/proc` cannot be read.
+    #[error(transparent)]
+    Processes(#[from] ProcfsError),
     /// A file that is to be compressed.
     #[error(
         "{}: the daemon cannot compress: name the file .fxt and compress it afterwards, or use fxtrec record",

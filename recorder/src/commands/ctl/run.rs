@@ -17,6 +17,9 @@ use crate::kernel::stop_token::StopToken;
 /// The longest single wait; every reason to end it comes as an event.
 const LONG: Duration = Duration::from_secs(3600);
 
+/// How often there is a look.
+const LOOK: Duration = Duration::from_millis(200);
+
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The exit status of COMMAND, if there was one.
@@ -26,12 +29,14 @@ pub(super) struct Outcome {
 }
 
 /// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. A session that ends by
-/// itself ends the wait for Ctrl-C, but not COMMAND.
+/// itself ends the wait for Ctrl-C, but not COMMAND. Meanwhile, and before it ends, has a `look` at what else there is to do.
 pub(super) fn until_the_end(
     mut signals: Signals,
     held: Option<Held>,
     common: &CtlCommon,
+    mut look: Option<&mut dyn FnMut() -> Result<(), CtlError>>,
 ) -> Result<Outcome, CtlError> {
+    let pause = if look.is_some() { LOOK } else { LONG };
     let system = |doing| move |source| CtlError::System { doing, source };
     let session = Session::watch(common)?;
     let mut child = held.map(Held::release).transpose()?;
@@ -51,6 +56,9 @@ pub(super) fn until_the_end(
                 _ => {}
             }
         }
+        if let Some(look) = look.as_mut().filter(|_| !session.is_over()) {
+            look()?;
+        }
         match &mut child {
             Some(child) => {
                 if let Some(ended) = child.try_wait().map_err(system("wait for COMMAND"))? {
@@ -68,7 +76,7 @@ pub(super) fn until_the_end(
             let none = StopToken::new().map_err(system("wait"))?;
             none.wait([signals.as_fd()].into_iter(), LONG).map_err(system("wait"))?;
         } else {
-            let wait = session.0.wait([signals.as_fd()].into_iter(), LONG);
+            let wait = session.0.wait([signals.as_fd()].into_iter(), pause);
             wait.map_err(system("wait"))?;
         }
     }

@@ -3,21 +3,25 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::file::TraceFile;
 use super::{CtlError, connect, run, show, stop};
 use crate::cli::{CtlCommon, CtlStartArgs, Disposition, Mode, ProviderOverride};
+use crate::commands::plan::flight::{FlightError, snapshot_path};
 use crate::control::client::Client;
 use crate::control::wire::{
     BufferDisposition, BufferingMode, KnownCategory, ProviderSpec, ProviderStats, SessionState,
     StartOptions, Started, TraceConfig,
 };
 use crate::kernel::child::{Held, Launch};
+use crate::kernel::procfs::{Process, Snapshot};
 use crate::kernel::signals::Signals;
 use crate::manager::SOCKET_VARIABLE;
+use crate::units::glob::Pattern;
 use crate::units::quantity::ByteSize;
-use crate::units::text::counted;
+use crate::units::text::{bytes, counted};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -57,6 +61,9 @@ pub(super) fn start(
     if detached && path == Path::new("-") {
         return Err(CtlError::DetachedPipe);
     }
+    if !args.triggers.is_empty() {
+        check_triggers(&args, &path, detached)?;
+    }
     let system = |source| CtlError::System { doing: "set up signals", source };
     // Before the client may start a thread, and before COMMAND is made.
     let signals = if detached { None } else { Some(Signals::catch().map_err(system)?) };
@@ -76,7 +83,11 @@ pub(super) fn start(
         let without = not_permitted.join(", ");
         remark(common, err, &format!("recording without {without}: the policy does not permit it"));
     }
+    if !args.comms.is_empty() {
+        args.pids = named_so(&args.comms, is_own)?;
+    }
     let file = TraceFile::create(&path, args.output.is_some(), common)?;
+    let has_triggers = !args.triggers.is_empty();
     let begun = prepare((args, is_own), detached, common, &file, signals.as_ref(), &mut client);
     let (started, held) = match begun {
         Ok(begun) => begun,
@@ -99,7 +110,10 @@ pub(super) fn start(
         if held.is_none() {
             remark(common, err, &format!("recording to {}; Ctrl-C stops it", name(&file)));
         }
-        let outcome = match run::until_the_end(signals, held, common) {
+        let mut written = 0;
+        let mut look = || take_fired(&mut client, (&path, &mut written), common, err);
+        let look = has_triggers.then_some(&mut look as &mut dyn FnMut() -> Result<(), CtlError>);
+        let outcome = match run::until_the_end(signals, held, common, look) {
             Ok(outcome) => outcome,
             Err(error) => {
                 // Nothing ran: an empty trace helps nobody.
@@ -141,6 +155,61 @@ pub(super) fn start(
         Some(why) => Err(CtlError::Incomplete(why)),
         None => Ok(code),
     }
+}
+
+/// Whether somebody writes the snapshots, and where.
+fn check_triggers(args: &CtlStartArgs, path: &Path, detached: bool) -> Result<(), CtlError> {
+    if args.mode != Mode::Circular {
+        return Err(FlightError::NeedsCircular("--trigger").into());
+    }
+    if path == Path::new("-") {
+        let path = "standard output".into();
+        return Err(FlightError::NoFile { option: "--trigger", path }.into());
+    }
+    if detached { Err(CtlError::DetachedTrigger) } else { Ok(()) }
+}
+
+/// Writes the snapshots of triggers that have fired, next to the output.
+fn take_fired(
+    client: &mut Client,
+    (path, written): (&Path, &mut u32),
+    common: &CtlCommon,
+    err: &mut dyn Write,
+) -> Result<(), CtlError> {
+    for _ in 0..client.status()?.kernel.fired {
+        *written += 1;
+        let file = TraceFile::create(&snapshot_path(path, *written), false, common)?;
+        match client.fired_snapshot(file.descriptor()?) {
+            Ok(size) => {
+                let (size, name) = (bytes(size), name(&file));
+                remark(common, err, &format!("a trigger fired: {size} written to {name}"));
+            }
+            Err(error) => {
+                file.discard();
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The running processes whose name matches, and of those only the user's `own`.
+fn named_so(globs: &[Pattern], own: bool) -> Result<Vec<u32>, CtlError> {
+    let found = match own {
+        true => Snapshot::take_of(nix::unistd::getuid().as_raw())?,
+        false => Snapshot::take()?,
+    };
+    let matches = |process: &Process| {
+        let main = process.threads.iter().find(|thread| thread.tid == process.pid);
+        let comm = main.map_or("".into(), |main| String::from_utf8_lossy(&main.comm));
+        globs.iter().any(|glob| glob.matches(&comm))
+    };
+    let pids: Vec<u32> = found.processes.iter().filter(|it| matches(it)).map(|it| it.pid).collect();
+    if pids.is_empty() {
+        let globs = globs.iter().map(|glob| glob.as_str().to_owned()).collect();
+        return Err(CtlError::NoSuchName { globs, own });
+    }
+    Ok(pids)
 }
 
 /// Starts a stopped session again.
@@ -215,6 +284,8 @@ fn not_permitted(wanted: &[String], known: &[KnownCategory]) -> Vec<String> {
 
 fn config(args: &CtlStartArgs, detached: bool) -> TraceConfig {
     let provider_specs: Vec<_> = args.providers.iter().map(provider_spec).collect();
+    let names = args.stacks.iter().filter_map(ValueEnum::to_possible_value);
+    let stacks = names.map(|kind| kind.get_name().to_owned()).collect();
     TraceConfig {
         categories: Some(args.categories.clone()).filter(|list| !list.is_empty()),
         buffer_size_megabytes_hint: args.buffer_size.map(megabytes),
@@ -230,6 +301,9 @@ fn config(args: &CtlStartArgs, detached: bool) -> TraceConfig {
         version: None,
         processes: Some(args.pids.clone()).filter(|list| !list.is_empty()),
         cgroups: Some(args.cgroups.iter().map(|glob| glob.as_str().to_owned()).collect())
+            .filter(|list: &Vec<String>| !list.is_empty()),
+        stacks: Some(stacks).filter(|list: &Vec<String>| !list.is_empty()),
+        triggers: Some(args.triggers.iter().map(ToString::to_string).collect())
             .filter(|list: &Vec<String>| !list.is_empty()),
         defer_transfer: args.defer_transfer.then_some(true),
         detached: detached.then_some(true),
@@ -336,7 +410,7 @@ mod tests {
     #[test]
     fn every_option_is_in_the_configuration() {
         let words = "--categories sched,app* --mode circular --buffer-size 1500k --start-timeout 2s \
-                     --defer-transfer --provider db:16M:sql --pid 17,18";
+                     --defer-transfer --provider db:16M:sql --pid 17,18 --stacks --trigger runqueue>5ms";
         let config = config_of(&words.split_whitespace().collect::<Vec<_>>());
         let expected = TraceConfig {
             categories: Some(vec!["sched".into(), "app*".into()]),
@@ -351,6 +425,8 @@ mod tests {
             version: None,
             processes: Some(vec![17, 18]),
             cgroups: None,
+            stacks: Some(vec!["offcpu".into()]),
+            triggers: Some(vec!["runqueue>5ms".into()]),
             defer_transfer: Some(true),
             detached: None,
         };

@@ -10,7 +10,7 @@ use fxtrec_tests::binary::{self, copy_program};
 use fxtrec_tests::folder::Folder;
 use fxtrec_tests::process::Process;
 use fxtrec_tests::trace::Trace;
-use fxtrec_tests::{root, tools};
+use fxtrec_tests::{root, tools, wait};
 use serde_json::Value;
 
 use crate::ctl::daemon::{Daemon, client};
@@ -194,6 +194,118 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     assert!(trace.threads.values().any(|(name, _)| name == "sleep"), "{:?}", trace.threads);
     let mixed = ["start", "-o", "no.fxt", "--categories", "sched:own,irq"];
     daemon.ctl_as_nobody(&mixed).expect(125);
+    daemon.end();
+}
+
+/// What a trace says line by line, which must not name others, nor have addresses of the kernel.
+fn dumped(daemon: &Daemon, file: &str) -> Vec<String> {
+    let bytes = std::fs::read(daemon.folder.path(file)).expect("it is there");
+    let hidden = b"secret";
+    assert!(!bytes.windows(hidden.len()).any(|part| part == hidden), "{file} names others");
+    let dump = daemon.folder.run(binary::command().args(["dump", file])).expect(0).stdout;
+    assert!(!dump.contains("0xffff"), "{file} has addresses of the kernel");
+    dump.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn stacks_within_the_rule_are_those_of_threads_whose_memory_the_user_may_read() {
+    if !can_run() || !tools::or_skip(&["taskset", "python3"]) {
+        return;
+    }
+    let daemon = Daemon::start("");
+    let folder = Folder::new();
+    Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
+    for name in ["own_sleep", "secretsleep"] {
+        copy_program("/bin/sleep".as_ref(), &folder.path(name));
+    }
+    let sleeps = |name: &str| format!("while :; do {} 0.01; done", folder.path(name).display());
+    let (own, secret) = (sleeps("own_sleep"), sleeps("secretsleep"));
+    // The user may not look into it, as the kernel has it for programs that were another user's.
+    let closes = "import ctypes, time; of = ctypes.CDLL(None).prctl; of(15, b'closed'); of(4, 0)\n\
+                  while True: time.sleep(0.01)";
+    let mut closed = daemon.as_nobody("/usr/bin/python3".as_ref(), "65534");
+    let running = [
+        competitor("65534", "own_one", &folder, &["-c", &own]),
+        competitor("65534", "own_two", &folder, &SPIN),
+        Process::start(closed.args(["-c", closes])),
+        competitor("12345", "secretname", &folder, &["-c", &secret]),
+    ];
+    let comm = format!("/proc/{}/comm", running[2].id());
+    let is_closed = || std::fs::read_to_string(&comm).is_ok_and(|name| name == "closed\n");
+    wait::until("a program that is closed", is_closed);
+    let chosen = ["--comm", "own_*", "--comm", "closed"];
+    let start = ["start", "-o", "own.fxt", "--stacks=offcpu,wake,cpu"];
+    daemon.ctl_as_nobody(&[&start[..], &chosen].concat()).expect(0);
+    std::thread::sleep(Duration::from_millis(1000));
+    daemon.ctl_as_nobody(&["stop"]).expect(0);
+    drop(running);
+    let lines = dumped(&daemon, "own.fxt");
+    let stacks = |name: &str| {
+        let of = format!(":{name} flags=");
+        lines.iter().filter(|line| line.contains(" backtrace ") && line.contains(&of)).count()
+    };
+    for name in ["own_one", "own_two", "own_sleep"] {
+        assert!(stacks(name) > 5, "{name}: {}", stacks(name));
+    }
+    assert!(lines.iter().any(|line| line.contains("\"closed\"")), "it is recorded");
+    assert_eq!(stacks("closed"), 0);
+    assert!(!lines.iter().any(|line| line.contains("/python3")), "its file is named");
+
+    let nothing = daemon.ctl_as_nobody(&["start", "-o", "no.fxt", "--comm", "secret*"]).expect(125);
+    assert!(nothing.stderr.contains("no running process of yours matches"), "{}", nothing.stderr);
+    daemon.end();
+    let daemon = Daemon::start(POLICY);
+    let all = ["start", "-o", "no.fxt", "--categories", "sched", "--stacks"];
+    let refused = daemon.ctl_as_nobody(&all).expect(125);
+    assert!(refused.stderr.contains("sched:own"), "{}", refused.stderr);
+    // Nor by what is added to a session of one's own.
+    let keep = ["start", "-o", "own.fxt", "--categories", "sched:own", "--stacks"];
+    daemon.ctl_as_nobody(&keep).expect(0);
+    daemon.ctl_as_nobody(&["stop", "--keep"]).expect(0);
+    let again = ["start", "--again", "--categories", "sched"];
+    let refused = daemon.ctl_as_nobody(&again).expect(125);
+    assert!(refused.stderr.contains("stacks of all users"), "{}", refused.stderr);
+    daemon.ctl_as_nobody(&["stop"]).expect(0);
+    daemon.end();
+}
+
+#[test]
+fn triggers_within_the_rule_fire_for_the_users_own_threads_only() {
+    if !can_run() || !tools::or_skip(&["taskset", "timeout"]) {
+        return;
+    }
+    let daemon = Daemon::start("");
+    let folder = Folder::new();
+    Command::new("chmod").arg("755").arg(folder.path("")).status().expect("chmod");
+    let program = folder.path("own_one").display().to_string();
+    copy_program("/bin/sh".as_ref(), program.as_ref());
+    // They wait for each other, and the user's for them.
+    let secret = ["secretone", "secrettwo"].map(|name| competitor("12345", name, &folder, &SPIN));
+    let start = ["start", "-o", "own.fxt", "--mode", "circular", "--stacks"];
+    let command = ["--", "timeout", "3", "taskset", "-c", "1", &program, SPIN[0], SPIN[1]];
+    let others = ["--trigger", "runqueue > 1us if comm ~ 'secret*'"];
+    daemon.ctl_as_nobody(&[&start[..], &others, &command].concat()).expect(124);
+    assert!(!daemon.folder.path("own.1.fxt").exists(), "the delay of another fired");
+    let own = ["--trigger", "runqueue > 1ms"];
+    let said = daemon.ctl_as_nobody(&[&start[..], &own, &command].concat()).expect(124).stderr;
+    assert!(said.contains("a trigger fired") && said.contains("own.1.fxt"), "{said}");
+    drop(secret);
+    let lines = dumped(&daemon, "own.1.fxt");
+    assert!(
+        lines.iter().any(|line| line.contains("\"snapshot_info\"") && line.contains(" from_ns="))
+    );
+    let why = daemon.folder.run(binary::command().args(["why", "own.1.fxt"])).expect(0).stdout;
+    assert!(why.contains("(trigger 'runqueue > 1ms')"), "{why}");
+
+    for (words, why) in [
+        (&["--trigger", "runqueue > 1ms", "--", "true"][..], "--mode circular"),
+        (&["--trigger", "runqueue > 1ms", "--mode", "circular"], "--foreground"),
+        (&["--trigger", "lost > 0", "--mode", "circular", "--foreground"], "METRIC OP TIME"),
+    ] {
+        let refused =
+            daemon.ctl_as_nobody(&[&["start", "-o", "no.fxt"], words].concat()).expect(125);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
     daemon.end();
 }
 

@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::doorbell::Doorbell;
 use super::events::BpfError;
 use super::object::{self, Choice, Given, Object};
-use super::programs::{Loaded, knows_registers, newtask};
+use super::programs::{Loaded, knows_registers, newtask, of_owner};
 use super::ring_buffer::RingBuffer;
 use super::scope::ScopeMap;
 use super::sys::{BpfSys, MapKind, MapSpec, Memory, On};
@@ -198,6 +198,8 @@ pub struct Wanted {
     pub copy: Option<usize>,
     /// Of waits only those of chosen threads: see [`BlockedStacks::choose`].
     pub chosen: bool,
+    /// The only user of whom there are samples, and these without the kernel's part: see `owner.h`.
+    pub owner: Option<u32>,
 }
 
 /// What a sample is of.
@@ -398,6 +400,7 @@ impl BlockedStacks {
             let mut choices = notes.choices().to_vec();
             choices.push(("blocks", blocks.unwrap_or(0) as u64));
             choices.push(("walks_python", walks_python.into()));
+            choices.extend(of_owner(wanted.owner));
             let mut given = notes.maps().to_vec();
             given.push(("pythons", Given::Map(maps.pythons.fd())));
             for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]

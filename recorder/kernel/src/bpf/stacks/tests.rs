@@ -91,7 +91,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
         return;
     }
     let over = Nanos(20_000_000);
-    let wanted = Wanted { over, wakes: true, frequency: Some(99), copy: None, chosen: false };
+    let wanted =
+        Wanted { over, wakes: true, frequency: Some(99), copy: None, chosen: false, owner: None };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted)
         .unwrap_or_else(|error| panic!("{error}\n{}", error.verifier_log().unwrap_or_default()));
     assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
@@ -192,6 +193,7 @@ fn noting() -> Option<Noting> {
         frequency: None,
         copy: None,
         chosen: false,
+        owner: None,
     };
     let mut stacks = BlockedStacks::open(&Linux, Box::new(sys::LinuxBpf), wanted).expect("loaded");
     let Some(notes) = stacks.notes() else {

@@ -14,6 +14,7 @@ impl Service {
         &self,
         caller: &Caller,
         output: Passed,
+        fired: bool,
     ) -> Result<u64, ControllerError> {
         let session = {
             let inner = self.lock();
@@ -29,7 +30,7 @@ impl Service {
         let (writer, destination) = output.open()?;
         let output = Output::start(writer, destination, self.spool(), false, Box::new(|_| {}))
             .map_err(|error| aborted(error.to_string()))?;
-        let kernel = session.kernel_snapshot().map_err(|error| match error {
+        let kernel = session.kernel_snapshot(fired).map_err(|error| match error {
             KernelError::Ended => ControllerError::Terminating,
             error => aborted(error.to_string()),
         })?;

@@ -5,7 +5,7 @@ use super::super::machine::{self, Request};
 use super::super::policy::Granted;
 use super::super::session::Session;
 use super::super::wire::{self, ControllerError, SessionState};
-use super::{Caller, Service};
+use super::{Caller, Service, may_choose};
 use crate::manager::{ManagerError, StartOptions, Started};
 use fxtrec_kernel::stop_token::StopToken;
 
@@ -28,7 +28,9 @@ impl Service {
             let granted = match more {
                 Some(more) => {
                     let wanted = session.config.selection.clone().with(more);
-                    self.grant(&session.owner, &wanted)?
+                    let granted = self.grant(&session.owner, &wanted)?;
+                    may_choose(&session.owner, &granted, &session.config)?;
+                    granted
                 }
                 None => session.granted.clone(),
             };

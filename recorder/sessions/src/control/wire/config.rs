@@ -77,6 +77,12 @@ pub struct TraceConfig {
     /// Globs of the cgroups whose processes are the only ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<Vec<String>>,
+    /// The stacks that are recorded: `offcpu`, `wake`, `cpu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<Vec<String>>,
+    /// Of a circular session: delays of which each has a snapshot made, as of `fxtrec --trigger`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub triggers: Option<Vec<String>>,
     /// Whether the session outlives the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detached: Option<bool>,

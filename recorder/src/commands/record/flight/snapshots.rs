@@ -114,7 +114,8 @@ impl News {
     /// The same for whoever started this process.
     pub(in crate::commands::record) fn notice(&self) -> Option<Notice> {
         match self {
-            News::Written { path, .. } => Some(Notice::Snapshot(path.clone())),
+            News::Written { cause: None, path, .. } => Some(Notice::Snapshot(path.clone())),
+            News::Written { path, .. } => Some(Notice::Fired(path.clone())),
             News::Failed { error, .. } => Some(Notice::NoSnapshot(error.to_string())),
             News::Stays(_) => None,
         }
