@@ -19,6 +19,7 @@ mod futex;
 pub mod homes;
 pub mod life;
 pub mod losses;
+mod merge_thread;
 pub mod order;
 pub mod perf_rings;
 pub mod readers;

@@ -158,8 +158,14 @@ impl Queue {
     }
 }
 
-/// Events of one CPU that wait outside of the queues, sorted by time, and are decoded when they are merged.
+/// Events of one CPU that wait outside of the queues, sorted by time, in a form of their own.
 pub trait Backlog {
+    /// That form.
+    type Item;
+
+    /// The number by which [`Receive::item`] gets its items; each has another one.
+    fn number(&self) -> usize;
+
     fn cpu(&self) -> Cpu;
 
     /// A queue of the same CPU. If events have the same time as one in the backlog, those in earlier queues go out before it, and those in
@@ -184,8 +190,28 @@ pub trait Backlog {
     /// Number of events in it. At [`QUEUE_EVENTS`] it takes no more until [`Backlog::hand_out`] makes room.
     fn held(&self) -> usize;
 
-    /// Hands out its events in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
-    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Event) -> bool) -> bool;
+    /// Hands out its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
+    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Self::Item) -> bool) -> bool;
+}
+
+/// Takes what a [`Merger`] hands out. Both methods return false to get no more.
+pub trait Receive<Item> {
+    /// Takes an event of a queue, with the time to give it, and the bytes that it carries.
+    fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool;
+
+    /// Takes an item of the backlog with the number `backlog`, which is of `cpu`. `handed` gives the time to give each of its events.
+    fn item(&mut self, handed: &mut Handed, backlog: usize, cpu: Cpu, item: &Item) -> bool;
+}
+
+/// If the items are events, a closure takes all of them.
+impl<F: FnMut(Nanos, Cpu, &Event, &[u8]) -> bool> Receive<Event> for F {
+    fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool {
+        self(time, cpu, event, bytes)
+    }
+
+    fn item(&mut self, handed: &mut Handed, _: usize, cpu: Cpu, event: &Event) -> bool {
+        self(handed.at(event.time), cpu, event, &[])
+    }
 }
 
 /// For mergers that have all events in queues.
@@ -193,6 +219,12 @@ pub trait Backlog {
 pub enum NoBacklog {}
 
 impl Backlog for NoBacklog {
+    type Item = Event;
+
+    fn number(&self) -> usize {
+        match *self {}
+    }
+
     fn cpu(&self) -> Cpu {
         match *self {}
     }
@@ -243,20 +275,52 @@ pub struct Merger {
     has_more: bool,
 }
 
-/// Time of the first event of a queue or backlog, and which one it is. This is the order of events with the same time.
+/// Time of the first event of a queue or backlog, and which one it is; events with the same time are in the order of the latter. All is in one
+/// number, because the heap compares heads several times for each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Head {
-    time: Nanos,
-    /// The number of the queue, or of the queue that the backlog names.
-    queue: usize,
-    part: Part,
+struct Head(u128);
+
+/// Where the first event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// In the backlog with this index.
+    Backlog(usize),
+    /// In the queue with this index.
+    Queue(usize),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    /// The backlog with this index.
-    Backlog(usize),
-    Queue,
+impl Head {
+    /// In place of a backlog's index.
+    const NONE: u32 = u32::MAX;
+
+    /// The head of a queue. The numbers of queues and backlogs are below those of all CPUs that there may be.
+    fn of_queue(time: Nanos, queue: usize) -> Head {
+        Head::new(time, queue, Head::NONE)
+    }
+
+    /// The head of a backlog that names this queue: it comes before that of the queue.
+    fn of_backlog(time: Nanos, Lane(queue): Lane, backlog: usize) -> Head {
+        Head::new(time, queue, backlog as u32)
+    }
+
+    fn new(time: Nanos, queue: usize, backlog: u32) -> Head {
+        Head(u128::from(time.0) << 64 | (queue as u128) << 32 | u128::from(backlog))
+    }
+
+    fn time(self) -> Nanos {
+        Nanos((self.0 >> 64) as u64)
+    }
+
+    fn set_time(&mut self, time: Nanos) {
+        self.0 = u128::from(time.0) << 64 | u128::from(self.0 as u64);
+    }
+
+    fn part(self) -> Part {
+        match self.0 as u32 {
+            Head::NONE => Part::Queue((self.0 >> 32) as u32 as usize),
+            backlog => Part::Backlog(backlog as usize),
+        }
+    }
 }
 
 /// Why handing out ended.
@@ -266,22 +330,27 @@ enum Emitted {
     All,
     /// As many as requested went out.
     Enough,
-    /// `take` takes no more.
+    /// The receiver takes no more.
     Refused,
 }
 
 /// What was handed out so far.
 #[derive(Debug, Default)]
-struct Handed {
+pub struct Handed {
     emitted: Nanos,
     late: u64,
     most_late: Nanos,
 }
 
 impl Handed {
+    /// For what follows an event that was handed out with this time.
+    pub fn since(emitted: Nanos) -> Handed {
+        Handed { emitted, ..Handed::default() }
+    }
+
     /// The time with which an event of `time` is handed out.
     #[inline]
-    fn at(&mut self, time: Nanos) -> Nanos {
+    pub fn at(&mut self, time: Nanos) -> Nanos {
         if time < self.emitted {
             self.late += 1;
             self.most_late = self.most_late.max(Nanos(self.emitted.0 - time.0));
@@ -296,10 +365,10 @@ impl Handed {
 fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
     // The two children of a heap's root include the second.
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
-    second.map_or(Nanos(u64::MAX), |second| match first.time == second.time {
-        true => second.time,
+    second.map_or(Nanos(u64::MAX), |second| match first.time() == second.time() {
+        true => second.time(),
         // At exactly the second's time, the order is decided when that time has come.
-        false => Nanos(second.time.0 - 1),
+        false => Nanos(second.time().0 - 1),
     })
 }
 
@@ -407,12 +476,12 @@ impl Merger {
     pub fn emit(
         &mut self,
         watermark: Nanos,
-        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
-        self.emit_with::<NoBacklog>(watermark, &mut [], take)
+        self.emit_with::<NoBacklog>(watermark, &mut [], &mut take)
     }
 
-    /// Hands out, in order of time, every event up to `watermark`, as long as `take` returns true; returns the last result of `take`.
+    /// Hands out, in order of time, every event up to `watermark`, as long as `to` returns true; returns its last result.
     ///
     /// The time that is passed with an event never decreases. It is the event's own time unless the event is late. The bytes that the event
     /// carries, if any, are passed too.
@@ -420,9 +489,9 @@ impl Merger {
         &mut self,
         watermark: Nanos,
         backlogs: &mut [B],
-        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        to: &mut impl Receive<B::Item>,
     ) -> bool {
-        self.emit_some(watermark, backlogs, usize::MAX, take) != Emitted::Refused
+        self.emit_some(watermark, backlogs, usize::MAX, to) != Emitted::Refused
     }
 
     /// Same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are of one CPU.
@@ -431,47 +500,46 @@ impl Merger {
         watermark: Nanos,
         backlogs: &mut [B],
         most: usize,
-        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        to: &mut impl Receive<B::Item>,
     ) -> Emitted {
         let mut out = 0;
         let Merger { queues, heads, handed, .. } = self;
         heads.clear();
         for (number, queue) in queues.iter().enumerate() {
             if let Some(first) = queue.events.front() {
-                heads.push(Reverse(Head { time: first.time, queue: number, part: Part::Queue }));
+                heads.push(Reverse(Head::of_queue(first.time, number)));
             }
         }
         for (number, backlog) in backlogs.iter_mut().enumerate() {
             if let Some(time) = backlog.first() {
-                let (Lane(queue), part) = (backlog.queue(), Part::Backlog(number));
-                heads.push(Reverse(Head { time, queue, part }));
+                heads.push(Reverse(Head::of_backlog(time, backlog.queue(), number)));
             }
         }
         while let Some(Reverse(head)) = heads.peek().copied() {
-            if head.time > watermark {
+            if head.time() > watermark {
                 break;
             }
             if out >= most {
                 return Emitted::Enough;
             }
             let run = if most < BETWEEN_LOOKS { SHORT_RUN } else { u64::MAX };
-            let until = Nanos(head.time.0.saturating_add(run));
+            let until = Nanos(head.time().0.saturating_add(run));
             let until = turn(heads.as_slice(), head).min(watermark).min(until);
-            let (go_on, next) = match head.part {
-                Part::Queue => {
-                    let queue = &mut queues[head.queue];
+            let (go_on, next) = match head.part() {
+                Part::Queue(number) => {
+                    let queue = &mut queues[number];
                     let before = queue.held();
                     let go_on = queue.hand_out(until, |cpu, event, bytes| {
-                        take(handed.at(event.time), cpu, event, bytes)
+                        to.event(handed.at(event.time), cpu, event, bytes)
                     });
                     out += before - queue.held();
                     (go_on, queue.events.front().map(|event| event.time))
                 }
-                Part::Backlog(number) => {
-                    let backlog = &mut backlogs[number];
-                    let (cpu, before) = (backlog.cpu(), backlog.held());
-                    let go_on = backlog
-                        .hand_out(until, |event| take(handed.at(event.time), cpu, event, &[]));
+                Part::Backlog(index) => {
+                    let backlog = &mut backlogs[index];
+                    let (number, cpu) = (backlog.number(), backlog.cpu());
+                    let before = backlog.held();
+                    let go_on = backlog.hand_out(until, |item| to.item(handed, number, cpu, item));
                     out += before - backlog.held();
                     (go_on, backlog.first())
                 }
@@ -481,7 +549,7 @@ impl Merger {
             }
             if let Some(mut first) = heads.peek_mut() {
                 match next {
-                    Some(time) => first.0.time = time,
+                    Some(time) => first.0.set_time(time),
                     None => drop(PeekMut::pop(first)),
                 }
             }
@@ -494,20 +562,20 @@ impl Merger {
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,
         clock: impl Fn() -> Nanos,
-        take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
     ) -> bool {
-        self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, take)
+        self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, &mut take)
     }
 
     /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out events that no older event can precede any more,
-    /// until the rings are empty or `take` takes no more. `read` returns whether something stays in a ring because its lane is full.
+    /// until the rings are empty or `to` takes no more. `read` returns whether something stays in a ring because its lane is full.
     /// Returns whether everything was taken.
     pub fn round_with<B: Backlog>(
         &mut self,
         backlogs: &mut Vec<B>,
         mut read: impl FnMut(&mut Merger, &mut Vec<B>) -> bool,
         clock: impl Fn() -> Nanos,
-        mut take: impl FnMut(Nanos, Cpu, &Event, &[u8]) -> bool,
+        to: &mut impl Receive<B::Item>,
     ) -> bool {
         self.has_more = false;
         let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
@@ -518,7 +586,7 @@ impl Merger {
             self.note_crowd(backlogs);
             let watermark = self.watermark(now, backlogs);
             loop {
-                match self.emit_some(watermark, backlogs, most, &mut take) {
+                match self.emit_some(watermark, backlogs, most, to) {
                     Emitted::All => break,
                     Emitted::Refused => return false,
                     Emitted::Enough if self.most_in_round.is_some() => {

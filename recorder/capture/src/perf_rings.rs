@@ -482,6 +482,10 @@ impl Rings for PerfRings {
         }
     }
 
+    fn use_threads(&mut self, threads: usize) {
+        self.readers = Readers::exactly(threads, self.rings.len());
+    }
+
     fn read(&mut self, merger: &mut Merger) -> bool {
         !self.readers.read(&mut self.rings, merger).drained
     }

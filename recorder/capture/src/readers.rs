@@ -123,6 +123,14 @@ impl<R: ReadRing> Readers<R> {
         Readers { readers, brought: 0, worth, cpus_per_reader, most, failed: None }
     }
 
+    /// Has `threads` read the rings of `cpus` CPUs at each look, the calling one among them.
+    pub(super) fn exactly(threads: usize, cpus: usize) -> Readers<R> {
+        let most = threads.saturating_sub(1).min(MOST_READERS);
+        let mut readers = Readers::sharing(cpus.div_ceil(most + 1).max(1), 0);
+        readers.most = most;
+        readers
+    }
+
     /// Reads every ring. The order of the rings stays the same.
     ///
     /// If a thread panics, the rings that it had are gone: see [`Readers::take_failure`]. All others are read.

@@ -9,16 +9,20 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use super::event::Event;
 use super::ftrace_rings::FtraceRings;
-use super::order::Merger;
+use super::merge_thread::{Intake, Merging};
+use super::order::{Merger, NoBacklog, Receive};
 use super::perf_rings::PerfRings;
 use super::source::{Causes, Source, SourceError, SourceKind, SourceStats, StartFilter, Take};
 use fxtrec_kernel::clock;
+use fxtrec_kernel::priority::ThreadId;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::{Cpu, Nanos};
 
 /// The rings of all online CPUs, each with a lane in the merger.
-pub trait Rings: Debug + Send {
+pub trait Rings: Debug + Send + 'static {
     /// The kind of source that they form.
     const KIND: SourceKind;
 
@@ -55,6 +59,9 @@ pub trait Rings: Debug + Send {
         Ok(())
     }
 
+    /// Has so many threads read the rings, the calling one among them, whatever the load.
+    fn use_threads(&mut self, threads: usize);
+
     /// Moves what the rings hold into the merger; true if something stays in a ring because its lane is full.
     fn read(&mut self, merger: &mut Merger) -> bool;
 
@@ -80,9 +87,33 @@ pub trait Rings: Debug + Send {
 
 /// Rings, and the merger of what they hold.
 #[derive(Debug)]
-pub struct RingSource<R> {
+struct RingIntake<R> {
     rings: R,
     merger: Merger,
+}
+
+impl<R: Rings> Intake for RingIntake<R> {
+    type Item = Event;
+
+    fn round(&mut self, to: &mut impl Receive<Event>) -> bool {
+        let RingIntake { rings, merger } = self;
+        let read = |merger: &mut Merger, _: &mut Vec<NoBacklog>| rings.read(merger);
+        merger.round_with(&mut Vec::new(), read, clock::now, to)
+    }
+
+    fn emitted(&self) -> Nanos {
+        self.merger.emitted()
+    }
+
+    fn time(event: &Event) -> Option<Nanos> {
+        Some(event.time)
+    }
+}
+
+/// A source of rings.
+#[derive(Debug)]
+pub struct RingSource<R: Rings> {
+    merging: Merging<RingIntake<R>>,
     outset: StartFilter,
 }
 
@@ -102,7 +133,9 @@ impl<R: Rings> RingSource<R> {
     ) -> Result<RingSource<R>, SourceError> {
         let mut merger = Merger::new();
         let rings = open(&mut merger)?;
-        Ok(RingSource { rings, merger, outset: StartFilter::default() })
+        let cpus = rings.cpus().len();
+        let merging = Merging::new(RingIntake { rings, merger }, cpus);
+        Ok(RingSource { merging, outset: StartFilter::default() })
     }
 }
 
@@ -112,21 +145,30 @@ impl<R: Rings> Source for RingSource<R> {
     }
 
     fn cpus(&self) -> Vec<Cpu> {
-        self.rings.cpus()
+        self.merging.intake().rings.cpus()
     }
 
     /// A move that a silent task makes is not reported.
     fn causes(&self, silent: &[Cpu]) -> Causes {
-        let kernel_lock = self.rings.tells_kernel_locks();
+        let kernel_lock = self.merging.intake().rings.tells_kernel_locks();
         Causes { migrate: silent.is_empty(), kernel_lock, ..Causes::default() }
     }
 
     fn ring_bytes(&self) -> usize {
-        self.rings.ring_bytes()
+        self.merging.intake().rings.ring_bytes()
+    }
+
+    fn use_threads(&mut self, threads: usize) {
+        self.merging.force(threads > 1);
+        self.merging.intake().rings.use_threads(threads.saturating_sub(1).max(1));
+    }
+
+    fn merge_load(&self) -> Option<(ThreadId, ThreadTimes)> {
+        self.merging.load()
     }
 
     fn enable(&mut self) -> Result<(), SourceError> {
-        self.rings.enable()
+        self.merging.intake().rings.enable()
     }
 
     fn begin(&mut self) -> Nanos {
@@ -134,32 +176,33 @@ impl<R: Rings> Source for RingSource<R> {
     }
 
     fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
-        self.rings.find_silent(&mut self.merger)
+        let RingIntake { rings, merger } = &mut *self.merging.intake();
+        rings.find_silent(merger)
     }
 
     fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
-        self.rings.is_silent(cpu)
+        self.merging.intake().rings.is_silent(cpu)
     }
 
     fn round(&mut self, take: &mut Take<'_>) {
-        let RingSource { rings, merger, outset } = self;
-        outset.pass(merger.emitted(), take, |take| {
-            merger.round(|merger| rings.read(merger), clock::now, take)
-        });
+        let RingSource { merging, outset } = self;
+        let emitted = merging.intake().emitted();
+        outset.pass(emitted, take, |mut take| merging.round(&mut take));
     }
 
     fn limit_rounds(&mut self, most: usize) {
-        self.merger.limit_rounds(Some(most));
+        self.merging.intake().merger.limit_rounds(Some(most));
     }
 
     fn has_more(&self) -> bool {
-        self.merger.has_more()
+        self.merging.intake().merger.has_more()
     }
 
     fn finish(&mut self, take: &mut Take<'_>) {
-        self.merger.limit_rounds(None);
-        self.rings.disable();
-        let RingSource { rings, merger, outset } = self;
+        let RingSource { merging, outset } = self;
+        let RingIntake { rings, merger } = &mut *merging.intake();
+        merger.limit_rounds(None);
+        rings.disable();
         outset.pass(merger.emitted(), take, |take| {
             if merger.round(|merger| rings.read(merger), clock::now, &mut *take) {
                 rings.tell_rest(merger);
@@ -169,23 +212,26 @@ impl<R: Rings> Source for RingSource<R> {
     }
 
     fn take_failure(&mut self) -> Option<io::Error> {
-        self.rings.take_failure()
+        let merging = self.merging.take_failure();
+        merging.or_else(|| self.merging.intake().rings.take_failure())
     }
 
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
         match self.take_failure() {
             Some(error) => Err(error),
-            None => stop.wait(self.rings.poll_fds(), timeout),
+            None => stop.wait(self.merging.intake().rings.poll_fds(), timeout),
         }
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {
-        self.rings.follow_hotplug(&mut self.merger).map(drop)
+        let RingIntake { rings, merger } = &mut *self.merging.intake();
+        rings.follow_hotplug(merger).map(drop)
     }
 
     fn stats(&self) -> SourceStats {
-        let (late, most_late) = self.merger.late();
-        let mut stats = SourceStats { late, most_late, ..self.rings.stats() };
+        let RingIntake { rings, merger } = &*self.merging.intake();
+        let (late, most_late) = merger.late();
+        let mut stats = SourceStats { late, most_late, ..rings.stats() };
         self.outset.subtract_from(&mut stats.kernel_counts);
         stats
     }

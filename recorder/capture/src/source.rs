@@ -20,7 +20,9 @@ use fxtrec_kernel::bpf::events::BpfError;
 use fxtrec_kernel::cpus::CpusError;
 use fxtrec_kernel::ftrace::FtraceError;
 use fxtrec_kernel::perf::{KernelCount, OpenError};
+use fxtrec_kernel::priority::ThreadId;
 use fxtrec_kernel::stop_token::StopToken;
+use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid};
 
@@ -246,6 +248,15 @@ pub trait Source: Debug + Send {
 
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;
+
+    /// Has so many threads capture, the calling one among them, whatever the load. By default it is one for few CPUs, and others help while
+    /// there is much to do. To be called before the events run.
+    fn use_threads(&mut self, _threads: usize) {}
+
+    /// The thread that merges, if there is one, and where its time went: it does a part of the capture thread's work.
+    fn merge_load(&self) -> Option<(ThreadId, ThreadTimes)> {
+        None
+    }
 
     /// Starts all events, CPU by CPU, and attaches whatever there is to attach. That disturbs the machine, so what happens before
     /// [`Source::begin`] is not handed out.

@@ -15,7 +15,7 @@ use crate::units::quantity::{ByteSize, TimeSpan};
 
 const WHAT: &str = "What to record";
 const OUTPUT: &str = "Output";
-pub(super) const BUFFERS: &str = "Memory";
+pub(super) const BUFFERS: &str = "Memory and threads";
 pub(super) const DISPLAY: &str = "Display";
 
 /// The arguments of `fxtrec` and of `fxtrec record`.
@@ -164,6 +164,13 @@ pub struct RecordArgs {
     /// Size of the trace buffer between the recorder and the output, for example 4M
     #[arg(long, value_name = "SIZE", help_heading = BUFFERS)]
     pub buffer_size: Option<ByteSize>,
+
+    /// Number of threads that read and merge events and write records, 1 to 16
+    ///
+    /// By default one, and more while it is busy: at most one for each 8 CPUs.
+    #[arg(long, value_name = "N", help_heading = BUFFERS,
+        value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub capture_threads: Option<u8>,
 
     /// Where events come from
     #[command(flatten)]

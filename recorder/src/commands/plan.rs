@@ -97,6 +97,8 @@ pub struct Plan {
     pub mode: Mode,
     /// Kernel ring of each CPU, in bytes: a power of two; `None` for [`default_ring_bytes`].
     pub ring_bytes: Option<usize>,
+    /// How many threads capture, if not as many as the load needs.
+    pub capture_threads: Option<usize>,
     /// Trace buffer, in bytes: a multiple of 4096.
     pub buffer_bytes: usize,
     /// Triggers, and how the output is divided.
@@ -299,6 +301,7 @@ impl Plan {
             source: args.source.choice.unwrap_or_default(),
             output,
             mode: args.mode,
+            capture_threads: args.capture_threads.map(usize::from),
             ring_bytes: ring_bytes.map(|bytes| bytes.max(page_bytes()).next_power_of_two()),
             buffer_bytes: buffer_bytes.max(MIN_BUFFER_BYTES).next_multiple_of(4096),
             flight,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! many record ONLINE POSSIBLE WIRING FIGURES fxtrec -a -o t.fxt .. -- many play ..
-//! many play WIRING PLAYED RATE SECONDS even|uneven|overflow [OUTPUT]     the COMMAND of that: writes the lanes
+//! many play WIRING PLAYED RATE SECONDS even|uneven|overflow|filled [OUTPUT]     the COMMAND of that: writes the lanes
 //! many check t.fxt PLAYED                                       holds the trace against what was played
 //! ```
 //!
@@ -81,6 +81,7 @@ fn play(wiring: &Path, to: &Path, words: &[&str]) -> Result<ExitCode, Failure> {
     let mut player = unsafe { Player::new(&Wiring::read(wiring)?) }?;
     let played = match *load {
         "overflow" => player.overflow()?,
+        "filled" => player.filled()?,
         _ => player.play(&wanted),
     };
     fs::write(to, played.to_json().to_string())?;

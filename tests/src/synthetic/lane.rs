@@ -229,6 +229,12 @@ impl WrittenLane {
         self.word(at::LOST).load(Ordering::Relaxed)
     }
 
+    /// Whether the reader has taken everything.
+    pub fn is_empty(&self) -> bool {
+        let word = |at| self.word(at).load(Ordering::Acquire);
+        word(at::HEAD) == word(at::TAIL)
+    }
+
     /// How many records it has room for.
     pub fn records(&self) -> usize {
         self.shape.records

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::Wiring;
@@ -60,6 +61,8 @@ pub struct Played {
     pub fullest: Option<(f64, u64, f64)>,
     /// When the output had how many bytes.
     pub sizes: Vec<(u64, u64)>,
+    /// Of [`Player::filled`]: the recorder's threads, and for how many nanoseconds each had a CPU.
+    pub threads: Vec<(String, u64)>,
 }
 
 impl Played {
@@ -67,7 +70,7 @@ impl Played {
     pub fn to_json(&self) -> serde_json::Value {
         json!({
             "produced": self.produced, "lost": self.lost, "seconds": self.seconds, "cpus": self.cpus, "sizes": self.sizes,
-            "fullest": self.fullest,
+            "fullest": self.fullest, "threads": self.threads,
         })
     }
 
@@ -84,6 +87,7 @@ impl Played {
         });
         Some(Played {
             fullest,
+            threads: Vec::new(),
             produced: number(value.get("produced")?)?,
             lost: number(value.get("lost")?)?,
             seconds: value.get("seconds")?.as_f64()?,
@@ -268,16 +272,7 @@ impl Player {
     /// What the recorder cannot be stopped for.
     pub fn overflow(&mut self) -> io::Result<Played> {
         const APART: usize = 64;
-        let recorder = nix::unistd::getppid();
-        kill(recorder, Signal::SIGSTOP)?;
-        let stat = format!("/proc/{recorder}/stat");
-        let is_stopped = || {
-            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-        };
-        while !is_stopped() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let recorder = stop_recorder()?;
         for at in 0..self.cpus.len() {
             let count = if at % APART == 0 { 2 * self.cpus[at].lane.records() } else { 20 };
             for _ in 0..count {
@@ -291,6 +286,36 @@ impl Player {
             }
         }
         let mut played = Played::default();
+        self.fill_in(&mut played);
+        Ok(played)
+    }
+
+    /// Fills all lanes to four fifths while the recorder is stopped, all in the same time, and lets it read them. The time is from then on
+    /// until the lanes are empty.
+    ///
+    /// # Errors
+    /// What the recorder cannot be stopped for.
+    pub fn filled(&mut self) -> io::Result<Played> {
+        let recorder = stop_recorder()?;
+        let least = self.cpus.iter().map(|cpu| cpu.lane.records()).min().unwrap_or(0);
+        for _ in 0..least / 5 * 4 {
+            for at in 0..self.cpus.len() {
+                self.play_one(at);
+            }
+        }
+        let before = cpu_times(recorder)?;
+        let begin = now();
+        kill(recorder, Signal::SIGCONT)?;
+        while !self.cpus.iter().all(|cpu| cpu.lane.is_empty()) {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        let seconds = (now() - begin) as f64 / 1e9;
+        let mut threads = cpu_times(recorder)?;
+        for (name, time) in &mut threads {
+            let before = before.iter().find(|(before, _)| before == name).map_or(0, |it| it.1);
+            *time = time.saturating_sub(before);
+        }
+        let mut played = Played { seconds, threads, ..Played::default() };
         self.fill_in(&mut played);
         Ok(played)
     }
@@ -309,6 +334,34 @@ impl Player {
     }
 }
 
+/// Stops the process that started this one, and returns its id when it has stopped.
+fn stop_recorder() -> io::Result<Pid> {
+    let recorder = nix::unistd::getppid();
+    kill(recorder, Signal::SIGSTOP)?;
+    let stat = format!("/proc/{recorder}/stat");
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    while !is_stopped() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(recorder)
+}
+
+/// The names of the process's threads, and for how many nanoseconds each had a CPU.
+fn cpu_times(process: Pid) -> io::Result<Vec<(String, u64)>> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"))?;
+    let time = |task: io::Result<std::fs::DirEntry>| {
+        let task = task?.path();
+        let name = std::fs::read_to_string(task.join("comm"))?.trim_end().to_owned();
+        let stat = std::fs::read_to_string(task.join("schedstat"))?;
+        let running = stat.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        Ok((name, running.unwrap_or(0)))
+    };
+    tasks.map(time).collect()
+}
+
 fn size(path: &Path) -> Option<u64> {
     Some(path.metadata().ok()?.len())
 }
@@ -321,7 +374,7 @@ fn size(path: &Path) -> Option<u64> {
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu)?;
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
+    nix::sched::sched_setaffinity(Pid::from_raw(0), &set)?;
     // SAFETY: it takes numbers only.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     Ok(())

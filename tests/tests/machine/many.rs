@@ -59,20 +59,23 @@ fn what_full_lanes_lose_is_counted_for_each_cpu() {
     if !may_record() {
         return;
     }
-    let machine = machine::alone();
-    let folder = Folder::new();
-    let limit = ["--nofile=1024:"];
-    let play = ["0", "0", "overflow"];
-    folder.run(&mut record(&folder, &limit, &["--ring-size", "64K"], &play)).expect(0);
-    machine.give_back();
-    let (played, verdict) = judged(&folder);
-    let of_full = |(at, (_, _, lost)): (usize, &(u32, u64, u64))| (at % 64 == 0) == (*lost > 0);
-    assert!(
-        played.cpus.iter().enumerate().all(of_full),
-        "eight lanes were full: {:?}",
-        played.cpus
-    );
-    assert_eq!(verdict.lost, played.lost);
+    for threads in ["1", "4"] {
+        let machine = machine::alone();
+        let folder = Folder::new();
+        let limit = ["--nofile=1024:"];
+        let options = ["--ring-size", "64K", "--capture-threads", threads];
+        let play = ["0", "0", "overflow"];
+        folder.run(&mut record(&folder, &limit, &options, &play)).expect(0);
+        machine.give_back();
+        let (played, verdict) = judged(&folder);
+        let of_full = |(at, (_, _, lost)): (usize, &(u32, u64, u64))| (at % 64 == 0) == (*lost > 0);
+        assert!(
+            played.cpus.iter().enumerate().all(of_full),
+            "eight lanes were full: {:?}",
+            played.cpus
+        );
+        assert_eq!(verdict.lost, played.lost, "{threads} threads");
+    }
 }
 
 #[test]

@@ -107,12 +107,14 @@ impl States {
     }
 }
 
-/// One CPU's lane, and what is needed to turn its records into events.
+/// One CPU's lane, and the records that were taken from it.
 #[derive(Debug)]
 pub(super) struct CpuLane {
+    /// The number of its decoder.
+    number: usize,
     pub(super) cpu: Cpu,
     lane: Lane,
-    /// Records taken from the lane.
+    /// Records taken from the lane, which wait to be merged.
     held: Held,
     /// Whether the last look took everything that the lane held.
     drained: bool,
@@ -128,11 +130,18 @@ pub(super) struct CpuLane {
 }
 
 /// The records of a lane that wait to be merged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held {
     records: VecDeque<RawRecord>,
     /// Time of the youngest record that this ever held.
     youngest: Nanos,
+    /// Time of the last move that was handed out.
+    moved: Nanos,
+}
+
+/// Turns the records of one lane into events.
+#[derive(Debug)]
+pub(super) struct LaneDecoder {
     states: States,
     decoder: Decoder,
     /// Number of invalid records.
@@ -179,36 +188,25 @@ pub(super) struct CallEvents {
 }
 
 impl CpuLane {
+    /// `number` is that of its decoder, and `of_calls` says whether it is a lane of system calls.
     pub(super) fn new(
+        number: usize,
         (cpu, lane): (Cpu, Lane),
         merger: &mut Merger,
-        states: &States,
-        narrow: Option<ScopeBy>,
+        of_calls: bool,
     ) -> CpuLane {
         CpuLane {
+            number,
             cpu,
             lane,
-            held: Held::new(states.clone(), narrow),
+            held: Held::default(),
             drained: true,
             at_rest: false,
             queue: merger.another_lane(cpu),
             told_nested: 0,
             away: Away::No,
-            of_calls: false,
+            of_calls,
         }
-    }
-
-    /// A lane of system calls.
-    pub(super) fn of_calls(
-        (cpu, lane): (Cpu, Lane),
-        merger: &mut Merger,
-        states: &States,
-        calls: CallEvents,
-    ) -> CpuLane {
-        let mut new = CpuLane::new((cpu, lane), merger, states, None);
-        new.held.decoder.calls = Some(calls);
-        new.of_calls = true;
-        new
     }
 
     /// Whether it is the CPU's lane of switches and wake-ups.
@@ -264,8 +262,8 @@ impl CpuLane {
     }
 
     /// Reports what was lost at the very end, with no event after it. Call this when the programs have stopped.
-    pub(super) fn tell_rest(&mut self, merger: &mut Merger) {
-        let told = self.held.lost();
+    pub(super) fn tell_rest(&mut self, merger: &mut Merger, decoders: &[LaneDecoder]) {
+        let told = self.held.lost().saturating_add(decoders[self.number].told_lost);
         self.tell(merger, self.lane.counts().lost.saturating_sub(told));
     }
 
@@ -276,14 +274,9 @@ impl CpuLane {
 
     fn tell(&self, merger: &mut Merger, count: u64) {
         if count > 0 {
-            let kind = self.held.decoder.lost(count);
+            let kind = lost(count, self.of_calls);
             merger.push(self.queue, Event { time: clock::now(), kind });
         }
-    }
-
-    /// Number of invalid records.
-    pub(super) fn unknown(&self) -> u64 {
-        self.held.unknown
     }
 
     pub(super) fn counts(&self) -> LaneCounts {
@@ -309,6 +302,12 @@ impl ReadRing for CpuLane {
 }
 
 impl Backlog for CpuLane {
+    type Item = RawRecord;
+
+    fn number(&self) -> usize {
+        self.number
+    }
+
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -342,18 +341,12 @@ impl Backlog for CpuLane {
     }
 
     #[inline]
-    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Event) -> bool) -> bool {
+    fn hand_out(&mut self, until: Nanos, take: impl FnMut(&RawRecord) -> bool) -> bool {
         self.held.hand_out(until, take)
     }
 }
 
 impl Held {
-    fn new(states: States, narrow: Option<ScopeBy>) -> Held {
-        let decoder = Decoder::new(narrow);
-        let (records, youngest) = (VecDeque::new(), Nanos(0));
-        Held { records, youngest, states, decoder, unknown: 0, told_lost: 0 }
-    }
-
     /// Lets `read` add as many records as there is room for, and returns its result.
     fn add(&mut self, read: impl FnOnce(usize, &mut VecDeque<RawRecord>) -> bool) -> bool {
         let before = self.records.len();
@@ -363,66 +356,108 @@ impl Held {
         all
     }
 
-    /// Number of lost events that the records report, including records that still wait.
+    /// Number of lost events that these records report.
     fn lost(&self) -> u64 {
         let told = self.records.iter().filter_map(|record| match Record::parse(record) {
             Some(Record::Lost { count, .. }) => Some(count),
             _ => None,
         });
-        told.fold(self.told_lost, u64::saturating_add)
+        told.fold(0, u64::saturating_add)
     }
 
-    fn first(&mut self) -> Option<Nanos> {
-        loop {
-            let record = self.records.front()?;
-            if let Some(time) = self.decoder.time(record) {
-                return Some(time);
-            }
-            // This record is about a later one, which may not have arrived yet.
-            let record = Record::parse(record);
-            self.records.pop_front();
-            match record {
-                Some(record) => self.decoder.decode(record, &self.states, |_| {}),
-                None => self.unknown += 1,
-            }
-        }
+    /// Time of the events that the record becomes; `None` if it is about a later record.
+    #[inline]
+    fn time(&self, record: &RawRecord) -> Option<Nanos> {
+        // The report of a queue to which a thread was moved has the time of that move.
+        Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
+    }
+
+    /// Time of the first record that has one. Those before it are about it, so they go out with it; it may not have arrived yet, unless there
+    /// is no room for it.
+    #[inline]
+    fn first(&self) -> Option<Nanos> {
+        let full = || (self.records.len() >= QUEUE_EVENTS).then_some(self.youngest);
+        self.records.iter().find_map(|record| self.time(record)).or_else(full)
     }
 
     #[inline]
-    fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&Event) -> bool) -> bool {
-        let Held { records, states, decoder, unknown, told_lost, .. } = self;
+    fn hand_out(&mut self, until: Nanos, mut take: impl FnMut(&RawRecord) -> bool) -> bool {
         let (mut done, mut go_on) = (0, true);
-        let (front, back) = records.as_slices();
+        let (front, back) = self.records.as_slices();
         'all: for run in [front, back] {
             for record in run {
-                if !go_on || decoder.time(record).is_some_and(|time| time > until) {
+                let time = Record::time(record);
+                let due = time.or_else(|| Record::begins_wait(record).then_some(self.moved));
+                if !go_on || due.is_some_and(|time| time > until) {
                     break 'all;
                 }
-                done += 1;
-                match Record::parse(record) {
-                    Some(Record::Lost { time, count }) => {
-                        *told_lost = told_lost.saturating_add(count);
-                        decoder.began = false;
-                        go_on = take(&Event { time, kind: decoder.lost(count) });
-                    }
-                    Some(record) => {
-                        decoder.decode(record, states, |event| go_on = go_on && take(&event));
-                    }
-                    None => *unknown += 1,
+                if Record::is_move(record) {
+                    self.moved = time.unwrap_or(self.moved);
                 }
+                done += 1;
+                go_on = take(record);
             }
         }
         // With many CPUs, usually only one record is done at a time, and `drain` is slower for that.
         match done {
-            1 => drop(records.pop_front()),
-            _ => drop(records.drain(..done)),
+            1 => drop(self.records.pop_front()),
+            _ => drop(self.records.drain(..done)),
         }
         go_on
     }
 }
 
+/// The event that reports `count` records for which the lane had no room.
+fn lost(count: u64, of_calls: bool) -> Kind {
+    match of_calls {
+        false => Kind::Lost(Loss::exactly(count)),
+        // No switch is missing.
+        true => Kind::LostOthers(LostOthers { count, at_most: false, calls: true }),
+    }
+}
+
+impl LaneDecoder {
+    /// For a lane of system calls, `calls` are their events.
+    pub(super) fn new(
+        states: States,
+        narrow: Option<ScopeBy>,
+        calls: Option<CallEvents>,
+    ) -> LaneDecoder {
+        let decoder = Decoder::new(narrow.filter(|_| calls.is_none()), calls);
+        LaneDecoder { states, decoder, unknown: 0, told_lost: 0 }
+    }
+
+    /// Passes the record's events to `take`, as long as that returns true; returns its last result.
+    #[inline]
+    pub(super) fn decode(
+        &mut self,
+        record: &RawRecord,
+        mut take: impl FnMut(&Event) -> bool,
+    ) -> bool {
+        let LaneDecoder { states, decoder, unknown, told_lost } = self;
+        let mut go_on = true;
+        match Record::parse(record) {
+            Some(Record::Lost { time, count }) => {
+                *told_lost = told_lost.saturating_add(count);
+                decoder.began = false;
+                go_on = take(&Event { time, kind: lost(count, decoder.calls.is_some()) });
+            }
+            Some(record) => {
+                decoder.decode(record, states, |event| go_on = go_on && take(&event));
+            }
+            None => *unknown += 1,
+        }
+        go_on
+    }
+
+    /// Number of invalid records.
+    pub(super) fn unknown(&self) -> u64 {
+        self.unknown
+    }
+}
+
 impl Decoder {
-    fn new(narrow: Option<ScopeBy>) -> Decoder {
+    fn new(narrow: Option<ScopeBy>, calls: Option<CallEvents>) -> Decoder {
         let current = narrow.map(|_| None);
         Decoder {
             names: Told::new(),
@@ -434,24 +469,8 @@ impl Decoder {
             origin: None,
             moved: Nanos(0),
             began: false,
-            calls: None,
+            calls,
         }
-    }
-
-    /// The event that reports `count` records for which the lane had no room.
-    fn lost(&self, count: u64) -> Kind {
-        match self.calls {
-            None => Kind::Lost(Loss::exactly(count)),
-            // No switch is missing.
-            Some(_) => Kind::LostOthers(LostOthers { count, at_most: false, calls: true }),
-        }
-    }
-
-    /// Time of the events that the record becomes; `None` if it is about a later record.
-    #[inline]
-    fn time(&self, record: &RawRecord) -> Option<Nanos> {
-        // The report of a queue to which a thread was moved has the time of that move.
-        Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
     }
 
     #[inline]

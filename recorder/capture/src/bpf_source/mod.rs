@@ -10,7 +10,9 @@ mod groups;
 use std::io;
 use std::time::Duration;
 
-use super::order::Merger;
+use super::event::Event;
+use super::merge_thread::{Intake, Merging};
+use super::order::{Handed, Merger, Receive};
 use super::perf_rings::PerfRings;
 use super::readers::Readers;
 use super::ring_source::Rings;
@@ -18,17 +20,19 @@ use super::sched::SchedLayout;
 use super::source::{
     Causes, SchedEvents, Source, SourceError, SourceKind, SourceStats, StartFilter, Take,
 };
-use cpu::{CallEvents, CpuLane, States};
+use cpu::{CallEvents, CpuLane, LaneDecoder, States};
 use fxtrec_kernel::bpf::events::{BpfEvents, Wanted};
 use fxtrec_kernel::bpf::groups::GroupScope;
-use fxtrec_kernel::bpf::lane::COUNTED;
+use fxtrec_kernel::bpf::lane::{COUNTED, Lane, RawRecord, Record};
 use fxtrec_kernel::bpf::scope::ScopeBy;
 use fxtrec_kernel::bpf::stacks::WaitNotes;
 use fxtrec_kernel::bpf::sys::BpfSys;
 use fxtrec_kernel::extra::{CallSide, Calls, Extra, ExtraIndex, What};
 use fxtrec_kernel::perf::{KernelCount, Options};
+use fxtrec_kernel::priority::ThreadId;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::sys::Sys;
+use fxtrec_kernel::thread_times::ThreadTimes;
 use fxtrec_kernel::{clock, cpus, machine, steal};
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Cpu, Nanos, Pid};
@@ -61,15 +65,66 @@ pub struct BpfOptions {
     pub owner: Option<u32>,
 }
 
-/// The programs, the lanes of all CPUs, perf's rings, and the merger of them all.
+/// The lanes of all CPUs, perf's rings, and the merger of both.
+#[derive(Debug)]
+struct LaneIntake {
+    lanes: Vec<CpuLane>,
+    readers: Readers<CpuLane>,
+    rings: PerfRings,
+    merger: Merger,
+    /// How many lanes there ever were.
+    added: usize,
+}
+
+impl Intake for LaneIntake {
+    type Item = RawRecord;
+
+    fn round(&mut self, to: &mut impl Receive<RawRecord>) -> bool {
+        let LaneIntake { lanes, readers, rings, merger, .. } = self;
+        let read = |merger: &mut Merger, lanes: &mut Vec<CpuLane>| {
+            let full = rings.read(merger);
+            !readers.read(lanes, merger).drained || full
+        };
+        merger.round_with(lanes, read, clock::now, to)
+    }
+
+    fn emitted(&self) -> Nanos {
+        self.merger.emitted()
+    }
+
+    #[inline]
+    fn time(record: &RawRecord) -> Option<Nanos> {
+        Record::time(record)
+    }
+}
+
+/// Decodes what the merger hands out. Each lane has the decoder of its number.
+struct Decoding<'a, 'b> {
+    decoders: &'a mut [LaneDecoder],
+    take: &'a mut Take<'b>,
+}
+
+impl Receive<RawRecord> for Decoding<'_, '_> {
+    #[inline]
+    fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool {
+        (self.take)(time, cpu, event, bytes)
+    }
+
+    #[inline]
+    fn item(&mut self, handed: &mut Handed, lane: usize, cpu: Cpu, record: &RawRecord) -> bool {
+        let Decoding { decoders, take } = self;
+        decoders[lane].decode(record, |event| take(handed.at(event.time), cpu, event, &[]))
+    }
+}
+
+/// The programs, and what takes their records.
 #[derive(Debug)]
 pub struct BpfSource {
     events: BpfEvents,
-    lanes: Vec<CpuLane>,
-    readers: Readers<CpuLane>,
+    merging: Merging<LaneIntake>,
+    /// One for each lane that there ever was.
+    decoders: Vec<LaneDecoder>,
     states: States,
-    rings: PerfRings,
-    merger: Merger,
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if any are to be.
     groups: Option<Groups>,
@@ -148,19 +203,24 @@ impl BpfSource {
         }
         let mut merger = Merger::new();
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
-        let lane = |lane| CpuLane::new(lane, &mut merger, &states, narrow);
-        let mut lanes: Vec<CpuLane> = lanes.into_iter().map(lane).collect();
-        if let Some(calls) = calls {
-            let lane = |lane| CpuLane::of_calls(lane, &mut merger, &states, calls);
-            lanes.extend(events.take_call_lanes().into_iter().map(lane));
+        let cpus = lanes.len();
+        let mut intake =
+            LaneIntake { lanes: Vec::new(), readers: Readers::default(), rings, merger, added: 0 };
+        let mut decoders = Vec::new();
+        let call_lanes = calls.map(|_| events.take_call_lanes()).unwrap_or_default();
+        for lane in lanes {
+            intake.add(lane, false);
+            decoders.push(LaneDecoder::new(states.clone(), narrow, None));
+        }
+        for lane in call_lanes {
+            intake.add(lane, true);
+            decoders.push(LaneDecoder::new(states.clone(), None, calls));
         }
         Ok(BpfSource {
             events,
-            lanes,
-            readers: Readers::default(),
+            merging: Merging::new(intake, cpus),
+            decoders,
             states,
-            rings,
-            merger,
             narrow,
             groups: None,
             missed: [0; 2],
@@ -170,17 +230,15 @@ impl BpfSource {
     }
 
     fn round_once(&mut self, take: &mut Take<'_>) -> bool {
-        let BpfSource { lanes, readers, rings, merger, outset, .. } = self;
-        let read = |merger: &mut Merger, lanes: &mut Vec<CpuLane>| {
-            let full = rings.read(merger);
-            !readers.read(lanes, merger).drained || full
-        };
-        outset.pass(merger.emitted(), take, |take| merger.round_with(lanes, read, clock::now, take))
+        let BpfSource { merging, decoders, outset, .. } = self;
+        let emitted = merging.intake().emitted();
+        outset.pass(emitted, take, |take| merging.round(&mut Decoding { decoders, take }))
     }
 
     /// Ends the recording on all CPUs at once, as far as no program is held up: that of switches, or that of system calls.
     fn close_lanes(&self, switches: bool) {
-        let lanes = || self.lanes.iter().filter(|lane| lane.has_switches() == switches);
+        let intake = self.merging.intake();
+        let lanes = || intake.lanes.iter().filter(|lane| lane.has_switches() == switches);
         for (tries, micros) in CLOSING.into_iter().enumerate() {
             // All of them each time: see [`Lane::close`](fxtrec_kernel::bpf::lane::Lane::close).
             let open = lanes().filter(|lane| !lane.close()).count();
@@ -196,10 +254,22 @@ impl BpfSource {
         let missed = [self.events.missed(), self.events.missed_calls()];
         let before = std::mem::replace(&mut self.missed, missed);
         let [mut also, mut calls] = [0, 1].map(|of| missed[of].saturating_sub(before[of]));
-        for lane in &mut self.lanes {
+        let LaneIntake { lanes, merger, .. } = &mut *self.merging.intake();
+        for lane in lanes {
             let also = if lane.has_switches() { &mut also } else { &mut calls };
-            lane.report_losses(&mut self.merger, std::mem::take(also));
+            lane.report_losses(merger, std::mem::take(also));
         }
+    }
+}
+
+impl LaneIntake {
+    /// Adds a lane, which is not open yet, and returns it with the merger. Its decoder is the next one.
+    fn add(&mut self, lane: (Cpu, Lane), of_calls: bool) -> (&CpuLane, &mut Merger) {
+        let LaneIntake { lanes, merger, added, .. } = self;
+        let lane = CpuLane::new(*added, lane, merger, of_calls);
+        *added += 1;
+        lanes.push(lane);
+        (&lanes[lanes.len() - 1], merger)
     }
 }
 
@@ -230,7 +300,7 @@ impl Source for BpfSource {
     }
 
     fn cpus(&self) -> Vec<Cpu> {
-        self.rings.cpus()
+        self.merging.intake().rings.cpus()
     }
 
     fn causes(&self, _silent: &[Cpu]) -> Causes {
@@ -253,21 +323,32 @@ impl Source for BpfSource {
     }
 
     fn ring_bytes(&self) -> usize {
-        self.lanes.iter().map(CpuLane::bytes).min().unwrap_or(0)
+        self.merging.intake().lanes.iter().map(CpuLane::bytes).min().unwrap_or(0)
+    }
+
+    fn use_threads(&mut self, threads: usize) {
+        self.merging.force(threads > 1);
+        let mut intake = self.merging.intake();
+        intake.readers = Readers::exactly(threads.saturating_sub(1), intake.lanes.len());
+    }
+
+    fn merge_load(&self) -> Option<(ThreadId, ThreadTimes)> {
+        self.merging.load()
     }
 
     fn enable(&mut self) -> Result<(), SourceError> {
+        let LaneIntake { rings, .. } = &mut *self.merging.intake();
         // Forks and names first, so that no event comes from a thread whose fork was missed.
-        self.rings.enable_lives()?;
+        rings.enable_lives()?;
         self.events.attach()?;
-        self.rings.enable_events()
+        rings.enable_events()
     }
 
     fn begin(&mut self) -> Nanos {
         let begin = self.outset.begin(clock::now());
         // A store into the memory of each, which disturbs nobody. Those of switches come first among them, since every other event names
         // a thread as current.
-        self.lanes.iter().for_each(CpuLane::open);
+        self.merging.intake().lanes.iter().for_each(CpuLane::open);
         begin
     }
 
@@ -287,45 +368,53 @@ impl Source for BpfSource {
     }
 
     fn limit_rounds(&mut self, most: usize) {
-        self.merger.limit_rounds(Some(most));
+        self.merging.intake().merger.limit_rounds(Some(most));
     }
 
     fn has_more(&self) -> bool {
-        self.merger.has_more()
+        self.merging.intake().merger.has_more()
     }
 
     fn finish(&mut self, take: &mut Take<'_>) {
-        self.merger.limit_rounds(None);
-        self.rings.disable_events();
+        {
+            let mut intake = self.merging.intake();
+            intake.merger.limit_rounds(None);
+            intake.rings.disable_events();
+        }
         if self.calls.is_some() {
             self.close_lanes(false);
         }
         self.close_lanes(true);
         self.events.detach();
-        self.rings.disable_lives();
+        self.merging.intake().rings.disable_lives();
         if self.round_once(&mut *take) {
-            self.rings.tell_rest(&mut self.merger);
             self.report_losses();
-            for lane in &mut self.lanes {
-                lane.tell_rest(&mut self.merger);
-            }
-            let BpfSource { lanes, merger, outset, .. } = self;
+            let BpfSource { merging, decoders, outset, .. } = self;
+            let LaneIntake { lanes, rings, merger, .. } = &mut *merging.intake();
+            rings.tell_rest(merger);
+            lanes.iter_mut().for_each(|lane| lane.tell_rest(merger, decoders));
             outset.pass(merger.emitted(), take, |take| {
-                merger.emit_with(Nanos(u64::MAX), lanes, take)
+                merger.emit_with(Nanos(u64::MAX), lanes, &mut Decoding { decoders, take })
             });
         }
     }
 
     fn take_failure(&mut self) -> Option<io::Error> {
-        self.readers.take_failure().or_else(|| self.rings.take_failure())
+        let merging = self.merging.take_failure();
+        merging.or_else(|| {
+            let LaneIntake { readers, rings, .. } = &mut *self.merging.intake();
+            readers.take_failure().or_else(|| rings.take_failure())
+        })
     }
 
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()> {
         if let Some(error) = self.take_failure() {
             return Err(error);
         }
-        let fds = self.rings.poll_fds().chain([self.events.poll_fd()]);
+        let intake = self.merging.intake();
+        let fds = intake.rings.poll_fds().chain([self.events.poll_fd()]);
         let waited = stop.wait(fds, timeout);
+        drop(intake);
         self.events.answer();
         if let Some((groups, scope)) = self.groups.as_mut().zip(self.events.groups()) {
             groups.follow(scope);
@@ -338,38 +427,41 @@ impl Source for BpfSource {
     }
 
     fn follow_hotplug(&mut self) -> Result<(), SourceError> {
-        let looked = self.rings.follow_hotplug(&mut self.merger)?;
-        if looked {
-            let online = self.rings.online()?;
-            for lane in &mut self.lanes {
-                lane.follow(online.contains(&lane.cpu));
-                // All that a CPU did that is offline is in its lane by now.
-                lane.look();
+        let looked = {
+            let LaneIntake { lanes, rings, merger, .. } = &mut *self.merging.intake();
+            let looked = rings.follow_hotplug(merger)?;
+            if looked {
+                let online = rings.online()?;
+                for lane in &mut *lanes {
+                    lane.follow(online.contains(&lane.cpu));
+                    // All that a CPU did that is offline is in its lane by now.
+                    lane.look();
+                }
             }
-        }
-        for lane in &mut self.lanes {
-            lane.tell_offline(&mut self.merger);
-        }
+            for lane in lanes {
+                lane.tell_offline(merger);
+            }
+            looked
+        };
         if !looked {
             return Ok(());
         }
         self.report_losses();
+        let BpfSource { events, merging, decoders, states, narrow, calls, .. } = self;
+        let intake = &mut *merging.intake();
         // A CPU that went keeps its lane, so that no switch is missed when it comes back.
-        for cpu in self.rings.cpus() {
-            if self.lanes.iter().all(|lane| lane.cpu != cpu) {
+        for cpu in intake.rings.cpus() {
+            if intake.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();
-                let lane = self.events.add(cpu)?;
-                let lane = (cpu, lane);
-                let lane = CpuLane::new(lane, &mut self.merger, &self.states, self.narrow);
+                let lane = (cpu, events.add(cpu)?);
+                decoders.push(LaneDecoder::new(states.clone(), *narrow, None));
+                let (lane, merger) = intake.add(lane, false);
                 lane.open();
-                // It had none until now, and what found none nobody counted.
-                lane.tell_unknown(&mut self.merger, time);
-                self.lanes.push(lane);
-                if let Some((calls, lane)) = self.calls.zip(self.events.add_call_lane(cpu)?) {
-                    let lane = (cpu, lane);
-                    let lane = CpuLane::of_calls(lane, &mut self.merger, &self.states, calls);
-                    lane.open();
-                    self.lanes.push(lane);
+                // It had none until now, so what happened before is not counted.
+                lane.tell_unknown(merger, time);
+                if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
+                    decoders.push(LaneDecoder::new(states.clone(), None, Some(calls)));
+                    intake.add((cpu, lane), true).0.open();
                 }
             }
         }
@@ -377,16 +469,17 @@ impl Source for BpfSource {
     }
 
     fn stats(&self) -> SourceStats {
-        let SourceStats { undecoded, garbled, .. } = self.rings.stats();
+        let LaneIntake { lanes, rings, merger, .. } = &*self.merging.intake();
+        let SourceStats { undecoded, garbled, .. } = rings.stats();
         let mut counts = vec![KernelCount::default(); COUNTED];
-        for lane in &self.lanes {
+        for lane in lanes {
             let lane = lane.counts();
             for (count, fired) in counts.iter_mut().zip(lane.fired) {
                 count.fired += fired;
             }
         }
-        let (late, most_late) = self.merger.late();
-        let undecoded = undecoded + self.lanes.iter().map(CpuLane::unknown).sum::<u64>();
+        let (late, most_late) = merger.late();
+        let undecoded = undecoded + self.decoders.iter().map(LaneDecoder::unknown).sum::<u64>();
         let unreported = SchedEvents::default();
         let cgroups_left_out = self.events.groups().map_or(0, GroupScope::left_out);
         SourceStats {

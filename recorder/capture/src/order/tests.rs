@@ -147,6 +147,11 @@ struct Sorted {
 }
 
 impl Backlog for Sorted {
+    type Item = Event;
+
+    fn number(&self) -> usize {
+        self.cpu.0 as usize
+    }
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -238,10 +243,11 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
             expected.len() != last
         });
         found.clear();
-        other.emit_with(Nanos(watermark), &mut backlogs, |time, cpu, event, _| {
+        let mut take = |time: Nanos, cpu: Cpu, event: &Event, _: &[u8]| {
             found.push((time, cpu, event.time));
             found.len() != last
-        });
+        };
+        other.emit_with(Nanos(watermark), &mut backlogs, &mut take);
         assert_eq!(found, expected, "round {round}");
     }
     assert_eq!(plain.late(), other.late());
@@ -265,15 +271,11 @@ fn a_ring_that_fills_is_read_while_much_goes_out_and_waits_for_the_next_watermar
         looks: 0,
     }];
     let mut times = Vec::new();
-    let all = merger.round_with(
-        &mut backlogs,
-        |_, _| false,
-        || Nanos(9 * WINDOW.0),
-        |time, _, _, _| {
-            times.push(time.0);
-            true
-        },
-    );
+    let mut take = |time: Nanos, _: Cpu, _: &Event, _: &[u8]| {
+        times.push(time.0);
+        true
+    };
+    let all = merger.round_with(&mut backlogs, |_, _| false, || Nanos(9 * WINDOW.0), &mut take);
     assert!(all && times.is_sorted());
     assert_eq!(times.len(), BETWEEN_LOOKS + QUEUE_EVENTS / 2);
     assert_eq!((backlogs[0].looks, backlogs[0].held(), merger.late().0), (1, 10, 0));

@@ -516,6 +516,12 @@ impl Record {
         Some(Nanos(u64::from_ne_bytes(*time)))
     }
 
+    /// Whether the record is a [`Record::Moved`].
+    #[inline]
+    pub fn is_move(bytes: &RawRecord) -> bool {
+        bytes[part::KIND as usize] == RecordKind::Moved as u8
+    }
+
     /// Whether the record is a [`Record::Wait`] that begins.
     #[inline]
     pub fn begins_wait(bytes: &RawRecord) -> bool {

@@ -28,7 +28,7 @@ use crate::kernel::clock::{self, ClockWatch};
 use crate::kernel::priority::{self, Denied};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
-use crate::kernel::thread_times::ThreadClock;
+use crate::kernel::thread_times::{ThreadClock, ThreadTimes};
 use crate::manager::{Alert, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::Nanos;
@@ -83,9 +83,15 @@ impl Capture {
     fn sample(&self, thread: &ThreadClock) -> Sample {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let effort = self.written.effort();
+        let own = thread.read();
+        let merging = self.source.merge_load().map(|(_, times)| times).unwrap_or_default();
         Sample {
             now: clock::now(),
-            capture: thread.read(),
+            capture: ThreadTimes {
+                running: own.running + merging.running,
+                queued: own.queued + merging.queued,
+                major_faults: own.major_faults + merging.major_faults,
+            },
             drain: effort.times,
             saving: nanos(effort.saving),
             no_room: nanos(self.engine.waited()),
@@ -142,7 +148,8 @@ impl Capture {
             let sample = self.sample(&thread);
             intake.losses.look(sample, waited, sleep);
             let new = sample.events - std::mem::replace(&mut events, sample.events);
-            precedence.after_look(sample.now, sample.capture.running, new);
+            let helper = self.source.merge_load().map(|(thread, _)| thread);
+            precedence.after_look(sample.now, sample.capture.running, new, helper);
             if let Some(stacks) = &mut self.stacks {
                 let room = self.pieces.as_ref().map_or(u64::MAX, Pieces::room_for_stacks);
                 let written = stacks.round(&mut self.encoder, ended, room);

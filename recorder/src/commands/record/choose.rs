@@ -36,7 +36,13 @@ pub(super) fn open(
     extras: &Arc<[Extra]>,
     notes: Option<WaitNotes<'_>>,
 ) -> Result<Chosen, RecordError> {
-    let open = |kind| open_one(kind, kernel, facts, plan, extras, notes);
+    let open = |kind| {
+        let mut source = open_one(kind, kernel, facts, plan, extras, notes)?;
+        if let Some(threads) = plan.capture_threads {
+            source.use_threads(threads);
+        }
+        Ok(source)
+    };
     match plan.source {
         // Only the first two have perf's rings, which these events need.
         SourceChoice::Auto if !extras.is_empty() => first(&AUTO[..2], open),

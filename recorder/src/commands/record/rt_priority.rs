@@ -5,7 +5,7 @@
 //! That has two dangers, each with a bound:
 //!
 //! - It could monopolize a CPU. In every 100 ms, it is a real-time thread for at most 50 ms of its own CPU time; for the
-//!   rest it is an ordinary one.
+//!   rest it is an ordinary one. A thread that merges for it gets the same priority, and both have 100 ms.
 //! - Other real-time threads could keep it from running, while the kernel reserves a part of each second for ordinary
 //!   threads. A watch thread checks it: if it has not completed a round for 300 ms, it becomes an ordinary one for ten
 //!   seconds, and for twice as long each time that happens.
@@ -66,15 +66,15 @@ impl Decision {
     }
 
     /// Whether it should be a real-time thread after a look at `now` that yielded `events`, with `running` nanoseconds of
-    /// CPU time so far.
-    fn after_look(&mut self, now: u64, running: u64, events: u64) -> bool {
+    /// CPU time so far of so many threads.
+    fn after_look(&mut self, now: u64, running: u64, events: u64, threads: u64) -> bool {
         if events >= MANY {
             self.busy_until = now + BUSY_FOR;
         }
         if now.saturating_sub(self.window) >= WINDOW {
             (self.window, self.running) = (now, running);
         }
-        let within = running.saturating_sub(self.running) < BUDGET;
+        let within = running.saturating_sub(self.running) < threads * BUDGET;
         now < self.busy_until && now >= self.banned_until && within
     }
 
@@ -90,10 +90,27 @@ impl Decision {
 struct Shared {
     sys: Box<dyn Sys + Send + Sync>,
     thread: ThreadId,
+    /// The thread that merges for it, once there is one.
+    helper: OnceLock<ThreadId>,
     looked: AtomicU64,
     real_time: AtomicBool,
     overdue: AtomicBool,
     over: AtomicBool,
+}
+
+impl Shared {
+    fn make_real_time(&self) -> Result<(), Errno> {
+        self.thread.make_real_time(&*self.sys)?;
+        let Some(helper) = self.helper.get() else { return Ok(()) };
+        helper.make_real_time(&*self.sys).inspect_err(|_| self.make_ordinary())
+    }
+
+    fn make_ordinary(&self) {
+        for thread in std::iter::once(&self.thread).chain(self.helper.get()) {
+            // Lowering a priority is always permitted.
+            let _ = thread.make_ordinary(&*self.sys);
+        }
+    }
 }
 
 /// The capture thread's side.
@@ -112,6 +129,7 @@ impl RtPriority {
         let shared = Shared {
             sys,
             thread: ThreadId::current(),
+            helper: OnceLock::new(),
             looked: AtomicU64::new(0),
             real_time: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
@@ -126,26 +144,35 @@ impl RtPriority {
         self.refused
     }
 
-    /// Must be called after each look, with the number of events that it yielded and the thread's CPU time so far.
-    pub(super) fn after_look(&mut self, now: Nanos, running: u64, events: u64) {
+    /// Must be called after each look, with the number of events that it yielded, and the CPU time so far of this thread and of the one that
+    /// merges for it, if there is one.
+    pub(super) fn after_look(
+        &mut self,
+        now: Nanos,
+        running: u64,
+        events: u64,
+        helper: Option<ThreadId>,
+    ) {
         // Relaxed, here and below: each word is a separate figure or flag, and a delay of a tick does no harm.
         self.shared.looked.store(now.0, Ordering::Relaxed);
         if self.shared.overdue.swap(false, Ordering::Relaxed) {
             self.decision.ban(now.0);
         }
-        let wanted = self.decision.after_look(now.0, running, events) && self.refused.is_none();
-        if wanted == self.shared.real_time.load(Ordering::Relaxed) {
+        let threads = 1 + u64::from(helper.is_some());
+        let wanted =
+            self.decision.after_look(now.0, running, events, threads) && self.refused.is_none();
+        let is_new = helper.is_some_and(|helper| self.shared.helper.set(helper).is_ok());
+        if wanted == self.shared.real_time.load(Ordering::Relaxed) && !(wanted && is_new) {
             return;
         }
         if !wanted {
             self.shared.real_time.store(false, Ordering::Relaxed);
-            // Lowering a priority is always permitted.
-            let _ = self.shared.thread.make_ordinary(&*self.shared.sys);
+            self.shared.make_ordinary();
             return;
         }
         // Without a watch thread, it is too dangerous.
         let Some(watch) = self.watch.get_or_init(|| start_watch(&self.shared)) else { return };
-        match self.shared.thread.make_real_time(&*self.shared.sys) {
+        match self.shared.make_real_time() {
             Ok(()) => {
                 self.shared.real_time.store(true, Ordering::Relaxed);
                 watch.thread().unpark();
@@ -159,7 +186,7 @@ impl Drop for RtPriority {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if self.shared.real_time.load(Ordering::Relaxed) {
-            let _ = self.shared.thread.make_ordinary(&*self.shared.sys);
+            self.shared.make_ordinary();
         }
         if let Some(Some(watch)) = self.watch.take() {
             watch.thread().unpark();
@@ -184,7 +211,7 @@ fn start_watch(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
             if since >= OVERDUE && shared.real_time.load(Ordering::Relaxed) {
                 shared.overdue.store(true, Ordering::Relaxed);
                 shared.real_time.store(false, Ordering::Relaxed);
-                let _ = shared.thread.make_ordinary(&*shared.sys);
+                shared.make_ordinary();
             }
         }
     };
@@ -200,20 +227,37 @@ mod tests {
     #[test]
     fn it_is_a_real_time_thread_while_much_happens_and_for_a_second_after() {
         let mut decision = Decision::new();
-        assert!(!decision.after_look(100 * MS, 0, MANY - 1));
-        assert!(decision.after_look(200 * MS, 0, MANY));
-        assert!(decision.after_look(1199 * MS, 0, 0));
-        assert!(!decision.after_look(1200 * MS, 0, 0));
+        assert!(!decision.after_look(100 * MS, 0, MANY - 1, 1));
+        assert!(decision.after_look(200 * MS, 0, MANY, 1));
+        assert!(decision.after_look(1199 * MS, 0, 0, 1));
+        assert!(!decision.after_look(1200 * MS, 0, 0, 1));
     }
 
     #[test]
     fn over_budget_it_is_ordinary_until_the_window_ends() {
         let mut decision = Decision::new();
-        assert!(decision.after_look(1000 * MS, 0, MANY));
-        assert!(decision.after_look(1049 * MS, 49 * MS, MANY));
-        assert!(!decision.after_look(1050 * MS, 50 * MS, MANY));
-        assert!(!decision.after_look(1099 * MS, 60 * MS, MANY));
-        assert!(decision.after_look(1100 * MS, 60 * MS, MANY));
+        assert!(decision.after_look(1000 * MS, 0, MANY, 1));
+        assert!(decision.after_look(1049 * MS, 49 * MS, MANY, 1));
+        assert!(!decision.after_look(1050 * MS, 50 * MS, MANY, 1));
+        assert!(!decision.after_look(1099 * MS, 60 * MS, MANY, 1));
+        assert!(decision.after_look(1100 * MS, 60 * MS, MANY, 1));
+    }
+
+    #[test]
+    fn two_threads_have_two_budgets_and_the_same_priority() {
+        let mut decision = Decision::new();
+        assert!(decision.after_look(1000 * MS, 0, MANY, 2));
+        assert!(decision.after_look(1050 * MS, 99 * MS, MANY, 2));
+        assert!(!decision.after_look(1060 * MS, 100 * MS, MANY, 2));
+        let machine = Fake::default();
+        let mut precedence = RtPriority::new(Box::new(machine.clone()));
+        precedence.after_look(Nanos(1000 * MS), 0, MANY, None);
+        let helper = Some(ThreadId::current());
+        precedence.after_look(Nanos(1001 * MS), 0, MANY, helper);
+        precedence.after_look(Nanos(1002 * MS), 0, MANY, helper);
+        assert_eq!(machine.asked(), ["schedule 1 1"; 3], "when it came, both were raised");
+        precedence.after_look(Nanos(5000 * MS), 0, 0, helper);
+        assert_eq!(machine.asked()[3..], ["schedule 0 0"; 2]);
     }
 
     #[test]
@@ -221,23 +265,23 @@ mod tests {
         let mut decision = Decision::new();
         let mut now = 1000 * MS;
         for ban in [BAN, 2 * BAN, 4 * BAN] {
-            assert!(decision.after_look(now, 0, MANY));
+            assert!(decision.after_look(now, 0, MANY, 1));
             decision.ban(now);
-            assert!(!decision.after_look(now + ban - 1, 0, MANY));
+            assert!(!decision.after_look(now + ban - 1, 0, MANY, 1));
             now += ban;
         }
         (0..10).for_each(|_| decision.ban(now));
-        assert!(decision.after_look(now + LONGEST_BAN, 0, MANY));
+        assert!(decision.after_look(now + LONGEST_BAN, 0, MANY, 1));
     }
 
     #[test]
     fn a_refusal_is_remembered_and_not_asked_for_again() {
         let machine = Fake::default().fail("schedule", libc::EPERM);
         let mut precedence = RtPriority::new(Box::new(machine.clone()));
-        precedence.after_look(Nanos(100 * MS), 0, 1);
+        precedence.after_look(Nanos(100 * MS), 0, 1, None);
         assert_eq!((precedence.refused(), machine.asked().len()), (None, 0));
         for look in 2..10 {
-            precedence.after_look(Nanos(look * 100 * MS), 0, MANY);
+            precedence.after_look(Nanos(look * 100 * MS), 0, MANY, None);
         }
         assert_eq!(precedence.refused(), Some(Errno::EPERM));
         assert_eq!(machine.asked(), ["schedule 1 1"]);
@@ -246,7 +290,7 @@ mod tests {
     #[test]
     fn one_that_does_not_come_round_is_made_ordinary_by_the_watch() {
         let mut precedence = RtPriority::new(Box::new(Linux));
-        precedence.after_look(clock::now(), 0, MANY);
+        precedence.after_look(clock::now(), 0, MANY, None);
         if precedence.refused().is_some() {
             // Not permitted here; the end-to-end tests need the permission anyway.
             return;
@@ -258,7 +302,7 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(60), "the watch does not look");
             std::thread::sleep(Duration::from_millis(10));
         }
-        precedence.after_look(clock::now(), 0, MANY);
+        precedence.after_look(clock::now(), 0, MANY, None);
         assert!(!shared.real_time.load(Ordering::Relaxed), "banned for ten seconds");
     }
 }

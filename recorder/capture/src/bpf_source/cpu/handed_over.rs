@@ -1,7 +1,8 @@
 //! Lanes that other threads read.
 
-use super::tests::{current, raw};
+use super::tests::{decoder, raw};
 use super::*;
+use crate::bpf_source::Decoding;
 use crate::readers::{MOST_READERS, Readers};
 use fxtrec_kernel::bpf::fake::{self, LaneEnd};
 
@@ -10,14 +11,15 @@ use fxtrec_kernel::bpf::fake::{self, LaneEnd};
 struct Machine {
     merger: Merger,
     lanes: Vec<CpuLane>,
+    decoders: Vec<LaneDecoder>,
     ends: Vec<LaneEnd>,
     records: usize,
 }
 
 impl Machine {
     fn new(cpus: u32, records: usize) -> Machine {
-        let (lanes, ends) = (Vec::new(), Vec::new());
-        let mut machine = Machine { merger: Merger::new(), lanes, ends, records };
+        let (lanes, decoders, ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut machine = Machine { merger: Merger::new(), lanes, decoders, ends, records };
         (0..cpus).for_each(|_| machine.add());
         machine
     }
@@ -25,8 +27,8 @@ impl Machine {
     fn add(&mut self) {
         let cpu = Cpu(self.lanes.len() as u32);
         let (lane, end) = fake::lane(self.records).expect("memory");
-        let states = States::new(&current()).expect("the known table");
-        self.lanes.push(CpuLane::new((cpu, lane), &mut self.merger, &states, None));
+        self.lanes.push(CpuLane::new(self.decoders.len(), (cpu, lane), &mut self.merger, false));
+        self.decoders.push(decoder());
         self.lanes.last().expect("it was added").open();
         self.ends.push(end);
     }
@@ -42,11 +44,13 @@ impl Machine {
 
     fn emitted(&mut self) -> Vec<(u64, u32)> {
         let mut found = Vec::new();
-        self.merger.emit_with(Nanos(u64::MAX), &mut self.lanes, |time, cpu, event, _| {
+        let mut take = |time: Nanos, cpu: Cpu, event: &Event, _: &[u8]| {
             assert!(matches!(event.kind, Kind::Wake(_) | Kind::Lost(_) | Kind::Offline { .. }));
             found.push((time.0, cpu.0));
             true
-        });
+        };
+        let mut to = Decoding { decoders: &mut self.decoders, take: &mut take };
+        self.merger.emit_with(Nanos(u64::MAX), &mut self.lanes, &mut to);
         found
     }
 
@@ -116,10 +120,10 @@ fn a_lane_that_holds_more_than_there_is_room_for_is_read_on_and_its_losses_are_e
         assert_eq!(look, Look { brought: 3 * brought, drained });
         assert_eq!(machine.emitted().len(), 3 * brought);
     }
-    let Machine { lanes, merger, .. } = &mut machine;
+    let Machine { lanes, decoders, merger, .. } = &mut machine;
     let lost: Vec<u64> = lanes.iter().map(|lane| lane.counts().lost).collect();
     assert_eq!(lost, [10, 10, 10]);
-    lanes.iter_mut().for_each(|lane| lane.tell_rest(merger));
+    lanes.iter_mut().for_each(|lane| lane.tell_rest(merger, decoders));
     assert_eq!(machine.emitted().len(), 3, "one loss of each CPU");
 }
 

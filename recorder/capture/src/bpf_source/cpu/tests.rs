@@ -47,7 +47,7 @@ fn name(tid: u32, name: &str) -> Record {
 
 #[test]
 fn a_name_is_the_threads_until_another_takes_its_place() {
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(None, None);
     assert!(events(&mut decoder, name(7, "seven")).is_empty());
     let other = 7 + NAMES as u32;
     let of = |decoder: &mut Decoder, tid| match events(decoder, switch(1, tid))[0] {
@@ -63,7 +63,7 @@ fn a_name_is_the_threads_until_another_takes_its_place() {
 
 #[test]
 fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
-    let by = |record| match events(&mut Decoder::new(None), record)[0] {
+    let by = |record| match events(&mut Decoder::new(None, None), record)[0] {
         Kind::Wake(wake) => wake.by,
         other => panic!("{other:?}"),
     };
@@ -74,13 +74,13 @@ fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
 
 #[test]
 fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
-    let mut narrow = Decoder::new(Some(ScopeBy::Thread));
+    let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
     assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
     assert_eq!(events(&mut narrow, switch(2, 5)).len(), 1);
     assert_eq!(events(&mut narrow, wake(4, false)).len(), 1);
     assert_eq!(events(&mut narrow, switch(3, 1))[0], Kind::Skipped);
     assert_eq!(events(&mut narrow, wake(4, false))[0], Kind::Skipped);
-    let mut wide = Decoder::new(None);
+    let mut wide = Decoder::new(None, None);
     assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
     assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
 }
@@ -95,25 +95,25 @@ pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     raw
 }
 
-fn held() -> Held {
-    Held::new(States::new(&current()).expect("the known table"), None)
+pub(super) fn decoder() -> LaneDecoder {
+    LaneDecoder::new(States::new(&current()).expect("the known table"), None, None)
 }
 
-fn hand_out(held: &mut Held, until: u64) -> Vec<(u64, String)> {
+fn hand_out(held: &mut Held, decoder: &mut LaneDecoder, until: u64) -> Vec<(u64, String)> {
     let mut found = Vec::new();
-    let all = held.hand_out(Nanos(until), |event| {
+    let mut take = |event: &Event| {
         let kind = format!("{:?}", event.kind);
         found.push((event.time.0, kind.split('(').next().unwrap_or_default().to_owned()));
         true
-    });
-    assert!(all);
+    };
+    assert!(held.hand_out(Nanos(until), |record| decoder.decode(record, &mut take)));
     found
 }
 
 #[test]
 fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
     use RecordKind::{Lost, Moved, Slice, Switch, Wait, Wakeup};
-    let mut held = held();
+    let (mut held, mut decoder) = (Held::default(), decoder());
     let records = [
         raw(Switch, 0, 10),
         raw(Slice, 0, 3),
@@ -136,14 +136,18 @@ fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
     let of = |list: &[(u64, &str)]| -> Vec<(u64, String)> {
         list.iter().map(|(time, kind)| (*time, (*kind).to_owned())).collect()
     };
-    assert_eq!(hand_out(&mut held, 19), of(&[(10, "Switch")]));
+    assert_eq!(hand_out(&mut held, &mut decoder, 19), of(&[(10, "Switch")]));
     assert_eq!(held.first(), Some(Nanos(20)), "what is told of the slice is of this switch");
-    assert_eq!(hand_out(&mut held, 29), of(&[(20, "Slice"), (20, "Switch")]));
+    assert_eq!(hand_out(&mut held, &mut decoder, 29), of(&[(20, "Slice"), (20, "Switch")]));
     let moved = of(&[(30, "Moved { tid: Tid"), (30, "Kept")]);
-    assert_eq!(hand_out(&mut held, 30), moved, "what the new queue says is of the move");
-    assert_eq!(hand_out(&mut held, 45), of(&[(40, "Lost")]));
-    assert_eq!((held.lost(), held.unknown), (7, 1));
-    assert_eq!(hand_out(&mut held, u64::MAX), of(&[(50, "Wake")]));
+    assert_eq!(
+        hand_out(&mut held, &mut decoder, 30),
+        moved,
+        "what the new queue says is of the move"
+    );
+    assert_eq!(hand_out(&mut held, &mut decoder, 45), of(&[(40, "Lost")]));
+    assert_eq!((held.lost(), decoder.told_lost, decoder.unknown), (0, 7, 1));
+    assert_eq!(hand_out(&mut held, &mut decoder, u64::MAX), of(&[(50, "Wake")]));
     assert_eq!((held.first(), held.records.len()), (None, 0));
     // The last record reported a later switch.
     held.add(|room, to| {
@@ -151,13 +155,13 @@ fn records_wait_for_their_turn_with_what_they_tell_of_the_next() {
         to.push_back(raw(Switch, 0, 60));
         true
     });
-    let rest = hand_out(&mut held, u64::MAX);
+    let rest = hand_out(&mut held, &mut decoder, u64::MAX);
     assert_eq!(rest, of(&[(60, "Switch")]), "of a slice whose begin was lost");
 }
 
 #[test]
 fn no_more_records_are_taken_than_there_is_room_for_and_taking_can_stop_between_two() {
-    let mut held = held();
+    let mut held = Held::default();
     for time in 0..3 {
         held.add(|_, to| {
             to.push_back(raw(RecordKind::Wakeup, 0, time));
@@ -190,7 +194,7 @@ fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
 
 #[test]
 fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(None, None);
     assert!(events(&mut decoder, slice(900)).is_empty());
     assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
     events(&mut decoder, slice(30));
@@ -205,7 +209,7 @@ fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
 fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
     let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
     let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(None, None);
     assert!(events(&mut decoder, record()).is_empty());
     let part = Taken { irq: Nanos(0), irqs: 0, ..taken };
     assert_eq!(events(&mut decoder, switch(1, 2))[0], Kind::Taken(part));
@@ -219,7 +223,7 @@ fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
 
 #[test]
 fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(None, None);
     events(&mut decoder, slice(900));
     let (kept, cgroup, own, now, of_queues) = (Nanos(9), 12, 13, true, false);
     let record = Record::Throttled { kept, cgroup, own, now, of_queues };
@@ -249,7 +253,7 @@ fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
 
 #[test]
 fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(None, None);
     events(&mut decoder, slice(900));
     let raw = lane::Futex { address: 0x1000, value: 2, word: 2, ..lane::Futex::default() };
     events(&mut decoder, Record::Futex(lane::Futex { after_8: 7, ..raw }));
@@ -261,7 +265,7 @@ fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
 
 #[test]
 fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
-    let mut narrow = Decoder::new(Some(ScopeBy::Thread));
+    let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
     events(&mut narrow, switch(1, 2));
     events(&mut narrow, slice(30));
     assert_eq!(told(&mut narrow, 5, 1), None, "of more slices than one");
