@@ -6,6 +6,8 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use flate2::Crc;
 use flate2::write::DeflateEncoder;
@@ -99,19 +101,59 @@ impl Codec for Gzip {
     }
 }
 
-/// One zstd frame (RFC 8878) without a checksum.
-pub(super) struct Zstd(ZstdEncoder<'static, Vec<u8>>);
+/// One zstd frame (RFC 8878) without a checksum; and a second one, which other threads compress, if one thread is busy.
+pub(super) struct Zstd {
+    encoder: ZstdEncoder<'static, Vec<u8>>,
+    /// How many threads compress the second frame; 0 to have none.
+    helpers: u32,
+    /// Whether the second frame comes next.
+    is_busy: bool,
+    /// Time spent in the first frame since the last flush, and when that was.
+    spent: Duration,
+    flushed: Instant,
+}
 
 /// A last block of zstd without content: raw, size 0 (RFC 8878, 3.1.1.2).
 const EMPTY_LAST_ZSTD_BLOCK: [u8; 3] = [0x01, 0x00, 0x00];
 
+/// One thread more compresses for each of so many CPUs that this process may use.
+const CPUS_PER_HELPER: usize = 8;
+
+/// The most of them: then the disk is the limit.
+const MOST_HELPERS: u32 = 8;
+
+/// How many threads compress while one is busy, if this process may use so many CPUs.
+fn helpers_for(cpus: usize) -> u32 {
+    match u32::try_from(cpus / CPUS_PER_HELPER).unwrap_or(MOST_HELPERS) {
+        0 | 1 => 0,
+        helpers => helpers.min(MOST_HELPERS),
+    }
+}
+
 impl Zstd {
     pub(super) fn new() -> io::Result<Zstd> {
-        let mut encoder = ZstdEncoder::new(Vec::new(), ZSTD_LEVEL)?;
+        Zstd::with_helpers(helpers_for(available_parallelism().map_or(1, usize::from)))
+    }
+
+    fn with_helpers(helpers: u32) -> io::Result<Zstd> {
+        let encoder = Zstd::frame(Vec::new())?;
+        let (spent, flushed) = (Duration::ZERO, Instant::now());
+        Ok(Zstd { encoder, helpers, is_busy: false, spent, flushed })
+    }
+
+    fn frame(output: Vec<u8>) -> io::Result<ZstdEncoder<'static, Vec<u8>>> {
+        let mut encoder = ZstdEncoder::new(output, ZSTD_LEVEL)?;
         encoder.window_log(ZSTD_WINDOW_LOG)?;
         // A frame that ends in the middle could not have one.
         encoder.include_checksum(false)?;
-        Ok(Zstd(encoder))
+        Ok(encoder)
+    }
+
+    /// Ends the first frame, and begins the second.
+    fn get_help(&mut self) -> io::Result<()> {
+        self.encoder.do_finish()?;
+        self.encoder = Zstd::frame(std::mem::take(self.encoder.get_mut()))?;
+        self.encoder.multithread(std::mem::take(&mut self.helpers))
     }
 }
 
@@ -123,22 +165,70 @@ impl fmt::Debug for Zstd {
 
 impl Codec for Zstd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        // Not at the flush: until then, the stream can be ended there as the first frame is.
+        if std::mem::take(&mut self.is_busy) {
+            self.get_help()?;
+        }
+        let begin = Instant::now();
+        let written = self.encoder.write_all(bytes);
+        self.spent += begin.elapsed();
+        written
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.encoder.flush()?;
+        let now = Instant::now();
+        let spent = std::mem::take(&mut self.spent);
+        let since = now.duration_since(std::mem::replace(&mut self.flushed, now));
+        self.is_busy = self.helpers > 0 && 2 * spent >= since;
+        Ok(())
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        self.0.do_finish()
+        self.encoder.do_finish()
     }
 
     fn output(&mut self) -> &mut Vec<u8> {
-        self.0.get_mut()
+        self.encoder.get_mut()
     }
 
     fn ending(&self) -> Vec<u8> {
         EMPTY_LAST_ZSTD_BLOCK.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(packed: &[u8]) -> Vec<u8> {
+        zstd::stream::decode_all(packed).expect("a valid stream")
+    }
+
+    #[test]
+    fn a_small_machine_compresses_on_one_thread_and_a_large_one_on_a_few() {
+        assert_eq!([1, 8, 15, 16, 64, 512].map(helpers_for), [0, 0, 0, 2, 8, 8]);
+    }
+
+    #[test]
+    fn with_help_the_stream_is_the_same_and_can_be_ended_at_each_flush() {
+        let mut codec = Zstd::with_helpers(2).expect("a compressor");
+        let (mut plain, mut packed) = (Vec::new(), Vec::new());
+        for round in 0..6_u32 {
+            let piece: Vec<u8> =
+                (0..300_000_u32).flat_map(|word| (word / 7 ^ round).to_le_bytes()).collect();
+            codec.write(&piece).expect("memory takes it");
+            plain.extend(piece);
+            // However fast this machine is, it counts as busy from the third round on.
+            codec.spent = if round < 2 { Duration::ZERO } else { Duration::from_secs(3600) };
+            codec.flush().expect("memory takes it");
+            packed.append(codec.output());
+            let ended = [&packed[..], &codec.ending()].concat();
+            assert!(unpack(&ended) == plain, "round {round}");
+            assert_eq!(codec.helpers == 0, round > 2, "the second frame begins with round 3");
+        }
+        codec.finish().expect("memory takes it");
+        packed.append(codec.output());
+        assert!(unpack(&packed) == plain);
     }
 }
