@@ -216,7 +216,7 @@ mod tests {
         let (mut plain, mut packed) = (Vec::new(), Vec::new());
         for round in 0..6_u32 {
             let piece: Vec<u8> =
-                (0..300_000_u32).flat_map(|word| (word / 7 ^ round).to_le_bytes()).collect();
+                (0..300_000_u32).flat_map(|word| ((word / 7) ^ round).to_le_bytes()).collect();
             codec.write(&piece).expect("memory takes it");
             plain.extend(piece);
             // However fast this machine is, it counts as busy from the third round on.
