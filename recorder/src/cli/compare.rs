@@ -18,11 +18,11 @@ Examples:
   fxtrec compare --metric 'wakeup.p99 if comm ~ \"audio*\"' a*.fxt -- b*.fxt
   fxtrec compare --fail-if-worse 10% main-*.fxt.zst -- branch-*.fxt.zst
 
-A rank test over whole runs tells change from noise, so it needs several runs a side: five with \
+A rank test over whole runs distinguishes change from noise, so it needs several runs a side: five with \
 the default metrics, four with a single --metric. A metric for which too few runs have enough \
 values is not judged, and does not affect the others.
 
-Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or could judge none; \
+Exit status: 0; 3 when --fail-if-worse finds a metric that is worse, or cannot judge any; \
 125 when a file cannot be read."
 )]
 pub struct CompareArgs {
@@ -36,8 +36,9 @@ pub struct CompareArgs {
 
     /// What to compare, as in a gate: METRIC.STAT [if CONDITION]; can be given more than once
     ///
-    /// By default COMMAND's duration, its CPU time, its time in run queues and blocked (cpu_time, runqueue.sum and blocked_time
-    /// if command), and the waits of its threads for a CPU (runqueue.p99 if command). If not all traces have a COMMAND: wakeup.p50, wakeup.p99, wakeup.max, preempt.p99 and runqueue.p99 of all threads.
+    /// By default COMMAND's duration, its CPU time, its run-queue time, its blocked time (cpu_time, runqueue.sum and blocked_time if
+    /// command), and the waits of its threads for a CPU (runqueue.p99 if command). If not all traces have a COMMAND: wakeup.p50,
+    /// wakeup.p99, wakeup.max, preempt.p99 and runqueue.p99 of all threads.
     #[arg(long = "metric", value_name = "MEASURE")]
     pub measures: Vec<Measure>,
 
@@ -45,7 +46,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub include_recorder: bool,
 
-    /// Exit with status 3 if a metric has grown by more than this, and not by chance
+    /// Exit with status 3 if a metric has grown by more than this, and chance does not explain it
     #[arg(long, value_name = "PERCENT")]
     pub fail_if_worse: Option<Percent>,
 

@@ -21,7 +21,7 @@ Examples:
   fxtrec convert boot.pftrace boot.fxt        from tracebox, Android and others
   fxtrec -o - -- make | fxtrec convert --to json - - | less
 
-Exit status: 0, or 125 when the conversion fails; OUT is then left as it was.")]
+Exit status: 0, or 125 when the conversion fails; OUT is then unchanged.")]
 pub struct ConvertArgs {
     /// Trace to read; - for standard input
     #[arg(value_name = "IN")]

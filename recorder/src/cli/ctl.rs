@@ -25,7 +25,7 @@ Examples:
   fxtrec ctl start --mode circular --trigger 'runqueue > 5ms' -- ./app
                                                      snapshots of such delays
   fxtrec ctl start --mode circular -o last.fxt       keep events in memory
-  fxtrec ctl snapshot -o now.fxt                     write what memory holds
+  fxtrec ctl snapshot -o now.fxt                     write events in memory
   fxtrec ctl watch --json                            state changes and alerts
 
 `fxtrec daemon` serves the sessions; docs/reference/sessions.md says who may record what.
@@ -65,7 +65,7 @@ pub enum CtlVerb {
     Start(Box<CtlStartArgs>),
     /// Stop recording, and print what was recorded
     Stop(CtlStopArgs),
-    /// Write what a circular session or a running fxtrec holds in memory
+    /// Write the events that a circular session or a running fxtrec has in memory
     Snapshot(CtlSnapshotArgs),
     /// Print state changes and alerts until Ctrl-C
     Watch,
@@ -82,21 +82,21 @@ pub struct CtlStartArgs {
     /// It is created with your own rights. An existing file is kept, with .old added to its name.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Categories to record, for example sched:waking,irq,app* [default: sched, and all of applications]
+    /// Categories to record, for example sched:waking,irq,app* [default: sched, and all categories of applications]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = category)]
     pub categories: Vec<String>,
-    /// Of the kernel, record only these running processes and their descendants
+    /// Restrict kernel events to these running processes and their descendants
     #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', value_parser = pid)]
     pub pids: Vec<u32>,
-    /// Of the kernel, record only processes in cgroups whose path matches this glob, and in all below
+    /// Restrict kernel events to processes in cgroups whose path matches this glob, and in the cgroups below them
     #[arg(long = "cgroup", value_name = "GLOB", conflicts_with = "pids")]
     pub cgroups: Vec<Pattern>,
-    /// Of the kernel, record only the running processes whose name matches this glob, and their descendants
+    /// Restrict kernel events to the running processes whose name matches this glob, and their descendants
     #[arg(long = "comm", value_name = "GLOB", conflicts_with_all = ["pids", "cgroups", "command"])]
     pub comms: Vec<Pattern>,
-    /// Record stacks: offcpu of threads that wait for long, wake of those that end such waits, cpu of those that run
+    /// Record stacks: offcpu for threads that wait for long, wake for those that end such waits, cpu for those that run
     ///
-    /// Without privileges, those of your own processes, without the kernel's functions.
+    /// Without privileges, only stacks of your own processes, without the kernel's functions.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -106,13 +106,13 @@ pub struct CtlStartArgs {
         default_missing_value = "offcpu"
     )]
     pub stacks: Vec<StackKind>,
-    /// With --mode circular, write a snapshot each time that a thread is delayed so, for example 'runqueue > 5ms'
+    /// With --mode circular, write a snapshot each time a thread meets this condition, for example 'runqueue > 5ms'
     ///
-    /// As of `fxtrec --trigger`, with METRIC OP TIME [if CONDITION]. Snapshots of app.fxt are app.1.fxt, app.2.fxt and so on, until
+    /// The same conditions as for `fxtrec --trigger` in the form METRIC OP TIME [if CONDITION]. Snapshots of app.fxt are app.1.fxt, app.2.fxt and so on, until
     /// COMMAND ends, or Ctrl-C with --foreground. Can be given more than once.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
-    /// Record what the policy permits, even if it is less than asked for
+    /// Record what the policy permits, even if that is less than requested
     #[arg(long)]
     pub allow_partial: bool,
     /// What to do when a buffer is full: write it out, stop recording, or overwrite
@@ -124,7 +124,7 @@ pub struct CtlStartArgs {
     /// Buffer size or categories for applications with this name, for example db:16M:sql,net*
     #[arg(long = "provider", value_name = "NAME:[SIZE]:[NAME,..]")]
     pub providers: Vec<ProviderOverride>,
-    /// How long to wait until applications report that they record
+    /// How long to wait for applications to report that they are recording
     #[arg(long, value_name = "TIME")]
     pub start_timeout: Option<TimeSpan>,
     /// Send the trace only at the end; the daemon stores it until then
@@ -140,17 +140,17 @@ pub struct CtlStartArgs {
             "defer_transfer", "foreground"]
     )]
     pub again: bool,
-    /// What to do with data that was recorded before and not written
+    /// What to do with data that was recorded earlier but not written
     #[arg(long, value_name = "WHAT", requires = "again")]
     pub disposition: Option<Disposition>,
 }
 
-/// What to do with data that was recorded before and not written.
+/// What to do with data that was recorded earlier but not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Disposition {
     /// Discard it
     ClearEntire,
-    /// Discard it, except names and other records that later ones refer to
+    /// Discard it, except names and other records that later records refer to
     ClearNondurable,
     /// Keep it
     Retain,
@@ -210,7 +210,9 @@ impl FromStr for ProviderOverride {
         let categories = categories.iter().flat_map(|list| list.split(',')).map(category);
         let categories = categories.collect::<Result<Vec<_>, _>>()?;
         if buffer.is_none() && categories.is_empty() {
-            return Err(format!("nothing is given for {name}; expected NAME:SIZE:CATEGORIES"));
+            return Err(format!(
+                "no SIZE and no CATEGORIES for {name}; expected NAME:SIZE:CATEGORIES"
+            ));
         }
         Ok(ProviderOverride { name: name.to_owned(), buffer, categories })
     }

@@ -11,10 +11,8 @@ use crate::convert::redact::Secret;
 /// The arguments of `fxtrec cut`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Times are seconds as `fxtrec dump` prints them, or have a unit or a plus and count from the first \
-scheduling record: --from 50ms, --from +2. OUT can be read on its own: it begins with the names, \
-running threads, open operations and counters from before --from. Records added for that have \
-the argument `inferred` or `cut`.
+Times are seconds as `fxtrec dump` prints them; with a unit or a plus they count from the first scheduling record: --from 50ms, --from +2. OUT can be read on its own: it begins with the names, \
+running threads, open operations and counters from before --from. Records added for this have the argument `inferred` or `cut`.
 
 Examples:
   fxtrec cut day.fxt -o minute.fxt --from 60min --to 61min
@@ -40,13 +38,13 @@ pub struct CutArgs {
     /// Only scheduling records of these CPUs
     #[arg(long = "cpu", value_name = "CPU", value_delimiter = ',', value_parser = number::<u16>)]
     pub cpus: Vec<u16>,
-    /// Only threads with this name, or whose process has it
+    /// Only threads with this name, or of processes with this name
     #[arg(long = "comm", value_name = "NAME")]
     pub comms: Vec<String>,
     /// Only threads of these processes
     #[arg(long = "pid", value_name = "PID", value_delimiter = ',', value_parser = number::<u64>)]
     pub pids: Vec<u64>,
-    /// Replace args, paths, names, cgroups, hosts or functions by pseudonyms: a text has the same one wherever it stands
+    /// Replace args, paths, names, cgroups, hosts or functions by pseudonyms; a text gets the same pseudonym everywhere
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Secret>,
     /// The same as --redact args,paths,names,cgroups,hosts

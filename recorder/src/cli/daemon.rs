@@ -45,8 +45,8 @@ pub struct DaemonArgs {
 
     /// Count waits in the kernel, and serve them to Prometheus at http://ADDR/metrics
     ///
-    /// ADDR is PORT, of this machine alone, or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slices
-    /// and blocked time of each cgroup. Everybody who can connect can read them; docs/reference/metrics.md says what they tell.
+    /// ADDR is PORT (reachable only from this machine) or IP:PORT. The figures are histograms of run-queue wait, wake-up latency, slices
+    /// and blocked time of each cgroup. Everyone who can connect can read them; docs/reference/metrics.md says what they reveal.
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<MetricsAddress>,
 
@@ -54,23 +54,23 @@ pub struct DaemonArgs {
     #[arg(long, requires = "metrics")]
     pub metrics_comm: bool,
 
-    /// Maximum number of cgroups (and names) with figures of their own; the others are added up as `other`
+    /// Maximum number of cgroups (and names) with their own figures; the others are added up as `other`
     #[arg(long, value_name = "N", default_value_t = 200, requires = "metrics")]
     pub metrics_series: usize,
 
-    /// Keep the last seconds in memory, and write them when this happens; can be given more than once
+    /// Keep the last seconds in memory, and write them when this condition is met; can be given more than once
     ///
-    /// A trigger, as of `fxtrec record`: 'runqueue > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel has
-    /// counted since the last look: 'wakeup.p99 > 5ms if cgroup ~ "/kubepods*"', of wakeup, preempt, runqueue, slice, blocked and
+    /// A trigger, as for `fxtrec record`: 'runqueue > 20ms if cgroup ~ "/kubepods*"'. Or, with --metrics, a statistic of what the kernel
+    /// has counted since the last check: 'wakeup.p99 > 5ms if cgroup ~ "/kubepods*"', for wakeup, preempt, runqueue, slice, blocked and
     /// blocked_d (count, sum, mean, p50, p90, p99, p99.9, max), steal and throttled (count, sum). The files are DIR/alert-*.fxt.zst.
     #[arg(long = "alert", value_name = "EXPR", requires = "alert_dir")]
     pub alerts: Vec<Alert>,
 
-    /// Directory of the files that alerts have written
+    /// Directory for the files that alerts write
     #[arg(long, value_name = "DIR", requires = "alerts")]
     pub alert_dir: Option<PathBuf>,
 
-    /// How often statistics are looked at
+    /// How often statistics are checked
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "alerts")]
     pub alert_every: TimeSpan,
 
@@ -86,7 +86,7 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "SIZE", default_value = "64M", requires = "alerts")]
     pub alert_buffer: ByteSize,
 
-    /// Where the cgroups of the host are mounted, if not where this process sees its own
+    /// Where the cgroups of the host are mounted, if not at this process's own cgroup mount
     #[arg(long, value_name = "DIR", requires = "metrics")]
     pub cgroup_root: Option<PathBuf>,
 }

@@ -10,12 +10,11 @@ use crate::units::quantity::TimeSpan;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Three threads share one CPU: `player` wants it for 1 ms every 10 ms, `hog` takes it for 30 ms twice a \
-second with a real-time priority, and `background` takes what is left. Every other thread of the \
-machine is recorded too.
+second with a real-time priority, and `background` takes the rest. Every other thread of the machine is recorded too.
 
 Examples:
-  sudo fxtrec demo                 makes fxtrec-demo.fxt and fxtrec-demo.html
-  sudo fxtrec demo -o /tmp/demo    makes /tmp/demo.fxt and /tmp/demo.html")]
+  sudo fxtrec demo                 writes fxtrec-demo.fxt and fxtrec-demo.html
+  sudo fxtrec demo -o /tmp/demo    writes /tmp/demo.fxt and /tmp/demo.html")]
 pub struct DemoArgs {
     /// Path of the trace and the page, with or without an ending
     #[arg(short, long, value_name = "PATH", default_value = "fxtrec-demo")]

@@ -19,7 +19,7 @@ Examples:
   fxtrec dump make.fxt --check                  check the file
   fxtrec dump make.fxt --strings                every name and text in it
 
-Exit status: 0; 1 when --check finds a mistake; 125 when FILE cannot be read.")]
+Exit status: 0; 1 when --check finds a violation; 125 when FILE cannot be read.")]
 pub struct DumpArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
@@ -46,10 +46,10 @@ pub struct DumpArgs {
     /// Print the names and other texts of the trace, each with its kind (what `fxtrec cut --redact` replaces, or public) and count
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to", "raw", "stats", "check", "json"])]
     pub strings: bool,
-    /// Print a JSON object per record, or what --stats or --check found as one (members: docs/reference/output.md)
+    /// Print a JSON object per record, or one object with the result of --stats or --check (members: docs/reference/output.md)
     #[arg(long, conflicts_with = "raw")]
     pub json: bool,
-    /// Check the trace against the format and against what fxtrec promises, instead of printing it
+    /// Check the trace against the format and against fxtrec's guarantees, instead of printing it
     #[arg(long, conflicts_with_all = ["types", "koids", "from", "to"])]
     pub check: bool,
     /// Check against the format alone, for traces of other programs

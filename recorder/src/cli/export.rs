@@ -11,7 +11,7 @@ use crate::export::Format;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Below DIR each table has a folder, in Hive's layout: DIR/wait/day=2026-11-23/trace_id=t8d0.../wait.parquet. \
-To add traces, export them to the same DIR; no file is ever rewritten, unless its trace is exported again.
+To add traces, export them to the same DIR; a file is rewritten only if its trace is exported again.
 
 Tables: sched_slice, thread_state, wakeup, wait, antagonist, span, blame, counter, sample, stack, loss, thread, process, label, \
 trace. docs/reference/export.md describes them, and docs/reference/sql.md has queries.
@@ -26,7 +26,7 @@ pub struct ExportArgs {
     /// FXT traces to read, plain, gzip or zstd, or directories of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Directory to write below; it is made if only it is missing. With the ending .parquet or .csv, a file of one table
+    /// Directory for the tables; it is created if its parent exists. With the ending .parquet or .csv, a file for one table
     #[arg(short, long, value_name = "DIR|FILE")]
     pub output: PathBuf,
     /// Format of the files: parquet or csv [default: that of the ending of FILE, else parquet if this build has it]
@@ -35,7 +35,7 @@ pub struct ExportArgs {
     /// Table to write; repeat for several. All of them by default
     #[arg(long = "table", value_name = "TABLE")]
     pub tables: Vec<String>,
-    /// What to say of these traces in the table `label`; repeat for several
+    /// Label for these traces, in the table `label`; repeat for several
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub labels: Vec<Label>,
     /// Print nothing unless it fails

@@ -10,8 +10,7 @@ use crate::report::Pattern;
 /// The arguments of `fxtrec flame`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The trace must have stacks, as that of a COMMAND has by default, and any with --stacks; \
---wake needs --stacks=wake, --cpu needs --stacks=cpu. The ending of the output's name chooses the format:
+The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks; --wake needs --stacks=wake, --cpu needs --stacks=cpu. The ending of the output's name selects the format:
   .folded  a line for each stack: the thread's name, the functions from the
            outermost to the innermost (the kernel's end in _[k]), nanoseconds;
            also what is printed without -o
@@ -30,7 +29,7 @@ pub struct FlameArgs {
     /// For how long threads were blocked, by their stacks (the default)
     #[arg(long, group = "kind")]
     pub offcpu: bool,
-    /// For how long threads were blocked, by the stacks of those who ended it
+    /// For how long threads were blocked, by the stacks of their wakers
     #[arg(long, group = "kind")]
     pub wake: bool,
     /// For how long threads had a CPU, by their stacks

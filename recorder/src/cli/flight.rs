@@ -13,13 +13,13 @@ use fxtrec_gates::Trigger;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Flight recording")]
 pub struct FlightArgs {
-    /// In circular mode, write a snapshot when this happens, for example 'runqueue > 5ms'
+    /// In circular mode, write a snapshot when this condition is met, for example 'runqueue > 5ms'
     ///
-    /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue is a
-    /// wait for a CPU, wakeup one after a wake-up only, preempt one after a preemption only. Other metrics are slice, blocked and blocked_d, and where the recording has them, steal, throttled, irq
-    /// and need_resched; conditions are on comm and cgroup (=, ~ with a pattern), pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit,
-    /// 'alert NAME' on an alert of an application. Each snapshot is a separate file. Can be given more than once.
-    /// SIGUSR2 writes a snapshot at any time.
+    /// METRIC OP TIME [if CONDITION], as in 'runqueue > 5ms if comm ~ "audio*"', tests each value by itself. runqueue tests every wait for
+    /// a CPU, wakeup only those after a wake-up, preempt only those after a preemption. Other metrics are slice, blocked and blocked_d and,
+    /// if the recording has these facts, steal, throttled, irq and need_resched; conditions are on comm and cgroup (=, ~ with a pattern),
+    /// pid, tid and cpu, joined with and, or, not. 'lost > 0' fires on a loss, 'probe NAME' when a probe of -P is hit, 'alert NAME' on an
+    /// alert of an application. Each snapshot is a separate file. Can be given more than once. SIGUSR2 writes a snapshot at any time.
     #[arg(long = "trigger", value_name = "EXPR")]
     pub triggers: Vec<Trigger>,
 
@@ -41,7 +41,7 @@ pub struct FlightArgs {
 
     /// Rotate to a new file after this size or time, for example 1GB or 10min
     ///
-    /// The files of app.fxt are app.0001.fxt, app.0002.fxt and so on. Each can be read on its own. A later run continues the numbers.
+    /// The files of app.fxt are app.0001.fxt, app.0002.fxt and so on. Each can be read on its own. A later run continues the numbering.
     #[arg(long, value_name = "SIZE|TIME")]
     pub rotate: Option<Rotate>,
 

@@ -57,13 +57,12 @@ impl ValueEnum for OnTooFew {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Gates")]
 pub struct GateArgs {
-    /// Exit with status 3 if this is true of the recording, for example 'wakeup.p99 > 2ms'
+    /// Exit with status 3 if this is true for the recording, for example 'wakeup.p99 > 2ms'
     ///
-    /// METRIC.STAT OP VALUE [if CONDITION], as in 'wakeup.max > 20ms if comm ~ "audio*"'. Metrics are wakeup,
-    /// preempt, runqueue, slice, blocked and blocked_d, and where the recording has these facts steal, throttled, irq
-    /// and need_resched, with count, sum, min, mean, p50, p90, p99, p99.9 and max; and lost, switches, switches_per_s,
-    /// migrations and moved. Conditions are on comm (=, ~ with a pattern), pid, tid and
-    /// cpu, joined with and, or, not. Can be given more than once.
+    /// METRIC.STAT OP VALUE [if CONDITION], as in 'wakeup.max > 20ms if comm ~ "audio*"'. Metrics are wakeup, preempt, runqueue, slice,
+    /// blocked and blocked_d, and, if the recording has these facts, steal, throttled, irq and need_resched, with count, sum, min, mean,
+    /// p50, p90, p99, p99.9 and max; and lost, switches, switches_per_s, migrations and moved. Conditions are on comm (=, ~ with a
+    /// pattern), pid, tid and cpu, joined with and, or, not. Can be given more than once.
     ///
     /// Spans of an application: span("NAME").STAT or span("CATEGORY:NAME").PART.STAT, as in
     /// 'span("app:request").p99 > 5ms' and 'span("app:request").cpu.p99 > 2ms'. Parts are cpu, steal, irq, runqueue,
@@ -75,13 +74,13 @@ pub struct GateArgs {
     #[arg(long, value_name = "VERDICT", default_value = "fail", requires = "fail_if")]
     pub on_too_few: OnTooFew,
 
-    /// Verdict for spans that took too long only since the host, a quota or threads that COMMAND did not start took time
+    /// Verdict for spans that exceed the limit only because the host, a quota or threads that COMMAND did not start took CPU time
     #[arg(long, value_name = "VERDICT", default_value = "fail", requires = "fail_if")]
     pub on_disturbed: OnDisturbed,
 
     /// Also count fxtrec's own threads: in gates, triggers, figures and the worst waits
     ///
-    /// By default they are left out, and one line says what they took.
+    /// By default they are left out, and one line gives the CPU time that they used.
     #[arg(long)]
     pub include_recorder: bool,
 

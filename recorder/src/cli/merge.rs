@@ -11,10 +11,7 @@ use crate::units::quantity::{TimeSpan, ValueError};
 /// The arguments of `fxtrec merge`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Clocks are aligned by the wall clock, whose offset is in each recording of fxtrec, and its error where the kernel knew one. \
-Where the wall clocks of two machines differ by more than matters, give --offset, or --sync if messages went between them \
-both ways: flows (FXT's) of one id, or events of two names with the same arguments. It says how wrong the offset can be. Threads and CPUs of the files are kept apart, \
-unless --same-machine says that they are the same.
+Clocks are aligned by the wall clock: each recording of fxtrec contains its offset, and its error if the kernel knew it. If the wall clocks of two machines differ too much for your purpose, give --offset, or --sync if messages went both ways between them: FXT flows with the same id, or events with two names and the same arguments. It prints how wrong the offset can be. Threads and CPUs of the files are kept apart, unless you give --same-machine.
 
 Examples:
   fxtrec merge client.fxt server.fxt -o both.fxt
@@ -35,7 +32,7 @@ pub struct MergeArgs {
     /// Align clocks by messages between the machines: flows, or SEND,RECEIVE,ARGUMENT for events with equal arguments
     #[arg(long, value_name = "MESSAGES", num_args = 0..=1, require_equals = true, default_missing_value = "flows", conflicts_with = "offsets")]
     pub sync: Option<Messages>,
-    /// Treat equal thread ids and CPUs in all files as the same
+    /// Treat equal thread ids and CPU numbers in all files as the same
     #[arg(long)]
     pub same_machine: bool,
     /// Print nothing unless it fails

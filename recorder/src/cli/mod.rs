@@ -87,7 +87,7 @@ pub use values::{TimePoint, UserSpec};
 pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyMetric};
 
-/// The status fxtrec exits with when fxtrec itself, not COMMAND, fails.
+/// The exit status when fxtrec itself, not COMMAND, fails.
 pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
@@ -126,15 +126,14 @@ Examples:
   sudo fxtrec --fail-if 'wakeup.p99 > 2ms' -- ./run-tests
                                      fail a CI build when latency is too high
   fxtrec report app.fxt              print who waited, for how long, for whom
-  fxtrec why app.fxt                 explain the worst delay: who kept whom
+  fxtrec why app.fxt                 explain the worst delay and its cause
   fxtrec open app.fxt                open the trace in the Perfetto UI
   fxtrec doctor                      show what this machine allows
   sudo fxtrec demo                   see what a late thread looks like
 
 Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 
-Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a \
-gate failed, 4 with --on-disturbed exit-4; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
+Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a gate failed, 4 when a gate was undecided; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
 /// What `fxtrec -h` prints, and `fxtrec` alone: one screen of a terminal, with what people use most.
@@ -150,7 +149,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
   -p, --pid <PID,..>     record running processes
       --cgroup <GLOB>    record the processes of matching cgroups
   -o, --output <FILE>    output file; the endings .zst and .gz compress
-  -u, --user <USER>      run COMMAND as this user; @sudo is who called sudo
+  -u, --user <USER>      run COMMAND as this user; @sudo: who called sudo
       --stacks           record where in the code threads block
       --locks            record which lock a thread waits for, and its owner
       --fail-if <EXPR>   exit with status 3 if this is true: 'wakeup.p99 > 2ms'
@@ -164,7 +163,7 @@ Usage: fxtrec [OPTIONS] [--] COMMAND [ARGS...]   record while COMMAND runs
 `fxtrec --help` lists all options, `fxtrec help why` those of a subcommand
 ";
 
-/// Everything a command line of fxtrec can say.
+/// A command line of fxtrec.
 #[derive(Debug, Parser)]
 #[command(
     name = "fxtrec",
@@ -230,7 +229,7 @@ pub enum Command {
     /// Export traces as Parquet tables, for SQL
     #[command(arg_required_else_help = true)]
     Export(ExportArgs),
-    /// Query traces or exported tables by SQL, with an installed DuckDB
+    /// Query traces or exported tables with SQL, using an installed DuckDB
     #[command(arg_required_else_help = true)]
     Query(QueryArgs),
     /// Merge several traces into one
@@ -239,22 +238,22 @@ pub enum Command {
     /// Cut a time window out of a trace
     #[command(arg_required_else_help = true)]
     Cut(CutArgs),
-    /// Print for how long threads were blocked, by stack, as folded text for flame graphs
+    /// Print how long threads were blocked, by stack, as folded text for flame graphs
     #[command(arg_required_else_help = true)]
     Flame(FlameArgs),
-    /// Name the functions of a trace's stacks, by files with the recorded build ids
+    /// Name the functions in a trace's stacks, using files with the recorded build ids
     #[command(arg_required_else_help = true)]
     Symbolize(SymbolizeArgs),
     /// Show live which threads or cgroups wait for a CPU, without recording
     Top(TopArgs),
-    /// Watch for incidents, and explain each in a line
+    /// Watch for incidents, and explain each in one line
     Watch(WatchArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),
     /// Record five seconds in which a thread is late for a known reason, and open the page
     Demo(DemoArgs),
-    /// Print the script by which bash, zsh or fish completes the command line
+    /// Print a completion script for bash, zsh or fish
     #[command(arg_required_else_help = true)]
     Completions(CompletionsArgs),
     /// Serve recording sessions to other users, on a socket
@@ -317,19 +316,19 @@ impl Cli {
 /// Whether a word can be the value of an option.
 type IsValue = fn(&str) -> bool;
 
-/// Options whose value is behind an equals sign, since the next word may be COMMAND; and what such a value can be.
+/// Options whose value follows an equals sign, because the next word may be COMMAND; and what such a value can be.
 pub(crate) const OPTIONAL_VALUES: [(&str, IsValue); 2] =
     [("--syscalls", trace_points::names_syscalls), ("--stacks", stacks::names_kinds)];
 
-/// The option before COMMAND, if COMMAND would do as its value.
+/// The option before COMMAND, if COMMAND could be its value.
 pub(crate) fn takes_as_value(before: &OsString, command: &OsString) -> Option<&'static str> {
     let is_value = |test: IsValue| command.to_str().is_some_and(test);
     let found = OPTIONAL_VALUES.iter().find(|(option, test)| before == option && is_value(*test));
     found.map(|(option, _)| *option)
 }
 
-/// The same line with an equals sign between an option and what was taken for COMMAND, if that is followed by what no program
-/// would begin with: `fxtrec --syscalls write -- ./app`.
+/// The same line with an equals sign between an option and what was taken for COMMAND, if a word follows with which no program name begins:
+/// `fxtrec --syscalls write -- ./app`.
 fn with_value(line: &[OsString], command: &[OsString]) -> Option<Vec<OsString>> {
     let (value, next) = (command.first()?, command.get(1)?.to_str()?);
     let at = line.len().checked_sub(command.len() + 1)?;
@@ -349,8 +348,7 @@ pub fn subcommands() -> &'static [&'static str] {
     &RESERVED
 }
 
-/// The status fxtrec exits with when a subcommand that runs no COMMAND cannot make sense of its arguments, as most
-/// programs do.
+/// The exit status for invalid arguments of a subcommand that runs no COMMAND, as in most programs.
 pub const EXIT_USAGE: u8 = 2;
 
 /// Subcommands that run a COMMAND, whose own statuses begin at 0: as with env(1), fxtrec's own failures are 125.
@@ -367,7 +365,7 @@ pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
     }
 }
 
-/// What parses the line.
+/// The parser for the line.
 fn parser(line: &[OsString]) -> clap::Command {
     match line {
         [] | [_] => Cli::command().override_help(SCREEN),
@@ -376,7 +374,7 @@ fn parser(line: &[OsString]) -> clap::Command {
     }
 }
 
-/// The same error by a parser without colours, unless it is a text of clap's own.
+/// The same error from a parser without colours, unless it is a text of clap's own.
 fn without_colours(error: clap::Error, line: &[OsString]) -> clap::Error {
     if !error.use_stderr() {
         return error;

@@ -17,7 +17,7 @@ pub struct PageArgs {
     pub html: Option<PathBuf>,
     /// Size of the page at most, or `all` [default: 2 MB per million events, at least 2 MB, at most 10 MB]
     ///
-    /// A page that would be larger has exact events only around what it lists and here and there, and fewer bins; it says so.
+    /// A larger page keeps exact events only around the listed waits and at intervals, with coarser summaries elsewhere, and says so.
     #[arg(long, value_name = "SIZE", value_parser = budget, requires = "html", help_heading = "Format")]
     pub html_bytes: Option<Budget>,
 }

@@ -29,7 +29,7 @@ pub struct ProbesArgs {
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
-    /// Print only the names, one a line, as -P takes them behind BINARY:
+    /// Print only the names, one per line, as -P takes them after BINARY:
     #[arg(long, conflicts_with = "json")]
     pub names: bool,
 }

@@ -12,8 +12,8 @@ const PROVIDERS: &str = "Applications' own events";
 pub struct ProviderArgs {
     /// Do not record the events that COMMAND and its children write themselves
     ///
-    /// Otherwise they find fxtrec by the variable FXTREC_PROVIDER_SOCKET, and what they record with fxt-writer's
-    /// `provider` module, or with another client of the protocol in docs/reference/providers.md, is in the trace.
+    /// Otherwise they find fxtrec through the variable FXTREC_PROVIDER_SOCKET, and the trace contains what they record with fxt-writer's
+    /// `provider` module, or with another client of the protocol in docs/reference/providers.md.
     #[arg(long, conflicts_with_all = ["provider_buffer", "categories"], help_heading = PROVIDERS)]
     pub no_providers: bool,
 
@@ -23,7 +23,7 @@ pub struct ProviderArgs {
     #[arg(long, value_name = "SIZE", help_heading = PROVIDERS)]
     pub provider_buffer: Option<ByteSize>,
 
-    /// Categories to record: net,app* of applications, sched:waking,irq of the kernel [default: all of applications]
+    /// Categories to record, for example net,app* (applications) and sched:waking,irq (kernel) [default: all of applications]
     ///
     /// A `*` at the end of a name matches anything. `sched:waking` is the same as --waking, `irq` as --irq, `syscall` as
     /// --syscalls, `uprobe:BINARY:SYMBOL` as -P BINARY:SYMBOL; `sched` is always recorded. All other names are

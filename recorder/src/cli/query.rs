@@ -8,8 +8,7 @@ use clap::Args;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 DuckDB runs the SQL: its program `duckdb` if that is in PATH, else its module for Python (`pip install duckdb`). \
-Each table is a view of its name. The tables that SQL names are written to a temporary directory first, below TMPDIR or \
-/tmp; to ask more than one question of the same traces, export them once and name the directory.
+Each table is available as a view of the same name. The tables that SQL names are first written to a temporary directory, below TMPDIR or /tmp; for more than one query of the same traces, export them once and give the directory.
 
 docs/reference/export.md describes the tables; docs/reference/sql.md has queries.
 
@@ -21,7 +20,7 @@ pub struct QueryArgs {
     /// FXT traces, or directories that `fxtrec export` has written
     #[arg(value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub inputs: Vec<PathBuf>,
-    /// A statement of SQL
+    /// SQL statement
     #[arg(value_name = "SQL", required = true)]
     pub sql: String,
     /// Print rows as a JSON array of objects

@@ -25,7 +25,7 @@ pub struct RecordArgs {
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<OsString>,
 
-    /// The word before COMMAND, unless it is `--`, behind which any word is meant as a program.
+    /// The word before COMMAND, unless it is `--`, after which any word names a program.
     #[arg(skip)]
     pub before_command: Option<OsString>,
 
@@ -47,11 +47,12 @@ pub struct RecordArgs {
     )]
     pub pids: Vec<u32>,
 
-    /// Record the processes in cgroups whose path matches this glob, and in all below, until -d has passed or Ctrl-C; can be given more than once
+    /// Record the processes in cgroups whose path matches this glob, and in the cgroups below them, until -d has passed or Ctrl-C; can be
+    /// given more than once
     ///
-    /// A process is recorded while it is in such a cgroup, also in one that is made meanwhile. A glob that no process matched is
-    /// reported at the end. `*` stands for any characters, also `/`: '/system.slice/docker-*', '/kubepods*'. A process is where its main thread is. With a
-    /// COMMAND, until that ends.
+    /// A process is recorded while it is in such a cgroup, including cgroups created during the recording. A glob that no process matched
+    /// is reported at the end. `*` stands for any characters, including `/`: '/system.slice/docker-*', '/kubepods*'. A process belongs to
+    /// the cgroup of its main thread. With a COMMAND, the recording ends with it.
     #[arg(
         long = "cgroup",
         value_name = "GLOB",
@@ -60,9 +61,9 @@ pub struct RecordArgs {
     )]
     pub cgroups: Vec<Pattern>,
 
-    /// Record only threads of the user with this id, and nothing of other users but that they had a CPU
+    /// Record only threads of the user with this id; of other users, only that they had a CPU
     ///
-    /// By the credentials that the kernel has at each event. `fxtrec daemon` records so for users who may not record the machine.
+    /// The kernel checks the credentials at each event. `fxtrec daemon` uses this for users who may not record the machine.
     #[arg(
         long,
         value_name = "UID",
@@ -83,8 +84,8 @@ pub struct RecordArgs {
 
     /// Whose switches to record: every thread's, or those of COMMAND and its descendants
     ///
-    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it
-    /// leaves that CPU; whoever has the CPU next is not.
+    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it leaves that CPU; the threads
+    /// that have the CPU after it are not.
     ///
     /// [default: all; with -p, the processes named there]
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
@@ -97,38 +98,37 @@ pub struct RecordArgs {
     #[arg(long, help_heading = WHAT)]
     pub waking: bool,
 
-    /// Also record how long before each switch the scheduler asked for it (source bpf, Linux 6.17 to 6.19)
+    /// Also record how long before each switch the scheduler requested it (source bpf, Linux 6.17 to 6.19)
     ///
-    /// The argument need_resched_ns of switches, and the metric need_resched of reports. Costs about as much again for
-    /// each switch that was asked for as recording it does. Left out on real-time kernels and since Linux 7.0,
-    /// where it can stop the machine (docs/reference/sources.md).
+    /// Adds the argument need_resched_ns to switches, and the metric need_resched to reports. For each requested switch, recording costs
+    /// about twice as much. Left out on real-time kernels and since Linux 7.0, where it can stop the machine (docs/reference/sources.md).
     #[arg(long, help_heading = WHAT)]
     pub need_resched: bool,
 
     /// Also record which lock each thread blocks on: futexes with their owner (source bpf), and those of the kernel
     ///
-    /// The arguments futex and futex_owner of switches. Owners are known of mutexes of the GNU C library,
-    /// and of locks that inherit priority or are robust (docs/reference/locks.md). `fxtrec why` names them.
-    /// Futexes need x86-64 or arm64. Locks of the kernel have the arguments kernel_lock and kernel_lock_kind; their
-    /// owner is unknown, and who woke the thread is probably it.
+    /// Adds the arguments futex and futex_owner to switches. Owners are known for mutexes of the GNU C library, and for robust and
+    /// priority-inheritance locks (docs/reference/locks.md). `fxtrec why` names them. Futexes need x86-64 or arm64. For kernel locks, the
+    /// arguments are kernel_lock and kernel_lock_kind; their owner is not recorded, but the thread that ends the wait was probably the
+    /// owner.
     #[arg(long, help_heading = WHAT)]
     pub locks: bool,
 
-    /// Record switches and wake-ups only, and not what explains them (source bpf)
+    /// Record only switches and wake-ups, not the facts that explain them (source bpf)
     ///
-    /// Leaves out what the host, interrupts and quotas took, and the system calls in which threads block
+    /// Leaves out the time that the host, interrupts and quotas took, and the system calls in which threads block
     /// (docs/reference/causes.md). `fxtrec why` then says what is missing.
     #[arg(long, help_heading = WHAT, conflicts_with_all = ["need_resched", "locks"])]
     pub plain: bool,
 
-    /// Which weights of threads to write: with every switch and wake-up, or only those that are not of nice 0
+    /// Which thread weights to write: all, or only those other than the weight of nice 0
     ///
-    /// Nearly all threads have nice 0. Without its weight, files are a quarter smaller, and circular mode remembers a third more.
-    /// fxtrec reads them alike; other readers may show such a thread without a priority (docs/reference/trace.md).
+    /// Nearly all threads have nice 0. Without their weights, files are a quarter smaller, and circular mode holds a third more events. For
+    /// fxtrec this makes no difference; other readers may show such a thread without a priority (docs/reference/trace.md).
     #[arg(long, value_name = "WHICH", value_enum, default_value_t, help_heading = WHAT)]
     pub weights: Weights,
 
-    /// Write COMMAND's arguments into the trace: passwords and names of customers may be among them
+    /// Write COMMAND's arguments into the trace; they may contain passwords or customer names
     ///
     /// Without this option, `command_line` of the trace ends with COMMAND's name and `...`.
     #[arg(long, requires = "command", help_heading = WHAT)]
@@ -140,17 +140,15 @@ pub struct RecordArgs {
 
     /// Output file, `-` for a pipe; the endings .gz and .zst compress
     ///
-    /// Default: COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt for -p. An existing
-    /// file is kept, with .old added to its name. A FIFO or device is written to only when named here,
-    /// and only when it belongs to you or root. With `-`, the trace has standard output, so COMMAND's
-    /// standard output goes to standard error.
+    /// Default: COMMAND's name with the ending .fxt, system.fxt for -a, pid-N.fxt for -p. An existing file is kept, with .old added to its
+    /// name. fxtrec writes to a FIFO or device only if it is named here and belongs to you or root. With `-`, the trace goes to standard
+    /// output, and COMMAND's standard output goes to standard error.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 
     /// What to do when the trace buffer is full: write it out, stop recording, or overwrite
     ///
-    /// On SIGUSR2, circular mode writes what it holds to a separate file (app.1.fxt for app.fxt)
-    /// and goes on.
+    /// On SIGUSR2, circular mode writes the events in memory to a separate file (app.1.fxt for app.fxt) and goes on.
     #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
     pub mode: Mode,
 
@@ -184,7 +182,7 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub gates: super::gates::GateArgs,
 
-    /// What to record beside the scheduler
+    /// What to record in addition to the scheduler
     #[command(flatten)]
     pub trace_points: TracePointArgs,
 
@@ -198,7 +196,7 @@ pub struct RecordArgs {
 
     /// Print only errors, warnings, losses and failed gates; -qq: print nothing
     ///
-    /// With -qq only the exit status tells the outcome; usage errors are still printed.
+    /// With -qq, only the exit status shows the outcome; usage errors are still printed.
     #[arg(
         short,
         long,
@@ -236,7 +234,7 @@ pub enum Weights {
     /// Of every thread
     #[default]
     All,
-    /// Of threads that are not of nice 0: real-time, nicer or less nice, idle
+    /// Of real-time and idle threads, and of threads with a nice value other than 0
     Special,
 }
 

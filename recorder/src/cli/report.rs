@@ -31,14 +31,14 @@ Examples:
   fxtrec report runs/ --by cgroup --sort p99      the same, by cgroup
   fxtrec report a.fxt.zst --json | jq .total      for programs
   fxtrec report a.fxt --fail-if 'wakeup.p99 > 2ms'
-                                                  exit status 3 when it is
+                                                  exit status 3 if so
 
 docs/reference/figures.md defines every figure.")]
 pub struct ReportArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     #[arg(value_name = "FILE|DIR")]
     pub file: PathBuf,
-    /// More traces, or directories of traces: one report of all of them, by name of thread and by trace
+    /// More traces, or directories of traces: one report of all of them, by thread name and by trace
     #[arg(value_name = "FILE|DIR")]
     pub more: Vec<PathBuf>,
 
@@ -48,7 +48,7 @@ pub struct ReportArgs {
     /// Sort the table by max, mean, p50, p90, p99, p99.9, sum, count, runtime, switches, migrations or name
     #[arg(long, value_name = "KEY", default_value = "max", conflicts_with_all = FOR_PROGRAMS)]
     pub sort: SortKey,
-    /// One row per thread, process, cgroup or host; of several traces, threads are those of one name
+    /// One row per thread, process, cgroup or host; for several traces, threads are grouped by name
     #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with = "timehist")]
     pub by: By,
     /// Print all parts but causes, and more rows, instead of what fits on one screen
@@ -57,23 +57,24 @@ pub struct ReportArgs {
     /// Maximum number of rows in each table; 0 for all [default: as many as one screen has; 25 with --all or --show]
     #[arg(long, value_name = "N", value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
     pub rows: Option<usize>,
-    /// Number of longest waits, and of longest blocked times [default: as many as one screen has; 10 with --all, --show or --json]
+    /// Number of longest waits, and of longest blocked times, to list [default: as many as one screen has; 10 with --all, --show or --json]
     #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub worst: Option<usize>,
     /// Parts of the report to print
     #[arg(long, value_name = "PART,..", value_delimiter = ',', conflicts_with_all = FOR_PROGRAMS)]
     pub show: Vec<Part>,
-    /// Print the longest blocked times with their stacks instead, and for how long threads were blocked by stack
+    /// Print the longest blocked times with their stacks instead, and the total blocked time of each stack
     ///
-    /// The trace must have stacks, as that of a COMMAND has by default, and any with --stacks. With --json, the same for programs (docs/reference/stacks.md).
+    /// The trace must contain stacks: recordings of a COMMAND do by default, others need --stacks. With --json, the same for programs
+    /// (docs/reference/stacks.md).
     #[arg(long, conflicts_with_all = ["metric", "sort", "by", "show", "timehist", "csv", "html", "fail_if", "junit"])]
     pub stacks: bool,
-    /// With --stacks, also print the lines of the source code, and functions that were inlined
+    /// With --stacks, also print source lines and inlined functions
     ///
     /// fxtrec reads them from the recorded files and their separate debug files. A file whose build id differs is skipped.
     #[arg(long, requires = "stacks")]
     pub lines: bool,
-    /// With --lines, also look for debug files in this folder, by build id, as /usr/lib/debug has them
+    /// With --lines, also look for debug files by build id in this directory, laid out like /usr/lib/debug
     #[arg(long, value_name = "DIR", requires = "lines")]
     pub debug_dir: Option<PathBuf>,
     /// With --lines, also fetch debug files from the servers in DEBUGINFOD_URLS, by build id
@@ -89,7 +90,8 @@ pub struct ReportArgs {
     /// Only these threads
     #[arg(short, long = "tid", value_name = "TID,..", value_delimiter = ',', value_parser = number::<u64>, help_heading = FILTERS)]
     pub tids: Vec<u64>,
-    /// Only threads of processes in cgroups whose path matches this glob, and in all below, for example '/kubepods'; can be given more than once
+    /// Only threads of processes in cgroups whose path matches this glob, and in the cgroups below them, for example '/kubepods'; can be
+    /// given more than once
     #[arg(long = "cgroup", value_name = "GLOB", help_heading = FILTERS)]
     pub cgroups: Vec<Pattern>,
     /// Only samples on these CPUs
@@ -120,7 +122,7 @@ pub struct ReportArgs {
     pub gates: super::gates::GateArgs,
 }
 
-/// What is printed unless something else is asked for: one screen.
+/// What is printed by default: one screen.
 const SCREEN: [Part; 8] = [
     Part::Head,
     Part::Figures,
@@ -147,7 +149,7 @@ const ALL: [Part; 10] = [
 ];
 
 impl Part {
-    /// Those for which the trace is read once more.
+    /// The parts for which the trace is read once more.
     pub const MEASURED: [Part; 3] = [Part::Spans, Part::Counters, Part::Locks];
 }
 
@@ -161,12 +163,12 @@ impl ReportArgs {
         }
     }
 
-    /// At most so many rows, `None` for all; so many unless the number is given.
+    /// Maximum number of rows, `None` for all; `by_default` unless the user gave a number.
     pub fn most_rows(&self, by_default: usize) -> Option<usize> {
         Some(self.rows.unwrap_or(by_default)).filter(|rows| *rows > 0)
     }
 
-    /// Whether what is printed is to fit on a screen.
+    /// Whether the output is to fit on a screen.
     pub fn is_screen(&self) -> bool {
         self.show.is_empty() && !self.all
     }
@@ -177,7 +179,7 @@ impl ReportArgs {
     }
 }
 
-/// What rows of the table are about.
+/// What each row of the table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Threads.
@@ -191,7 +193,7 @@ pub enum By {
 }
 
 impl By {
-    /// What threads are put together by, if not by their names.
+    /// How threads are grouped, if not by their names.
     pub fn group(self) -> Option<GroupBy> {
         match self {
             By::Thread => None,
@@ -211,7 +213,7 @@ pub enum Part {
     Figures,
     /// One line per metric
     Metrics,
-    /// One row per name of spans
+    /// One row per span name
     Spans,
     /// One row per counter of a program
     Counters,
@@ -223,7 +225,7 @@ pub enum Part {
     Histogram,
     /// The longest waits
     Worst,
-    /// The longest times for which threads were blocked
+    /// The longest blocked times of threads
     Blocked,
     /// One row per lock that threads were blocked on, if it was recorded with --locks
     Locks,

@@ -9,7 +9,7 @@ use super::record::BUFFERS;
 pub struct SourceArgs {
     /// How the kernel reports events
     ///
-    /// All sources give the same trace; they differ in cost and in what the kernel must permit. [default: auto]
+    /// All sources write the same trace; they differ in cost and in the permissions that they need. [default: auto]
     #[arg(long = "source", value_name = "SOURCE", help_heading = BUFFERS)]
     pub choice: Option<SourceChoice>,
 }

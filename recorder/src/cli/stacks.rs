@@ -12,13 +12,12 @@ const STACKS: &str = "Stacks";
 /// Where threads were in their code.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StackArgs {
-    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for long; none for no stacks
+    /// Record the stack of each thread that leaves its CPU to wait, if it stays away for long; `none` turns stacks off
     ///
-    /// Both the kernel's stack and the program's. By default those of COMMAND and of the processes of -p,
-    /// with what they start, if the source is bpf; with --stacks those of all threads that are recorded.
-    /// With wake, also the stack of the thread that ends such a wait; with cpu, also those of threads that
-    /// run, -F times a second on each CPU. Needs the rights that --source bpf needs; where BPF is refused,
-    /// and with --source perf, stacks are by frame pointers alone, and may lack a caller.
+    /// A stack has the kernel's functions and the program's. By default, with source bpf: stacks of COMMAND and of the processes of -p, and
+    /// of what they start; with --stacks: stacks of all recorded threads. With wake, also the stack of the thread that ends such a wait;
+    /// with cpu, also samples of running threads, -F times a second on each CPU. Needs the rights that --source bpf needs; if BPF is
+    /// refused, and with --source perf, stacks are walked by frame pointers alone, and may lack a caller.
     #[arg(
         long,
         value_name = "KIND,..",
@@ -47,9 +46,9 @@ pub struct StackArgs {
 
     /// How to find a program's functions: auto, or dwarf[=KIB] to copy more of its stack [default: auto]
     ///
-    /// By the tables that compilers write for exceptions (.eh_frame), and by frame pointers. With auto the top 512 bytes of the stack
-    /// are copied for the tables, and 4 KiB where frame pointers lead nowhere; a program that has none and is deeper ends early. dwarf
-    /// copies up to so many KiB of each stack, 4 to 24 in steps of 4 (16).
+    /// fxtrec uses the tables that compilers write for exceptions (.eh_frame), and frame pointers. With auto, it copies the top 512 bytes
+    /// of the stack for the tables, and 4 KiB if frame pointers lead nowhere; stacks of deeper programs without frame pointers are cut
+    /// short. dwarf copies up to KIB of each stack (default 16; 4 to 24 in steps of 4).
     #[arg(long, value_name = "HOW", requires = "stacks", help_heading = STACKS)]
     pub unwind: Option<Unwind>,
 
@@ -57,9 +56,9 @@ pub struct StackArgs {
     #[arg(long, requires = "stacks", help_heading = STACKS)]
     pub no_symbols: bool,
 
-    /// How long functions get names when COMMAND has ended; `fxtrec symbolize` names the rest [default: 5s]
+    /// Time limit for naming functions after COMMAND has ended; `fxtrec symbolize` names the rest [default: 5s]
     ///
-    /// Those that are in most stacks come first. A file of a recording that is divided, and a snapshot, has as much time.
+    /// Functions that are in most stacks come first. Each rotated file and each snapshot gets the same time limit.
     #[arg(long, value_name = "TIME", help_heading = STACKS)]
     pub naming_time: Option<TimeSpan>,
 }
@@ -72,14 +71,14 @@ pub(super) fn names_kinds(word: &str) -> bool {
 /// How the functions of a program are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unwind {
-    /// By little of its stack, and by frame pointers.
+    /// From the top of its stack, and by frame pointers.
     #[default]
     Auto,
-    /// By so many bytes of its stack.
+    /// From this many bytes of its stack.
     Dwarf(usize),
 }
 
-/// It is no way to unwind.
+/// The text is not a way to unwind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, dwarf, or dwarf=KIB with 4 to 24 in steps of 4")]
 pub struct NoUnwind;
@@ -87,7 +86,7 @@ pub struct NoUnwind;
 impl Unwind {
     const DEFAULT_COPY: usize = 16 << 10;
 
-    /// How many bytes of each stack are copied; `None` for few.
+    /// How many bytes of each stack are copied; `None` for the default.
     pub fn copy(self) -> Option<usize> {
         match self {
             Unwind::Auto => None,
@@ -118,11 +117,11 @@ impl FromStr for Unwind {
 /// Which stacks are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StackKind {
-    /// Those of threads that wait
+    /// Stacks of threads that wait
     Offcpu,
-    /// Also those of the threads that end these waits
+    /// Also stacks of the threads that end these waits
     Wake,
-    /// Also those of threads that run
+    /// Also stacks of threads that run
     Cpu,
     /// No stacks
     None,

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::units::quantity::TimeSpan;
 
-/// What rows are of.
+/// What each row shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopBy {
     #[default]
@@ -14,10 +14,10 @@ pub enum TopBy {
     Cgroup,
 }
 
-/// What rows are sorted by, the most first.
+/// What rows are sorted by, the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopSort {
-    /// Time in which they waited for a CPU
+    /// Time spent waiting for a CPU
     #[default]
     Wait,
     /// The 99th percentile of the wakeup latency
@@ -26,21 +26,20 @@ pub enum TopSort {
     Max,
     /// Time on a CPU
     Run,
-    /// Time in which they were blocked
+    /// Time spent blocked
     Blocked,
     /// Time that the host took
     Stolen,
-    /// Time for which quotas kept them from running
+    /// Time in which quotas kept them from running
     Throttled,
 }
 
 /// The arguments of `fxtrec top`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-Keys: w p m r b s t sort by a column; / filters by name, Enter ends the text; g changes between threads and cgroups; \
-space pauses; d writes a recording of the last seconds, y explains the worst of it (both with --history); q quits.
+Keys: w p m r b s t sort by a column; / filters by name, Enter ends the input; g switches between threads and cgroups; space pauses; d writes a recording of the last seconds, y explains its worst delay (both with --history); q quits.
 
-If standard output is no terminal, it prints a table for each interval.
+If standard output is not a terminal, it prints a table for each interval.
 
 Examples:
   sudo fxtrec top
@@ -49,10 +48,10 @@ Examples:
   sudo fxtrec top --count 1 --interval 5s     print what happens in five seconds
   sudo fxtrec top --filter audio | tee log")]
 pub struct TopArgs {
-    /// What rows are of
+    /// What each row shows
     #[arg(long, value_enum, default_value_t)]
     pub by: TopBy,
-    /// Column to sort by, the most first
+    /// Column to sort by, the largest first
     #[arg(long, value_enum, default_value_t)]
     pub sort: TopSort,
     /// Only rows whose name contains this text
@@ -61,16 +60,16 @@ pub struct TopArgs {
     /// Refresh interval; figures cover this time
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     pub interval: TimeSpan,
-    /// End after so many intervals [default: at q or Ctrl-C]
+    /// Number of intervals after which to exit [default: at q or Ctrl-C]
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
-    /// Rows of each table where it is not a terminal that says how many fit
+    /// Rows per table when output is not a terminal
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
-    /// Keep the last seconds in memory by `fxtrec record --mode circular`, which costs what recording costs
+    /// Keep the last seconds in memory by running `fxtrec record --mode circular`, at the cost of a recording
     #[arg(long)]
     pub history: bool,
-    /// Where recordings of the last seconds go: top.1.fxt, top.2.fxt ...
+    /// Where to write recordings of the last seconds: top.1.fxt, top.2.fxt ...
     #[arg(short, long, value_name = "FILE", default_value = "top.fxt", requires = "history")]
     pub output: PathBuf,
 }

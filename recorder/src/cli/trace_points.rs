@@ -10,7 +10,7 @@ use crate::units::glob::Pattern;
 
 const MORE: &str = "More events";
 
-/// What to record beside the scheduler.
+/// What to record in addition to the scheduler.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TracePointArgs {
     /// Record each call of a function or hit of a USDT probe, for example ./app:render or 'libc:malloc%span n=arg1:u64'
@@ -54,7 +54,7 @@ pub struct TracePointArgs {
     pub irq: bool,
 }
 
-/// Whether `word` would do as a value of `--syscalls`.
+/// Whether `word` could be a value of `--syscalls`.
 pub(super) fn names_syscalls(word: &str) -> bool {
     let is_one =
         |name: &str| name.contains('*') || syscalls::native().any(|call| call.name == name);
@@ -80,15 +80,15 @@ pub enum EventSpecError {
     #[error("expected GROUP:NAME, for example sched:sched_process_exec")]
     NoColon,
     /// The group or the name is empty.
-    #[error("GROUP and NAME must not be empty; GROUP:* is all of a group")]
+    #[error("GROUP and NAME must not be empty; GROUP:* selects all tracepoints of a group")]
     Empty,
     /// A filter that does not end.
     #[error("the filter has no closing slash: GROUP:NAME/FILTER/")]
     OpenFilter,
-    /// A filter of nothing.
+    /// A filter that is empty.
     #[error("the filter is empty: GROUP:NAME/FILTER/")]
     EmptyFilter,
-    /// A pattern that cannot be one.
+    /// An invalid pattern.
     #[error("{0}")]
     Pattern(String),
 }

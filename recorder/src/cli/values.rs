@@ -27,7 +27,7 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: seconds of its clock as they are printed, or with a unit or a plus after its beginning. `--from` and
+/// A time in a trace: seconds of its clock as they are printed or, with a unit or a plus, time after its beginning. `--from` and
 /// `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimePoint(Moment);
@@ -66,7 +66,7 @@ pub enum UserSpec {
     Name(String),
     /// By number.
     Uid(u32),
-    /// `@sudo`: whoever called sudo.
+    /// `@sudo`: the user who called sudo.
     SudoCaller,
 }
 

@@ -13,14 +13,13 @@ use crate::units::quantity::TimeSpan;
 #[command(
     override_usage = "fxtrec watch [OPTIONS] [-p PID | --cgroup GLOB]\n       fxtrec watch [OPTIONS] [--] COMMAND [ARGS...]",
     after_help = "\
-It records in circular mode and looks at what was recorded every 10 seconds. What is usual for a thread it takes from the units of \
-work that the thread did in that time, as fxtrec why does (docs/reference/why.md). Each incident is one line: when it ended, by how \
+It records in circular mode and analyses the recording every 10 seconds. It derives what is usual for a thread from the units of work that the thread did in that time, as fxtrec why does (docs/reference/why.md). Each incident is one line: when it ended, by how \
 much longer it took than usual, and why.
 
 Examples:
   sudo fxtrec watch                              the whole machine, until Ctrl-C
   sudo fxtrec watch -p 812 --min 20ms            one process
-  sudo fxtrec watch --cgroup '/kubepods*'        some cgroups, and all below
+  sudo fxtrec watch --cgroup '/kubepods*'        some cgroups, and those below
   sudo fxtrec watch --keep 5 -o /var/lib/watch   keep recordings of the worst
   sudo fxtrec watch --json | jq -r .incident.sentence
   sudo fxtrec watch -- ./app                     COMMAND, until it exits"
@@ -39,16 +38,16 @@ pub struct WatchArgs {
     #[arg(short, long, value_name = "USER", requires = "command")]
     pub user: Option<String>,
 
-    /// How often to look, each time at what was recorded since the last look
+    /// How often to analyse what was recorded since the last time
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub every: TimeSpan,
-    /// Only incidents of at least this much more than usual
+    /// Only incidents that took at least this much longer than usual
     #[arg(long, value_name = "TIME", default_value = "5ms")]
     pub min: TimeSpan,
-    /// Keep the recordings of this many of the worst incidents
+    /// Number of worst incidents whose recordings to keep
     #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub keep: Option<usize>,
-    /// Directory of these recordings: watch.1.fxt, watch.2.fxt ...
+    /// Directory for these recordings: watch.1.fxt, watch.2.fxt ...
     #[arg(short, long, value_name = "DIR", requires = "keep", default_value = ".")]
     pub output: PathBuf,
     /// Print a JSON object per line (members: docs/reference/why.md#json-of-fxtrec-watch)
