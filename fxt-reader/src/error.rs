@@ -140,6 +140,6 @@ pub enum Reason {
     #[error("its time of {0} ticks does not fit 64 bits of nanoseconds")]
     TimeOverflow(u64),
     /// An initialization record with zero ticks per second.
-    #[error("it says that a second has no ticks")]
+    #[error("it gives 0 ticks per second")]
     ZeroTicks,
 }

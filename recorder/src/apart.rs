@@ -37,8 +37,7 @@ const MOST_LOST: Duration = Duration::from_secs(90);
 /// The process's memory limit, in bytes. It holds all functions of a file at once: 0.9 GiB for 800 000 with long names.
 const MOST_MEMORY: u64 = 1536 << 20;
 
-const SERVED: &str = "its file system is a process of a user (FUSE), or an overlay that may be on one: the machine could start no process while \
-                      that does not answer; copy the file to another file system";
+const SERVED: &str = "it is on a file system that a user's process serves (FUSE), or an overlay that may be on one: if that hung, no process on this machine could start; copy the file to another file system";
 
 const EXCHANGED: &str = "it was replaced or changed while fxtrec looked for its functions: no probe was placed; run fxtrec again";
 

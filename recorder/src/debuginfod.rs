@@ -77,7 +77,7 @@ pub enum DebuginfodError {
     BadServer(String),
     #[error("--debuginfod: cannot run {CURL}: {0}; install it (apt install curl)")]
     NoCurl(#[source] io::Error),
-    #[error("--debuginfod: no folder for the cache: set XDG_CACHE_HOME or HOME")]
+    #[error("--debuginfod: no directory for the cache: set XDG_CACHE_HOME or HOME")]
     NoHome,
     #[error("--debuginfod: cannot use the cache {}: {source}", path.display())]
     Cache { path: PathBuf, source: WalkError },

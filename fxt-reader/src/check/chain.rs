@@ -132,7 +132,8 @@ impl FxtrecChecks {
         let last = self.last_of_thread.entry(key).or_default();
         if written < *last {
             let (back, thread) = (last.0 - written.0, key.1.thread);
-            let detail = format!("time {time} is {back} ns before the last of thread {thread}");
+            let detail =
+                format!("time {time} is {back} ns before the last time of thread {thread}");
             add(Rule::ThreadOrder, detail);
         }
         *last = time.max(*last);
@@ -148,7 +149,10 @@ impl FxtrecChecks {
         let (cpu, outgoing) = (switch.cpu, switch.outgoing);
         match self.running.insert(cpu, switch.incoming) {
             Some(running) if running != outgoing => {
-                add(Rule::Chain, format!("CPU {cpu} ran {running}, but {outgoing} goes out"));
+                add(
+                    Rule::Chain,
+                    format!("CPU {cpu} ran {running}, but {outgoing} is switched out"),
+                );
             }
             _ => {}
         }

@@ -172,7 +172,7 @@ impl Options {
         let named = parts.iter().position(|part| is_argument(part)).unwrap_or(parts.len());
         if let Some(third) = parts[..named].get(2) {
             let at = third.first().map_or_else(Span::call_site, TokenTree::span);
-            return Err(Fault { at, text: "expected key = value behind category and name" });
+            return Err(Fault { at, text: "expected key = value after category and name" });
         }
         let mut parts = parts.into_iter().map(|part| part.into_iter().collect());
         let mut texts: Vec<TokenStream> = parts.by_ref().take(named).collect();

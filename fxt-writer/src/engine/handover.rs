@@ -23,7 +23,7 @@ pub enum SaveError {
         wrapped_count: u32,
     },
     /// The packet's durable end is beyond the engine's.
-    #[error("durable end {durable_end} is not one that the engine has told")]
+    #[error("durable end {durable_end} is not one that the engine has reported")]
     DurableEnd {
         /// The packet's durable end, in bytes.
         durable_end: u64,

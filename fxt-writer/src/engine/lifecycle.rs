@@ -62,7 +62,7 @@ impl Engine {
     ///
     /// Waits for records that have been reserved to be finished, at most for the
     /// grace period.
-    #[must_use = "what is not saved is lost"]
+    #[must_use = "unsaved data is lost"]
     pub fn finish(&self) -> Vec<Packet> {
         let mut state = self.lock();
         self.stop_locked(&mut state);

@@ -20,10 +20,10 @@ use crate::layout::limits::WORD_BYTES;
 #[non_exhaustive]
 pub enum RecoverError {
     /// It does not begin with the header of an engine of this version.
-    #[error("this is not the memory of a trace engine, or of one of another version")]
+    #[error("this is not the memory of a trace engine of this version")]
     NoHeader,
     /// The sizes in the header do not fit the memory.
-    #[error("the trace engine's header tells sizes that its memory does not have")]
+    #[error("the sizes in the trace engine's header do not match its memory")]
     Sizes,
 }
 

@@ -64,10 +64,10 @@ pub trait SharedWords {
 #[non_exhaustive]
 pub enum RemoteError {
     /// A request to save a buffer in a mode other than streaming.
-    #[error("buffers are saved on the way in streaming mode only")]
+    #[error("buffers are saved during recording only in streaming mode")]
     NotStreaming,
     /// A request for a buffer that is not the next one.
-    #[error("buffer {asked} was to be saved, and {expected} is next")]
+    #[error("buffer {asked} was to be saved, but {expected} is next")]
     OutOfOrder {
         /// The wrapped count of the request.
         asked: u32,
@@ -76,7 +76,7 @@ pub enum RemoteError {
     },
     /// An impossible durable end.
     #[error(
-        "durable data is said to end at byte {end}: {saved} are saved, and {capacity} more fit"
+        "the reported end of durable data, byte {end}, is impossible: {saved} bytes are saved, and {capacity} more fit"
     )]
     DurableEnd {
         /// The end, in bytes since the engine was started.
@@ -87,7 +87,9 @@ pub enum RemoteError {
         capacity: u64,
     },
     /// The data of a rolling buffer does not lie within it.
-    #[error("a rolling buffer of {capacity} bytes is said to have data from byte {start} to {end}")]
+    #[error(
+        "the reported data of a rolling buffer, from byte {start} to {end}, does not fit its {capacity} bytes"
+    )]
     RollingData {
         /// Its start according to the header, in bytes.
         start: u64,

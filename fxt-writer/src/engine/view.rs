@@ -15,7 +15,7 @@ pub type ViewError = SaveError;
 /// The bytes to save for one packet, borrowed from the engine's memory. While it
 /// is alive no buffer is given back.
 #[derive(Debug)]
-#[must_use = "a view is there to be read"]
+#[must_use = "a view does nothing unless it is read"]
 pub struct View<'e> {
     engine: &'e Engine,
     #[cfg(not(loom))]

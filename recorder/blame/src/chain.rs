@@ -78,7 +78,7 @@ pub enum What {
         cgroup: Option<u32>,
     },
     Blocked(Blocked),
-    /// It was woken, and not able to run yet.
+    /// It was woken, not yet runnable.
     Underway,
     /// The packet that it sent was on its way.
     Packet,

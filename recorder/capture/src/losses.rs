@@ -216,7 +216,7 @@ impl Display for LossCause {
         let plural = if cpus.len() == 1 { "CPU" } else { "CPUs" };
         write!(f, "{} on {plural} {}: ", count(self.events), cpus.join(","))?;
         let (held_up, longest) = (self.held_up.as_secs_f64(), self.longest.as_secs_f64());
-        let at_once = format!("{held_up:.2} s, at most {longest:.2} s at once");
+        let at_once = format!("{held_up:.2} s in all, at most {longest:.2} s at a time");
         match self.cause {
             Cause::CaptureWaited => {
                 write!(f, "the capture thread waited for a CPU ({at_once})")?;
@@ -266,7 +266,7 @@ impl Cause {
                  CAP_SYS_NICE), or try a larger --ring-size"
             }
             Cause::OutputBlocked => "try a faster output, or a larger --buffer-size",
-            Cause::OutputBusy => "try an output that is not compressed, or a larger --buffer-size",
+            Cause::OutputBusy => "try an uncompressed output, or a larger --buffer-size",
             Cause::PageFaults => {
                 "leave more memory free, or let fxtrec lock its own (CAP_IPC_LOCK)"
             }

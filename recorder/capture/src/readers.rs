@@ -192,7 +192,7 @@ impl<R: ReadRing> Readers<R> {
             }
         }
         if !all_came_back {
-            const WHY: &str = "a thread that reads rings panicked, and what they held is lost";
+            const WHY: &str = "a thread that reads rings panicked; the events in them are lost";
             self.failed.get_or_insert_with(|| io::Error::other(WHY));
             // From now on, this thread reads what is left.
             self.worth = usize::MAX;

@@ -309,13 +309,11 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 Ok(true)
             }
             ("fxtrec", "host_steal") if self.maker == Maker::Cut => {
-                self.report
-                    .count("what the host took in the whole recording (host_steal), left out");
+                self.report.count("steal of the whole recording (host_steal), left out");
                 Ok(true)
             }
             ("fxtrec", "quota_stat") if self.maker == Maker::Cut => {
-                self.report
-                    .count("what quotas stopped in the whole recording (quota_stat), left out");
+                self.report.count("throttling of the whole recording (quota_stat), left out");
                 Ok(true)
             }
             (
@@ -326,7 +324,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 | "stacks_unnamed"
                 | "explanation_cut",
             ) if self.maker == Maker::Cut => {
-                self.report.count("what became of all stacks (stack_stats), left out");
+                self.report.count("stack counts of the whole recording (stack_stats), left out");
                 Ok(true)
             }
             ("fxtrec", "trace_stats") => {

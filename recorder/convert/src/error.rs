@@ -86,35 +86,32 @@ pub enum ConvertError {
     NoClock { path: PathBuf },
     /// Messages between two recordings do not tell how their clocks stand to each other.
     #[error(
-        "{} and {}: --sync needs messages both ways, and {forth} went from the second to the first and {back} back: \
-         name what tells messages apart, or use --offset",
+        "{} and {}: --sync needs messages both ways, but {forth} went from the second to the first and {back} back: give an argument that identifies a message, or use --offset",
         path.display(), first.display()
     )]
     NoMessages { path: PathBuf, first: PathBuf, forth: usize, back: usize },
     /// No offset of the clocks lets all messages arrive after they were sent.
     #[error(
-        "{} and {}: some messages would arrive before they were sent, by {nanos} ns at least: the clocks drifted by more than \
-         messages take, or what tells messages apart does not; cut shorter windows, or use --offset",
+        "{} and {}: some messages would arrive before they were sent, by {nanos} ns at least: the clocks drifted by more than messages take, or the argument does not identify messages; cut shorter windows, or use --offset",
         path.display(), first.display()
     )]
     Contradictory { path: PathBuf, first: PathBuf, nanos: u64 },
     /// The clocks are aligned so that a message arrives before it was sent.
     #[error(
-        "aligned so, {} receives a message {early} before {} sends it: at least one wall clock was wrong, or --offset is; --sync aligns \
-         clocks by messages that go both ways, and --offset corrects them by hand",
+        "with this alignment, {} receives a message {early} before {} sends it: at least one wall clock, or --offset, is wrong; --sync aligns clocks by messages that go both ways, and --offset corrects them by hand",
         receiver.display(), sender.display()
     )]
     Reversed { sender: PathBuf, receiver: PathBuf, early: String },
     /// The format numbers the modules of a process with 16 bits.
     #[error(
-        "the recordings have more than 65536 modules of one process in sum: merge fewer of them"
+        "the recordings have more than 65536 modules of one process in total: merge fewer of them"
     )]
     TooManyModules,
     /// There is nothing to name.
     #[error("{}: the trace has no stacks: record it with --stacks", path.display())]
     NoStacks { path: PathBuf },
     /// Records cannot be put between others of another byte order.
-    #[error("the trace is big-endian: `fxtrec cut IN OUT` writes it in the usual order")]
+    #[error("the trace is big-endian: convert it to little-endian with `fxtrec cut IN OUT`")]
     BigEndian,
 }
 

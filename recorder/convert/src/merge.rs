@@ -275,10 +275,12 @@ fn alignment(
     match (facts[at].wall_clock_error, facts[0].wall_clock_error) {
         (Some(own), Some(first)) => {
             let error = seconds(i128::from(own) + i128::from(first));
-            format!("{nanos} by the wall clocks, wrong by at most {error} as their kernels say")
+            format!(
+                "{nanos} by the wall clocks, wrong by at most {error} according to their kernels"
+            )
         }
         _ => format!(
-            "{nanos} by the wall clocks; their error is unknown, since a recording has no state of NTP or PTP"
+            "{nanos} by the wall clocks; their error is unknown, because a recording has no state of NTP or PTP"
         ),
     }
 }
@@ -300,8 +302,8 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
         return None;
     }
     let said = match errors {
-        Some(_) => format!("and their kernels say at most {}", seconds(known)),
-        None => "and how wrong they were, at least one recording does not say".to_owned(),
+        Some(_) => format!("although their kernels say at most {}", seconds(known)),
+        None => "error unknown: at least one recording has no clock error".to_owned(),
     };
     let apart = seconds(apart);
     Some(format!("warning: the wall clocks differ from that by {apart}, {said}"))

@@ -33,7 +33,7 @@ pub enum Messages {
 /// What tells messages apart cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected flows, or SEND,RECEIVE,ARGUMENT[,ARGUMENT...]: names of events, and of arguments that both have"
+    "expected flows, or SEND,RECEIVE,ARGUMENT[,ARGUMENT...]: names of two events, and of arguments that both have"
 )]
 pub struct NoMessages;
 

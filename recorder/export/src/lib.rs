@@ -59,7 +59,7 @@ pub enum ExportError {
     #[error(transparent)]
     NoParquet(#[from] NoParquet),
     #[error(
-        "{}: the trace is here already, in the other format: remove that file, or export to another directory", .0.display()
+        "{}: the trace is already here in the other format: remove that file, or export to another directory", .0.display()
     )]
     OtherFormat(PathBuf),
 }

@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
     /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word at `span`, which is already taken.
     fn span(&mut self, word: Range<usize>) -> Result<Quantity, ParseError> {
         if !self.take_if("(") {
-            return self.unexpected("`(` and the name of spans, as in span(\"app:request\").p99");
+            return self.unexpected("`(` and a span name, as in span(\"app:request\").p99");
         }
         let name = self.text()?.0.into_boxed_str();
         if !self.take_if(")") {
@@ -259,14 +259,12 @@ impl<'a> Parser<'a> {
             }
             "probe" => self
                 .name(
-                    "the name of a probe, in quotes if it has other characters than \
-                 letters, digits and dots",
+                    "the name of a probe, in quotes if it contains anything but letters, digits and dots",
                 )
                 .map(What::Probe),
             "alert" => self
                 .name(
-                    "the name of an alert, in quotes if it has other characters \
-                 than letters, digits and dots",
+                    "the name of an alert, in quotes if it contains anything but letters, digits and dots",
                 )
                 .map(What::Alert),
             _ => {

@@ -39,7 +39,7 @@ pub enum Problem {
     #[error("a span has no part '{name}'")]
     SpanPart { name: String, nearest: Option<&'static str> },
     /// A condition on the CPU for spans, which may be on several CPUs.
-    #[error("a span may be on several CPUs, so a condition on cpu cannot choose it")]
+    #[error("a span may be on several CPUs, so a condition on cpu cannot select it")]
     CpuOfSpan,
     /// A condition on the stack for a metric without stacks.
     #[error("only blocked and blocked_d have stacks")]
@@ -71,7 +71,7 @@ pub enum Problem {
     #[error("unknown trigger '{name}'")]
     NoTrigger { name: String, nearest: Option<&'static str> },
     /// A length of time without a unit.
-    #[error("{0} is a length of time and needs a unit")]
+    #[error("{0} is a duration and needs a unit")]
     NoUnit(String),
     /// An unknown unit, or a unit of the wrong dimension.
     #[error("{quantity} is {} and does not take the unit '{unit}'", kind_name(*.dimension))]
@@ -101,7 +101,7 @@ pub enum Problem {
 
 fn kind_name(dimension: Dimension) -> &'static str {
     match dimension {
-        Dimension::Time => "a length of time",
+        Dimension::Time => "a duration",
         Dimension::Count => "a count",
         Dimension::Rate => "a number per second",
     }
@@ -134,9 +134,10 @@ impl Problem {
                 let parts = SpanPart::PARTS.iter().map(|part| part.name()).collect::<Vec<_>>();
                 Some(format!("expected one of {}{}", parts.join(", "), near(nearest)))
             }
-            Problem::CpuOfSpan => {
-                Some("conditions on comm, cgroup, pid and tid are of its thread".to_owned())
-            }
+            Problem::CpuOfSpan => Some(
+                "conditions on comm, cgroup, pid and tid apply to the thread of the span"
+                    .to_owned(),
+            ),
             Problem::NoStat("span") => Some("for example span(\"app:request\").p99".to_owned()),
             Problem::NoStat(metric) => Some(format!("for example {metric}.p99 or {metric}.max")),
             Problem::NeedlessStat(metric) => Some(format!("write {metric} alone")),

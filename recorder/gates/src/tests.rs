@@ -211,10 +211,10 @@ fn a_statistic_is_neither_left_out_nor_too_many() {
 
 #[test]
 fn a_limit_must_be_of_the_kind_of_what_it_limits() {
-    let message = "wakeup.p99 is a length of time and needs a unit";
+    let message = "wakeup.p99 is a duration and needs a unit";
     assert_refused("wakeup.p99 > 2", "             ^", message);
     assert_refused("wakeup.p99 > 2 if cpu = 1", "             ^", message);
-    let message = "wakeup.p99 is a length of time and does not take the unit 'parsecs'";
+    let message = "wakeup.p99 is a duration and does not take the unit 'parsecs'";
     assert_refused("wakeup.p99 > 2parsecs", "              ^^^^^^^", message);
     assert_refused("lost > 3ms", "        ^^", "lost is a count and does not take the unit 'ms'");
     let message = "wakeup.count is a count and does not take the unit 'us'";
@@ -336,12 +336,12 @@ fn what_is_no_part_of_a_span_is_refused_where_it_stands() {
         (
             r#"span("x").p99 > 1"#,
             "                ^",
-            "span(\"x\").p99 is a length of time and needs a unit",
+            "span(\"x\").p99 is a duration and needs a unit",
         ),
         (
             r#"span("x").p99 > 1ms if cpu = 1"#,
             "                    ^^^^^^^^^^",
-            "a span may be on several CPUs, so a condition on cpu cannot choose it",
+            "a span may be on several CPUs, so a condition on cpu cannot select it",
         ),
     ] {
         assert_refused(text, marks, message);

@@ -16,7 +16,7 @@ use super::{Amount, Comparison, Condition, Metric, ParseError, parser};
 /// What a trigger waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A length of time of a thread.
+    /// A duration of a thread.
     Length {
         metric: Metric,
         /// The comparison with the limit.
@@ -132,7 +132,7 @@ mod tests {
             (
                 "slice > 2",
                 "        ^",
-                "slice is a length of time and needs a unit",
+                "slice is a duration and needs a unit",
                 "units are ns, us, ms, s, min and h, as in 2ms",
             ),
             (

@@ -86,8 +86,8 @@ impl Event {
 }
 
 const EVENTS: [(Event, &str); 4] = [
-    (Event::Out, "threads that go out"),
-    (Event::In, "threads that come in"),
+    (Event::Out, "threads that are switched out"),
+    (Event::In, "threads that are switched in"),
     (Event::Waking, "wake-ups"),
     (Event::Clock, "samples of a clock"),
 ];

@@ -25,7 +25,9 @@ impl fmt::Display for Holder {
         match (self.pid, &self.comm) {
             (Some(pid), Some(comm)) => write!(f, "process {pid} ({comm})"),
             // The process that locks a file may pass it on, as ctl does to the daemon.
-            (Some(pid), None) => write!(f, "another process, which has it from process {pid},"),
+            (Some(pid), None) => {
+                write!(f, "another process, which inherited it from process {pid},")
+            }
             (None, _) => f.write_str("another process"),
         }
     }
@@ -137,6 +139,6 @@ mod tests {
         assert_eq!(of(libc::makedev(9, 9), 13), Some(3), "the last by inode alone");
         assert_eq!(of(device, 14), None);
         let gone = Holder { pid: Some(7), comm: None };
-        assert_eq!(gone.to_string(), "another process, which has it from process 7,");
+        assert_eq!(gone.to_string(), "another process, which inherited it from process 7,");
     }
 }

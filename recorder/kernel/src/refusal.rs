@@ -51,7 +51,7 @@ pub fn explain_open(error: &OpenError, rings: usize, facts: &Facts) -> Refusal {
         }
         OpenError::Offline(Cpu(cpu)) => Refusal {
             call: format!("The events of CPU {cpu} cannot be opened."),
-            cause: "The CPU went offline meanwhile.".to_owned(),
+            cause: "The CPU has gone offline.".to_owned(),
             remedy: "Try again.".to_owned(),
         },
         OpenError::BadRing(ring) => Refusal {
@@ -125,13 +125,12 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
         TracefsError::NotMounted { source } => (
             format!("tracefs is not mounted; mounting it failed: {}.", described(source)),
             format!("Mounting needs CAP_SYS_ADMIN, and {}.", whoami(facts, "CAP_SYS_ADMIN")),
-            "Run fxtrec with sudo, or once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+            "Run fxtrec with sudo, or run this once: sudo mount -t tracefs tracefs /sys/kernel/tracing"
                 .to_owned(),
         ),
         TracefsError::Absent { source } if facts.lockdown == Lockdown::Confidentiality => (
             format!("tracefs cannot be mounted: {}.", described(source)),
-            "The kernel is locked down (confidentiality), which closes tracefs, performance events and BPF programs to root \
-             too."
+            "The kernel is locked down (confidentiality), which denies tracefs, performance events and BPF programs even to root."
                 .to_owned(),
             "Boot with lockdown=integrity, under which fxtrec records, or without lockdown.".to_owned(),
         ),
@@ -144,7 +143,7 @@ pub fn explain_tracefs(error: &TracefsError, facts: &Facts) -> Refusal {
         ),
         other => (
             format!("The description of a tracepoint is unusable: {other}."),
-            "fxtrec locates every field by this description and does not guess.".to_owned(),
+            "fxtrec locates every field by this description, and does not guess.".to_owned(),
             DOCTOR.to_owned(),
         ),
     };
@@ -187,11 +186,10 @@ pub fn remedy(facts: &Facts) -> String {
             perfmon_name(facts).trim_start_matches("CAP_")
         )
     } else {
-        let line = format!("Run it with sudo, or once: {}", setcap_line(facts));
+        let line = format!("Run fxtrec with sudo, or run this once: {}", setcap_line(facts));
         match is_beyond_linux(facts) && facts.knows_perfmon {
             true => format!(
-                "{line}\nIf that is refused as well, as by kernels of Debian and Ubuntu with this \
-                 kernel.perf_event_paranoid, also: {LOWER_PARANOID}"
+                "{line}\nIf that is refused as well, as Debian's and Ubuntu's kernels do with this kernel.perf_event_paranoid, also run: {LOWER_PARANOID}"
             ),
             false => line,
         }
@@ -243,7 +241,7 @@ fn not_allowed(err: &io::Error, facts: &Facts) -> (String, String) {
                 "kernel.perf_event_paranoid is {level}: a level that Debian and Ubuntu added, \
                  which refuses perf events even with CAP_PERFMON."
             ),
-            format!("Run it with sudo, or once: {LOWER_PARANOID} (or: {line})"),
+            format!("Run fxtrec with sudo, or run this once: {LOWER_PARANOID} (or: {line})"),
         );
     }
     if facts.may_trace() {
@@ -278,7 +276,7 @@ fn ring_limit(bytes: usize, rings: usize, facts: &Facts) -> (String, String) {
              recorders share."
         ),
         format!(
-            "Use a smaller --ring-size or sudo, or: sudo sysctl kernel.perf_event_mlock_kb={}",
+            "Use a smaller --ring-size or sudo, or run: sudo sysctl kernel.perf_event_mlock_kb={}",
             bytes / 1024 + 64
         ),
     )
@@ -323,11 +321,11 @@ fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
             "Another program has reserved the event.",
             "Stop other recorders (perf, bpftrace, debuggers), then try again.",
         ),
-        libc::ENODEV | libc::ENXIO => ("The CPU went offline meanwhile.", "Try again."),
+        libc::ENODEV | libc::ENXIO => ("The CPU has gone offline.", "Try again."),
         libc::ENOENT | libc::EOPNOTSUPP => ("This kernel does not have the event.", DOCTOR),
         libc::EINVAL | libc::E2BIG => match call {
             Call::MapRing(_) => (
-                "The kernel only accepts rings of a power of two pages.",
+                "The kernel accepts only rings of a power of two pages.",
                 "Give --ring-size as a power of two, such as 1M.",
             ),
             _ => ("This kernel is older than Linux 4.9, which fxtrec needs.", DOCTOR),
@@ -399,7 +397,7 @@ mod tests {
             refused(libc::EACCES, &ordinary_user()).to_string(),
             "perf_event_open (forks and names) on CPU 1 failed: Permission denied (EACCES).\n\
              kernel.perf_event_paranoid is 2, and user 1000 lacks CAP_PERFMON.\n\
-             Run it with sudo, or once: sudo setcap \
+             Run fxtrec with sudo, or run this once: sudo setcap \
              cap_perfmon,cap_bpf,cap_dac_read_search,cap_ipc_lock+ep /opt/fxtrec"
         );
     }

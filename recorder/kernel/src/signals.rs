@@ -282,7 +282,7 @@ fn end_is_pending() -> bool {
 fn end_process(status: u8) -> ! {
     if super::terminal::stderr_takes_text() {
         // Not through the standard library: a thread that waits there holds its lock.
-        let text = b"\nfxtrec: ended by a signal while waiting: what was written is readable\n";
+        let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
     // SAFETY: the call ends the process without running any of its code; what it holds, the kernel frees. Nothing less ends

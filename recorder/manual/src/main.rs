@@ -43,7 +43,7 @@ fn write(folder: &Path) -> io::Result<()> {
     after_help = "\
 To use completions without a package:
   bash  . DIR/completions/fxtrec.bash
-  zsh   put DIR/completions/_fxtrec into a folder of $fpath
+  zsh   put DIR/completions/_fxtrec into a directory of $fpath
   fish  put DIR/completions/fxtrec.fish into ~/.config/fish/completions"
 )]
 struct Args {

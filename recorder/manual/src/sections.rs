@@ -21,15 +21,14 @@ pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
         return entries;
     }
     match sub {
-        Some("dump") => entries.push(("1", "--check found a mistake.")),
+        Some("dump") => entries.push(("1", "--check found a violation.")),
         Some("doctor") => entries.push(("1", "Recording does not work here.")),
         _ => {}
     }
     if matches!(sub, None | Some("record" | "report" | "compare")) {
         entries.push((
             "3",
-            "A gate failed: an expression of --fail-if is true, or a comparison found a change for the worse. When a COMMAND \
-             fails, its own status goes before this one.",
+            "A gate failed: an expression of --fail-if is true, or a comparison found a regression. If a COMMAND fails, its own status takes precedence.",
         ));
     }
     if matches!(sub, None | Some("record" | "report")) {
@@ -39,7 +38,7 @@ pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
         entries.extend([
             ("126", "COMMAND could not be run."),
             ("127", "COMMAND was not found."),
-            ("128+n", "COMMAND was ended by signal n."),
+            ("128+n", "Signal n ended COMMAND."),
             ("any other", "That of COMMAND."),
         ]);
     } else {
@@ -55,7 +54,7 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
     if runs_a_command(sub) {
         entries.push((
             "FXTREC_PROVIDER_SOCKET",
-            "Set for COMMAND: where an application that records its own events finds fxtrec.",
+            "Set for COMMAND: the socket through which applications that record their own events find fxtrec.",
         ));
     }
     if matches!(sub, None | Some("record")) {
@@ -64,12 +63,17 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
                 "SUDO_UID, SUDO_GID",
                 "The owner of the trace, and the user that -u @sudo stands for.",
             ),
-            ("NOTIFY_SOCKET", "If set, snapshots are reported to it by messages."),
+            (
+                "NOTIFY_SOCKET",
+                "If set, fxtrec reports readiness and each snapshot to this socket (sd_notify(3)).",
+            ),
         ]);
     }
     if matches!(sub, None | Some("record" | "report" | "compare")) {
-        entries
-            .push(("GITHUB_STEP_SUMMARY", "If set, verdicts are added to this file as Markdown."));
+        entries.push((
+            "GITHUB_STEP_SUMMARY",
+            "If set, verdicts are appended to this file as Markdown.",
+        ));
     }
     if sub == Some("open") {
         entries.push((
@@ -80,7 +84,7 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
     if matches!(sub, Some("report" | "why" | "dump" | "compare" | "probes" | "doctor")) {
         entries.push((
             "FXTREC_PAGER, PAGER",
-            "What shows output that is longer than the terminal; none if empty. Without either, less -FRX. Under sudo it runs as the caller.",
+            "The pager for output that is longer than the terminal; none if empty. Without either, less -FRX. Under sudo it runs as the caller.",
         ));
     }
     if matches!(sub, Some("report" | "symbolize")) {
@@ -90,14 +94,17 @@ pub(crate) fn environment(sub: Option<&str>) -> Vec<Entry> {
         ));
         entries.push((
             "XDG_CACHE_HOME",
-            "Where debug files are kept, in fxtrec/debuginfod; ~/.cache without it.",
+            "Directory in which fxtrec/debuginfod keeps debug files; ~/.cache if not set.",
         ));
     }
     entries.extend([
-        ("NO_COLOR", "If set and not empty, nothing is printed in colour. --color goes before it."),
+        (
+            "NO_COLOR",
+            "If set and not empty, nothing is printed in colour. --color takes precedence.",
+        ),
         (
             "CLICOLOR_FORCE",
-            "If set, not empty and not 0, text is printed in colour also to files and pipes.",
+            "If set, not empty and not 0, text is printed in colour even to files and pipes.",
         ),
         ("CLICOLOR", "If 0, nothing is printed in colour."),
     ]);
@@ -120,12 +127,12 @@ fn files_of(sub: Option<&str>) -> Vec<Entry> {
                 "NAME.fxt",
                 "The trace, unless -o names another file. NAME is that of COMMAND, system for -a, pid-N for -p.",
             ),
-            ("NAME.fxt.old", "What was there before under that name."),
-            ("/sys/kernel/tracing", "tracefs. fxtrec mounts nothing; see fxtrec doctor."),
+            ("NAME.fxt.old", "The previous file with that name."),
+            ("/sys/kernel/tracing", "tracefs; fxtrec mounts it if it is not mounted."),
             ("/sys/kernel/btf/vmlinux", "The kernel's types, which the source bpf needs."),
         ],
         Some("daemon") => vec![
-            ("/etc/fxtrec/policy.toml", "Who may do what."),
+            ("/etc/fxtrec/policy.toml", "The policy: who may record what."),
             ("/run/fxtrec/control", "The socket of fxtrec ctl and other clients."),
             ("/run/fxtrec/providers", "The socket of applications that record their own events."),
         ],
@@ -160,19 +167,22 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         }
         Some("dump") => vec![
             ("fxtrec dump app.fxt", "Print every record."),
-            ("fxtrec dump --check app.fxt", "Check a trace; the exit status tells."),
+            ("fxtrec dump --check app.fxt", "Check a trace; the exit status is the result."),
         ],
         Some("report") => vec![
             ("fxtrec report app.fxt", "Print who waited, for how long, and for whom."),
             ("fxtrec report app.fxt --stacks", "Print where threads were blocked, by stack."),
             ("fxtrec report app.fxt --html app.html", "Write one page for the browser."),
-            ("fxtrec report app.fxt --fail-if 'runqueue.max > 20ms'", "A verdict for a script."),
+            (
+                "fxtrec report app.fxt --fail-if 'runqueue.max > 20ms'",
+                "Print a verdict for a script.",
+            ),
         ],
         Some("why") => vec![
             ("fxtrec why app.fxt", "Explain the worst thing that happened to COMMAND."),
             (
                 "fxtrec why app.fxt --span frame --worst 3",
-                "Explain the three longest spans of that name.",
+                "Explain the three longest spans with that name.",
             ),
             ("fxtrec why app.fxt --top 5", "List the five worst incidents, in a sentence each."),
         ],
@@ -191,11 +201,11 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         Some("symbolize") => vec![
             (
                 "fxtrec symbolize board.fxt",
-                "Name the functions of a trace from another machine, to board.symbolized.fxt.",
+                "Name the functions of a trace from another machine; writes board.symbolized.fxt.",
             ),
             (
                 "fxtrec symbolize board.fxt --debug-dir sysroot --vmlinux vmlinux",
-                "The same by the files that the other machine has.",
+                "The same, with the files of the other machine.",
             ),
         ],
         Some("compare") => {
@@ -208,8 +218,8 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             vec![("fxtrec probes libc", "List the functions and USDT probes of a library.")]
         }
         Some("convert") => vec![
-            ("fxtrec convert perf.data app.fxt", "From perf to FXT."),
-            ("fxtrec convert app.fxt app.json", "To Chrome's JSON."),
+            ("fxtrec convert perf.data app.fxt", "Convert from perf to FXT."),
+            ("fxtrec convert app.fxt app.json", "Convert to Chrome's JSON."),
         ],
         Some("export") => vec![(
             "fxtrec export *.fxt -o traces --label commit=8f3a",
@@ -217,7 +227,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         )],
         Some("query") => vec![(
             "fxtrec query app.fxt 'SELECT count(*), max(dur) FROM wait'",
-            "Ask a trace a question in SQL, by an installed DuckDB.",
+            "Query a trace in SQL, using an installed DuckDB.",
         )],
         Some("merge") => {
             vec![("fxtrec merge one.fxt two.fxt -o both.fxt", "Merge two traces into one.")]
@@ -240,7 +250,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         )],
         Some("daemon") => vec![
             ("fxtrec daemon", "Serve recording sessions, usually started by systemd."),
-            ("fxtrec daemon --metrics 9464", "Serve figures of every cgroup to Prometheus, too."),
+            ("fxtrec daemon --metrics 9464", "Also serve figures of every cgroup to Prometheus."),
         ],
         Some("top") => vec![
             ("sudo fxtrec top", "Show live which threads wait for a CPU."),
@@ -249,12 +259,12 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
                 "Print which cgroups waited in five seconds.",
             ),
         ],
-        Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "What the daemon is doing.")],
+        Some("ctl" | "ctl-status") => vec![("fxtrec ctl status", "Show what the daemon is doing.")],
         Some("ctl-providers") => {
-            vec![("fxtrec ctl providers", "Which applications are connected, and what they drop.")]
+            vec![("fxtrec ctl providers", "List the connected applications, and what they drop.")]
         }
         Some("ctl-categories") => {
-            vec![("fxtrec ctl categories --json", "What can be recorded, for programs.")]
+            vec![("fxtrec ctl categories --json", "List what can be recorded, for programs.")]
         }
         Some("ctl-start") => vec![
             ("fxtrec ctl start -- ./app", "Record while ./app runs, to app.fxt."),
@@ -271,11 +281,17 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             vec![("fxtrec ctl stop", "Write the rest, and print what was recorded.")]
         }
         Some("ctl-snapshot") => vec![
-            ("fxtrec ctl snapshot -o now.fxt", "Write what a circular session holds."),
-            ("fxtrec ctl snapshot -p 1234", "The same of a running fxtrec --mode circular."),
+            (
+                "fxtrec ctl snapshot -o now.fxt",
+                "Write the events that a circular session has in memory.",
+            ),
+            ("fxtrec ctl snapshot -p 1234", "The same for a running fxtrec --mode circular."),
         ],
         Some("ctl-watch") => {
-            vec![("fxtrec ctl watch --json", "State changes and alerts, one a line, for programs.")]
+            vec![(
+                "fxtrec ctl watch --json",
+                "Print state changes and alerts, one per line, for programs.",
+            )]
         }
         _ => Vec::new(),
     }

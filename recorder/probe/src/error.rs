@@ -54,7 +54,7 @@ pub enum Problem {
     },
     /// The function is another file's.
     #[error(
-        "{} does not define '{name}', it imports it from a library; probe it there: {}",
+        "{} does not define '{name}', but imports it from a library; probe it there: {}",
         path.display(), somewhere(.libraries, name)
     )]
     Imported {
@@ -65,8 +65,7 @@ pub enum Problem {
     },
     /// The symbol is an IFUNC, which only chooses the function.
     #[error(
-        "'{name}' of {} is an IFUNC: its implementation is selected when the program starts, and \
-         a probe would only see the selection; probe an implementation{}",
+        "'{name}' of {} is an IFUNC: its implementation is selected when the program starts, and a probe would only see that selection; probe an implementation{}",
         path.display(), one_of(.implementations)
     )]
     Chosen { path: PathBuf, name: String, implementations: Vec<String> },

@@ -50,10 +50,10 @@ pub const PROBLEMS: [(u32, &str); 8] = [
     (problem::KERNEL_TOO_DEEP, "the kernel's part is deeper"),
     (problem::USER_UNREADABLE, "the program's part could not be read"),
     (problem::USER_TOO_DEEP, "the program's part is deeper"),
-    (problem::USER_NO_ROOM, "there was no room for the program's part"),
+    (problem::USER_NO_ROOM, "there was no space for the program's part"),
     (problem::USER_CUT, "the program's part ends early"),
     (problem::USER_UNPROVED, "the innermost function may lack its caller"),
-    (problem::PYTHON, "Python functions are missing, or not in their places"),
+    (problem::PYTHON, "Python functions are missing or misplaced"),
 ];
 
 /// Which stack of a thread a backtrace is.

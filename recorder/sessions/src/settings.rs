@@ -34,7 +34,7 @@ pub enum SettingsError {
     Owner { what: &'static str, path: PathBuf, uid: u32 },
     /// Others than its owner may write it.
     #[error(
-        "the {what} {} is writable by others than its owner (mode {mode:04o}), who could change it: use chmod go-w",
+        "the {what} {} is writable by users other than its owner (mode {mode:04o}), who could change it: use chmod go-w",
         .path.display()
     )]
     Mode {

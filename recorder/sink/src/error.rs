@@ -72,7 +72,7 @@ fn advice(source: OsError) -> &'static str {
 
 fn what_is_left(saved: u64) -> String {
     match saved {
-        0 => "nothing of the trace was saved".to_owned(),
+        0 => "none of the trace was saved".to_owned(),
         _ => format!("{saved} bytes of trace were saved and are readable, the rest is lost"),
     }
 }

@@ -17,7 +17,7 @@ pub enum ExportError {
     #[error("a file has one table: name it with --table, or give -o a directory for several")]
     OneTable,
     #[error(
-        "{}: a name with this ending is that of a file with one table, in the other format: change it, or --format", .0.display()
+        "{}: the ending contradicts --format: change one of them", .0.display()
     )]
     OtherFormat(std::path::PathBuf),
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub fn run(args: &ExportArgs, messages: &mut dyn Write) -> Result<(), ExportErro
         let of = counted(traces, "trace", "traces");
         let (rows, bytes) = (counted(rows, "row", "rows"), counted(bytes, "byte", "bytes"));
         // If standard error is closed, the message is lost.
-        let _ = writeln!(messages, "fxtrec: {rows} of {of} to {path}, {bytes}");
+        let _ = writeln!(messages, "fxtrec: wrote {rows} from {of} to {path}, {bytes}");
         for (table, rows) in Table::ALL.iter().zip(exported.rows).filter(|(_, rows)| *rows > 0) {
             let _ = writeln!(messages, "  {:<14} {rows}", table.name());
         }

@@ -29,7 +29,7 @@ const DEPTH: usize = 32;
 pub enum ManyError {
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}: no trace in this directory: their names end in .fxt, .pftrace or .perfetto-trace, or these with .gz or .zst", .0.display())]
+    #[error("{}: no trace in this directory: names of traces end in .fxt, .pftrace or .perfetto-trace, also with .gz or .zst", .0.display())]
     Nothing(PathBuf),
 }
 

@@ -184,20 +184,20 @@ pub enum PlanError {
     WithoutEquals { option: &'static str, value: String },
     /// Neither COMMAND nor `-a` nor `-p`.
     #[error(
-        "nothing to record: give a COMMAND, or -a for the whole machine, or -p for a process, or --cgroup for those of a cgroup"
+        "nothing to record: give a COMMAND, -a for the whole machine, -p for a process, or --cgroup for the processes of a cgroup"
     )]
     NothingToRecord,
     /// A category that only sessions have.
     #[error("the category sched:own is for `fxtrec ctl`; here, use -p, --cgroup or --scope app")]
     OwnCategory,
     /// `-a` with `-p` or with `--scope app`.
-    #[error("-a records the whole machine, {0} only part of it: use one of them")]
+    #[error("-a records the whole machine, but {0} only part of it: use one of them")]
     AllAndPart(&'static str),
     #[error("--scope app records COMMAND and its descendants: give a COMMAND")]
     ScopeWithoutCommand,
-    #[error("-p records some processes, --scope all the whole machine: use one of them")]
+    #[error("-p records some processes, but --scope all the whole machine: use one of them")]
     PidsAndAll,
-    #[error("-u is the user to run COMMAND as: give a COMMAND")]
+    #[error("-u names the user to run COMMAND as: give a COMMAND")]
     UserWithoutCommand,
     /// The user of `-u` is unknown.
     #[error(transparent)]
@@ -226,7 +226,7 @@ pub enum PlanError {
     /// A sampling frequency without samples.
     #[error("--frequency needs --stacks=cpu")]
     FrequencyWithoutSamples,
-    #[error("--stacks=none is without stacks: use it alone")]
+    #[error("--stacks=none turns stacks off: use it alone")]
     StacksAndNone,
     /// An implausible amount of memory.
     #[error("{option}: {bytes} bytes is too large: the maximum is 64G")]

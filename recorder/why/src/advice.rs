@@ -156,8 +156,7 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             "{who} waited for a CPU that was idle: look at its affinity and at deep idle states"
         ),
         Some(Tenant::Thread(_)) if holds_lock => format!(
-            "{who} made others wait while it waited itself: if they share a lock, use one that inherits priority \
-             (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
+            "{who} made others wait while it was waiting itself: if they share a lock, use one that inherits priority (PTHREAD_PRIO_INHERIT); or give {who} a priority above {}, or keep them off its CPU",
             list(&threads)
         ),
         Some(Tenant::Thread(_)) => format!(
@@ -178,7 +177,7 @@ fn about_futex(thread: Index, names: &Names<'_>) -> String {
     let has_stacks = names.has_stacks_of(thread);
     let stacks = if has_stacks { "" } else { "; with --stacks, where in its code" };
     format!(
-        "record with --locks to see which futex {} waited for and, if it is a lock, who had it{stacks}",
+        "record with --locks to see which futex {} waited for and, if it is a lock, who held it{stacks}",
         party(&names.who(thread))
     )
 }
@@ -209,7 +208,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
                 .to_owned()
         }
         Matter::Slept { thread } => {
-            format!("{} slept until a time that it had chosen: look at its timers", who(thread))
+            format!("{} slept until its own timer expired: look at its timers", who(thread))
         }
         Matter::Blocked { thread, class: Class::Disk } => {
             let record = match names.tracker.origin.causes.has(Cause::Requests) {
@@ -219,7 +218,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
             format!("{} waited for a disk:{record} who else uses it?", who(thread))
         }
         Matter::Blocked { thread, class: Class::Network | Class::Socket } => format!(
-            "{} waited for what comes through a socket: whoever was to send it, or to take it, was late",
+            "{} waited for a socket; the peer was late: look at the sender or receiver",
             who(thread)
         ),
         Matter::Blocked { thread, class: Class::Io } => format!(
@@ -228,7 +227,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
             if names.has_stacks_of(*thread) { "" } else { ", and where with --stacks" }
         ),
         Matter::Blocked { thread, class: Class::Poll } => {
-            format!("{} waited for an event: whoever was to send it was late", who(thread))
+            format!("{} waited for an event, and its sender was late", who(thread))
         }
         Matter::Blocked { thread, .. } => {
             format!("record with --syscalls to see what {} waited for", who(thread))
@@ -297,8 +296,8 @@ pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
         seen.woken_by_unknown && lacks(Cause::Waker),
         "who woke a thread from another CPU or from an interrupt",
     );
-    add(seen.ran && lacks(Cause::Steal), "what the host took of slices");
-    add(seen.ran && lacks(Cause::Irq), "what interrupts took of slices");
+    add(seen.ran && lacks(Cause::Steal), "time that the host took from slices");
+    add(seen.ran && lacks(Cause::Irq), "time that interrupts took from slices");
     add(seen.waited && lacks(Cause::Throttled), "whether a quota held threads back");
     add(seen.waited && lacks(Cause::Migrate), "moves between queues");
     add(seen.lost, "events that were lost");

@@ -256,8 +256,7 @@ pub(crate) fn explain_keeping<'r>(
         let usual = usual[at].and_then(|at| frames[at].as_ref());
         why.usual = usual.map(|frame| blame(frame, &names));
         if spans_left_out && matches!(choice.subject, Subject::Span { .. }) {
-            why.missing
-                .push("spans beyond the first two million, which are not looked at".to_owned());
+            why.missing.push("spans beyond the first two million".to_owned());
         }
         Some(why)
     };

@@ -232,8 +232,7 @@ impl std::fmt::Display for WhyError {
             }
             WhyError::Nothing => write!(
                 f,
-                "nothing to explain: nothing that fits has a beginning and an end in the trace; \
-                 fxtrec report lists the threads"
+                "nothing to explain: no matching interval begins and ends in the trace; fxtrec report lists the threads"
             ),
             WhyError::NoThread { name, near } => {
                 write!(f, "no thread is called '{name}'{}", did_you_mean(near))
@@ -245,21 +244,20 @@ impl std::fmt::Display for WhyError {
                 write!(f, "several threads are called '{name}': choose one by its id: {tids}")
             }
             WhyError::NeedsThread => {
-                write!(f, "the trace has no COMMAND: say whose time with --thread")
+                write!(f, "the trace has no COMMAND: choose a thread with --thread")
             }
             WhyError::NoCommand => {
                 write!(
                     f,
-                    "no critical path: the trace has no COMMAND, or nothing of its main thread"
+                    "no critical path: the trace has no COMMAND, or no events of its main thread"
                 )
             }
             WhyError::NoSpan { name, near } => {
                 write!(f, "no span is called '{name}'{}", did_you_mean(near))
             }
-            WhyError::Range => write!(
-                f,
-                "nothing to explain: the interval is empty, or outside of what was recorded"
-            ),
+            WhyError::Range => {
+                write!(f, "nothing to explain: the interval is empty, or outside of the recording")
+            }
         }
     }
 }

@@ -347,7 +347,7 @@ fn blocked_clause(
     let (begin, is_counted) = match why.class {
         Class::Sleep => (format!("slept{how}"), is_retried),
         Class::Stopped => (format!("stopped for {length}"), false),
-        Class::Ended => (format!("ended since {length}"), false),
+        Class::Ended => (format!("had exited {length} before"), false),
         // Which is how the kernel waits for its locks.
         _ if why.uninterruptible && kernel.is_none() => {
             (format!("blocked {length} uninterruptibly{call}"), false)
@@ -357,7 +357,14 @@ fn blocked_clause(
     let passive = !matches!(why.class, Class::Sleep | Class::Ended);
     let mut text = begin;
     match why.by {
-        None => text += ", and still so at the end",
+        None => {
+            text += match why.class {
+                Class::Stopped => ", and was still stopped at the end",
+                Class::Sleep => ", and was still asleep at the end",
+                Class::Ended => "",
+                _ => ", and was still waiting at the end",
+            }
+        }
         Some(Waker::Interrupt(origin)) => {
             let each = if is_counted { " each" } else { "" };
             text += &match the_request(group, origin, names).filter(|_| group.count == 1) {
@@ -519,7 +526,7 @@ pub(crate) fn sentence(
         Subject::Range => format!("{who}, in {length}"),
     };
     let told = phrase(&[frame], names, 0);
-    let told = if told.is_empty() { "nothing is known of that time".to_owned() } else { told };
+    let told = if told.is_empty() { "nothing is known about that time".to_owned() } else { told };
     format!("{begin}: {told}{}.", ran_meanwhile(frame, meanwhile, names))
 }
 
@@ -602,7 +609,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
                         "waiting for its own timer"
                     }
                     Ended::Woken(By::Interrupt(_)) => "blocked until an interrupt",
-                    _ => "blocked, and by whom is unknown",
+                    _ => "blocked; by what is unknown",
                 },
             },
             What::Underway => "waking threads",

@@ -190,7 +190,7 @@ fn describe(part: &Part) -> String {
         "stolen" => "on the CPU, but the host had taken it".to_owned(),
         "interrupts" => "on the CPU, in interrupts".to_owned(),
         "on_cpu_undivided" => {
-            "on the CPU, or taken by the host or interrupts: here or in the rest of the slice"
+            "on the CPU, or taken by the host or interrupts (here or in the rest of the slice)"
                 .to_owned()
         }
         "waiting" => match (part.tenant, &part.thread) {
@@ -206,7 +206,7 @@ fn describe(part: &Part) -> String {
             None => "throttled by a quota".to_owned(),
         },
         "blocked" => blocked(part.class, part.syscall.as_deref(), part.uninterruptible, part),
-        "underway" => "woken, and not able to run yet".to_owned(),
+        "underway" => "woken, not yet runnable".to_owned(),
         "packet" => "a packet on its way".to_owned(),
         "request" => "a request in the queue of a disk, or in the disk".to_owned(),
         _ => format!("unknown: {}", reason(part.reason)),
@@ -432,7 +432,7 @@ pub fn describe_link(link: &Link) -> String {
             }
             text
         }
-        "underway" => "began a wake-up, which took so long".to_owned(),
+        "underway" => "was waking the next thread (wake-up still in progress)".to_owned(),
         "packet" => "had sent a packet, which was on its way".to_owned(),
         "request" => {
             let made = link.request.as_ref().map(|it| (it.text.as_str(), it.times.as_str()));

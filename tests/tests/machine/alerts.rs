@@ -174,11 +174,11 @@ fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_nex
     command.arg("--alert-dir").arg(&alerts).args(options);
     let mut next = Process::start(command.stderr(Stdio::piped()));
     let mut said = String::new();
-    while !said.contains("of earlier runs") {
+    while !said.contains("from earlier runs") {
         assert!(next.stderr().read_line(&mut said).expect("text") > 0, "{said}");
     }
     let (folder, last) = (alerts.display(), last.display());
-    let named = format!("2 files of earlier runs in {folder}, the last {last}");
+    let named = format!("found 2 files from earlier runs in {folder}; the newest is {last}");
     assert!(said.contains(&named), "{said}");
     next.signal(Signal::SIGTERM);
     assert!(next.finish().success());

@@ -97,8 +97,8 @@ fn an_ordinary_user_is_told_what_is_closed_and_how_to_open_it() {
     let found = doctor(&copy, if is_root { NOBODY } else { "" });
     found.verdict(false);
     assert_eq!(found.row("tracefs").0, "FAIL");
-    assert_eq!(found.row("capabilities"), ("warn", "none of those that fxtrec can use"));
-    found.has("What to do: Run it with sudo, or once: sudo setcap cap_perfmon,");
+    assert_eq!(found.row("capabilities"), ("warn", "none that fxtrec can use"));
+    found.has("What to do: Run fxtrec with sudo, or run this once: sudo setcap cap_perfmon,");
     found.has(&format!("+ep {}", copy.path().display()));
 }
 

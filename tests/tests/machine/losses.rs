@@ -347,6 +347,6 @@ fn a_recording_of_a_busy_machine_without_any_event_fails() {
             .args(["--source", source, "-o", "t.fxt", "--", "sleep", "0.1"]);
         let said = folder.run(&mut fxtrec).expect(125).stderr;
         assert!(said.contains("nothing was recorded: the machine switched "), "{source}: {said}");
-        assert!(said.contains(" times between threads, and no event came"), "{source}: {said}");
+        assert!(said.contains(" times between threads, but no event arrived"), "{source}: {said}");
     }
 }

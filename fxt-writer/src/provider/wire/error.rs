@@ -22,7 +22,7 @@ pub enum WireError {
         bytes: usize,
     },
     /// The payload size in the head differs from that of the payload received.
-    #[error("a control message announces {told} bytes of payload and has {found}")]
+    #[error("a control message announces {told} bytes of payload but has {found}")]
     PayloadSize {
         /// Bytes that the head tells.
         told: u32,

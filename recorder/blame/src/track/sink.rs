@@ -53,10 +53,10 @@ impl Reason {
         match self {
             Reason::NotSeen => "no record of the thread yet",
             Reason::Lost => "events were lost",
-            Reason::NoWakeup => "off the CPU, its wake-up is not in the file",
+            Reason::NoWakeup => "off the CPU; its wake-up is not in the file",
             Reason::Inferred => "no event reported the switch",
             Reason::OutOfScope => "outside the scope of the recording",
-            Reason::Unplaced => "throttled or waiting, which of both is not known",
+            Reason::Unplaced => "throttled or waiting; which one is unknown",
             Reason::NotKept => "too many events to keep",
             Reason::NotFollowed => "not followed further",
             Reason::WakerUnseen => "the waker was not seen running",

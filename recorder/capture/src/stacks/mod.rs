@@ -70,7 +70,7 @@ pub struct Counts {
     pub user_no_room: u64,
     pub user_cut: u64,
     pub user_unproved: u64,
-    /// Stacks that lack Python functions, or have them out of place.
+    /// Stacks that lack Python functions, or have them misplaced.
     pub python: u64,
     /// Programs with a Python interpreter of a version that is not known.
     pub unknown_pythons: u64,

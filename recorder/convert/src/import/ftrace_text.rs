@@ -148,7 +148,7 @@ fn import(
         }
     }
     let plain =
-        "times without decimals, taken as nanoseconds: wrong if the clock counts anything else";
+        "times without decimals, taken as nanoseconds: wrong if the clock counts another unit";
     importer.report.add(plain, lines.columns.plain_times);
     importer.finish()
 }

@@ -153,7 +153,7 @@ impl Stacks {
             }
             let Some(stack) = Stack::of_words(&words) else { continue };
             let Some(thread) = number(stack.thread.0) else {
-                report.count("stacks of what is no thread, left out");
+                report.count("stacks without a thread, left out");
                 continue;
             };
             let process = number(stack.process().0).unwrap_or(thread);

@@ -61,7 +61,7 @@ impl Switches {
     ) -> Result<(), ConvertError> {
         let (Koid(from), Koid(to)) = (switch.outgoing, switch.incoming);
         let facts = FACTS.iter().any(|fact| switch.args.get(fact).is_some());
-        report.add("switches with facts that Perfetto has no place for", facts.into());
+        report.add("switches with facts that Perfetto cannot represent", facts.into());
         let inferred = matches!(switch.args.get("inferred"), Some(Value::Bool(true)));
         report.add("inferred switches, which look like reported ones", inferred.into());
         let mut body = Message::default();

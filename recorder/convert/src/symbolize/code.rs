@@ -334,8 +334,9 @@ impl Code {
     /// Reports what cannot have names.
     pub(super) fn tell(&self, report: &mut Report) {
         report.add("files without a build id, left out", self.without_build.len() as u64);
-        report.add("places without a name: there are too many", self.too_many);
-        report.add("functions without a name: names are too long", self.too_many_names);
+        report.add("addresses without a name: there are too many", self.too_many);
+        report
+            .add("functions without a name: all names together are too long", self.too_many_names);
         let nameless =
             |file: &Known| file.addresses.values().filter(|it| it.name.is_none()).count();
         let nameless: usize = self.files.iter().map(nameless).sum();

@@ -147,7 +147,7 @@ fn times_without_decimals_are_said_to_be_a_guess() {
     let (fxt, report) = imported(input.as_bytes(), Format::FtraceText);
     assert_eq!(scheduling(&fxt), ["0.000004000 0 7 blocked 8"]);
     let remark =
-        "times without decimals, taken as nanoseconds: wrong if the clock counts anything else";
+        "times without decimals, taken as nanoseconds: wrong if the clock counts another unit";
     assert_eq!(report.times(remark), 1);
 }
 

@@ -213,6 +213,6 @@ fn all_files_together_have_an_end_and_those_of_most_stacks_come_first() {
     assert_eq!(files(&found, "not found: "), ["/frequent", "/rare"], "{found}");
     let late = run(&Where { time: Duration::from_millis(50), start: hanging, ..places() });
     assert_eq!(files(&late, "no time: "), ["/frequent", "/rare"], "{late}");
-    assert_eq!(late.times("files not read to the end: --naming-time was over"), 2);
+    assert_eq!(late.times("files not read to the end: --naming-time had expired"), 2);
     assert_eq!(late.times("addresses without a name"), 4);
 }

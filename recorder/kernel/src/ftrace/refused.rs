@@ -13,7 +13,7 @@ pub fn explain(error: &FtraceError, facts: &Facts) -> Refusal {
             ("fxtrec decodes the rings by this description and does not guess.".to_owned(), doctor)
         }
         (_, Some(libc::EACCES | libc::EPERM)) if facts.lockdown == Lockdown::Confidentiality => (
-            "The kernel is locked down to confidentiality.".to_owned(),
+            "The kernel is locked down (confidentiality).".to_owned(),
             "Boot without lockdown=confidentiality.".to_owned(),
         ),
         (_, Some(libc::EACCES | libc::EPERM)) => {

@@ -120,7 +120,7 @@ enum Problem {
     #[error("a constant is not a string")]
     ConstantText,
     #[error(
-        "string needs text in memory, but this is a value: use str for the text that it points to"
+        "string needs text in memory, but this is a value: for text that the value points to, use str"
     )]
     TextInRegister,
     #[error("this value is not an address")]
@@ -206,7 +206,7 @@ mod tests {
     fn what_the_kernel_cannot_fetch_is_refused_with_the_argument() {
         for (text, part) in [
             (":f x=%xmm0", "x=%xmm0: unknown register on x86-64; expected ax, bx"),
-            (":f %di:string", "use str for the text that it points to"),
+            (":f %di:string", "for text that the value points to, use str"),
             (r":f \5:str", "not a string"),
             (":f +8($comm)", "not an address"),
             (

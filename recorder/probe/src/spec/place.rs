@@ -65,7 +65,9 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
     }
     let name = part(cursor);
     if name.is_empty() {
-        return Err(cursor.error("expected the USDT probe's name; * for all of the provider"));
+        return Err(
+            cursor.error("expected the USDT probe's name; * for all probes of the provider")
+        );
     }
     if cursor.rest().starts_with('%') {
         return Err(cursor.error("a USDT probe takes no %return or %span"));

@@ -88,7 +88,7 @@ fn a_number_that_runs_do_not_tell_is_not_judged_and_says_why() {
     assert_eq!(comparison.rows[1].not_recorded, 5);
     assert_eq!(show::why_not_judged(&comparison.rows[1]), "not recorded in 5 runs");
     let text = show::Text(&comparison).to_string();
-    assert!(text.contains("steal.sum: 5 runs left out: the recording does not tell\n"), "{text}");
+    assert!(text.contains("steal.sum: 5 runs left out: not recorded there\n"), "{text}");
     assert!(!text.contains("too few runs"), "{text}");
     let json = show::json(&comparison, false);
     assert_eq!(json["metrics"][1]["runs_not_recorded"], 5);

@@ -469,7 +469,7 @@ fn circumstances(wait: &Wait, begin: Nanos) -> String {
     }
     if !wait.throttled.is_zero() {
         let by = wait.throttled_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        text += &format!("; throttled{by} for {} besides", time(wait.throttled));
+        text += &format!("; also throttled{by} for {}", time(wait.throttled));
     }
     if !parts.is_empty() {
         text += &format!("; meanwhile there: {}", parts.join(", "));

@@ -77,7 +77,7 @@ impl<'a> Profile<'a> {
     pub fn title(&self) -> &'static str {
         match self.kind {
             Kind::OffCpu => "blocked",
-            Kind::Wake => "blocked, by who ended it",
+            Kind::Wake => "blocked, by waker",
             Kind::Cpu => "on a CPU",
         }
     }

@@ -98,7 +98,7 @@ fn the_text_names_lengths_functions_wakers_and_what_is_missing() {
     let expected = "\
 3 waits of 2.00 ms and longer, in which threads were blocked for 10.0 ms
 1 of them has no stack: 3.00 ms
-1 more stack is of waits whose length is not known
+1 more stack is of waits whose length is unknown
 
 The longest, innermost function first:
    1.  5.00 ms  work;er[41], 0.010000000 to 0.015000000, woken by waker[60]

@@ -85,10 +85,7 @@ pub fn write_text(
     let (total, waits) = (blocked.total(), blocked.waits.len() as u64);
     let over = short(blocked.over);
     if waits == 0 {
-        return writeln!(
-            out,
-            "No thread was away from its CPU for {over} or longer, of those chosen."
-        );
+        return writeln!(out, "None of the selected threads was off its CPU for {over} or longer.");
     }
     let plural = if waits == 1 { "" } else { "s" };
     writeln!(
@@ -105,7 +102,7 @@ pub fn write_text(
     }
     if blocked.censored > 0 {
         let number = counted(blocked.censored, "more stack is", "more stacks are");
-        writeln!(out, "{number} of waits whose length is not known")?;
+        writeln!(out, "{number} of waits whose length is unknown")?;
     }
     if worst > 0 {
         writeln!(out, "\nThe longest, innermost function first:")?;

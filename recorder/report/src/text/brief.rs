@@ -22,7 +22,10 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  left out   {text}")?;
     }
     if report.too_many_spans {
-        writeln!(out, "  left out   spans: there are more than are looked at here (fxtrec why)")?;
+        writeln!(
+            out,
+            "  left out   some spans: there are more than the limit for the summary (fxtrec why)"
+        )?;
     }
     for text in names_line(report).into_iter().chain(strings_line(report)) {
         writeln!(out, "  left out   {text}")?;
@@ -34,7 +37,7 @@ pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn names_line(report: &Report) -> Option<String> {
     let names = counted(report.names_left_out, "name", "names");
     (report.names_left_out > 0).then(|| {
-        format!("{names} that programs gave their threads: what is kept takes 32 MiB at most")
+        format!("{names} that programs gave their threads: the limit of 32 MiB was reached")
     })
 }
 
@@ -42,7 +45,7 @@ pub(super) fn names_line(report: &Report) -> Option<String> {
 pub(super) fn strings_line(report: &Report) -> Option<String> {
     let strings = counted(report.strings_left_out, "string", "strings");
     (report.strings_left_out > 0).then(|| {
-        format!("{strings} that programs registered, shown here as \"?\": what is kept takes 16 MiB at most")
+        format!("{strings} that programs registered, shown here as \"?\": the limit of 16 MiB was reached")
     })
 }
 

@@ -69,7 +69,7 @@ pub fn write_counters(
         writeln!(out, "  {}", look.note(&format!("and {rest} more (--rows 0 shows all)")))?;
     }
     if counters.too_many {
-        writeln!(out, "  there are more counters than are told apart")?;
+        writeln!(out, "  more counters exist than are tracked (limit reached)")?;
     }
     writeln!(out)
 }

@@ -81,11 +81,7 @@ pub fn write_locks(
         }
         grid.row(cells);
     }
-    writeln!(
-        out,
-        "{}",
-        look.heading("Locks that threads were blocked on, and who had them then:")
-    )?;
+    writeln!(out, "{}", look.heading("Locks that threads were blocked on, and who held them:"))?;
     grid.write(look, out)?;
     if shown < locks.rows.len() {
         let rest = count((locks.rows.len() - shown) as u64);
@@ -93,7 +89,7 @@ pub fn write_locks(
         writeln!(out, "  {}", look.note(&note))?;
     }
     if locks.too_many {
-        writeln!(out, "  there are more than are told apart")?;
+        writeln!(out, "  more locks exist than are tracked (limit reached)")?;
     }
     writeln!(out)
 }

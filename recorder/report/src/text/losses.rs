@@ -36,8 +36,7 @@ pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> 
         let at_most = if losses.others_at_most { "at most " } else { "" };
         writeln!(
             out,
-            "{} {at_most}{} of system calls, probes and interrupts, with all switches and wake-ups there; calls may be \
-             missing or too long",
+            "{} {at_most}{} of system calls, probes and interrupts; no switches or wake-ups are missing there, but calls may be missing or too long",
             look.bad("LOST"),
             counted(losses.others, "event", "events")
         )?;
@@ -92,8 +91,7 @@ fn write_records(providers: &[ProviderLosses], look: Look, out: &mut dyn Write) 
         };
         writeln!(
             out,
-            "{} {records} of {} in {}{unknown}: its buffer was full; spans may be missing or wrong, switches and \
-             wake-ups are not",
+            "{} {records} of {} in {}{unknown}: its buffer was full; spans may be missing or wrong, but not switches and wake-ups",
             look.bad("LOST"),
             printable(&one.name, 64),
             counted(one.gaps, "gap", "gaps"),

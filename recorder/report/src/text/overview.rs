@@ -43,8 +43,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         if report.is_narrow() {
             writeln!(
                 out,
-                "the trace has the switches of some threads only (scope {}): figures of CPUs \
-                 cover only these threads",
+                "the trace has only the switches of some threads (scope {}): figures of CPUs cover only these threads",
                 origin.scope
             )?;
         }
@@ -181,7 +180,7 @@ pub fn write_cpus(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         }
         None => writeln!(
             out,
-            "  busy, queue, work not conserved: unknown, the trace has the switches of its scope only (record with -a)"
+            "  busy, queue, work not conserved: unknown, because the trace has only the switches in its scope (record with -a)"
         )?,
     }
     writeln!(out)

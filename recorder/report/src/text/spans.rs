@@ -131,11 +131,10 @@ pub fn write_spans(
         writeln!(out, "  {}", look.note(&note))?;
     }
     if spans.too_many {
-        writeln!(out, "  there are more spans than are looked at")?;
+        writeln!(out, "  more spans exist than are analysed (limit reached)")?;
     }
     if has_parts && names[..shown].iter().any(|(name, _)| name.is_async) {
-        let note =
-            "of asynchronous spans only the length is known: no thread has all of their time";
+        let note = "for asynchronous spans, only the length is known: their time belongs to no single thread";
         writeln!(out, "  {}", look.note(note))?;
     }
     writeln!(out)?;
@@ -177,7 +176,7 @@ fn write_parts(
     if is_empty {
         return Ok(());
     }
-    writeln!(out, "{}", look.heading("The parts of spans, of each span by itself:"))?;
+    writeln!(out, "{}", look.heading("Parts of spans, for each span by itself:"))?;
     grid.write(look, out)?;
     writeln!(out)
 }

@@ -153,7 +153,7 @@ fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
         lines[0],
-        "The worst wait: 45.0 us: t101[101] for CPU 0; there ran t202[202] 45.0 us"
+        "The worst wait: 45.0 us: t101[101] for CPU 0; meanwhile there: t202[202] 45.0 us"
     );
     assert_eq!(
         lines[2],
@@ -208,7 +208,10 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     let brief = text(|out| write_brief(&report(), out));
     let lines: Vec<&str> = brief.lines().collect();
     assert_eq!(lines[0], "  wakeup     p50 5.00 us, p99 20.0 us, max 20.0 us (2 samples)");
-    assert_eq!(lines[3], "  worst wait 45.0 us: t101[101] for CPU 0; there ran t202[202] 45.0 us");
+    assert_eq!(
+        lines[3],
+        "  worst wait 45.0 us: t101[101] for CPU 0; meanwhile there: t202[202] 45.0 us"
+    );
     assert_eq!(lines[4], "  busy       CPU 0 97.1 %");
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
 }
@@ -278,9 +281,9 @@ fn a_worst_wait_says_how_long_it_was_throttled_where_it_moved_and_that_an_interr
     let worst = text(|out| write_worst(&with_causes(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().map(str::trim).collect();
     let expected = [
-        "2.  15.0 us  t101[101] for CPU 0, came in on CPU 1, preempted, 0.000040000 to 0.000085000",
+        "2.  15.0 us  t101[101] for CPU 0, switched in on CPU 1, preempted, 0.000040000 to 0.000085000",
         "moved from CPU 0 to 1 at 0.000075000",
-        "throttled by /a\\x1b for 30.0 us besides",
+        "also throttled by /a\\x1b for 30.0 us",
         "CPU 0, 1: idle 10.0 us, unknown 5.00 us",
     ];
     let at =

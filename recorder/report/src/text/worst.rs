@@ -60,7 +60,7 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let (length, who) = (short(delay.span.length()), party(&delay.thread));
     let there = |wait: &Wait| {
         let ran = antagonists(wait, MOST_NAMED);
-        format!(" for CPU {}; there ran {ran}", wait.queued_on)
+        format!(" for CPU {}; meanwhile there: {ran}", wait.queued_on)
     };
     if delay.span.begin == delay.able {
         let there = wait.map_or_else(String::new, there);
@@ -135,7 +135,7 @@ pub fn write_worst(
         };
         let place = match wait.queued_on == wait.ran_on {
             true => format!("on CPU {}", wait.queued_on),
-            false => format!("for CPU {}, came in on CPU {}", wait.queued_on, wait.ran_on),
+            false => format!("for CPU {}, switched in on CPU {}", wait.queued_on, wait.ran_on),
         };
         let of = wait.trace.and_then(|at| report.traces.get(at));
         let of = of.map_or_else(String::new, |row| format!(" of {}", printable(&row.name, 100)));
@@ -154,7 +154,7 @@ pub fn write_worst(
         if !wait.throttled.is_zero() {
             writeln!(
                 out,
-                "                throttled{} for {} besides",
+                "                also throttled{} for {}",
                 by(wait),
                 short(wait.throttled)
             )?;

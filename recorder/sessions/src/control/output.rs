@@ -166,7 +166,7 @@ impl Output {
         let left = state.spool.bytes() + state.writing.unwrap_or(0) as u64;
         state.is_busy().then(|| {
             format!(
-                "{} are missing in the file: its file system did not accept them within {} s",
+                "{} are missing from the file: its file system did not accept them within {} s",
                 bytes(left),
                 timeout.as_secs()
             )
@@ -255,7 +255,7 @@ impl Output {
                 (least, idle_since) = (left, Instant::now());
             }
             if self.lock().closed && idle_since.elapsed() > PATIENCE {
-                return Err("its reader no longer reads".to_owned());
+                return Err("the reader stopped reading".to_owned());
             }
             if !taken {
                 let waited = writer.attend(!rest.is_empty(), LOOK);
@@ -268,7 +268,7 @@ impl Output {
         let begun = Instant::now();
         while !writer.finish()? {
             if begun.elapsed() > PATIENCE {
-                return Err("its file system does not close it".to_owned());
+                return Err("its file system does not complete the close".to_owned());
             }
             writer.attend(false, LOOK).map_err(|error| format!("poll: {error}"))?;
         }

@@ -142,7 +142,7 @@ impl Writer {
         let index = u8::try_from(index).unwrap_or(u8::MAX);
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::TimedOut => {
-                format!("it does not answer for {} s: its file system hangs", ANSWER.as_secs())
+                format!("it has not answered for {} s: its file system hangs", ANSWER.as_secs())
             }
             _ => format!("cannot examine it: {error}"),
         };

@@ -24,7 +24,7 @@ pub(super) enum Fault {
     #[error("it sent messages before it registered")]
     NotRegistered,
     /// Its name is reserved for fxtrec.
-    #[error("it registered by the name of fxtrec itself")]
+    #[error("it registered under the reserved name fxtrec")]
     ReservedName,
     #[error("it registered again")]
     RegisteredAgain,

@@ -49,11 +49,11 @@ pub enum OutFileError {
     #[error("it has more than one hard link: use another file")]
     SeveralNames,
     /// Somebody exchanges what is there.
-    #[error("it was replaced meanwhile: try again")]
+    #[error("it was replaced at the same time: try again")]
     Changed,
     /// Its directory is not where it was, or its name leads elsewhere.
     #[error(
-        "its directory was moved or replaced meanwhile, or the file was: it is not there; leave them alone until fxtrec ends"
+        "the file or its directory was moved or replaced; leave both in place until fxtrec ends"
     )]
     Moved,
 }

@@ -98,7 +98,7 @@ fn the_error_names_the_file_the_reason_and_what_was_saved() {
     let mut sink = Plain::new("app.fxt".into(), SmallDisk::new(7));
     assert_eq!(
         sink.write(&trace).unwrap_err().to_string(),
-        "cannot write app.fxt: No space left on device; nothing of the trace was saved"
+        "cannot write app.fxt: No space left on device; none of the trace was saved"
     );
 }
 

@@ -57,8 +57,7 @@ pub enum CtlError {
     NoSession(&'static str),
     /// The trace would not have all that was asked for.
     #[error(
-        "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records applications only, \
-         and --allow-partial whatever is permitted",
+        "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records only applications, and --allow-partial records what is permitted",
         .0.join(", ")
     )]
     Partial(Vec<String>),

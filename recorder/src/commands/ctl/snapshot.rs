@@ -106,11 +106,11 @@ fn recorder_output(pid: u32, raw: i32) -> Result<PathBuf, CtlError> {
     }
     let line = process.cmdline().map_err(failed)?;
     let Ok(Command::Record(args)) = Cli::parse_line(line) else {
-        return Err(no_recorder("it is an fxtrec that does not record"));
+        return Err(no_recorder("it is an fxtrec process that does not record"));
     };
     if args.mode != Mode::Circular {
         return Err(no_recorder(
-            "it does not record with --mode circular, so it keeps nothing in memory",
+            "it does not record with --mode circular, so it keeps no events in memory",
         ));
     }
     if args.output.as_deref() == Some(Path::new("-")) {

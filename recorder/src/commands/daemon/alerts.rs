@@ -60,12 +60,10 @@ pub enum NoAlert {
     )]
     NotCounted(String),
     #[error(
-        "what the kernel counts is known by comm and cgroup only: leave out other conditions, or use a trigger, such as 'runqueue > 20ms if ...'"
+        "the kernel counts only by comm and cgroup: omit other conditions, or use a trigger, such as 'runqueue > 20ms if ...'"
     )]
     Condition,
-    #[error(
-        "the daemon's recorder has no probes and no applications: use a length of time, or lost"
-    )]
+    #[error("the daemon's recorder has no probes and no applications: use a duration, or lost")]
     NotRecorded,
 }
 
@@ -108,15 +106,13 @@ impl fmt::Display for Alert {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlertsError {
-    #[error("--alert '{0}' is about what the kernel counts: give --metrics as well")]
+    #[error("--alert '{0}' tests a statistic that the kernel counts: add --metrics")]
     NeedsMetrics(String),
-    #[error(
-        "--alert '{0}' is about names of threads, which the kernel does not count by: give --metrics-comm as well"
-    )]
+    #[error("--alert '{0}' selects by thread name: counts by name need --metrics-comm")]
     NeedsNames(String),
-    #[error("cannot use {} for alerts: {source}; give another --alert-dir", .folder.display())]
+    #[error("cannot use {} for alerts: {source}; use another --alert-dir", .folder.display())]
     Folder { folder: PathBuf, source: io::Error },
-    #[error("cannot keep the last seconds for alerts: {0}")]
+    #[error("cannot start the history for alerts: {0}")]
     Recorder(#[source] io::Error),
 }
 
@@ -301,7 +297,7 @@ pub(super) fn start(
     if let Some((count, newest)) = newest {
         let found = counted(count, "file", "files");
         say(&format!(
-            "{found} of earlier runs in {}, the last {}",
+            "found {found} from earlier runs in {}; the newest is {}",
             folder.display(),
             newest.display()
         ));

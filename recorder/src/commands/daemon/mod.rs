@@ -92,7 +92,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         if !metrics.address.ip().is_loopback() {
             let _ = writeln!(
                 err,
-                "fxtrec: warning: everybody who can reach {} can read the metrics, without TLS",
+                "fxtrec: warning: everyone who can reach {} can read the metrics, without TLS",
                 metrics.address
             );
         }

@@ -99,10 +99,10 @@ fn tell(args: &DemoArgs, trace: &Path, page: &Path, err: &mut dyn Write) -> io::
         "The thread `player` was made late on purpose: `hog` took its CPU for 30 ms, twice a second."
     )?;
     let trace = trace.display();
-    writeln!(err, "  fxtrec why {trace} --thread player      the worst of it in a sentence")?;
+    writeln!(err, "  fxtrec why {trace} --thread player      the worst delay in a sentence")?;
     writeln!(err, "  fxtrec report {trace} --comm player     how often, how long, and for whom")?;
     let link = std::path::absolute(page)?;
-    writeln!(err, "  {}, the same to look at in a browser", link.display())?;
+    writeln!(err, "  {}, the same for the browser", link.display())?;
     if !args.no_browser
         && let Err(why) = browser::open(&link.to_string_lossy())
     {

@@ -86,7 +86,7 @@ fn ftrace(examination: &Examination) -> Check {
             let left = match instances.removed.as_slice() {
                 [] => String::new(),
                 names => {
-                    format!("\nremoved {}, left by recorders that were killed", names.join(", "))
+                    format!("\nremoved {} left by recorders that were killed", names.join(", "))
                 }
             };
             let on = cpus(instances.cpus);
@@ -140,7 +140,7 @@ fn capabilities(facts: &Facts) -> Check {
         .collect();
     let status = if facts.may_trace() { Status::Ok } else { Status::Warn };
     let text = match (names.is_empty(), facts.namespaces.initial_user) {
-        (true, _) => "none of those that fxtrec can use".to_owned(),
+        (true, _) => "none that fxtrec can use".to_owned(),
         (false, true) => names.join(" "),
         (false, false) => {
             format!("{}\nbut only inside this user namespace", names.join(" "))
@@ -283,7 +283,7 @@ fn uprobes(examination: &Examination) -> Check {
     };
     let text = match examination.swept {
         0 => text.to_owned(),
-        swept => format!("{text}\nremoved {swept} definitions, left by recorders that were killed"),
+        swept => format!("{text}\nremoved {swept} definitions left by recorders that were killed"),
     };
     Check::new(status, "uprobes", text)
 }

@@ -37,20 +37,19 @@ pub enum GatesError {
     #[error("--junit {}: {source}", path.display())]
     Junit { path: PathBuf, source: io::Error },
     /// The recording goes to a device, from which it cannot be read.
-    #[error("--fail-if needs a trace, and {} keeps none: name a file with -o", .0.display())]
+    #[error("--fail-if needs a trace file, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
     #[error("{0:?} needs the trace to be read again, and a pipe cannot be read again: name a file")]
     Once(String),
     /// A gate that is only meaningful for one trace.
     #[error(
-        "{0:?} is about spans, CPUs, ids or stacks of one trace, and there are several: judge them one by one"
+        "{0:?} uses spans, CPUs, ids or stacks, which need a single trace: judge the traces one by one"
     )]
     OfMany(String),
     /// `--on-disturbed` without a gate that can be disturbed.
     #[error(
-        "--on-disturbed: {0:?} cannot be disturbed: only of the length of a span it is known what others took and what is left without that; \
-         gate on span(NAME), or leave --on-disturbed out"
+        "--on-disturbed: {0:?} cannot be disturbed: only the length of a span can; gate on span(NAME), or omit --on-disturbed"
     )]
     NeverDisturbed(String),
     /// There is no report of the recording to judge.

@@ -52,19 +52,17 @@ pub enum FlightError {
     #[error("{0} needs --mode circular, which keeps the last events in memory")]
     NeedsCircular(&'static str),
     /// `--rotate` in another mode than streaming.
-    #[error(
-        "--rotate divides the output of streaming mode: leave out --rotate, or the other --mode"
-    )]
+    #[error("--rotate divides the output of streaming mode: omit --rotate, or the other --mode")]
     RotateNeedsStreaming,
     /// `--disk-budget` or `--keep` without anything that writes several files.
     #[error("{0} limits the files of --trigger or --rotate: add one of them")]
     NothingToLimit(&'static str),
     /// An option that writes several files, with an output that is not a file.
-    #[error("{option} writes several files, and {} is not a file: name one with -o", .path.display())]
+    #[error("{option} writes several files, but {} is not a file: name one with -o", .path.display())]
     NoFile { option: &'static str, path: PathBuf },
     /// `--rotate` with `--fail-if`.
     #[error(
-        "--fail-if evaluates one file, and --rotate writes several: use fxtrec report --fail-if on them"
+        "--fail-if evaluates one file, but --rotate writes several: use fxtrec report --fail-if on them"
     )]
     RotateAndGates,
 }

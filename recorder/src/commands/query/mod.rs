@@ -26,18 +26,21 @@ pub enum QueryError {
     /// Everything that is missing, so that the user can fix it at once.
     #[error("cannot query: {}", .0.join("\n  "))]
     Missing(Vec<String>),
-    #[error("{}: not a directory that fxtrec export has written: none of its tables is in it; of a directory of traces, \
-             make one first: fxtrec export {} -o tables", .0.display(), .0.display())]
+    #[error("{}: not a directory that fxtrec export has written: it contains none of its tables; for a directory of traces, export it first: fxtrec export {} -o tables", .0.display(), .0.display())]
     NoTables(PathBuf),
-    #[error("{}: DuckDB takes paths in UTF-8 only: rename it, or name it by a link", .0.display())]
+    #[error("{}: DuckDB accepts only UTF-8 paths: rename it, or use a symbolic link", .0.display())]
     NotUtf8(PathBuf),
-    #[error("'.' begins a command of DuckDB's shell, not a statement: use duckdb itself for those")]
+    #[error(
+        "'.' begins a command of DuckDB's shell, not a statement: run such commands in duckdb itself"
+    )]
     ShellCommand,
-    #[error("{0}; the tables of a trace are in a temporary directory, and TMPDIR says where")]
+    #[error(
+        "{0}; the tables of a trace are in a temporary directory; set TMPDIR to use another place"
+    )]
     Space(ExportError),
     #[error(transparent)]
     Export(ExportError),
-    #[error("cannot make a temporary directory: {0}; TMPDIR says where")]
+    #[error("cannot create a temporary directory: {0}; set TMPDIR to use another place")]
     Temporary(io::Error),
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },

@@ -261,8 +261,7 @@ impl Capture {
         let _ = self.drain.send(Request::End);
         for glob in self.encoder.unseen_globs() {
             warnings.push(format!(
-                "no process was in a cgroup that matches --cgroup '{glob}': nothing of it is recorded; \
-                 see /proc/PID/cgroup for the path of a process"
+                "no process was in a cgroup that matches --cgroup '{glob}', so none was recorded for it; see /proc/PID/cgroup for the path of a process"
             ));
         }
         let mut ending = ending(&self.encoder, &*self.source, ended);

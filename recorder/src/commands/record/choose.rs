@@ -86,7 +86,7 @@ fn knows_scope(facts: &Facts, plan: &Plan) -> Result<(), Refusal> {
     }
     Err(Refusal {
         call: "ftrace cannot select the threads to record.".to_owned(),
-        cause: "Inside this pid namespace it only has the host's thread ids.".to_owned(),
+        cause: "Inside this pid namespace, it has only the host's thread ids.".to_owned(),
         remedy: "Record the whole machine, or use --source perf.".to_owned(),
     })
 }

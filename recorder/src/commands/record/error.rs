@@ -83,8 +83,7 @@ impl RecordError {
         match (self, pids.iter().find(is_others)) {
             (RecordError::Refused(refusal), Some(pid)) => {
                 let remedy = format!(
-                    "Process {0} is another user's. The daemon records it for you if its policy permits you sched: \
-                     fxtrec ctl start --foreground --pid {0} -o FILE.\nWithout it: {1}",
+                    "Process {0} is another user's. The daemon records it for you if its policy permits you sched: fxtrec ctl start --foreground --pid {0} -o FILE.\nWithout the daemon: {1}",
                     pid.0, refusal.remedy
                 );
                 RecordError::Refused(Refusal { remedy, ..refusal })

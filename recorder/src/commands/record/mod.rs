@@ -163,7 +163,7 @@ fn record(
     if let Some(error) = stacks.as_ref().and_then(StackSource::without_code)
         && !by_default
     {
-        let text = "stacks of programs that end soon may have no names: perf events of loaded code";
+        let text = "stacks of short-lived programs may lack names: cannot follow loaded code";
         say(err, format_args!("{text}: {error}"));
     }
     // All of it is filled before any of it is used again.
@@ -252,7 +252,7 @@ fn record(
     kept.clone_from(&hold);
     let causes = Causes { quotas: watches.quotas.is_told(), ..source.causes(&silent) };
     for metric in unrecorded_metrics(&plan.flight.triggers, causes) {
-        let text = "never fires: this recording does not have the fact";
+        let text = "never fires: this recording does not have that fact";
         say(
             err,
             format_args!("a trigger on {metric} {text} (fxtrec doctor, docs/reference/causes.md)"),
@@ -344,7 +344,10 @@ fn record(
     if child.is_none()
         && let Err(error) = notify::tell(&Notice::Ready)
     {
-        say(err, format_args!("cannot report that it records: {error}"));
+        say(
+            err,
+            format_args!("cannot notify the service manager that recording has started: {error}"),
+        );
     }
     let mut session = Session::new(&plan, signals, attention, child, watched, err);
     if gates.is_none() {

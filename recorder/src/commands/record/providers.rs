@@ -269,14 +269,14 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
             ));
         }
         let blamed = fault.as_ref().map(|fault| {
-            format!("provider {name} (process {pid}) violated the protocol, and is recorded up to then: {fault}")
+            format!("provider {name} (process {pid}) violated the protocol and was recorded only up to that point: {fault}")
         });
         warnings.extend(blamed);
     }
     let short = stopped.providers.iter().filter(|it| it.stats.buffer_short > 0).count() as u64;
     if short > 0 {
         warnings.push(format!(
-            "{} smaller than asked for, and reach back less far: too many providers for the memory that all have together (docs/reference/providers.md)",
+            "{} smaller than requested, with less history: their shared memory limit was reached (docs/reference/providers.md)",
             counted(short, "provider's buffer was", "providers' buffers were")
         ));
     }
@@ -284,7 +284,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let left_out = stopped.providers.iter().map(left_out).fold(0, u64::saturating_add);
     if left_out > 0 {
         warnings.push(format!(
-            "{} not listed: names of all providers' categories take 4 MiB at most",
+            "{} not listed: the limit of 4 MiB for all providers' category names was reached",
             counted(left_out, "category of providers is", "categories of providers are")
         ));
     }
@@ -293,7 +293,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
             stopped.left_out.names,
             "name of providers is",
             "names of providers are",
-            "missing in later files",
+            "missing from later files",
             24,
         ),
         (
@@ -306,7 +306,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     ];
     for (number, one, several, what, most) in repeated.into_iter().filter(|it| it.0 > 0) {
         warnings.push(format!(
-            "{} {what}: what is kept of them takes {most} MiB at most (docs/reference/providers.md)",
+            "{} {what}: the limit of {most} MiB was reached (docs/reference/providers.md)",
             counted(number, one, several)
         ));
     }
@@ -319,7 +319,7 @@ pub(super) fn warnings(stopped: &Stopped) -> Vec<String> {
     let refusals = &stopped.refusals;
     let kinds = [
         (refusals.too_many, "the maximum is 100 providers at a time"),
-        (refusals.foreign_user, "of another user than COMMAND"),
+        (refusals.foreign_user, "of a user other than COMMAND's"),
         (refusals.invisible, "of a process that is not visible in this pid namespace"),
         (refusals.unregistered, "not registered according to the protocol"),
     ];

@@ -198,7 +198,7 @@ impl<'a> Session<'a> {
         let report = match self.apart(asked, move || figures.report(bytes))? {
             Some(report) => self.figures(report, &finished),
             None => {
-                say(self.err, "stopped before the report was complete: the trace is complete");
+                say(self.err, "stopped before the summary was complete: the trace is complete");
                 None
             }
         };

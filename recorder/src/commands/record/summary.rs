@@ -19,7 +19,7 @@ use crate::units::{Cpu, Nanos};
 
 /// What frames without a name lack.
 const UNNAMED: &str =
-    "frames unnamed for lack of time (--naming-time) or room: `fxtrec symbolize FILE` names them";
+    "frames unnamed for lack of time (--naming-time) or space: `fxtrec symbolize FILE` names them";
 
 /// The facts about a recording that has ended.
 #[derive(Debug)]
@@ -107,30 +107,30 @@ impl Summary<'_> {
             (counts.user_cut, "cut: the program's part ends early (--unwind dwarf copies more)"),
             (
                 counts.user_unproved,
-                "may lack a caller: the program's part is by frame pointers alone",
+                "may lack a caller: the program's part was walked by frame pointers alone",
             ),
-            (counts.python, "lack Python functions, or have them out of place"),
+            (counts.python, "lack Python functions, or have them misplaced"),
             (
                 counts.unknown_pythons,
-                "programs with a Python of an unknown version: its functions are not shown",
+                "programs with an unknown version of Python: its functions are not shown",
             ),
-            (counts.user_no_room, "without the program's part: too many different ones"),
+            (counts.user_no_room, "without the program's part: too many different stacks"),
             (counts.lost, "more lost: a buffer was full, or there was no time for them at the end"),
-            (counts.unseen, "switches that the program on stacks did not see"),
+            (counts.unseen, "switches that the BPF program for stacks did not see"),
             (
                 counts.given_up,
-                "waits not followed: two threads had one place in a table, or records were lost",
+                "waits not followed: two threads shared a table entry, or records were lost",
             ),
-            (counts.unknown_threads, "more of threads that had ended"),
+            (counts.unknown_threads, "more stacks, of threads that had exited"),
             (counts.lost_mappings, "records of loaded code lost: short programs may have no names"),
-            (counts.unknown_processes, "processes could not be looked into (ended?)"),
+            (counts.unknown_processes, "processes could not be examined (exited?)"),
             (
                 counts.unanswered_files,
-                "files of code not read: their file systems did not answer, or it took too long",
+                "executables and libraries not read: their file systems did not answer, or reading took too long",
             ),
-            (counts.unanswered_addresses, "addresses without a name, in such files"),
+            (counts.unanswered_addresses, "addresses without names, in such files"),
             (counts.unnamed, UNNAMED),
-            (counts.not_in_perfetto, "are not shown by Perfetto: there was no room to keep them"),
+            (counts.not_in_perfetto, "are not shown by Perfetto: there was no space to keep them"),
         ];
         for (number, what) in odd.into_iter().filter(|(number, _)| *number > 0) {
             writeln!(f, "             {} {what}", count(number))?;
@@ -144,15 +144,15 @@ impl Summary<'_> {
         if self.armed {
             writeln!(f, "  triggers   {} fired", count(counts.fired))?;
             let held_back = [
-                (counts.too_soon, "more too soon after another (--trigger-interval)"),
+                (counts.too_soon, "more suppressed within --trigger-interval of another"),
                 (counts.too_many, "more after the last permitted one (--max-snapshots)"),
                 (
                     counts.preempted,
-                    "waits after a preemption were as long: wakeup does not see them (use runqueue)",
+                    "waits after a preemption exceeded the limit too, but `wakeup` does not test them (use runqueue)",
                 ),
                 (
                     counts.woken,
-                    "waits after a wake-up were as long: preempt does not see them (use runqueue)",
+                    "waits after a wake-up exceeded the limit too, but `preempt` does not test them (use runqueue)",
                 ),
             ];
             for (number, what) in held_back.into_iter().filter(|(number, _)| *number > 0) {
@@ -289,7 +289,7 @@ impl Display for Summary<'_> {
         let left_out = self.finished.captured.ending.source.cgroups_left_out;
         if left_out > 0 {
             let text = format!(
-                "{} had no place in the scope: not recorded",
+                "{} not in scope: the set of cgroups was full",
                 counted(left_out, "cgroup", "cgroups")
             );
             writeln!(f, "  {}", self.loud(&text))?;
@@ -327,8 +327,7 @@ impl Expected<'_> {
         let came = stats.switches + stats.inferred_switches + stats.wakeups + stats.lost;
         (must && came == 0 && stats.losses == 0 && self.switched > 0).then(|| {
             format!(
-                "nothing was recorded: the machine switched {} times between threads, and no event came; \
-                 try another --source (fxtrec doctor)",
+                "nothing was recorded: the machine switched {} times between threads, but no event arrived; try another --source (fxtrec doctor)",
                 count(self.switched)
             )
         })
@@ -360,13 +359,13 @@ pub(super) fn missing(
         )),
         Whereabouts::Moved(to) => {
             let now = to.as_ref().map(|to| format!(", to {}", to.display())).unwrap_or_default();
-            Some(format!("{path} is not the trace: that was moved{now}; use it there"))
+            Some(format!("{path} is no longer the trace: the trace was moved{now}"))
         }
     };
     let snapshots = (failed > 0).then(|| {
         let (noun, verb) = if failed == 1 { ("snapshot", "is") } else { ("snapshots", "are") };
         let failed = count(failed);
-        format!("{failed} {noun} {verb} missing: not written, see above; free space or name another folder with -o")
+        format!("{failed} {noun} {verb} missing: not written, see above; free space, or name another directory with -o")
     });
     let nothing = expected.nothing_came(&finished.captured.ending.stats);
     let parts: Vec<String> = nothing.into_iter().chain(output).chain(snapshots).collect();
@@ -411,7 +410,7 @@ fn lost_text(stats: &Stats) -> Option<String> {
         let at_most = if stats.lost_others_at_most { "at most " } else { "" };
         let others = counted(stats.lost_others, "event", "events");
         parts.push(format!(
-            "{at_most}{others} of system calls, probes and interrupts, with all switches and wake-ups there"
+            "{at_most}{others} of system calls, probes and interrupts; no switches or wake-ups are missing there"
         ));
     }
     if stats.lost_lives > 0 {

@@ -70,7 +70,7 @@ pub enum ReportError {
     #[error(transparent)]
     Many(#[from] ManyError),
     /// Something is about one trace.
-    #[error("{0} is about one trace, and there are several: name one")]
+    #[error("{0} needs a single trace: name one")]
     OneOnly(&'static str),
     /// The gates cannot be judged.
     #[error(transparent)]
@@ -300,7 +300,7 @@ fn near(args: &ReportArgs) -> String {
     let mut cgroups: Vec<&str> =
         all.threads().iter().filter_map(|thread| thread.cgroup.as_deref()).collect();
     if cgroups.is_empty() && !args.cgroups.is_empty() {
-        return "the trace does not tell in which cgroups its processes were".to_owned();
+        return "the trace does not record cgroups".to_owned();
     }
     cgroups.sort_unstable();
     cgroups.dedup();
@@ -404,7 +404,10 @@ fn write_text(
     let common = Common { args, report, rows, worst, named, look };
     let only_told = report.cpus.is_empty();
     if only_told {
-        writeln!(out, "no scheduling in the trace: only what programs tell of themselves\n")?;
+        writeln!(
+            out,
+            "no scheduling records in the trace; only spans and counters of programs follow\n"
+        )?;
     }
     let has = |part: &&Part| !only_told || matches!(part, Part::Spans | Part::Counters);
     for part in args.parts().iter().filter(has) {
@@ -445,7 +448,7 @@ fn write_text(
         }
     }
     if screen && !only_told {
-        let note = "--all prints everything; fxtrec why explains the worst of it.";
+        let note = "--all prints everything; fxtrec why explains the worst delay.";
         writeln!(out, "{}", look.note(note))?;
     }
     Ok(())

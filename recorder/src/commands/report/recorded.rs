@@ -69,7 +69,7 @@ pub enum Missing {
     Unreadable(#[from] fxt_reader::Error),
     /// The analysis of a pipe fell behind, or the output failed.
     #[error(
-        "the analysis is incomplete: the reader of the trace closed it, or events came too fast to analyse"
+        "the analysis is incomplete: the reader of the trace closed the pipe, or events came too fast to analyse"
     )]
     Incomplete,
 }

@@ -64,7 +64,7 @@ fn without_options_a_report_fits_on_a_screen() {
     let text = report_of(scene.bytes(), &[]).expect("a report");
     assert!((24..=32).contains(&text.lines().count()), "{} lines:\n{text}", text.lines().count());
     assert!(text.contains("COMMAND (30 threads)") && text.contains("longest blocked"), "{text}");
-    assert!(text.ends_with("--all prints everything; fxtrec why explains the worst of it.\n"));
+    assert!(text.ends_with("--all prints everything; fxtrec why explains the worst delay.\n"));
     let two = report_of(scene.bytes(), &["--rows", "2", "--worst", "1"]).expect("a report");
     assert!(two.contains(" more threads, 28 of COMMAND (") && !two.contains("   2. "), "{two}");
 }
@@ -174,7 +174,7 @@ fn gates_are_about_what_the_filters_chose() {
     assert!(!passed && text.contains("preempt.max is 15.0 us, of 10 values"), "{text}");
     assert!(judged(&["--fail-if", "preempt.max > 15us"]).0);
     let (passed, text) = judged(&["--tid", "202", "--fail-if", "preempt.max > 14us"]);
-    assert!(passed && text.contains("there are no values of preempt"), "{text}");
+    assert!(passed && text.contains("the recording contains no values of preempt"), "{text}");
     let (passed, _) = judged(&["--to", "+250us", "--fail-if", "slice.count > 9 if cpu = 0"]);
     assert!(passed, "the part that is read again is the part that was asked for");
     let (passed, text) = judged(&["--timehist", "--fail-if", "slice.count > 9 if cpu = 0"]);

@@ -27,7 +27,7 @@ pub enum SymbolizeError {
     #[error(transparent)]
     Debuginfod(#[from] DebuginfodError),
     /// Standard input, or a pipe, without a name for the output.
-    #[error("{}: the new trace would be beside the trace, which is no file: name it with -o", .0.display())]
+    #[error("{}: the input is not a file, so the output has no default name: name it with -o", .0.display())]
     Nowhere(PathBuf),
 }
 

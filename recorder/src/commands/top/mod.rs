@@ -43,7 +43,7 @@ pub enum TopError {
     Take(#[source] io::Error),
     #[error("cannot use the terminal: {0}")]
     Terminal(#[source] io::Error),
-    #[error("cannot keep the last seconds: {0}")]
+    #[error("cannot start the history (--history): {0}")]
     History(#[source] io::Error),
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -304,7 +304,7 @@ impl Top {
         Ok(true)
     }
 
-    /// Threads become cgroups, or cgroups threads; counting begins anew.
+    /// Threads become cgroups, or cgroups threads; counting restarts.
     fn change(&mut self) -> Result<(), TopError> {
         self.view.by = match self.view.by {
             TopBy::Thread => TopBy::Cgroup,
@@ -312,12 +312,12 @@ impl Top {
         };
         self.counts = start(self.view.by, self.hierarchy)?;
         self.since = Instant::now();
-        self.note = "counting begins anew".to_owned();
+        self.note = "counting restarts".to_owned();
         Ok(())
     }
 
     fn dump(&mut self) -> Result<String, String> {
-        let history = self.history.as_mut().ok_or("the last seconds are kept with --history")?;
+        let history = self.history.as_mut().ok_or("needs --history")?;
         let path = history.dump().map_err(|error| format!("not written: {error}"))?;
         Ok(path.display().to_string())
     }

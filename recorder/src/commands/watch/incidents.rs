@@ -92,7 +92,7 @@ fn open(path: &Path) -> io::Result<(File, PathBuf)> {
     let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let held = Regular::hold_in(File::open(folder)?.as_fd(), name.as_ref(), Links::NotLast)?;
     if held.facts()?.st_uid != geteuid().as_raw() {
-        return Err(io::Error::other("it is not the file that the recorder has written"));
+        return Err(io::Error::other("it is not the file that the recorder wrote"));
     }
     let file = held.open()?;
     let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

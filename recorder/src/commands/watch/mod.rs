@@ -168,7 +168,7 @@ impl Watch<'_> {
                         due = (due + every).max(Instant::now() + cost * (MOST_SHARE - 1));
                     }
                     Err(error) if self.recorder.status().is_none() => {
-                        self.tell(&format!("nothing to look at: {error}"));
+                        self.tell(&format!("nothing to analyse: {error}"));
                         due = Instant::now() + every;
                     }
                     Err(_) => {}
@@ -226,7 +226,7 @@ impl Watch<'_> {
         let missed = self.incidents.not_seen();
         if missed > Duration::ZERO {
             text += &format!(
-                "; {} of it not looked at, to take no more than 1 % of a CPU or since memory held less",
+                "; {} of it was skipped, to stay below 1 % of a CPU or because memory held less",
                 short(missed)
             );
         }

@@ -422,7 +422,7 @@ fn what_cannot_be_explained_is_said() {
     let scene = inversion();
     let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
     assert_eq!(error(&of("audi")), "no thread is called 'audi'; did you mean 'audio'?");
-    assert!(error(&within("audio", 900_000, 950_000)).contains("outside of what was recorded"));
+    assert!(error(&within("audio", 900_000, 950_000)).contains("outside of the recording"));
     assert!(matches!(try_ask(&Scene::new(), &Query::default()), Err(WhyError::Empty)));
     let mut twins = Scene::new();
     twins.name(101, "twin").name(102, "twin");
@@ -583,7 +583,7 @@ fn a_lock_that_is_not_free_at_the_end_tells_what_its_holder_does() {
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(
         why.sentence.ends_with(
-            "held by ui-params[102], and still so at the end; meanwhile ui-params[102] was preempted for 10.0 ms by \
+            "held by ui-params[102], and was still waiting at the end; meanwhile ui-params[102] was preempted for 10.0 ms by \
              hog-1[201]."
         ),
         "{}",

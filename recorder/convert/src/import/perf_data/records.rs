@@ -123,7 +123,10 @@ impl Packed {
         // After a complete frame, the decoder waits for the next one, whether there is one or not.
         let moved = done.bytes_read > 0 || written > 0;
         if !moved && self.taken < self.packed.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not go on"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the compressed data ends early",
+            ));
         }
         Ok(moved)
     }

@@ -352,7 +352,7 @@ impl Decoder {
             self.report.count("events of unknown kinds, left out");
             return Ok(());
         }
-        self.report.add("arguments beyond 14 of an event, left out", args.left_out);
+        self.report.add("arguments of an event beyond the 14th, left out", args.left_out);
         let mut content = Out::default();
         content.text(short(category));
         content.text(short(name));

@@ -167,16 +167,16 @@ fn read_in_pieces(
         Err(Failed::Other(error)) => Err(error),
     })?;
     let report = &mut decoder.report;
-    report.add("damaged packets, of which the rest was left out", findings.damaged);
+    report.add("damaged packets, read only up to the damage", findings.damaged);
     report.add(
-        "compressed packets that cannot be decompressed, or that hold others",
+        "compressed packets that cannot be decompressed, or that contain other compressed packets",
         findings.not_unpacked,
     );
     if findings.cut {
         report.note("the file ends within a packet: it was truncated".into());
     }
     if let Some(at) = findings.lost_at {
-        report.note(format!("damaged at byte {at}: what follows was left out"));
+        report.note(format!("damaged at byte {at}: the rest was left out"));
     }
     play::play(decoder, progress, output)
 }
@@ -285,7 +285,7 @@ impl Decoder {
         let clock = clock.or(sequence.default_clock).unwrap_or(BOOTTIME);
         let at = self.clocks.of_packet(clock, time, &mut sequence.clocks);
         if at.is_none() {
-            self.report.count("times of clocks that the trace does not explain");
+            self.report.count("times of clocks that the trace does not define");
         }
         Ok(at)
     }
@@ -309,7 +309,7 @@ impl Decoder {
                     self.bundle(message, sequence)?;
                 }
                 packet::EVENT | packet::PERF_SAMPLE | packet::STACK_SAMPLE if !usable => {
-                    self.report.count("packets that rely on lost ones, left out");
+                    self.report.count("packets that depend on lost ones, left out");
                 }
                 packet::EVENT => self.track_event(time, message, sequence)?,
                 packet::PERF_SAMPLE => self.perf_sample(time, message, sequence)?,

@@ -64,13 +64,14 @@ pub(super) fn play(
     decoder.name_main_threads();
     importer.report = std::mem::take(&mut decoder.report);
     if decoder.switches == 0 {
-        importer
-            .report
-            .note("no sched_switch in the trace: it does not tell who ran and who waited".into());
+        importer.report.note(
+            "no sched_switch in the trace: which threads ran and which waited is unknown".into(),
+        );
     }
     let has_gathered_wakings = decoder.has_gathered_wakings();
     if has_gathered_wakings {
-        let note = "the wake-ups of all CPUs stand together: it is not told where they happened, so they have no waker";
+        let note =
+            "the trace does not say on which CPU each wake-up happened, so wakers are unknown";
         importer.report.note(note.into());
     }
     let mut suspensions = decoder.clocks.to_monotonic();
@@ -344,7 +345,7 @@ impl<W: Write> Player<W> {
         // The wake-up is known, but not the thread that ran there.
         let elsewhere = || self.seats.iter().find_map(|(cpu, seat)| Some((*cpu, last(seat)?)));
         let Some((cpu, current)) = here.or_else(elsewhere) else {
-            self.importer.report.count("wake-ups before it is known who runs anywhere, left out");
+            self.importer.report.count("wake-ups before the first switch, left out");
             return Ok(());
         };
         let told = match kind {

@@ -313,7 +313,7 @@ impl Spans {
     ) -> Vec<EventKind> {
         let (flows, _) = content.flows.as_chunks::<9>();
         if !own {
-            let what = "flows of tracks that are not a thread's, left out";
+            let what = "flows of tracks without a thread, left out";
             importer.report.add(what, flows.len() as u64);
             return Vec::new();
         }
@@ -327,7 +327,7 @@ impl Spans {
                     EventKind::FlowEnd { id }
                 }
                 (false, _) if self.flows.len() >= MOST_FLOWS => {
-                    importer.report.count("flows beyond a million that did not end, left out");
+                    importer.report.count("unfinished flows beyond a million, left out");
                     continue;
                 }
                 // An end without a begin has no arrow.

@@ -130,7 +130,7 @@ fn events(file: &File, contents: Contents, output: impl Write) -> Result<Report,
     let mut importer = Importer::new(output, origin(&contents));
     importer
         .report
-        .add("tracing instances besides the first one, left out", contents.further_instances);
+        .add("tracing instances other than the first, left out", contents.further_instances);
     for (tid, comm) in contents.comms {
         importer.named(tid, comm);
     }

@@ -172,7 +172,7 @@ fn write_left_out(comparison: &Comparison, row: &Row, f: &mut fmt::Formatter<'_>
     }
     if row.not_recorded > 0 {
         let lacking = runs(row.not_recorded, "");
-        return writeln!(f, "{}: {lacking} left out: the recording does not tell", row.measure);
+        return writeln!(f, "{}: {lacking} left out: not recorded there", row.measure);
     }
     let (measure, base, new) = (&row.measure, runs(base, "base"), runs(new, "new"));
     let (values, needed) = row.fewest.unwrap_or_default();

@@ -180,7 +180,7 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     let worst: Vec<String> = offenders("throttled.max > 1us");
     assert_eq!(worst, ["t101 (101), until 0.000060 s"]);
     let worst: Vec<String> = offenders("runqueue.max > 1us");
-    assert!(worst[0].contains("moved to CPU 1; throttled for 40.0 us besides"), "{worst:?}");
+    assert!(worst[0].contains("moved to CPU 1; also throttled for 40.0 us"), "{worst:?}");
 }
 
 /// COMMAND's process is 100. Its thread 101 has 20 spans of 10 us. In each span it waits for 4 us while 201, which existed before, has the

@@ -32,7 +32,7 @@ fn finding(verdict: &Verdict<'_>) -> String {
         (Finding::Nobody, _) => nobody(verdict),
         (Finding::NotRecorded, _) => {
             format!(
-                "the recording does not tell {}: docs/reference/trace.md says which do",
+                "{} was not recorded: docs/reference/trace.md says when it is",
                 metric(quantity)
             )
         }
@@ -43,7 +43,7 @@ fn finding(verdict: &Verdict<'_>) -> String {
                 counted(needed, "value", "values")
             )
         }
-        (_, None) => format!("there are no values of {}", metric(quantity)),
+        (_, None) => format!("the recording contains no values of {}", metric(quantity)),
         (_, Some(measured)) if verdict.samples.is_none() => {
             let at_most = if verdict.doubt.at_most { "at most " } else { "" };
             let unknown = match verdict.doubt.unknown_gaps {
@@ -77,14 +77,14 @@ fn metric(quantity: &Quantity) -> String {
 
 /// Says that records are missing that may have broken the gate.
 const RECORDS_LOST: &str =
-    "applications dropped records, since their buffers were full: other spans are not known";
+    "applications dropped records, because their buffers were full: spans may be missing";
 
 /// What made spans take too long, if anything is known about that.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
         let parts = taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name()));
         let parts = parts.collect::<Vec<_>>().join(", ");
-        (format!("without what others took it is {}", taken.undisturbed), parts)
+        (format!("without the time that others took it is {}", taken.undisturbed), parts)
     };
     if verdict.finding == Finding::RecordsLost {
         return Some(RECORDS_LOST.to_owned());
@@ -92,18 +92,18 @@ fn blame(verdict: &Verdict<'_>) -> Option<String> {
     match verdict.blame.as_ref()? {
         Blame::Others(taken) => {
             let (without, parts) = without(taken);
-            Some(format!("disturbed: {without} (of all of them: {parts})"))
+            Some(format!("disturbed: {without} (taken from all spans: {parts})"))
         }
         Blame::Both(taken) => {
             let uncertain = match taken.uncertain {
                 0 if taken.parts.is_empty() => return None,
                 0 => String::new(),
-                1 => "; of 1 it is not known".to_owned(),
-                many => format!("; of {} it is not known", number(many)),
+                1 => "; unknown for 1 span".to_owned(),
+                many => format!("; unknown for {} spans", number(many)),
             };
             Some(format!("{} still{uncertain}", without(taken).0))
         }
-        Blame::Lost => Some("events were lost: whether it was disturbed is not known".to_owned()),
+        Blame::Lost => Some("events were lost: whether it was disturbed is unknown".to_owned()),
         Blame::OwnCpu => Some("disturbed, but its own CPU time is over a limit too".to_owned()),
     }
 }

@@ -165,8 +165,8 @@ fn disturbed(gate: &Gate, failed: bool, undecided: bool) -> Verdict<'_> {
 #[test]
 fn what_is_disturbed_is_said_everywhere_and_with_what_it_counts_as() {
     let gate = gate(r#"span("app:request").p99 > 5ms"#);
-    let blame = "disturbed: without what others took it is 4.10 ms \
-                 (of all of them: strangers 320 ms)";
+    let blame = "disturbed: without the time that others took it is 4.10 ms \
+                 (taken from all spans: strangers 320 ms)";
     for (failed, undecided, word, heading, element, counts) in [
         (true, false, "❌ disturbed", "the gate failed", "failure", ["1", "0", "0"]),
         (false, true, "⚠️ disturbed", "no gate failed", "error", ["0", "1", "0"]),

@@ -55,7 +55,7 @@ impl Text<'_> {
         }
         if verdict.is_disturbed() {
             let choice = match (verdict.failed, verdict.undecided) {
-                (true, _) => "it counts as failed: --on-disturbed pass or exit-4 would not",
+                (true, _) => "it counts as failed; --on-disturbed pass or exit-4 would excuse it",
                 (_, true) => "it counts as neither failed nor passed: --on-disturbed exit-4",
                 _ => "it counts as passed: --on-disturbed pass",
             };

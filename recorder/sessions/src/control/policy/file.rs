@@ -118,7 +118,7 @@ fn rule(
     if who == Who::default() {
         return Err(at(
             whole,
-            "this rule applies to nobody: add users = [\"NAME\"] or groups = [\"NAME\"]",
+            "this rule applies to no user: add users = [\"NAME\"] or groups = [\"NAME\"]",
         ));
     }
     let mut rights = Rights::nothing();

@@ -276,7 +276,7 @@ fn a_durable_end_that_cannot_be_costs_its_provider_the_recording() {
             session.send(Packet::save_buffer(0, end));
             session
         });
-        assert!(fault.contains("durable data is said to end at"), "{fault}");
+        assert!(fault.contains("the reported end of durable data"), "{fault}");
     }
 }
 

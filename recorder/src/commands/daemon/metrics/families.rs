@@ -138,7 +138,7 @@ pub(super) fn families(
     if tells.throttles {
         families.push(series.counter(
             "fxtrec_throttled_seconds",
-            "Time within waits in which a quota was used up. It is no part of the wait.",
+            "Time within waits in which a quota was used up. It is not included in the wait.",
             |figures| nanos(figures.throttled_ns),
         ));
         families.push(series.counter(
@@ -149,7 +149,7 @@ pub(super) fn families(
     }
     families.push(series.counter(
         "fxtrec_censored",
-        "Lengths of time of which the beginning or the end is not known. No histogram has them.",
+        "Durations whose start or end is unknown; they are in no histogram.",
         |figures| {
             let censored = |measure: &Measure| figures.of(*measure).censored;
             (Measure::ALL.iter().map(censored).sum::<u64>() + figures.unknown) as f64
@@ -184,7 +184,7 @@ pub(super) fn families(
     };
     families.push(gauge(
         "fxtrec_series",
-        "Sets of labels, of fxtrec_series_limit at most.",
+        "Number of label sets, at most fxtrec_series_limit.",
         Vec::new(),
         ledger.len() as f64,
     ));

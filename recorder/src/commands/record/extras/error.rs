@@ -76,7 +76,7 @@ pub enum ExtraError {
     NoField { option: &'static str, event: String, field: &'static str },
     /// The requested source has only the scheduler's events.
     #[error(
-        "--source {source_name} only records the scheduler: for probes, -e, --syscalls and --irq leave --source out, or use bpf or perf"
+        "--source {source_name} records only the scheduler: for probes, -e, --syscalls and --irq, omit --source, or use bpf or perf"
     )]
     NeedsPerf { source_name: &'static str },
     /// A probe names no place.
@@ -85,8 +85,7 @@ pub enum ExtraError {
     /// Placing a probe into a file waits for each process that maps it, and meanwhile every fork on the machine waits,
     /// too.
     #[error(
-        "-P: process {0} holds the lock of its memory, for example since it waits for a file system that does not answer: to put probes would wait \
-         for it, and so would whatever starts a process on this machine; end it, or its file system, first"
+        "-P: process {0} holds the lock of its memory, for example because it waits for a file system that does not answer: placing a probe would block on it, and then no process on this machine could start; end that process, or its file system, first"
     )]
     Locked(u32),
     /// A probe has more arguments than an event can have.

@@ -62,7 +62,7 @@ fn what_went_wrong_is_said_once_for_each_provider() {
         warnings[0].contains("bad (process 7)") && warnings[0].ends_with("it registered again")
     );
     assert!(warnings[1].contains("hung did not stop within 2 s"));
-    assert!(warnings[2].contains("2 providers were rejected: of another user than COMMAND"));
+    assert!(warnings[2].contains("2 providers were rejected: of a user other than COMMAND's"));
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn names_and_spans_that_later_files_lack_are_said() {
     assert_eq!(
         warnings,
         [
-            "1 234 names of providers are missing in later files: what is kept of them takes 24 MiB at most (docs/reference/providers.md)",
-            "1 open span of providers was not continued in the next file: what is kept of them takes 8 MiB at most (docs/reference/providers.md)",
+            "1 234 names of providers are missing from later files: the limit of 24 MiB was reached (docs/reference/providers.md)",
+            "1 open span of providers was not continued in the next file: the limit of 8 MiB was reached (docs/reference/providers.md)",
         ]
     );
 }

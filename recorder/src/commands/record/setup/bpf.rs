@@ -143,7 +143,7 @@ pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
 
 /// The reason, and what to do, on a kernel of this release.
 fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) {
-    const OTHER: &str = "Use no --source, or --source perf.";
+    const OTHER: &str = "Omit --source, or use --source perf.";
     let cause = match error {
         SourceError::Bpf(error) if error.lacks_files() => return refusal::too_many_files(facts),
         SourceError::Bpf(BpfError::NoBtf { .. }) => {
@@ -175,7 +175,7 @@ fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) 
         SourceError::Bpf(error) => match error.verifier_log() {
             // What a kernel says to an operation on shared memory that it does not know.
             Some(log) if log.contains("BPF_STX uses reserved fields") => {
-                "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p, --cgroup), and always if the CPU is no x86-64.".to_owned()
+                "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p, --cgroup), and on CPUs other than x86-64 always.".to_owned()
             }
             Some(log) => format!("The kernel's verifier says:\n{log}"),
             None => "This kernel does not permit it, or is older than Linux 5.10.".to_owned(),

@@ -46,7 +46,7 @@ pub(in crate::commands) fn open(plan: &Plan, facts: &Facts) -> Result<Option<Ope
         SourceChoice::Bpf => bpf(wanted).map(|source| Opened { source, instead: None }),
         SourceChoice::Auto | SourceChoice::Ftrace => {
             bpf(wanted).map(|source| Opened { source, instead: None }).or_else(|refused| {
-                let why = "stacks are taken by frame pointers alone, and may lack a caller";
+                let why = "stacks are walked by frame pointers alone, and may lack a caller";
                 let instead = Some(format!("{why}, because BPF is refused: {refused}"));
                 // The better source was refused first.
                 callchains().map(|source| Opened { source, instead }).map_err(|_| refused)
@@ -71,8 +71,7 @@ pub(in crate::commands) fn explain(error: StackSourceError, facts: &Facts) -> Re
         StackSourceError::Bpf(error) => explain_bpf(&error.into(), facts),
         StackSourceError::Callchains(error) => Refusal {
             call: format!("Stacks cannot be recorded: {error}."),
-            cause: "Call chains need CAP_PERFMON, or root, and a tracefs that can be read."
-                .to_owned(),
+            cause: "Call chains need CAP_PERFMON, or root, and a readable tracefs.".to_owned(),
             remedy: REMEDY.to_owned(),
         },
     }

@@ -66,7 +66,7 @@ fn packets_that_rely_on_lost_ones_are_left_out_and_counted() {
         packet(1200, 1, CLEARED).with(12, interned("second")).with(11, event()),
     ]));
     assert_eq!(lines(&fxt), ["1000 instant :first of 40/41", "1200 instant :second of 40/41"]);
-    assert_eq!(report.times("packets that rely on lost ones, left out"), 2);
+    assert_eq!(report.times("packets that depend on lost ones, left out"), 2);
 }
 
 #[test]
