@@ -1,4 +1,4 @@
-//! An application whose own spans appear beside the scheduler's events.
+//! An application whose own spans appear next to the scheduler's events.
 //!
 //! ```sh
 //! cargo build -p fxt-writer --features provider --example provider

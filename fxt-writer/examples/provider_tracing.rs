@@ -1,5 +1,4 @@
-//! An application that uses `tracing`: one line makes its spans appear beside the
-//! scheduler's events.
+//! An application that uses `tracing`: one line makes its spans appear next to the scheduler's events.
 //!
 //! ```sh
 //! cargo build -p fxt-writer --features tracing --example provider_tracing

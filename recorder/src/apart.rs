@@ -101,7 +101,7 @@ pub enum ApartError {
     Silent(String),
 }
 
-/// The files that a command asks.
+/// The files that a command examines.
 #[derive(Debug)]
 pub struct Files(Workers);
 
@@ -179,7 +179,7 @@ impl Files {
         Ok(self.ask(&question, || path.to_owned())?.0)
     }
 
-    /// Looks for a file of this build again when it is asked for lines.
+    /// Looks for a file of this build again when lines are requested.
     pub fn look_again(&mut self, build_id: &[u8]) -> Result<(), ApartError> {
         let question = Question::Again { build_id: Cow::Borrowed(build_id) };
         let ((), _) = self.ask(&question, || "a debug file".to_owned())?;
@@ -257,7 +257,7 @@ impl Reader {
     }
 }
 
-/// Holds a file for probes. The kernel reads the file while it places them, and every fork and exec on the machine waits meanwhile, so a
+/// Holds a file for probes. The kernel reads the file while it places them, and every fork and exec on the machine waits for that, so a
 /// file that may stop answering is rejected.
 fn hold(path: &Path, version: FileVersion) -> io::Result<Regular> {
     let file = Regular::hold(path)?;

@@ -1,8 +1,8 @@
 //! Debug files from debuginfod servers, by build id, in a cache of the user.
 //!
-//! Servers are asked by curl(1), which most systems have, with the certificates and the proxies that the system has. It is told what
-//! it may do: two protocols, a few redirections, a time and a size. What it brings is not trusted: it goes to a file without a name, is
-//! given a name in the cache only if it is an ELF file of the requested build, and is read by another process, like any other file.
+//! Requests go through curl(1), which most systems have, with the certificates and proxies of the system. Its options limit it:
+//! two protocols, a few redirections, a time and a size. What it brings is not trusted: it goes to a file without a name, is given a name
+//! in the cache only if it is an ELF file of the requested build, and is read by another process, like any other file.
 //!
 //! ```text
 //!   DEBUGINFOD_URLS   URL/buildid/abcdef…/debuginfo   -->   ~/.cache/fxtrec/debuginfod/.build-id/ab/cdef….debug
@@ -34,7 +34,7 @@ const SERVERS: &str = "DEBUGINFOD_URLS";
 /// How servers are asked.
 const CURL: &str = "curl";
 
-/// The shortest build id that a server is asked for, and the longest, in bytes.
+/// The shortest and the longest build id that is requested, in bytes.
 const SHORTEST_ID: usize = 8;
 const LONGEST_ID: usize = 64;
 
@@ -48,9 +48,9 @@ pub struct Limits {
     pub file: u64,
     /// Bytes of the cache.
     pub cache: u64,
-    /// How long one server is asked for one file.
+    /// Time limit for one request to one server.
     pub each: Duration,
-    /// How long servers are asked in all.
+    /// Time limit for all requests.
     pub total: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! What fxtrec promises of its traces: names, order, weights, chains, modules.
 //!
 //! The chain of a CPU is the sequence of threads it runs. Each switch continues
-//! it: the outgoing thread is the one that came in last.
+//! it: the outgoing thread is the one that was switched in last.
 //!
 //! ```text
 //!   sound      0 -> 41    41 -> 42    42 -> 0
@@ -122,7 +122,7 @@ impl FxtrecChecks {
         }
     }
 
-    /// The time of a record, and that at which it was written at the latest.
+    /// Checks that records of one thread are in time order: `time`, and the latest time at which it was written.
     fn thread_ordered(
         &mut self,
         key: (Option<ProviderId>, Thread),

@@ -136,7 +136,7 @@ impl Checker {
     }
 }
 
-/// Findings as they come in.
+/// Findings as they are made.
 #[derive(Debug, Default)]
 struct Findings {
     list: Vec<Finding>,

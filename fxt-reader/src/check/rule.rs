@@ -19,7 +19,7 @@ pub enum Rule {
     ReservedBits,
     /// Streams are padded with zeros ("Atoms").
     Padding,
-    /// Records and arguments are no longer than their content.
+    /// The size of a record or argument matches its content.
     Length,
     /// Types, subtypes and values are ones that the specification defines.
     Undefined,

@@ -84,7 +84,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// All of the input, from the position on, as something to read from.
+    /// A reader over the rest of the input, from the position on.
     pub(crate) fn into_source(self) -> Source<'i> {
         match self {
             Self::Slice { bytes, position } => {

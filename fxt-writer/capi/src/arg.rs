@@ -66,7 +66,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Cow<'a, str> {
     if text.is_null() {
         return Cow::Borrowed("");
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     text::clean(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
@@ -94,7 +94,7 @@ impl Arg {
     /// The member of the value that `kind` names must be the one that was set, and
     /// a text must live as long as `'a`.
     pub(crate) unsafe fn held<'a>(&self) -> Held<'a> {
-        // SAFETY: each reads the member that the kind names, by the caller's word.
+        // SAFETY: each reads the member that the kind names, guaranteed by the caller.
         unsafe {
             Held::Plain(match self.kind {
                 FXT_ARG_INT => Value::int(self.value.number),

@@ -50,7 +50,7 @@ static PROVIDER: OnceLock<Provider> = OnceLock::new();
 /// `name` must be a string that ends in a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_init(name: *const c_char) -> bool {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(provider) = name.to_str().ok().and_then(|name| provider::init(name).ok()) else {
         return false;
@@ -86,7 +86,7 @@ pub extern "C" fn fxt_flush(milliseconds: u32) -> bool {
 /// `name` must be a string that ends in a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_alert(name: *const c_char) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) };
     provider::alert(&fxt_writer::text::clean(name.to_bytes()));
 }

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn fxt_event(
     count: usize,
 ) {
     let Some(kind) = event_kind(kind, id) else { return };
-    // SAFETY: by the caller's word, handed on.
+    // SAFETY: guaranteed by the caller of this function.
     unsafe { record(site, kind, args, count) };
 }
 
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn fxt_duration_begin(
     args: *const Arg,
     count: usize,
 ) -> Duration {
-    // SAFETY: by the caller's word, handed on.
+    // SAFETY: guaranteed by the caller of this function.
     let begun = unsafe { record(site, EventKind::DurationBegin, args, count) };
     match provider::Duration::begun(begun).leave_open() {
         Some((site, session)) => Duration { site: std::ptr::from_ref(site).cast(), session },
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn fxt_duration_begin(
 /// `duration` must be what `fxt_duration_begin` returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_duration_end(duration: Duration) {
-    // SAFETY: null, or a trace point that is never freed, by the caller's word.
+    // SAFETY: null, or a trace point that is never freed, guaranteed by the caller.
     if let Some(site) = unsafe { duration.site.cast::<Site>().as_ref() } {
         drop(provider::Duration::reopened(site, duration.session));
     }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn fxt_duration_end(duration: Duration) {
 /// As `fxt_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_is_enabled(site: *const CSite) -> bool {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { (*site).known(&[]) }.site.is_wanted()
 }
 
@@ -111,9 +111,9 @@ pub unsafe extern "C" fn fxt_is_enabled(site: *const CSite) -> bool {
 /// As `fxt_event`; `bytes` must point to `length` bytes, and may be null for 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_blob(site: *const CSite, bytes: *const c_void, length: usize) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     if let Some(armed) = unsafe { (*site).known(&[]) }.site.armed() {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         armed.blob(unsafe { slice_or_empty(bytes.cast(), length) });
     }
 }
@@ -125,9 +125,9 @@ pub unsafe extern "C" fn fxt_blob(site: *const CSite, bytes: *const c_void, leng
 /// As `fxt_event`; `message` must be a string that ends in a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fxt_log(site: *const CSite, message: *const c_char) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     if let Some(armed) = unsafe { (*site).known(&[]) }.site.armed() {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller.
         armed.log(&unsafe { text(message) });
     }
 }
@@ -157,13 +157,13 @@ unsafe fn record(
     args: *const Arg,
     count: usize,
 ) -> Option<Armed> {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     let args: &[Arg] = unsafe { slice_or_empty(args, count.min(MAX_ARGS)) };
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     let known = unsafe { (*site).known(args) };
     let armed = known.site.armed()?;
     let held: [_; MAX_ARGS] = array::from_fn(|at| match args.get(at) {
-        // SAFETY: by the caller's word; the text is used before this returns.
+        // SAFETY: guaranteed by the caller; the text is used before this returns.
         Some(arg) => unsafe { arg.held() },
         None => Held::Plain(Value::Null),
     });
@@ -171,7 +171,7 @@ unsafe fn record(
     let written = match known.names_of(args) {
         Some(names) => armed.event_of(kind, None, names.iter().map(|(_, name)| name).zip(values)),
         None => {
-            // SAFETY: by the caller's word; the names are used before this returns.
+            // SAFETY: guaranteed by the caller; the names are used before this returns.
             let names: Vec<_> = args.iter().map(|arg| unsafe { text(arg.name) }).collect();
             let args = names.iter().zip(values);
             let args: Vec<_> = args
@@ -190,6 +190,6 @@ unsafe fn slice_or_empty<'a, T>(items: *const T, count: usize) -> &'a [T] {
     if items.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice::from_raw_parts(items, count) }
 }

@@ -39,14 +39,14 @@ impl CSite {
     /// # Safety
     ///
     /// Category, name and the names of the arguments must be strings that end in a
-    /// NUL; `known` must have been null at first, and nobody else's since.
+    /// NUL; `known` must have been null at first, and only this function may have written it since.
     pub(crate) unsafe fn known(&self, args: &[Arg]) -> &'static Known {
         // Acquire: what it points to is there.
         let known = self.known.load(Ordering::Acquire);
         // SAFETY: null, or what was leaked below.
         match unsafe { known.as_ref() } {
             Some(known) => known,
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller.
             None => unsafe { self.look_up(args) },
         }
     }
@@ -56,17 +56,16 @@ impl CSite {
     /// As [`known`](Self::known).
     #[cold]
     unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
-        // SAFETY: strings, by the caller's word.
+        // SAFETY: strings, guaranteed by the caller.
         let (category, name) = unsafe { (text(self.category), text(self.name)) };
         let names = args.iter().map(|arg| {
-            // SAFETY: a string, by the caller's word.
+            // SAFETY: a string, guaranteed by the caller.
             let name = unsafe { text(arg.name) };
             (arg.name.addr(), Name::leaked(&name))
         });
         let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
         let known: &'static Known = Box::leak(Box::new(known));
-        // Release: what it points to is there. Two threads at once make one each,
-        // of which the first stays unused.
+        // Release: what it points to is there. If two threads race, each creates one; the one stored first is leaked.
         self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
         known
     }

@@ -26,7 +26,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _the_manager = None
-# None while nobody records.
+# None while no session records.
 _session = None
 _ids = itertools.count(1)
 

@@ -1,5 +1,4 @@
-//! An asymmetric fence between two threads, of which one passes it often and the
-//! other rarely: it costs the first nothing, the second a system call.
+//! An asymmetric fence between two threads: one passes it often and pays nothing, the other rarely and pays a system call.
 //!
 //! ```text
 //!   often                        seldom

@@ -98,10 +98,8 @@ impl Engine {
 
         let base = self.division.rolling_base(part);
         for span in data {
-            // SAFETY: within the part. Its phase was Complete with no view alive,
-            // and is Clearing now: no writer has a reservation in its data (what
-            // was given up is in the gaps, not in the data), no view is made, and
-            // nobody else clears.
+            // SAFETY: within the part. Its phase was Complete with no view alive, and is Clearing now: no writer has a reservation in its
+            // data (what was given up is in the gaps, not in the data), no view is made, and no other thread clears.
             unsafe { self.memory.clear(base + span.start..base + span.end) };
         }
 

@@ -283,7 +283,7 @@ impl Lease {
         let slot = engine.try_reserve(size).ok()?;
         self.next.set((size * 2).min(most));
         let Reservation { start, words: size, counter, .. } = slot.into_reservation();
-        // In place of the claim: no record is being written here.
+        // Replaces the claim: no record is being written here.
         engine.memory.cell(start).store(vacant_word(size), Ordering::Release);
         held.at.store(start, Ordering::Relaxed);
         held.start.store(start, Ordering::Relaxed);

@@ -94,9 +94,8 @@ mod native {
         ///
         /// # Safety
         ///
-        /// `base` must be aligned to 8 bytes and valid for reads and writes of
-        /// `words` words until `keep` is dropped. In this process nothing else
-        /// may access it meanwhile.
+        /// `base` must be aligned to 8 bytes and valid for reads and writes of `words` words until `keep` is dropped. In this process
+        /// nothing else may access it in that time.
         pub(in super::super) unsafe fn external(
             base: NonNull<u64>,
             words: usize,
@@ -133,11 +132,10 @@ mod native {
         ///
         /// # Safety
         ///
-        /// `range` must lie within the memory, and nobody may store to its words
-        /// while the slice lives.
+        /// `range` must lie within the memory, and no thread may store to its words while the slice lives.
         pub(in super::super) unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and free of writers, by the caller's word;
+            // SAFETY: within the memory and free of writers, guaranteed by the caller;
             // any bytes are valid u8.
             unsafe {
                 std::slice::from_raw_parts(
@@ -151,11 +149,10 @@ mod native {
         ///
         /// # Safety
         ///
-        /// `range` must lie within the memory, and nobody else may access its
-        /// words meanwhile.
+        /// `range` must lie within the memory, and no other thread may access its words during the call.
         pub(in super::super) unsafe fn clear(&self, range: Range<usize>) {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and ours alone, by the caller's word.
+            // SAFETY: within the memory and ours alone, guaranteed by the caller.
             unsafe { self.base.as_ptr().add(range.start).write_bytes(0, range.len()) }
         }
     }

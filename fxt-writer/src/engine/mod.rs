@@ -33,7 +33,7 @@
 //! })?;
 //! Initialization { ticks_per_second: 1_000_000_000 }.write(&mut engine.durable())?;
 //!
-//! // Whoever saves takes packets from the inbox; here only the last one comes.
+//! // The saving thread takes packets from the inbox; here only the last one comes.
 //! let mut output: Vec<u8> = Vec::new();
 //! for packet in inbox.try_iter().chain(engine.finish()) {
 //!     let view = engine.view(packet)?;
@@ -189,7 +189,7 @@ impl Engine {
             return Err(ConfigError::Misaligned);
         }
         // SAFETY: aligned as just checked; valid for `config.bytes` bytes, of which
-        // the division uses whole words only, by the caller's word.
+        // the division uses whole words only, guaranteed by the caller.
         let memory = unsafe { Memory::external(base, division.total, Box::new(keep)) };
         Ok(Self::build(config, division, memory, Box::new(notify)))
     }

@@ -138,7 +138,7 @@ pub struct Piece {
     pub rolling: Vec<u64>,
     /// What was found on the way.
     pub tally: Tally,
-    /// Whether writers were held meanwhile; they may have dropped records, which the header counts.
+    /// Whether writers were held during the copy; they may have dropped records, which the header counts.
     pub held: bool,
 }
 

@@ -174,10 +174,9 @@ impl Engine {
         Ok(state)
     }
 
-    /// If the policy is to drop, makes writers that find no room at `position` drop their records
-    /// without taking the lock, so that many such threads do not wait for each other. Waking those
-    /// that wait for room undoes this, under the lock. Not while a late writer delays a buffer, since
-    /// then other writers must check its grace period.
+    /// If the policy is to drop, makes writers that find no room at `position` drop their records without taking the lock, so that many
+    /// such threads do not wait for each other. Waking those that wait for room undoes this, under the lock. This does not apply while a
+    /// late writer delays a buffer, because other writers must then check its grace period.
     fn drop_others_at(&self, state: &State, position: Position) {
         if self.config.on_full == OnFull::Drop && state.oldest_seal().is_none() {
             self.hot.full_at.store(position.0, Ordering::Relaxed);

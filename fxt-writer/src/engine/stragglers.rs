@@ -97,7 +97,7 @@ impl Engine {
                 }
                 // SAFETY: within the part. Only the writers of this count had
                 // reservations here; the count being complete, they are through.
-                // No filling and no view has had these words since.
+                // These words have not been part of any filling or view since.
                 unsafe { self.memory.clear(base + fence.words.start..base + fence.words.end) };
                 false
             });

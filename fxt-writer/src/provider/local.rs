@@ -149,7 +149,7 @@ impl Drop for Local {
     }
 }
 
-/// Passes a recorder for the session of that generation to `record`; `None` if the session is over.
+/// Passes a recorder for the session with that generation to `record`; `None` if the session is over.
 #[inline]
 pub(super) fn with_recorder<R>(
     generation: Generation,

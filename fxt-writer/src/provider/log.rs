@@ -34,7 +34,7 @@ pub enum InitError {
     Logger(#[from] SetLoggerError),
 }
 
-/// Makes this process a trace provider of that name, and records what it logs.
+/// Makes this process a trace provider with that name, and records what it logs.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The critical path: from the end of an interval backwards, through those who woke whom.
+//! The critical path: from the end of an interval backwards, through the wakers.
 //!
 //! ```text
 //!   audio  |== blocked in futex =====================|- ran -|
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! While a thread has a CPU, or waits for one, or is held back, that is the reason why it does not get further. While it is
-//! blocked, the reason is with the thread that woke it in the end: whatever that one did meanwhile. So a [`Frame`] is what one
+//! blocked, the reason is with the thread that eventually woke it: what that thread did in the meantime. So a [`Frame`] is what one
 //! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
 //! innermost steps, one after the other, tile the outermost interval.
 
@@ -22,23 +22,23 @@ use crate::threads::Index;
 use crate::track::{By, Lock, Reason, Request, Tenant};
 use crate::{Cause, Causes, Class};
 
-/// So many wakers are followed from one to the next.
+/// Maximum number of wakers that are followed from one to the next.
 const MOST_DEEP: usize = 48;
 
-/// So many steps a chain has.
+/// Maximum number of steps of a chain.
 pub const MOST_STEPS: usize = 100_000;
 
-/// What so many owners of locks did is looked at, if they did not wake who waited.
+/// Maximum number of lock owners that are followed although they did not wake the waiter.
 const MOST_HOLDERS: usize = 64;
 
-/// So many entries are looked at for who had CPUs meanwhile.
+/// Maximum number of entries searched for the threads that had the CPUs during a wait.
 const MOST_LOOKS: u64 = 50_000_000;
 
 /// A thread that was woken went on its way to be able to run for so long at most, in nanoseconds, after its waker had begun
 /// that and left its CPU. It takes microseconds, unless a host has taken away the CPU on which it is to run.
 const MOST_UNDERWAY: u64 = 50_000_000;
 
-/// So many of those who had the CPU in a wait are told one by one.
+/// Maximum number of threads listed one by one that had the CPU in a wait.
 const MOST_SHARES: usize = 64;
 
 /// What a thread did in an interval: steps that tile it, in order.
@@ -60,14 +60,14 @@ pub struct Step {
 /// What a thread did, all the time.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// It had a CPU. What was taken of that, if it is the whole slice; of a part of a slice with something taken, it is not
-    /// known how much, and it is `None`; `all_taken` is what was taken of the whole slice, in nanoseconds.
+    /// It had a CPU. What was taken from that, if it is the whole slice; `None` for a part of a slice from which something was taken,
+    /// because how much is unknown; `all_taken` is what was taken of the whole slice, in nanoseconds.
     Ran {
         cpu: Cpu,
         taken: Option<Taken>,
         all_taken: u64,
     },
-    /// It waited for a CPU, after it was woken or preempted. Who had the CPU for how long, the longest first.
+    /// It waited for a CPU, after it was woken or preempted. The threads that had the CPU, and for how long, the longest first.
     Waited {
         cpu: Cpu,
         woken: Option<By>,
@@ -96,18 +96,18 @@ pub struct Blocked {
     pub syscall: Option<u64>,
     /// The lock that it waited for, if the recording tells.
     pub lock: Option<Lock>,
-    /// What it waited for by its stack, if somebody has looked.
+    /// What it waited for according to its stack, if that was examined.
     pub by_stack: Option<Class>,
     pub ended: Ended,
     /// When the waker sent the packet by which it woke the thread, if it did it so.
     pub sent: Option<u64>,
     /// The request whose completion woke the thread.
     pub request: Option<Request>,
-    /// What the waker did meanwhile, if it was a thread and could be followed.
+    /// What the waker did during the wait, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
     /// Why it was not followed, though it was a thread.
     pub stopped: Option<Reason>,
-    /// What the owner of the lock did meanwhile, if another thread ended the wait, or nobody yet.
+    /// What the owner of the lock did during the wait, if another thread ended the wait, or if it has not ended.
     pub holder: Option<Box<Frame>>,
 }
 
@@ -131,7 +131,7 @@ impl Blocked {
 /// How it ended that a thread was blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It goes on beyond the interval.
+    /// It continues beyond the interval.
     NotYet,
     Woken(By),
 }
@@ -142,7 +142,7 @@ impl Step {
     }
 }
 
-/// A thread's time, looked at from its end.
+/// A thread's time, examined from its end.
 struct Walk<'a> {
     log: &'a Log,
     /// The threads that are being followed, from the outermost on.
@@ -153,16 +153,16 @@ struct Walk<'a> {
     wakers: Wakers,
 }
 
-/// What becomes of those who woke the thread of an interval.
+/// What to do with the wakers of the thread of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakers {
-    /// It is found out what they did meanwhile.
+    /// They are followed: what they did during the wait.
     Followed,
-    /// It is only told who they are.
+    /// They are only named.
     Told,
 }
 
-/// What a thread did in an interval that is over by now, and whom it waited for.
+/// What a thread did in an interval that has ended, and for which threads it waited.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
     let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, holders: 0, wakers };
     let last = log.last(thread).unwrap_or(Id::NONE);
@@ -174,7 +174,7 @@ impl Walk<'_> {
     fn frame(&mut self, thread: Index, (from, to): (u64, u64), last: Id) -> Frame {
         self.stack.push(thread);
         let mut steps: Vec<Step> = Vec::new();
-        // The step that is being looked at ends here, and the entry at which the one before it ends is `next`.
+        // The current step ends here, and `next` is the entry at which the previous step ends.
         let (mut until, mut id) = (to, last);
         let mut next: Option<(Id, Entry)> = None;
         let mut anchor = None;
@@ -199,7 +199,7 @@ impl Walk<'_> {
             } else {
                 self.looks += 1;
             }
-            // Who had the CPU in whose queue it was is seen from the first entry after that.
+            // The first entry after that shows which thread had the CPU in whose queue it was.
             anchor = entry.anchor().or(anchor);
             (next, id) = (Some((id, entry)), entry.prev);
         }
@@ -292,7 +292,7 @@ impl Walk<'_> {
         })
     }
 
-    /// What the owner of a lock did while it was waited for. Whom it waited for itself is told, and not followed.
+    /// What the owner of a lock did while it was waited for. The thread that it waited for itself is named, but not followed.
     fn holder(&mut self, owner: Index, within: (u64, u64)) -> Option<Box<Frame>> {
         let followed = self.wakers == Wakers::Followed && self.stack.len() == 1;
         if !followed || self.holders >= MOST_HOLDERS || self.stack.contains(&owner) {
@@ -345,7 +345,7 @@ impl Walk<'_> {
         self.until((sender, then), sent, (from, to), What::Packet)
     }
 
-    /// What another thread did until it made a request that was waited for, and then the request. Of one that was made before, there is
+    /// What another thread did until it made a request that was waited for, and then the request. A request that was made before has
     /// nothing to follow.
     fn issuer(
         &mut self,
@@ -404,7 +404,7 @@ impl Walk<'_> {
 }
 
 impl Frame {
-    /// So much was taken of the slice in which it ends, which has gone on since.
+    /// What was taken from the slice in which it ends; the slice has continued since.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);

@@ -1,4 +1,4 @@
-//! Which facts a recording has besides who had which CPU; it names them in the argument `causes` of `trace_info`.
+//! Which facts a recording has in addition to switches; it lists them in the argument `causes` of `trace_info`.
 
 use fxtrec_gates::Metric;
 
@@ -13,21 +13,21 @@ pub enum Cause {
     Throttled,
     /// When threads changed queues.
     Migrate,
-    /// When the scheduler asked for a switch.
+    /// When the scheduler requested a switch.
     NeedResched,
-    /// Who woke whom, or that an interrupt did.
+    /// The waker of each wake-up, a thread or an interrupt.
     Waker,
     /// In which system call a thread blocked.
     Syscall,
     /// For how long quotas stopped each cgroup altogether, by the kernel's own counts.
     Quotas,
-    /// On which futex a thread blocked. Recorded only where it is asked for.
+    /// On which futex a thread blocked. Recorded only if requested.
     Futex,
-    /// For which lock of the kernel a thread waited. The same holds of that.
+    /// For which lock of the kernel a thread waited. The same applies to that.
     KernelLock,
     /// What the interrupt was about that woke a thread.
     InterruptKind,
-    /// Who sent the packet that woke a thread.
+    /// The sender of the packet that woke a thread.
     Packets,
     /// Which request to a disk it was whose completion woke a thread.
     Requests,

@@ -9,9 +9,9 @@
 //!    95    A runs on CPU 1       90                              who had CPU 1 before
 //! ```
 //!
-//! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps
-//! so many entries; of what is older, nothing is known ([`Reason::NotKept`]). Who knows from when on it looks at them lets it forget
-//! what was before, but for what each thread and CPU did then:
+//! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps a limited
+//! number of entries; older time is unknown ([`Reason::NotKept`]). A caller that knows the start of its interval can have older entries
+//! dropped, except for what each thread and CPU did at that time:
 //!
 //! ```text
 //!   A sleeps | B runs | B sleeps, C runs | C wakes B | ...          before:  kept by place
@@ -33,14 +33,14 @@ use crate::origins::Origin;
 use crate::threads::Index;
 use crate::track::{About, Begin, By, Lock, Reason, Request, Tenant};
 
-/// So many places of 32 bytes are kept. A wake-up takes one, a switch most often too, and up to three.
+/// Number of places of 32 bytes that are kept. A wake-up takes one; a switch usually one, at most three.
 pub const MOST: usize = 6_000_000;
 
-/// So many are filled before it is looked for some that can be forgotten, at first.
+/// Number of places filled before the first search for entries that can be forgotten.
 const ROOM: usize = 1 << 20;
 
-/// The number of an entry: twice that of its place, and one more for who comes in by a switch that shares the place with who goes out.
-/// They go around, after more places than are ever kept.
+/// The number of an entry: twice that of its place, plus one for the thread switched in if it shares the place with the thread switched
+/// out. Numbers wrap around after more places than are ever kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id(u32);
 
@@ -65,7 +65,7 @@ const NOBODY: Index = Index::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
-    /// Who has a CPU. The link is the CPU's entry before; the detail, what was taken of the slice, if anything.
+    /// A thread has a CPU. The link is the CPU's previous entry; the detail, what was taken from the slice, if anything.
     Slice,
     /// The detail is the thread, and in its upper half how long before it sent the packet that did it.
     WokenBy,
@@ -74,12 +74,12 @@ enum Kind {
     Woken,
     Syscall,
     NoSyscall,
-    /// It goes on waiting. The link is who had the CPU in whose queue it was until then.
+    /// It continues to wait. The link is the entry of the thread that had the CPU in whose queue it was until then.
     Queue,
     Unknown(Reason),
-    /// Both of a switch. All but the state is of who comes in, for whom the detail has the time of interrupts in its lower half, if
-    /// that was all that was taken. The upper half is the system call of who goes out, the state is its state, and its entry
-    /// before is the link.
+    /// Both threads of a switch. All but the state belongs to the thread that is switched in; the lower half of the detail is the time of
+    /// interrupts, if nothing else was taken from the slice. The upper half is the system call of the thread that is switched out, the
+    /// state is its state, and the link is its previous entry.
     SwitchInSyscall,
     SwitchInNoSyscall,
 }
@@ -126,7 +126,7 @@ impl Entry {
             let detail = self.detail & u64::from(u32::MAX);
             return Entry { detail, state, kind: Kind::Slice, ..self };
         }
-        // Nobody asks whose it is: it was found by that.
+        // The thread is not needed: the entry was found through it.
         let (detail, thread) = (self.detail >> 32, NOBODY);
         Entry { detail, prev: self.link, link: Id::NONE, thread, kind, ..self }
     }
@@ -140,7 +140,7 @@ impl Entry {
         }
     }
 
-    /// Who woke the thread, and what that one did then; `None` unless it begins with a wake-up.
+    /// The thread that woke it, and what that thread did then; `None` unless it begins with a wake-up.
     pub fn woken(&self) -> Option<(By, Id)> {
         match self.kind {
             Kind::WokenBy | Kind::WokenByPacket => {
@@ -171,7 +171,7 @@ impl Entry {
         }
     }
 
-    /// Who had a CPU until the entry began: which entry to look back from.
+    /// The entry from which to search backwards for the thread that had a CPU until the entry began.
     pub fn anchor(&self) -> Option<Id> {
         matches!(self.kind, Kind::Slice | Kind::Queue).then_some(self.link)
     }
@@ -180,10 +180,10 @@ impl Entry {
 /// The last entries.
 #[derive(Debug)]
 pub struct Log {
-    /// In order; once they are as many as are kept, each new one takes the place of the oldest, which is at `head`.
+    /// In order; once the maximum number is kept, each new one replaces the oldest, which is at `head`.
     entries: Vec<Entry>,
     head: usize,
-    /// As many places as are filled before it is [crowded](Log::is_crowded).
+    /// Number of places that are filled before it is [crowded](Log::is_crowded).
     room: usize,
     /// What some thread or CPU has done since before the oldest place, by the number of its place.
     held: FxHashMap<u32, Entry>,
@@ -202,17 +202,17 @@ pub struct Log {
     cpu_before: Vec<Option<Entry>>,
     /// What does not fit into the detail of a slice.
     large: FxHashMap<u32, Taken>,
-    /// Whose quota it was, of stretches in which one held the thread back.
+    /// The cgroup whose quota it was, for stretches in which a quota held the thread back.
     quotas: FxHashMap<u32, u32>,
-    /// Which lock it was, of stretches in which the thread was blocked on one.
+    /// The lock, for stretches in which the thread was blocked on one.
     locks: FxHashMap<u32, Lock>,
-    /// Whose completion it was, of stretches that begin with a wake-up by one, and what the thread did then that had made it.
+    /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did then.
     requests: FxHashMap<u32, (Request, Id)>,
     /// While nothing is kept: the last one of each thread, and since when it waits for that.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
 
-/// There are so many numbers of places; that of [`Id::NONE`] is left out.
+/// The number of place numbers; that of [`Id::NONE`] is left out.
 const NUMBERS: u32 = u32::MAX >> 1;
 
 /// The number after this one.
@@ -261,7 +261,7 @@ impl Log {
         self.on = true;
         // Room that is not used costs nothing; growing would copy what is there. Without it, it grows as it must.
         let _ = self.entries.try_reserve_exact(self.most);
-        // Who has which CPU first: slices are entries of threads too.
+        // First which thread has which CPU: slices are entries of threads too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
             let id = self.push(Entry { prev: Id::NONE, link: Id::NONE, ..entry });
             *at(&mut self.on_cpu, usize::from(entry.cpu.0), Id::NONE) = id;
@@ -360,8 +360,8 @@ impl Log {
         self.entries.len() >= self.room
     }
 
-    /// Forgets what happened before `time`, at which each thread and CPU is still known to be at what it was. Where that is not half
-    /// of all, there is more room instead.
+    /// Forgets what happened before `time`, at which each thread and CPU is still known to be at what it was. If that is less than half of
+    /// all, the log grows instead.
     #[cold]
     pub fn forget_before(&mut self, time: u64) {
         let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
@@ -370,7 +370,7 @@ impl Log {
             self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
             return;
         }
-        // What is held is looked for anew: some of it may not be what anybody does any more.
+        // Held entries are collected again: some may no longer describe what a thread or CPU does.
         let is_left = |id: Id| self.place(id).is_some_and(|place| place >= count);
         let mut held = FxHashMap::default();
         let mut hold = |first: Id, before: fn(&Entry) -> Id| {
@@ -404,7 +404,8 @@ impl Log {
         self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
     }
 
-    /// Whoever went out of this CPU just now shares its place with who comes in. `None` if that is not what came last.
+    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if that is not
+    /// what came last.
     #[inline]
     fn share(&mut self, cpu: Cpu, time: u64, thread: Index, prev: Id) -> Option<Id> {
         let link = self.on_cpu(cpu);
@@ -483,8 +484,8 @@ impl Log {
         self.on_cpu.get(usize::from(cpu.0)).copied().unwrap_or(Id::NONE)
     }
 
-    /// The waker of a thread has sent the packet that woke it just now, and that long before. What does not fit is not told: then the waker
-    /// is taken for one that did it itself.
+    /// The waker of a thread has sent the packet that woke it just now, and that long before. A value that does not fit is not stored; the
+    /// waker is then taken for the sender itself.
     pub fn sent(&mut self, thread: Index, ago: u64) {
         let entry = match self.last(thread).filter(|_| self.on) {
             Some(id) => match self.place(id) {
@@ -571,7 +572,7 @@ impl Log {
         }
     }
 
-    /// Whose quota held the thread back in the wait that is over.
+    /// The cgroup whose quota held the thread back in the wait that has ended.
     pub fn quota(&mut self, thread: Index, cgroup: u32) {
         let mut next = self.last(thread).filter(|_| self.on);
         while let Some((id, entry)) = next.and_then(|id| Some((id, self.get(id)?))) {
@@ -586,7 +587,7 @@ impl Log {
         }
     }
 
-    /// Whose quota held the thread back in this stretch, if that was told.
+    /// The cgroup whose quota held the thread back in this stretch, if recorded.
     pub fn quota_of(&self, id: Id) -> Option<u32> {
         self.quotas.get(&id.0).copied()
     }
@@ -599,13 +600,13 @@ impl Log {
         };
     }
 
-    /// Which lock the thread waited for in this stretch, if that was told.
+    /// The lock for which the thread waited in this stretch, if recorded.
     pub fn lock_of(&self, id: Id) -> Option<Lock> {
         self.locks.get(&id.0).copied()
     }
 
-    /// Who had a CPU from one time to another, looking back from what came after. How long each, and how many entries that
-    /// took; what is missing is unknown.
+    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each, and how many entries
+    /// that took; what is missing is unknown.
     pub fn tenants(
         &self,
         cpu: Cpu,
@@ -634,7 +635,7 @@ impl Log {
         steps
     }
 
-    /// Where to look back from for who has the CPU now.
+    /// Where a backward search for the thread that has the CPU now begins.
     pub fn anchor_of_cpu(&self, cpu: Cpu) -> Option<Id> {
         Some(self.on_cpu(cpu))
     }

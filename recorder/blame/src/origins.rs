@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fxtrec_units::escape::line;
 use fxtrec_units::text;
 
-/// So many are told apart: the addresses of packets are as many as there are peers.
+/// Maximum number that is distinguished: there are as many packet addresses as peers.
 const MOST: usize = 1 << 16;
 
 /// The words for a timer that a thread has set for itself before it slept.
@@ -14,7 +14,7 @@ pub const OWN_TIMER: &str = "its own timer";
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
-/// One of those of a recording; the default is one that is not told.
+/// One of those of a recording; the default is an unknown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 
@@ -28,7 +28,7 @@ impl Origin {
     }
 }
 
-/// An origin: its kind, and which timer, device, interrupt or packet it is. Empty where that is not told.
+/// An origin: its kind, and which timer, device, interrupt or packet it is. Empty if that is not recorded.
 type Told = (Box<str>, Box<str>);
 
 /// All of a recording.
@@ -43,7 +43,7 @@ impl Origins {
     pub(crate) fn of(&mut self, kind: Option<&str>, name: Option<&str>) -> Origin {
         let Some(kind) = kind else { return Origin::default() };
         let name = name.unwrap_or_default();
-        // Of a packet it matters who sent it: to which of many sockets of one server it went would tell too many apart.
+        // For a packet the sender matters; distinguishing the many receiving sockets of a server would give too many origins.
         let own_end = (kind == PACKET).then(|| name.rsplit_once(' ')).flatten();
         let name = own_end.filter(|it| it.0.contains(' ')).map_or(name, |(peer, _)| peer);
         let told: Told = (kind.into(), name.into());
@@ -64,7 +64,7 @@ impl Origins {
         Some((kind, name))
     }
 
-    /// Its kind, as the recording has it.
+    /// Its kind, as in the recording.
     pub fn kind(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.0)
     }
@@ -74,7 +74,7 @@ impl Origins {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }
 
-    /// A request to a disk of so many bytes, in words, if it is the origin: `4.0 KiB write to vda`. A size of 0 is left out.
+    /// A request of `bytes` bytes to a disk, in words, if it is the origin: `4.0 KiB write to vda`. A size of 0 is left out.
     pub fn request(&self, origin: Origin, bytes: u64) -> String {
         let (operation, disk) = self.operation(origin).unwrap_or(("request", "a disk"));
         let size = if bytes > 0 { format!("{} ", text::bytes(bytes)) } else { String::new() };
@@ -95,7 +95,7 @@ impl Origins {
         name.split_once(' ').filter(|_| kind == REQUEST)
     }
 
-    /// Who or what woke a thread, in words, to be followed by `woke it`.
+    /// The waker of a thread as text, to be followed by `woke it`.
     pub fn text(&self, origin: Origin) -> String {
         let name = self.name(origin).map(|name| line(name).into_owned());
         let with = |what: &str| match &name {

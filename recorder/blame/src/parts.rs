@@ -27,7 +27,7 @@ pub enum Key {
     Unknown(Reason),
 }
 
-/// Who woke a thread, as far as parts tell them apart.
+/// The waker of a thread, as far as parts distinguish wakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
     Thread(Index),
@@ -36,7 +36,7 @@ pub enum EndedBy {
 }
 
 impl EndedBy {
-    /// `None` where it goes on beyond the interval.
+    /// `None` if it continues beyond the interval.
     pub fn of(ended: Ended) -> Option<EndedBy> {
         match ended {
             Ended::NotYet => None,
@@ -47,7 +47,7 @@ impl EndedBy {
     }
 }
 
-/// How it ended, as JSON has it; `None` if it has not.
+/// How it ended, as in JSON; `None` if it has not.
 pub fn ended_by(ended: Option<EndedBy>) -> &'static str {
     match ended {
         None => "not_yet",
@@ -84,7 +84,7 @@ pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64,
                 add(Key::Interrupts, irq);
             }
             What::Ran { taken: None, all_taken, .. } => {
-                // So much at most: the rest is its own, wherever that was.
+                // At most this much: the rest is its own, wherever that was.
                 let taken = length.min(*all_taken);
                 add(Key::OnCpu, length - taken);
                 add(Key::OnCpuUndivided, taken);

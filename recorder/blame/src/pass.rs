@@ -1,5 +1,5 @@
-//! A pass over a trace, and one that explains intervals on the way: intervals that are known before, or one of which it is known only
-//! when it is.
+//! A pass over a trace, and one that explains intervals on the way: intervals that are known in advance, or one that becomes known only
+//! during the pass.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ impl<S: Sink> Visitor for Pass<'_, S> {
     }
 }
 
-/// Shows `sink` what happens in a whole trace, or in as much of it as it wants to see. Damaged places are gaps.
+/// Shows `sink` what happens in a whole trace, or in the part that it wants to see. Damaged places are gaps.
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.
@@ -58,7 +58,7 @@ impl Lasting for Interval {
     }
 }
 
-/// Follows intervals: `found` is told of each, by its place in the list, in the order in which they end.
+/// Follows intervals: `found` is called for each, with its place in the list, in the order in which they end.
 pub struct Follower<'a, T, F> {
     log: Log,
     /// Those that are still to come, the one that ends last first.
@@ -87,7 +87,7 @@ impl<T, F> std::fmt::Debug for Follower<'_, T, F> {
 }
 
 impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
-    /// At most so many entries are kept.
+    /// Maximum number of entries that are kept.
     pub fn new(intervals: &'a [T], wakers: Wakers, most: usize, found: F) -> Self {
         let mut open: Vec<u32> = (0..intervals.len() as u32).collect();
         open.sort_unstable_by_key(|&at| (Reverse(intervals[at as usize].interval().to), at));
@@ -95,8 +95,9 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         Follower { log: Log::new(most), open, intervals, begin, wakers, late: Vec::new(), found }
     }
 
-    /// Follows those that end before `time`. What was taken of a slice is told when it is over: an interval that ends within one
-    /// waits for that. Not if wakers are only told, since those intervals are many, and what is not divided is as good as own there.
+    /// Follows those that end before `time`. What was taken from a slice is reported when the slice ends: an interval that ends within a
+    /// slice waits for that. This is not done if wakers are only named: those intervals are many, and undivided time counts as the thread's
+    /// own there.
     #[cold]
     fn close(&mut self, tracker: &Tracker, time: u64) {
         while let Some(&at) = self.open.last() {
@@ -220,7 +221,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing before `from` and behind `to` matters. At most so many entries are kept.
+    /// Nothing before `from` or after `to` matters. Maximum number of entries that are kept.
     pub fn new((from, to): (u64, u64), most: usize) -> Keeper {
         let late = FxHashMap::default();
         Keeper { log: Log::new(most), from, to, is_over: false, late }

@@ -1,8 +1,8 @@
 //! From records to what threads do: feeds the [scheduling machine](fxtrec_sched), and tells a [`Sink`] what begins.
 //!
-//! A thread *enters* a state at a time, on a CPU. What it did since it entered the last one is over then, unless that is
-//! doubtful: then the thread first enters [`State::Unknown`], at the time from which on nothing is certain, for a [`Reason`].
-//! So every thread's time is a list of stretches without holes, and what nobody knows is a stretch too.
+//! A thread *enters* a state at a time, on a CPU. Its previous state ends then, unless that is doubtful: then the thread first enters
+//! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches
+//! without holes, and unknown time is a stretch too.
 
 mod sink;
 
@@ -29,16 +29,16 @@ use crate::{Causes, trigger};
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
 pub const FXTREC: &str = "fxtrec";
 
-/// The category of what the scheduler does besides switches and wake-ups.
+/// The category of the scheduler's events other than switches and wake-ups.
 pub const SCHED: &str = "sched";
 
-/// So many gaps are told apart; what began before is doubtful from its begin on.
+/// Maximum number of gaps that are distinguished; anything that began before the oldest is doubtful from its beginning.
 const MOST_GAPS: usize = 1 << 16;
 
-/// So many locks of the kernel have names.
+/// Maximum number of kernel locks with names.
 const MOST_LOCK_NAMES: usize = 1 << 16;
 
-/// So many cgroups have names.
+/// Maximum number of cgroups with names.
 const MOST_CGROUPS: usize = 1 << 16;
 
 type Occupant = fxtrec_sched::Occupant<usize>;
@@ -67,7 +67,7 @@ enum Pending {
 struct Gap {
     /// Since when events may be missing.
     begin: u64,
-    /// When that was told.
+    /// When that was reported.
     told: u64,
 }
 
@@ -340,7 +340,7 @@ impl Tracker {
         let next = State::after(state, said.detail);
         let next = match next {
             next if next.is_over() => next,
-            // Where it is after a switch that was inferred, the trace does not say.
+            // The trace does not say where it is after an inferred switch.
             _ if inferred => State::Unknown,
             // What an outsider does next is not recorded.
             _ if incoming == Occupant::NotRecorded => State::NotRecorded,
@@ -365,7 +365,7 @@ impl Tracker {
         }
     }
 
-    /// Who goes out is not the one that was known to have the CPU.
+    /// The thread that is switched out is not the one that was known to have the CPU.
     #[cold]
     fn met_unexpectedly<S: Sink>(
         &mut self,
@@ -376,14 +376,14 @@ impl Tracker {
     ) {
         let CpuInterval { cpu, since, begin, .. } = left.tenure;
         if left.met == Met::Displaced {
-            // A switch is missing, and nothing in the trace says so: who had the CPU since the last one is not known.
+            // A switch is missing, and nothing in the trace says so: which thread had the CPU since the last one is unknown.
             sink.tenant(cpu, since.0, Tenant::Unknown);
             if let Some(Change { thread, before, .. }) = left.displaced {
                 sink.begin(thread as Index, unknown(before.since.0, cpu, Reason::Inferred));
             }
             return;
         }
-        // Nobody had a CPU that was offline, and of one that an inferred switch takes off, nobody knows since when.
+        // A CPU that was offline had no thread; if the switch is inferred, the time since when is unknown.
         if inferred || begin == Edge::Offline {
             return;
         }
@@ -465,7 +465,7 @@ impl Tracker {
         if said.held > 0 || before.state.is_throttled() {
             self.held_back(thread, before, said, sink);
         }
-        // Where it waited matters, not where it came in.
+        // The CPU where it waited matters, not the one where it was switched in.
         let Thread { state, cpu: queue, .. } = self.threads[thread];
         if queue != cpu {
             let about = About::Queue(queue);
@@ -524,7 +524,7 @@ impl Tracker {
         }
         let since = thread.since.0;
         let next = self.gaps.partition_point(|gap| gap.told < since);
-        // Of two gaps the one that was told later may have begun earlier.
+        // If two gaps were reported, the later report may have the earlier beginning.
         let begin = self.gaps[next.min(self.gaps.len())..].iter().map(|gap| gap.begin).min();
         Some(begin.unwrap_or(since).max(since))
     }
@@ -619,7 +619,7 @@ impl Tracker {
             "snapshot_info" => self.fired = trigger::Fired::read(event),
             WEIGHT_INFO => self.usual_args = UsualArgs::WITHOUT_WEIGHTS,
             "trace_stats" => {
-                // The recording goes on until then.
+                // The recording continues until then.
                 let time = event.time.0.max(self.now);
                 if self.first.is_some() {
                     if !sink.advance(self, time) {
@@ -725,14 +725,14 @@ impl Tracker {
             let since = self.machine.seat(number).since.0;
             begin = begin.min(since);
             let lost = self.machine.gap(&mut self.threads, number, (Nanos(now), Nanos(now)));
-            // Since the CPU's last switch anybody may have had it; now, whoever goes out next.
+            // Since the CPU's last switch any thread may have had it; now, the thread that is switched out next has it.
             sink.tenant(number, since, Tenant::Unknown);
             if let Some(Change { thread, before, .. }) = lost.change {
                 let since = before.since.0;
                 sink.begin(thread as Index, unknown(since, number, Reason::Lost));
             }
         }
-        // Anybody may have run there, too: nothing that is open can be relied on.
+        // Any thread may have run there, too: nothing that is open can be relied on.
         self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {
@@ -750,7 +750,7 @@ impl Tracker {
         }
     }
 
-    /// The same of one thread.
+    /// The same for one thread.
     pub fn settle_thread<S: Sink>(&self, index: Index, sink: &mut S) {
         let Some(thread) = self.threads.get(index as usize) else { return };
         let open =

@@ -14,7 +14,7 @@ pub struct Fired {
 }
 
 impl Fired {
-    /// Reads it from `snapshot_info`. None for a trigger that is not about a length of time, such as a probe.
+    /// Reads it from `snapshot_info`. None for a trigger that does not test a duration, such as a probe.
     pub(crate) fn read(info: &Event<'_>) -> Option<Fired> {
         let number = |name| info.args.get(name).and_then(unsigned);
         Some(Fired {

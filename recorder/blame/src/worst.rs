@@ -13,7 +13,7 @@ pub const KEPT: usize = 4;
 /// A delay that is at most half as long as the recording is an incident.
 const SHARE: u64 = 2;
 
-/// If all incidents are shorter than this, in nanoseconds, a longer delay that is no incident is preferred.
+/// If all incidents are shorter than this, in nanoseconds, a longer delay that is not an incident is preferred.
 const WORTH: u64 = 1_000_000;
 
 /// A time in which a thread did not make progress, and not by its own choice.

@@ -94,7 +94,7 @@ pub struct Taken {
 pub struct Throttle {
     /// For how long its queue was throttled so far, by the queue's own count.
     pub kept: Nanos,
-    /// The number of the cgroup whose quota is used up; 0 if none is, or if it is not known.
+    /// The number of the cgroup whose quota is used up; 0 if none is, or if it is unknown.
     pub cgroup: u64,
     /// Distinguishes its own cgroup from others.
     pub own: u32,
@@ -153,7 +153,7 @@ pub enum Waker {
 }
 
 impl Waker {
-    /// The waker, as far as the place shows it where this was seen, while `current` ran.
+    /// The waker, as far as the place of this event shows it, while `current` ran.
     pub fn here(kind: WakeKind, current: Tid, in_interrupt: bool) -> Waker {
         match (kind, in_interrupt) {
             (WakeKind::Waking, true) => Waker::Interrupt,
@@ -231,7 +231,7 @@ pub enum Kind {
     Switch(Switch),
     /// Facts about the slice that the next switch of this CPU ends.
     Slice(SliceFacts),
-    /// What interrupts took of that slice.
+    /// What interrupts took from that slice.
     Taken(Taken),
     Wake(Wake),
     /// The kernel reports, by other means than `sched_switch`, that this thread was switched in.

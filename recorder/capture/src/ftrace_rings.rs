@@ -275,7 +275,7 @@ impl Rings for FtraceRings {
         self.rings.iter().map(|ring| ring.pipe.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// ftrace cannot be asked for more about a CPU with a silent task, so the CPU is only named.
+    /// ftrace has no further records about a CPU with a silent task, so the CPU is only named.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         for ring in &mut self.rings {
             ring.watch = Some(ChainWatch::default());

@@ -12,8 +12,8 @@
 //! A thread that waits for the end of another one waits on the word in which the library keeps that thread's id; the kernel sets it to 0
 //! when the thread ends. `pthread_join` does this, and so does everything built on it, such as Rust's `JoinHandle::join`.
 //!
-//! No system call says that a futex is such a mutex, so everything that is known of it must match: the value that the library waits with,
-//! and the kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.
+//! No system call says that a futex is such a mutex, so everything that is known about it must match: the value that the library waits
+//! with, and the kind. The result is only a claim of the program. The caller must check that such a thread exists in the same process.
 
 use fxtrec_kernel::bpf::lane;
 use fxtrec_units::Tid;

@@ -2,7 +2,8 @@
 //!
 //! A [`source`] reads the bytes that the kernel wrote ([`bpf_source`], [`ring_source`]). [`decode`] (perf's records), [`sched`] and
 //! [`life`] (tracepoints, whose fields [`tracepoint`] locates) turn them into [`event`]s, and [`order`] merges those of all CPUs into one
-//! sequence. [`encode`] turns it into FXT records. [`flight`] watches for triggers meanwhile, and [`stacks`] records where threads blocked.
+//! sequence. [`encode`] turns it into FXT records. [`flight`] watches for triggers at the same time, and [`stacks`] records where threads
+//! blocked.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Finds out why events were lost.
 //!
-//! A ring fills up if the capture thread does not empty it, and it is known what kept the thread from doing so: the kernel counts how long
+//! A ring fills up if the capture thread does not empty it, and the reason is known: the kernel counts how long
 //! it waited for a CPU, and the engine how long it waited for the output. So the life of the thread is kept as a series of stretches, each
 //! from one look at the rings to the next, with where its time went. A loss lies between two events of its CPU, and the stretches of that
 //! time show its cause:
@@ -105,7 +105,7 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// Where the time of a stretch went, in nanoseconds.
+/// Where the time of a period went, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     begin: u64,
@@ -310,8 +310,8 @@ impl LossWatch {
         self.pending.push(Pending { cpu, from, to, count });
     }
 
-    /// Takes the next sample. Since the last one, the thread waited for events for `waited`, of which it wanted to sleep `granted`. Then
-    /// finds the cause of each loss.
+    /// Takes the next sample. Since the last one, the thread waited for events for `waited`; `granted` is the part that it wanted to sleep.
+    /// Then finds the cause of each loss.
     pub fn look(&mut self, sample: Sample, waited: Duration, granted: Duration) {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let last = std::mem::replace(&mut self.last, sample);

@@ -11,21 +11,21 @@
 //!   CPU 1   . . .                           quiet: nothing older than now - WINDOW can follow
 //!   CPU 2   . . . . . . . o | | | | |       not read to its end: nothing older than t2 - SLACK can follow
 //!                 ^
-//!                 watermark = the minimum of these; what is left of it goes out, merged
+//!                 watermark = the minimum of these; what is left of it is merged
 //! ```
 //!
 //! A busy CPU proves by its own younger events that the older ones have arrived, however long the machine was held up in between. A quiet
 //! CPU gets [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more
 //! than [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until
 //! there is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
-//! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark goes out at once and is counted as late.
+//! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
-//! [`BETWEEN_LOOKS`] events. This does not change what goes out: the watermark stays the same, and everything that such a look adds is
+//! [`BETWEEN_LOOKS`] events. This does not change what is passed on: the watermark stays the same, and everything that such a look adds is
 //! younger, for the reasons above.
 //!
-//! While one CPU has the oldest events, they go out one after the other, up to the first event of the next CPU. Events that need no sorting
-//! may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
+//! While one CPU has the oldest events, they are passed on one after the other, up to the first event of the next CPU. Events that need no
+//! sorting may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
 
 mod payloads;
 
@@ -48,8 +48,8 @@ pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 const CROWDED: usize = 128 * 1024;
 
 /// Queues are also crowded when one CPU alone has this many events, half of what its queue holds. If the window were longer than the other
-/// half takes to arrive, a hot CPU's queue would fill up again and again, new events would stay in its ring, and everything held would go
-/// out in one long piece while the ring fills.
+/// half takes to arrive, a hot CPU's queue would fill up again and again, new events would stay in its ring, and everything held would be
+/// passed on in one long piece while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
 
 /// Queues are no longer crowded below this part of either number.
@@ -58,10 +58,10 @@ const SPARSE_PART: usize = 8;
 /// How much older than a CPU's youngest event a sample may be that is not stored yet: the length of an interrupt.
 pub const SLACK: Nanos = Nanos(1_000_000);
 
-/// The most events of one CPU that are held.
+/// Maximum number of events of one CPU that are held.
 pub const QUEUE_EVENTS: usize = 32 * 1024;
 
-/// Backlogs whose rings are filling are read each time this many events went out, which takes a few milliseconds.
+/// Backlogs whose rings are filling are read each time this many events were passed on, which takes a few milliseconds.
 pub const BETWEEN_LOOKS: usize = 32 * 1024;
 
 /// If a round hands out fewer events than that, how long the run of one CPU is at most, in nanoseconds.
@@ -168,8 +168,8 @@ pub trait Backlog {
 
     fn cpu(&self) -> Cpu;
 
-    /// A queue of the same CPU. If events have the same time as one in the backlog, those in earlier queues go out before it, and those in
-    /// this queue after it.
+    /// A queue of the same CPU. If events have the same time as one in the backlog, those in earlier queues are passed on before it, and
+    /// those in this queue after it.
     fn queue(&self) -> Lane;
 
     /// Time of the first event that is left.
@@ -328,7 +328,7 @@ impl Head {
 enum Emitted {
     /// Nothing is left up to the watermark.
     All,
-    /// As many as requested went out.
+    /// As many as requested were passed on.
     Enough,
     /// The receiver takes no more.
     Refused,
@@ -361,7 +361,7 @@ impl Handed {
     }
 }
 
-/// The time up to which `first`, the first of `heads`, goes out before the turn of the second.
+/// The time up to which `first`, the first of `heads`, is passed on before the second.
 fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
     // The two children of a heap's root include the second.
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();

@@ -67,7 +67,7 @@ pub trait ReadRing: Send + 'static {
     fn lane(&self) -> Lane;
 
     /// Moves events from the ring to where they wait for the merge, until the ring is empty or there is no more room. They wait in the
-    /// queue, which is told whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
+    /// queue, which learns whether the ring is empty, or in the ring itself if it is a [`super::order::Backlog`].
     fn read(&mut self, queue: &mut Queue) -> Look;
 }
 

@@ -1,8 +1,7 @@
-//! What every capture source has in common: where events come from is nobody else's business.
+//! What every capture source has in common: the rest of the crate does not depend on where events come from.
 //!
-//! A source is opened for all online CPUs, enabled, and then asked for events
-//! again and again. It hands them out merged over all CPUs in order of time,
-//! each loss in its place, and the time it hands out never goes back.
+//! A source is opened for all online CPUs, enabled, and then read repeatedly. It hands them out merged over all CPUs in order of time, each
+//! loss in its place, and the time it hands out never goes back.
 //!
 //! ```text
 //!   open -> enable -> find_silent -> begin -> narrow -> (wait -> round)* -> finish -> stats
@@ -63,10 +62,10 @@ pub enum SourceError {
     /// The perf events of a CPU cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The tracing instance cannot be had.
+    /// The tracing instance is not available.
     #[error(transparent)]
     Ftrace(#[from] FtraceError),
-    /// The BPF programs cannot be had.
+    /// The BPF programs are not available.
     #[error(transparent)]
     Bpf(#[from] BpfError),
     /// The source cannot say which threads of a pid namespace events are about.
@@ -77,34 +76,34 @@ pub enum SourceError {
     UnknownStates,
 }
 
-/// Which facts about causes of waits and of lost time a source gives. Of a fact that it does not give nobody knows; of
-/// one that it gives, what is not told is zero.
+/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; one that it
+/// provides and an event lacks is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// The time in each slice that the host had taken the CPU.
     pub steal: bool,
     /// The time in each slice that interrupts took, and their number.
     pub irq: bool,
-    /// How long before the end of a slice a switch was asked for.
+    /// How long before the end of a slice a switch was requested.
     pub need_resched: bool,
     /// Each time that a thread is moved to another queue.
     pub migrate: bool,
     /// Which threads may not run since the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
-    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts. No source tells: it is known of the
-    /// machine.
+    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts. It does not come from a source: it is known about
+    /// the machine.
     pub quotas: bool,
     /// In which system call a thread blocks.
     pub syscall: bool,
-    /// On which futex a thread blocks. Only told where it is asked for, and not lacking elsewhere.
+    /// On which futex a thread blocks. Recorded only if requested; otherwise it does not count as missing.
     pub futex: bool,
-    /// For which lock of the kernel one does. The same holds of that.
+    /// For which lock of the kernel one does. The same applies to that.
     pub kernel_lock: bool,
-    /// Who begins each wake-up, a thread or an interrupt.
+    /// The waker of each wake-up, a thread or an interrupt.
     pub waker: bool,
     /// What such an interrupt is about.
     pub interrupt_kind: bool,
-    /// Who sent the packet, if it is one of this host.
+    /// The sender of the packet, if it is on this host.
     pub packets: bool,
     /// Which request to a disk, if it is the completion of one.
     pub requests: bool,
@@ -118,7 +117,7 @@ impl Causes {
         all.filter_map(|(name, given)| given.then_some(name)).collect()
     }
 
-    /// The names of those that are not given.
+    /// The names of the missing ones.
     pub fn lacking(self) -> Vec<&'static str> {
         self.all().into_iter().filter_map(|(name, given)| (!given).then_some(name)).collect()
     }
@@ -144,7 +143,7 @@ impl Causes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
     pub switches: u64,
-    /// Of the tracepoints of wake-ups and of moves between queues.
+    /// For the tracepoints of wake-ups and of moves between queues.
     pub others: u64,
 }
 
@@ -169,16 +168,16 @@ pub struct SourceStats {
     pub kernel_counts: Vec<KernelCount>,
     /// Samples that could not be decoded.
     pub undecoded: u64,
-    /// Times that a ring held something that is no record.
+    /// Number of times that a ring contained something other than a record.
     pub garbled: u64,
-    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: nobody knows
-    /// which they were. Known when the recording has ended.
+    /// Events that the kernel counted when they happened, and then neither wrote nor counted as lost: which events they were is unknown.
+    /// Known when the recording has ended.
     pub unreported: SchedEvents,
     /// Events that arrived behind the watermark and were given a later time.
     pub late: u64,
     /// By how much the worst of them was moved.
     pub most_late: Nanos,
-    /// Cgroups that were to be in scope, and for which there was no place.
+    /// Cgroups that should be in scope, but for which there was no place.
     pub cgroups_left_out: u64,
 }
 
@@ -265,36 +264,36 @@ pub trait Source: Debug + Send {
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
-    /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of what happened before
-    /// only the lives and names of threads are handed out, as if they were told then.
+    /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of earlier events, only the
+    /// lives and names of threads are handed out, as if they had been reported at that time.
     fn begin(&mut self) -> Nanos;
 
     /// Only these processes and what they start are wanted: the source may leave out what does not concern them. To be
     /// called once the events run, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
 
-    /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the
-    /// source chooses them in the kernel, and tells of each thread whether it is one of theirs ([`Switch::in_scope`]); else whoever
-    /// takes the events has to choose. To be called once the events run.
+    /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the source selects
+    /// them in the kernel, and says for each thread whether it is in scope ([`Switch::in_scope`]); otherwise the consumer of the events has
+    /// to select. To be called once the events run.
     ///
     /// [`Switch::in_scope`]: super::event::Switch::in_scope
     fn narrow_to_cgroups(&mut self, _globs: &[Pattern]) -> bool {
         false
     }
 
-    /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and asks
-    /// for more about these where that is possible. To be called once the events run. Returns those CPUs.
+    /// Looks for CPUs with a task that the kernel does not report to this source, above all the idle task, and requests further records for
+    /// these if possible. To be called once the events run. Returns those CPUs.
     ///
     /// # Errors
-    /// [`SourceError`] when what there is to ask for cannot be had.
+    /// [`SourceError`] when what is to be requested is not available.
     fn find_silent(&mut self) -> Result<Vec<Cpu>, SourceError> {
         Ok(Vec::new())
     }
 
-    /// Some task of `cpu` turned out not to be reported, though nothing was lost: asks for more about it.
+    /// A task of `cpu` turned out not to be reported although nothing was lost: requests more records about it.
     ///
     /// # Errors
-    /// [`SourceError`]; recording goes on without.
+    /// [`SourceError`]; recording continues without them.
     fn is_silent(&mut self, _cpu: Cpu) -> Result<(), SourceError> {
         Ok(())
     }
@@ -314,7 +313,7 @@ pub trait Source: Debug + Send {
     /// Stops the events and hands out everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
-    /// Why rings cannot be read any more, told once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
+    /// Why rings cannot be read any more; returned once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
     fn take_failure(&mut self) -> Option<io::Error>;
 
     /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.
@@ -323,12 +322,12 @@ pub trait Source: Debug + Send {
     /// What the system call for waiting returns, or why rings cannot be read any more.
     fn wait(&mut self, stop: &StopToken, timeout: Duration) -> io::Result<()>;
 
-    /// Whether its program on switches notes who waits, as it was asked to for stacks.
+    /// Whether its program on switches notes which threads wait, as requested for stacks.
     fn notes_waits(&self) -> bool {
         false
     }
 
-    /// Opens CPUs that came online and lets go of those that went, as soon as the kernel tells of them. To be called
+    /// Opens CPUs that came online and closes those that went offline, as soon as the kernel reports them. To be called
     /// after each wait.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Records from one trace into another: strings and threads registered anew, koids, times and
+//! Copies records from one trace into another: strings and threads are registered again, koids, times and
 //! CPUs translated on the way.
 
 use fxt_format::limits::{MAX_ARGS, MAX_FRAMES};
@@ -29,7 +29,7 @@ pub(super) trait Translate {
         cpu
     }
 
-    /// The machine that processes of the trace ran on, where the new trace has those of several.
+    /// The machine on which processes of the trace ran, if the new trace has those of several machines.
     fn host(&self) -> Option<&str> {
         None
     }
@@ -44,12 +44,12 @@ pub(super) trait Translate {
         id
     }
 
-    /// The value of an argument of an event, where it has to be another.
+    /// The value of an argument of an event, if it has to change.
     fn argument(&self, _event: &Event<'_>, _arg: &ReadArg<'_>) -> Option<Value<'static>> {
         None
     }
 
-    /// The text in the new trace, where it has to be another.
+    /// The text in the new trace, if it has to change.
     fn text(&self, _role: Role<'_>, _text: &str) -> Option<String> {
         None
     }
@@ -99,8 +99,8 @@ pub(super) struct AsItIs;
 
 impl Translate for AsItIs {}
 
-/// Writes `record` into `target`; false for records that belong to tables or providers, which
-/// the caller sees to, and for what FXT does not define.
+/// Writes `record` into `target`; false for records that belong to tables or providers, which the caller handles, and for what FXT does not
+/// define.
 ///
 /// # Errors
 ///
@@ -328,8 +328,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The arguments of a record, their strings registered. An argument of a type that FXT does not
-/// define is left out: nobody knows whether its content means the same elsewhere.
+/// The arguments of a record, their strings registered. An argument of a type that FXT does not define is left out: its content may have
+/// another meaning elsewhere.
 pub(super) fn arguments<'a, L: Lanes>(
     args: Args<'a>,
     event: Option<&Event<'_>>,

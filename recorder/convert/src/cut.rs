@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A piece that is restricted to some threads shows no more of the others than a recording with a narrow scope: a thread that takes the CPU
-//! from a selected thread, until it goes out. The rest of the time is "not recorded", not idle.
+//! from a selected thread, until it is switched out. The rest of the time is "not recorded", not idle.
 //!
 //! Scheduling records that the cut adds have the boolean argument `inferred`, like those that fxtrec infers while recording; events that it
 //! adds have `cut`.

@@ -44,7 +44,7 @@ pub enum ConvertError {
     /// The output does not take any more.
     #[error("cannot write the output: {0}")]
     Write(#[source] io::Error),
-    /// The format cannot be told.
+    /// The format is unknown.
     #[error(transparent)]
     Format(#[from] UnknownFormat),
     /// There is no conversion between the two.
@@ -64,7 +64,7 @@ pub enum ConvertError {
         Nanos(end.0.saturating_sub(begin.0))
     )]
     Outside { begin: Nanos, end: Nanos },
-    /// A text is not what its format asks.
+    /// A text does not have the required format.
     #[error("{at}: {problem}")]
     Malformed {
         at: Position,
@@ -124,7 +124,7 @@ fn advice(from: Format, to: Format) -> &'static str {
 }
 
 impl ConvertError {
-    /// Whether the output was closed by its reader, which is no reason for a message.
+    /// Whether the output was closed by its reader, which needs no message.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -50,17 +50,17 @@ const ID_BITS: u32 = 22;
 #[derive(Clone, Debug)]
 pub struct Source {
     pub path: PathBuf,
-    /// How far the wall clock of its machine was ahead of that of the first one's, in nanoseconds. Where a recording does not know the
-    /// wall clock, and on one machine, how far its own clock is.
+    /// How far the wall clock of its machine was ahead of that of the first one's, in nanoseconds. If a recording does not know the wall
+    /// clock, and on one machine, how far its own clock is.
     pub offset: Option<i64>,
 }
 
 /// How recordings are put together.
 #[derive(Clone, Debug, Default)]
 pub struct How {
-    /// Equal koids and CPUs of all of them are the same threads and CPUs; else those of each are told apart.
+    /// Equal koids and CPUs in all of them are the same threads and CPUs; otherwise those of each file are kept apart.
     pub same_machine: bool,
-    /// Their clocks are aligned by these messages, where no offset is given.
+    /// Their clocks are aligned by these messages, if no offset is given.
     pub sync: Option<Messages>,
     /// A line on standard error says how far reading is, if that is a terminal.
     pub show_progress: bool,
@@ -95,7 +95,7 @@ struct Translation {
     host: Option<String>,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
-    /// What makes an id of this recording another one than those of the others; nothing where all are of one machine.
+    /// What distinguishes an id of this recording from those of the others; nothing if all are from one machine.
     salt: Option<u64>,
 }
 
@@ -153,7 +153,7 @@ impl Translate for Translation {
     }
 }
 
-/// So many operations of a recording are told from those of the others.
+/// Maximum number of operations of a recording that are distinguished from those of the others.
 const MOST_OPERATIONS: usize = 1 << 20;
 
 fn hash(what: impl Hash) -> u64 {
@@ -178,12 +178,12 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
 ///
 /// # Errors
 ///
-/// When a file cannot be read, its clock not be told, or the output not be written.
+/// When a file cannot be read, its clock is unknown, or the output cannot be written.
 pub fn merge(sources: &[Source], how: &How, out: &mut dyn Write) -> Result<Report, ConvertError> {
     merge_as(sources, how, None, out)
 }
 
-/// The same, with other texts where there is a redactor.
+/// The same, with other texts if there is a redactor.
 pub(crate) fn merge_as(
     sources: &[Source],
     how: &How,
@@ -291,7 +291,7 @@ fn seconds(nanos: i128) -> String {
     format!("{sign}{}.{:09} s", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// What is wrong with the wall clocks, if messages tell another offset than they do.
+/// What is wrong with the wall clocks, if messages give another offset than they do.
 fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     let (own, first) = (&facts[at], &facts[0]);
     let by_wall = first.wall_clock? - own.wall_clock?;
@@ -434,7 +434,7 @@ fn plan(
         let given = source.offset.map(i128::from);
         let shift = match (given.or(set), facts.wall_clock, first_wall_clock) {
             _ if at == 0 => 0,
-            // What is given is the error of the wall clock, where there is one between two machines.
+            // Returns the error of the wall clock, if there is one between two machines.
             (Some(offset), Some(own), Some(first)) if set.is_none() && !same_machine => {
                 own - first - offset
             }
@@ -451,7 +451,7 @@ fn plan(
             plan.cpus = next_cpu;
             next_cpu = next_cpu.saturating_add(facts.cpus);
             let mut given_out = FxHashSet::default();
-            // Koid 0 is nobody, or the idle task, everywhere.
+            // Koid 0 is no thread, or the idle task, in every file.
             for &koid in facts.koids.iter().filter(|koid| **koid != 0 && used.contains(koid)) {
                 let is_free = |new: &u64| !used.contains(new) && !facts.koids.contains(new);
                 let new = match same_id(koid).find(|new| is_free(new) && !given_out.contains(new)) {
@@ -537,7 +537,7 @@ struct Lane<'r> {
     reader: Reader<'static>,
     translation: Translation,
     writers: FxHashMap<ProviderId, (u32, Writer<Shared>)>,
-    /// As the recording has them.
+    /// As in the recording.
     names: FxHashMap<ProviderId, String>,
     shared: Shared,
     /// The provider whose section the piece begins with, in one word; none where the piece

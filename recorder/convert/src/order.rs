@@ -112,7 +112,7 @@ fn each_record(
 /// The effect of a duration on its thread's stack, if that can determine the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Step {
-    /// 0 for records that are no begin or end, or of threads that do not go backward.
+    /// 0 for records other than begins and ends, and for threads that do not go backward.
     kind: u8,
     thread: u64,
     /// A hash of its name; 0 for an end without one.

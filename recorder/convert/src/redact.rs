@@ -55,7 +55,7 @@ impl Secret {
     pub const FOR_SHARING: [Secret; 5] =
         [Secret::Args, Secret::Paths, Secret::Names, Secret::Cgroups, Secret::Hosts];
 
-    /// As an option names it.
+    /// Its name in the option.
     pub const fn name(self) -> &'static str {
         match self {
             Secret::Args => "args",
@@ -138,7 +138,7 @@ const KERNEL_THREADS: [&str; 9] = [
     "swapper/",
 ];
 
-/// What reports need to know by name: the recorder, and what is made up for a CPU of which nothing is known.
+/// What reports need to know by name: the recorder, and placeholders for a CPU about which nothing is known.
 fn is_public_name(name: &str) -> bool {
     let is_number = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ":uHR-I_".contains(c));
     let is_of_kernel =
@@ -156,7 +156,7 @@ pub(crate) fn is_fxtrec(name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ' ']))
 }
 
-/// What kind of secret a text may be; none where it is known to be none.
+/// What kind of secret a text may be; none if it is known not to be secret.
 fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     let is_public = |category: &str| of_fxtrec && PUBLIC_CATEGORIES.contains(&category);
     match role {
@@ -184,7 +184,7 @@ fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     }
 }
 
-/// Knows the pseudonyms of one run. They are made with a random key, so that nobody finds a name by trying.
+/// Knows the pseudonyms of one run. They are made with a random key, so that a name cannot be found by trying.
 #[derive(Debug)]
 pub(crate) struct Redactor {
     key: RandomState,
@@ -215,7 +215,8 @@ impl Redactor {
         })
     }
 
-    /// Of 40 bits: of 10 000 names, two are the same in 1 of 20 000 traces. A thread name has at most 15 bytes, so the pseudonym must fit.
+    /// They have 40 bits: among 10 000 names, two collide in 1 of 20 000 traces. A thread name has at most 15 bytes, so the pseudonym must
+    /// fit.
     fn pseudonym(&self, secret: Secret, text: &str) -> String {
         format!("{}-{:010x}", secret.prefix(), self.key.hash_one((secret, text)) >> 24)
     }
@@ -254,7 +255,7 @@ pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, Conve
                 if let Record::ProviderInfo(info) = &item.record {
                     found.add("names", info.name);
                 }
-                // A record that cannot be written again has been looked at.
+                // A record that cannot be written again has been examined.
                 let _ = copy(&item.record, &mut writer, &found);
                 shared.take();
             }
@@ -324,7 +325,7 @@ impl<T: Translate> Translate for Redacting<'_, T> {
     }
 }
 
-/// The name of a provider, as the new trace has it.
+/// The name of a provider in the new trace.
 pub(crate) fn provider_name(name: &str, redactor: Option<&Redactor>) -> String {
     let other = redactor.and_then(|redactor| redactor.text(Role::Object, name, false));
     other.unwrap_or_else(|| name.to_owned())

@@ -60,7 +60,7 @@ pub trait Fetch {
     /// Gets the debug file of a build; whether it is there now, and was not there before.
     fn fetch(&mut self, id: &[u8]) -> bool;
 
-    /// What became of it, counted by file.
+    /// The results, counted by file.
     fn tell(&self) -> Vec<(&'static str, u64)>;
 }
 

@@ -18,13 +18,13 @@ use rustc_hash::FxHashMap;
 use super::error::ConvertError;
 use super::tef::ids_are_local;
 
-/// So many messages of a recording are looked at, each way.
+/// Maximum number of messages of a recording that are used, each way.
 const MOST: usize = 1 << 20;
 
 /// Which records are the sending and the receiving of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Messages {
-    /// A flow that begins in one recording and goes on or ends in another, with one id.
+    /// A flow that begins in one recording and continues or ends in another, with one id.
     Flows,
     /// Events of these names, as `NAME` or `CATEGORY:NAME`, with the same values of these arguments.
     Events { send: String, receive: String, keys: Vec<String> },
@@ -82,7 +82,7 @@ pub(crate) struct Offset {
 pub(crate) enum Unbounded {
     /// Messages went so often each way, never in at least one of them.
     Missing(usize, usize),
-    /// The bounds exclude each other by so much.
+    /// The bounds exclude each other by this much.
     Contradictory(u64),
 }
 
@@ -138,7 +138,7 @@ impl Ends {
         fastest(&self.sent, there).1
     }
 
-    /// A flow may have several steps, of which the first counts; events with one key are different messages.
+    /// A flow may have several steps; the first counts. Events with one key are different messages.
     fn add(&mut self, sends: bool, key: Box<str>, time: u64, first_counts: bool) {
         let times = if sends { &mut self.sent } else { &mut self.received };
         if times.len() >= MOST && !times.contains_key(&key) {
@@ -168,7 +168,7 @@ impl Ends {
     }
 }
 
-/// Of messages that were sent here and received there: how many, and the least difference of their times.
+/// For messages that were sent here and received there: their number, and the least difference of their times.
 fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
     let differences = sent.iter().filter_map(|(key, &sent)| {
         if there.are_flows && there.sent.contains_key(key) {
@@ -189,12 +189,12 @@ pub(crate) struct Set {
     pub(crate) offset: Offset,
 }
 
-/// How far each clock is ahead of the first one's: directly, or through another recording where that is more exact.
+/// How far each clock is ahead of the first one's: directly, or through another recording if that is more exact.
 ///
 /// # Errors
 /// When there is no path of messages from a recording to the first.
 pub(crate) fn offsets(paths: &[&Path], ends: &[&Ends]) -> Result<Vec<Option<Set>>, ConvertError> {
-    // As Dijkstra would: the one that is known best next.
+    // As in Dijkstra's algorithm: the most exactly known one next.
     let mut set: Vec<Option<Set>> = vec![None; paths.len()];
     let origin = Offset { nanos: 0, error: 0, messages: (0, 0) };
     let mut done = vec![0];

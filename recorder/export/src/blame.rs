@@ -39,7 +39,7 @@ pub(crate) fn add<'r>(
         add_span(rows, &spans, &spans.list[at], &frame, tracker);
     });
     pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
-    // Those of threads of which the trace tells nothing else.
+    // Spans of threads about which the trace says nothing else.
     for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
         let part = Part { name: "unknown", class: None, by: None };
         part.push(rows, (&spans, span), (span.length(), 1));
@@ -51,7 +51,7 @@ pub(crate) fn add<'r>(
 struct Part {
     name: &'static str,
     class: Option<Class>,
-    /// Who had the CPU meanwhile, or ended it.
+    /// The thread that had the CPU in that time, or that ended it.
     by: Option<u32>,
 }
 

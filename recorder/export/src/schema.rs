@@ -54,7 +54,7 @@ const fn column(name: &'static str, kind: Kind, packing: Packing) -> Column {
     Column { name, kind, nullable: false, packing }
 }
 
-/// A time or a length of time.
+/// A time or a duration.
 const fn nanos(name: &'static str) -> Column {
     column(name, Kind::Long, Packing::Delta)
 }

@@ -1,7 +1,7 @@
 //! Rows of a table that are being collected, until they fill a row group.
 //!
-//! The thread that reads the trace has the most work, so adding a row is one short copy: rows lie one behind the other, every value as 64
-//! bits. The thread that writes them splits them into columns, one [slip](Slip) at a time, while they are in a near cache:
+//! The thread that reads the trace has the most work, so adding a row is one short copy: rows follow one another, every value as 64 bits.
+//! The thread that writes them splits them into columns, one [slip](Slip) at a time, while they are in a near cache:
 //!
 //! ```text
 //!  Sheet -- Slip: some rows, as they came -----------> Group: a row group, by columns

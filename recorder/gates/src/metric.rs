@@ -1,9 +1,9 @@
-//! The lengths of time that are measured, and their names in gates, JSON and CSV.
+//! The durations that are measured, and their names in gates, JSON and CSV.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A length of time that is measured for each thread; `docs/reference/figures.md` has the definitions.
+/// A duration that is measured for each thread; `docs/reference/figures.md` has the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
     /// From the wake-up of a thread that was not able to run to its next switch in.
@@ -23,7 +23,7 @@ pub enum Metric {
     Throttled,
     /// The part of a slice that interrupt handlers took.
     Irq,
-    /// From when the scheduler asked for a switch to the switch.
+    /// From the scheduler's request for a switch to the switch.
     NeedResched,
 }
 

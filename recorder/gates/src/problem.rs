@@ -70,7 +70,7 @@ pub enum Problem {
     /// No trigger has this name.
     #[error("unknown trigger '{name}'")]
     NoTrigger { name: String, nearest: Option<&'static str> },
-    /// A length of time without a unit.
+    /// A duration without a unit.
     #[error("{0} is a duration and needs a unit")]
     NoUnit(String),
     /// An unknown unit, or a unit of the wrong dimension.

@@ -9,7 +9,7 @@ use crate::{Metric, SpanMetric};
 pub enum Total {
     /// Events that the kernel dropped.
     Lost,
-    /// Context switches; with a condition, those in which a selected thread went out.
+    /// Context switches; with a condition, those that switch out a selected thread.
     Switches,
     /// Context switches divided by the length of the recording in seconds.
     SwitchesPerSecond,
@@ -105,7 +105,7 @@ impl Stat {
         }
     }
 
-    /// How many values the statistic needs to be meaningful. A percentile needs so many that a value beyond it is likely; with fewer, it
+    /// How many values the statistic needs to be meaningful. A percentile needs enough values that one beyond it is likely; with fewer, it
     /// would only be the maximum.
     pub fn samples_needed(self) -> u64 {
         match self {
@@ -121,7 +121,7 @@ impl Stat {
 /// What kind of number a quantity is, and so which units its limit takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// A length of time, in nanoseconds.
+    /// A duration, in nanoseconds.
     Time,
     Count,
     /// Events per second.

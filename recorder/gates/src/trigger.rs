@@ -5,7 +5,7 @@
 //! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
 //! ```
 //!
-//! METRIC is one of the metrics of gates that are lengths of time; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
+//! METRIC is one of the metrics of gates that are durations; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
 //! quoted text. A loss belongs to no thread, and of an alert only the process is known; neither takes a condition.
 
 use std::fmt;

@@ -2,8 +2,8 @@
 /*
  * The programs on switches and wake-ups, which write a record of each into the lane of their CPU.
  *
- * Ahead of a switch's record there are others, if there is anything to tell: what befell the slice that it ends, whose quota keeps the
- * thread from running on, and what it waits for.
+ * Other records precede that of a switch if there is anything to report: what delayed the
+ * slice that it ends, whose quota keeps the thread from running on, and what it waits for.
  */
 #include "account.h"
 #include "contention.h"

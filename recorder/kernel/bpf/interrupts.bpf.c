@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What each CPU does besides running threads: time in interrupts, what they are about, and since when a switch is asked for. These
- * programs add up and note, and those on switches and wake-ups tell. See account.rs and origins.rs.
+ * What each CPU does besides running threads: time in interrupts, their causes, and since when a switch has been
+ * requested. These programs add up and note, and those on switches and wake-ups tell. See account.rs and origins.rs.
  */
 #include "account.h"
 #include "origins.h"
@@ -155,8 +155,8 @@ SEC("tp_btf") int fxtrec_tmr_end(u64 *args)
 }
 
 /*
- * sched_set_need_resched_tp(task, cpu, flag): somebody asks for a switch, maybe on another CPU. A second, more urgent request changes
- * nothing. That the idle task makes room is nobody's loss.
+ * sched_set_need_resched_tp(task, cpu, flag): somebody asks for a switch, maybe on another CPU. A
+ * second, more urgent request changes nothing. A switch away from the idle task delays no thread.
  */
 SEC("tp_btf") int fxtrec_asked(u64 *args)
 {

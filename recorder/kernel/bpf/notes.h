@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Who waits, and whether it was long: the note of a thread that goes out to block, and the beginning of a sample when it comes in. The
- * program that records switches notes it where it runs, else stacks.bpf.c has one for that. stacks/mod.rs describes the whole.
+ * Which threads wait, and whether it was long: the note of an outgoing thread that blocks, and the beginning of a sample when it is switched
+ * in. The program that records switches notes it where it runs, else stacks.bpf.c has one for that. stacks/mod.rs describes the whole.
  */
 #ifndef FXTREC_NOTES_H
 #define FXTREC_NOTES_H

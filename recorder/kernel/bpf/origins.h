@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * What each CPU handles in interrupts at the moment, for the program on wake-ups: a hard interrupt may come in the middle of a soft
- * one, so there are two of them. See origins.rs.
+ * What each CPU handles in interrupts at the moment, for the program on wake-ups: a hard
+ * interrupt may occur in the middle of a soft one, so there are two of them. See origins.rs.
  */
 #ifndef FXTREC_ORIGINS_H
 #define FXTREC_ORIGINS_H

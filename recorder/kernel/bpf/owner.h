@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Whose threads are told of, if only those of one user are: by their credentials at the event. In the place of other threads stand two of
- * each CPU that there are not, so that nothing of the others gets out of here: no id, name, priority or state.
+ * Which threads are reported, if only those of one user are: by their credentials at the event. In the place of other threads
+ * stand two of each CPU that there are not, so that nothing of the others gets out of here: no id, name, priority or state.
  */
 #ifndef FXTREC_OWNER_H
 #define FXTREC_OWNER_H

@@ -123,8 +123,8 @@ SEC("tp_btf") int fxtrec_queue(u64 *args)
 }
 
 /*
- * Whether this packet is handled before the next one is seen. Those of a list are all seen first, so of several nobody knows later which
- * one wakes a thread.
+ * Whether this packet is handled before the next one is seen. All packets of a list are
+ * seen first, so which of several wakes a thread is unknown later.
  */
 static inline bool is_alone(struct sk_buff *packet, struct origins *own)
 {

@@ -47,8 +47,8 @@ static inline void put(struct groups *all, u64 *table, u64 id)
 }
 
 /*
- * cgroup_mkdir(cgroup, path), before anybody sees it: where its parent says so it is in scope, and so are its children. Of others the
- * bell is rung.
+ * cgroup_mkdir(cgroup, path), before anybody sees it: where its parent says so it is in
+ * scope, and so are its children. For others the bell is rung.
  */
 SEC("tp_btf") int fxtrec_mkdir(u64 *args)
 {

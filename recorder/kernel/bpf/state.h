@@ -5,8 +5,8 @@
 #include "fxtrec.h"
 
 /*
- * `sched_switch`: the state of the thread that goes out. Who is about to wake it may have changed what the task says by then; whether
- * it is in a run queue does not change before it has left the CPU.
+ * `sched_switch`: the state of the outgoing thread. Who is about to wake it may have changed what
+ * the task says by then; whether it is in a run queue does not change before it has left the CPU.
  */
 static inline u64 state_of(u64 *args, struct task_struct *prev)
 {

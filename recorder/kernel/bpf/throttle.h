@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Whom quotas hold back: what is told of a thread that begins to wait, that comes in, and that is moved.
+ * Which threads quotas hold back: what is reported about a thread that begins to wait, is switched in, or is moved.
  *
- * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue, and that is told when it goes out. Before, it takes
- * the queue off the CPU, and says nothing to the threads on it: one may have waited long before, and through several periods. So there,
- * for how long its queue was throttled so far is told at both ends of every wait, and of both queues of a move; the difference is how
- * long the thread was. Of queues that never were throttled, which are most, nothing is told.
+ * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue, and that is reported when it is switched out.
+ * Before, it takes the queue off the CPU, and says nothing to the threads on it: one may have waited long before, and through
+ * several periods. So there, the throttled time of its queue so far is reported at both ends of every wait, and for both queues of
+ * a move; the difference is how long the thread was. For queues that were never throttled, which are most, nothing is reported.
  */
 #ifndef FXTREC_THROTTLE_H
 #define FXTREC_THROTTLE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Who runs, and whether an interrupt does: the kernel counts nested interrupts, at a place that differs between machines, and that not
- * every kernel lets a program get at directly. interrupts.rs has the ways, of which the loader takes the first that the kernel accepts.
+ * Which thread runs, and whether an interrupt does: the kernel counts nested interrupts, at a place that differs between machines, and
+ * that not every kernel lets a program get at directly. interrupts.rs lists the ways; the loader takes the first that the kernel accepts.
  */
 #ifndef FXTREC_WAKERS_H
 #define FXTREC_WAKERS_H
@@ -78,10 +78,10 @@ static inline u32 current_flags(void)
 /*
  * Who is waking whom: where the program on the beginning of a wake-up leaves it for the one on its completion.
  *
- * A wake-up begins where the waker runs, and may be completed by an interrupt on another CPU. In between nobody can begin another of
- * the same thread, and the kernel's own hand-over puts the two in order. A thread's place is found by the lower bits of its id; should
- * two threads that are being woken at once share it, the earlier one's waker is not known. A place says whom it is about, so it is
- * never the other's.
+ * A wake-up begins where the waker runs, and may be completed by an interrupt on another CPU. In between, no
+ * other wakeup of the same thread can begin, and the kernel's own hand-over puts the two in order. A
+ * thread's place is found by the lower bits of its id; should two threads that are being woken at once share
+ * it, the earlier one's waker is not known. A place says whom it is about, so it is never the other's.
  *
  *   bits 0 to 30    the id of the woken
  *   bit 31          whether an interrupt does it

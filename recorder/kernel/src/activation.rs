@@ -46,11 +46,10 @@ pub fn take() -> io::Result<Vec<Passed>> {
     }
     let take = |(raw, name): (RawFd, String)| {
         // Children must not inherit it.
-        // SAFETY: the call takes numbers and no memory, and fails with EBADF where this one is no descriptor.
+        // SAFETY: the call takes numbers and no memory, and fails with EBADF if this number is not a descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        // SAFETY: the descriptor is open, as was just seen. Whoever started this process opened it for it and says so
-        // with its id, and nothing else was opened before, so nobody in here owns it; and it is taken once, which `TAKEN`
-        // sees to.
+        // SAFETY: the descriptor is open, as was just seen. The parent opened it for this process, as LISTEN_PID says, and nothing else was
+        // opened before, so nothing in this process owns it; and `TAKEN` ensures that it is taken only once.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Passed { name, socket })
     };

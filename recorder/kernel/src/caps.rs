@@ -130,14 +130,14 @@ pub fn give_up_all() -> io::Result<()> {
     let head = [VERSION, 0];
     // Effective, permitted and inheritable ones, the lower half of each and then the upper.
     let none = [0_u32; 6];
-    // SAFETY: both point to as many words as the kernel reads in this version; nothing is written.
+    // SAFETY: both point to the number of words that the kernel reads in this version; nothing is written.
     let result = unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), none.as_ptr()) };
     nix::errno::Errno::result(result)?;
     Ok(())
 }
 
-/// Drops the capabilities that this program's file grants to whoever runs it, so that only the user decides what it may read. Root keeps
-/// its capabilities. For a process that has no other thread yet.
+/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights decide what it may
+/// read. Root keeps its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
 /// What capset(2) returns.

@@ -1,6 +1,6 @@
 //! Which code is where: the executable mappings of processes, the kernel and its modules, and the kernel's symbols.
 //!
-//! All of it is text below `/proc` and `/sys`, read when somebody asks, and never on the path of an event.
+//! All of it is text below `/proc` and `/sys`, read on request, and never on the path of an event.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::symbols::KernelSymbols;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutableMapping {
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
     /// Whether it can be read and written, in bits 0 and 1; bit 2 is set.
     pub flags: u8,
@@ -27,7 +27,7 @@ pub struct ExecutableMapping {
     pub offset: u64,
     /// Its device and inode, by which a file is known; `None` when there is no file.
     pub file: Option<(String, u64)>,
-    /// The path as the process knows it, or what the kernel calls it, as `[vdso]`; empty for neither.
+    /// The path in the process's view, or the kernel's name, such as `[vdso]`; empty if there is neither.
     pub path: PathBuf,
 }
 
@@ -48,16 +48,16 @@ impl ExecutableMapping {
 /// What is kept of a process's mappings at most, in bytes: a program may have 65 530, with paths of 4 KiB.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The executable mappings of the process `pid`, by address: the first ones, of a process with very many.
+/// The executable mappings of the process `pid`, by address: only the first ones if there are very many.
 ///
 /// # Errors
-/// When it is gone, or not to be looked into.
+/// When it is gone, or may not be inspected.
 pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
     let file = File::open(format!("/proc/{}/maps", living(pid)))?;
     read_mappings(BufReader::new(file), MOST_BYTES)
 }
 
-/// Those that a file `/proc/PID/maps` has, as long as they take at most so many bytes.
+/// Those in a file `/proc/PID/maps`, as long as they take at most this many bytes.
 fn read_mappings(mut file: impl BufRead, most: usize) -> io::Result<Vec<ExecutableMapping>> {
     let (mut found, mut line, mut bytes) = (Vec::new(), Vec::new(), 0);
     while file.read_until(b'\n', &mut line)? > 0 {
@@ -136,7 +136,7 @@ pub struct KernelModule {
     /// What it is called: a module's name, or `kernel`.
     pub name: String,
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
     /// Its build id, if it has one.
     pub build_id: Vec<u8>,

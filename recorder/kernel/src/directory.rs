@@ -22,7 +22,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
 
 use super::user::Owner;
 
-/// As many links as the kernel follows in one path.
+/// The number of links that the kernel follows in one path.
 const MOST_LINKS: u32 = 40;
 
 /// How many names are tried for a temporary file.
@@ -70,7 +70,7 @@ pub struct FileId {
     pub inode: u64,
 }
 
-/// Facts about the file at a name, or behind a descriptor.
+/// Facts about the file at a name, or of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub id: FileId,
@@ -111,7 +111,7 @@ impl Facts {
         SFlag::from_bits_truncate(self.mode & SFlag::S_IFMT.bits())
     }
 
-    /// Who may read and write it.
+    /// Its permissions.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o777
     }
@@ -372,8 +372,8 @@ pub fn inherited(number: RawFd) -> io::Result<File> {
     if number > 2 && (flags < 0 || flags & libc::FD_CLOEXEC != 0) {
         return Err(Errno::EBADF.into());
     }
-    // SAFETY: it is open, and inherited descriptors belong to nobody in particular in this process, which keeps them
-    // open; should it be closed all the same, the call fails.
+    // SAFETY: it is open, and no code of this process owns or closes inherited descriptors; if it were closed all the same, the call would
+    // fail.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     Ok(inherited.try_clone_to_owned()?.into())
 }
@@ -434,7 +434,7 @@ impl Fresh {
         match renameat2(at, temporary.as_os_str(), at, name, RenameFlags::RENAME_NOREPLACE) {
             Err(Errno::EINVAL | Errno::ENOSYS) => {
                 linkat(at, temporary.as_os_str(), at, name, AtFlags::empty())?;
-                // The file has its name; a second one does not matter.
+                // The file now has its final name; a leftover temporary name does no harm.
                 let _ = at.remove(temporary);
             }
             result => result?,
@@ -457,7 +457,7 @@ impl Fresh {
     /// Puts it at `name`, and moves the earlier file to `aside`, where it replaces what is there.
     ///
     /// # Errors
-    /// What the system calls return. Then nothing has changed, unless another file appeared at `name` meanwhile: EEXIST.
+    /// What the system calls return. Then nothing has changed, unless another file has appeared at `name`: EEXIST.
     pub fn put_and_move_aside(&mut self, name: &OsStr, aside: &OsStr) -> io::Result<()> {
         let temporary = self.give_temporary_name()?;
         let at = self.directory.clone();
@@ -473,7 +473,7 @@ impl Fresh {
         at.rename(name, aside)?;
         self.put_new(name).inspect_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
-                // The earlier file still exists under its other name; that is no reason to hide the error.
+                // The earlier file still exists under its other name, so a failure here must not hide the error.
                 let _ = at.rename(aside, name);
             }
         })

@@ -59,7 +59,7 @@ impl Tracefs {
 
     /// The kernel's objection to a filter, in its own words.
     ///
-    /// perf only returns an error code. In an instance of tracefs the kernel gives a message, so one is made for this question. `None` if
+    /// perf only returns an error code. The kernel gives a message only in an instance of tracefs, so one is created for this. `None` if
     /// the kernel cannot be asked or has no objection.
     pub fn objection_to_filter(
         &self,

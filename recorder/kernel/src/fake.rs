@@ -255,7 +255,7 @@ impl Sys for Fake {
         }
         let mapping = Mapping::new(None, len)?;
         let page = mapping.base().cast::<perf_event_mmap_page>();
-        // SAFETY: the mapping is zeroed, writable and larger than the structure, and nobody else knows it yet.
+        // SAFETY: the mapping is zeroed, writable and larger than the structure, and nothing else knows it yet.
         unsafe {
             (*page).data_offset = page_size() as u64;
             (*page).data_size = (len - page_size()) as u64;

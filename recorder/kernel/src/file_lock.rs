@@ -46,7 +46,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 pub fn lock(file: &File) -> Result<(), Holder> {
     for look in 0..LOOKS {
         if look > 0 {
-            // The holder released it before the list was read, or the list changed meanwhile.
+            // The holder released it before the list was read, or the list changed while it was read.
             thread::sleep(BETWEEN_LOOKS);
         }
         // SAFETY: the descriptor is open for the time of the call.

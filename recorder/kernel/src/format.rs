@@ -60,7 +60,7 @@ pub enum FormatError {
     #[error("tracepoint {event} has no field `{field}` on this kernel")]
     NoField {
         event: String,
-        /// The field that was looked for.
+        /// The missing field.
         field: String,
     },
 }

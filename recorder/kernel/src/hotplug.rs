@@ -137,7 +137,7 @@ pub(super) fn device_messages() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor that nothing else owns.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     attach_filter(socket.as_fd())?;
     let address = nix::sys::socket::NetlinkAddr::new(0, KERNEL_GROUP);

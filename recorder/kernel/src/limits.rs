@@ -42,7 +42,7 @@ impl Inherited {
         for Limit { resource, soft, hard } in self.0.into_iter().flatten() {
             let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
             let resource = resource as libc::__rlimit_resource_t;
-            // SAFETY: the new limit is read through a pointer to a live rlimit, and the old one is not asked for.
+            // SAFETY: the new limit is read through a pointer to a live rlimit, and the old one is not requested.
             unsafe { libc::prlimit(pid, resource, &raw const limit, std::ptr::null_mut()) };
         }
     }

@@ -1,7 +1,7 @@
-//! Telling whoever started this process what it does: the protocol of systemd's sd_notify(3).
+//! Reports to the parent of this process what it does: the protocol of systemd's sd_notify(3).
 //!
-//! systemd wants to know when a service is ready. `fxtrec daemon` wants to know more of the recorder that it starts, and is
-//! told by variables of fxtrec's own, which begin with `X_` as that page asks for, one in each message.
+//! systemd wants to know when a service is ready. `fxtrec daemon` needs to know more about the recorder that it starts. It gets that in
+//! fxtrec's own variables, which begin with `X_` as that page requires, one in each message.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,7 +25,7 @@ pub fn is_for_fxtrec() -> bool {
 /// The longest message, in bytes: a path and the name of a variable. Longer texts are cut.
 pub const MOST_BYTES: usize = libc::PATH_MAX as usize + 64;
 
-/// The variables by which systemd asks for a sign of life: how often, in microseconds, and from which process.
+/// The variables by which systemd requests watchdog messages: how often, in microseconds, and from which process.
 const WATCHDOG_VARIABLES: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
 const READY: &[u8] = b"READY=1";
@@ -39,16 +39,16 @@ pub enum Notice {
     Ready,
     /// A sign of life.
     Alive,
-    /// A snapshot that was asked for was written to this file.
+    /// A requested snapshot was written to this file.
     Snapshot(PathBuf),
-    /// The same of one that a trigger wanted.
+    /// The same for a snapshot of a trigger.
     Fired(PathBuf),
-    /// A snapshot that was asked for was not written, and why.
+    /// A requested snapshot was not written, and why.
     NoSnapshot(String),
 }
 
 impl Notice {
-    /// As it is sent. systemd takes a line for a variable, so that line breaks become blanks.
+    /// The message as sent. systemd takes each line for a variable, so line breaks become blanks.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut message = match self {
             Notice::Ready => READY.to_vec(),
@@ -82,7 +82,7 @@ impl Notice {
     }
 }
 
-/// How often this process has to give a sign of life: three times as often as it has to, where systemd's `WatchdogSec=` asks for it.
+/// How often to send a watchdog message: three times as often as systemd's `WatchdogSec=` requires.
 pub fn watchdog() -> Option<Duration> {
     let [micros, pid] = WATCHDOG_VARIABLES.map(std::env::var);
     let pid = pid.ok();
@@ -96,7 +96,7 @@ fn watchdog_of(micros: &str, pid: Option<&str>) -> Option<Duration> {
     (is_meant && !every.is_zero()).then_some(every)
 }
 
-/// Tells it, where somebody wants to know. Does not wait for a listener who does not read.
+/// Sends the message if a receiver is configured. Does not wait for a listener who does not read.
 ///
 /// # Errors
 /// What socket(2) or sendto(2) return.
@@ -113,7 +113,7 @@ fn send(address: &OsStr, notice: &Notice) -> io::Result<()> {
         None => SocketAddr::from_pathname(address)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // systemd may be slow to be told that a service is ready; of the rest, nobody is to be waited for.
+    // fxtrec waits for systemd only with the message that a service is ready; for other messages, it does not wait.
     socket.set_nonblocking(*notice != Notice::Ready)?;
     socket.send_to_addr(&notice.to_bytes(), &address).map(drop)
 }

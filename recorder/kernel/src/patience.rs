@@ -1,4 +1,4 @@
-//! Reads kernel files about other processes, where a read may block for as long as those processes like.
+//! Reads kernel files about other processes, where a read may block for as long as those processes choose.
 //!
 //! A file that needs the lock of a process's memory (`maps`, `cmdline`, `mem` and others below `/proc/PID`) blocks while a thread of that
 //! process has the lock, and that thread may wait for a file system in user space that never answers. Unlike a read from such a file
@@ -50,7 +50,7 @@ pub fn patiently<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     }
     HANGING.fetch_add(1, Ordering::Relaxed);
     if is_settled.swap(true, Ordering::AcqRel) {
-        // It answered meanwhile.
+        // It has answered in the meantime.
         HANGING.fetch_sub(1, Ordering::Relaxed);
     }
     receiver.try_recv().ok()

@@ -1,10 +1,8 @@
 //! What the `prev_state` of a `sched_switch` means on the running kernel.
 //!
-//! The bit values behind the state letters were renumbered several times, so
-//! none is assumed here. The tracepoint's own `print fmt` holds a table of
-//! flags and letters, the mask in front of it, and the bit behind the `+` of a
-//! preempted thread; [`StateTable::parse`] evaluates all three once, and
-//! [`StateTable::decode`] is then a few comparisons per event.
+//! The bit values of the state letters were renumbered several times, so none is assumed here. The tracepoint's own `print fmt` holds a
+//! table of flags and letters, the mask before it, and the bit for the `+` of a preempted thread; [`StateTable::parse`] evaluates all three
+//! once, and [`StateTable::decode`] is then a few comparisons per event.
 
 use thiserror::Error;
 
@@ -19,7 +17,7 @@ pub struct PrevState {
     /// kernels `K`, `W`, `N`; [`PrevState::UNKNOWN`] for a bit that the kernel has no letter for.
     /// If there are several flags, the first one in the kernel's table.
     pub letter: char,
-    /// Whether the thread could have gone on running (the kernel's `+`).
+    /// Whether the thread could have continued to run (the kernel's `+`).
     pub preempted: bool,
 }
 

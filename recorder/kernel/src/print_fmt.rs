@@ -3,7 +3,7 @@
 //! The kernel describes there, in C, how it would print each field. For
 //! `sched_switch` this is the only place that shows what the bits of
 //! `prev_state` mean on this kernel, so the line is parsed as the C it is:
-//! the arguments behind the format string become [`Expr`] trees that can be
+//! the arguments after the format string become [`Expr`] trees that can be
 //! evaluated for a given field value. Only what integer expressions need is
 //! understood; anything else is an error, never a guess.
 

@@ -76,7 +76,7 @@ impl Folder {
         self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
     }
 
-    /// Looks at it, and returns the rights that it had meanwhile: those of nobody if they have changed, for example because it ran a
+    /// Examines it, and returns the rights that it had during this: no rights if they have changed, for example because it executed a
     /// program as root.
     fn look<T>(&self, look: impl FnOnce(&Folder) -> T) -> (T, Rights) {
         let before = self.rights();
@@ -90,7 +90,7 @@ impl Folder {
 #[derive(Debug)]
 pub struct Mapped {
     pub file: Regular,
-    /// The rights of the process that has mapped it; those of nobody if it is gone.
+    /// The rights of the process that has mapped it; no rights if it is gone.
     pub rights: Rights,
     /// Whether the process may read it: a file can be executable but not readable.
     pub is_readable: bool,
@@ -144,7 +144,7 @@ fn is_of(file: &Regular, mapping: &ExecutableMapping) -> bool {
     let Some(wanted) = &mapping.file else { return false };
     let named = |device, inode| (format!("{:02x}:{:02x}", major(device), minor(device)), inode);
     let is_it = file.facts().is_ok_and(|facts| named(facts.st_dev, facts.st_ino) == *wanted);
-    // Some file systems (btrfs, overlayfs) report another device than the kernel's list of mappings. So the kernel is asked how it lists
+    // Some file systems (btrfs, overlayfs) report another device than the kernel's list of mappings. So this checks how the kernel lists
     // this file.
     is_it || file.open().and_then(|file| code::listed_as(&file)).is_ok_and(|it| it == *wanted)
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Snapshot::take`] walks `/proc` with the procfs crate, whose directory handles ensure that a process that vanishes is not mistaken for
 //! a later one with the same number. The files themselves are read as bytes: a thread's name may contain anything, and need not be UTF-8. A
-//! process that vanishes meanwhile is left out; that is not an error, because its exit is among the events.
+//! process that exits during this is left out; that is not an error, because its exit is among the events.
 //!
 //! All numbers are those of the pid namespace that `/proc` was mounted for. [`super::namespaces`] determines which one that is, and
 //! [`Thread::ids`] has the numbers of the same thread in inner namespaces.
@@ -176,7 +176,7 @@ pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<
 /// The path of the program that a process runs, from its directory in `/proc`. Empty if there is none.
 ///
 /// Not read by the procfs crate, which reports a deleted executable as an error. The kernel adds ` (deleted)` to the path of such a file;
-/// that is part of the name only if a file of that name is the one that runs.
+/// that is part of the name only if a file with that name is the one that runs.
 fn executable(directory: &Path) -> Vec<u8> {
     let link = directory.join("exe");
     let path = std::fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
@@ -266,7 +266,7 @@ pub fn has_inner_ids(pid: u32) -> bool {
         .is_ok_and(|file| Status::parse(&file).ids.len() > 1)
 }
 
-/// The threads of a process: their ids in the process's own pid namespace, and here. Threads that end meanwhile are left out.
+/// The threads of a process: their ids in the process's own pid namespace, and here. Threads that end during this are left out.
 pub fn inner_thread_ids(pid: u32) -> impl Iterator<Item = (u32, u32)> {
     thread_ids(pid).into_iter().filter_map(move |tid| {
         let file = std::fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;

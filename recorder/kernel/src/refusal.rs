@@ -169,7 +169,7 @@ fn is_beyond_linux(facts: &Facts) -> bool {
     facts.paranoid.is_some_and(|level| level > 2)
 }
 
-/// Whether this is why this user, who has CAP_PERFMON, was refused.
+/// Whether this is why this user was refused despite CAP_PERFMON.
 pub fn wants_administrator(facts: &Facts) -> bool {
     is_beyond_linux(facts) && facts.may_trace() && !facts.capabilities.has(Capability::SysAdmin)
 }

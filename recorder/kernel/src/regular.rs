@@ -38,7 +38,7 @@ const MOUNTS_PATH: &str = "/proc/self/mountinfo";
 /// How often to retry a path while others rename folders on it.
 const WALKS: u32 = 32;
 
-/// A flag of openat2(2), since Linux 5.12: fail rather than ask a file system.
+/// A flag of openat2(2), since Linux 5.12: fail rather than access a file system.
 const RESOLVE_CACHED: u64 = 0x20;
 
 const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
@@ -170,7 +170,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// The mount with this number, or else with this device. By device alone, files of an overlay may not be found.
+/// The mount with this number, or else with this device. With the device alone, files of an overlay may not be found.
 fn find_mount(mounts: &str, number: Option<u64>, device: u64) -> Option<Mount<'_>> {
     let number = number.map(|number| number.to_string());
     let device = format!("{}:{}", major(device), minor(device));
@@ -232,7 +232,7 @@ pub fn in_root(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Ow
     let mut walks = 0;
     loop {
         match openat2(root, path, how) {
-            // A folder was moved meanwhile, and the kernel does not know whether the path stays within the root.
+            // A directory was moved at the same time, and the kernel does not know whether the path stays within the root.
             Err(Errno::EAGAIN) if walks < WALKS => walks += 1,
             held => return Ok(held?),
         }

@@ -44,8 +44,8 @@ impl Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
 
-    /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, it is not
-    /// known for which of them it works, so it gets the rights of neither.
+    /// The rights of the process with this `status` file. If it runs with the rights of two users, as a set-user-id program does, for which
+    /// of them it works is unknown, so it gets the rights of neither.
     pub fn of_status(status: &[u8]) -> Rights {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             field(status, name)?.split_whitespace().map(|word| word.parse().ok()).collect()
@@ -90,7 +90,7 @@ impl Rights {
 
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
-        // An unknown user may be one who may not read the file.
+        // An unknown user may lack permission to read the file.
         match *self != Rights::nobody() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
@@ -98,8 +98,8 @@ impl Rights {
     }
 }
 
-/// Runs `what` without the capabilities to read every file, which this program's file may grant to whoever runs it: that user chooses which
-/// file it is. Root keeps them.
+/// Runs `what` without the capabilities to read every file, which this program's file may grant to every user who runs it: the user chooses
+/// which file is read. Root keeps them.
 ///
 /// # Errors
 /// What capget(2) and capset(2) return.
@@ -167,7 +167,7 @@ impl Drop for Changed {
 
 /// Sets the groups of this thread only; libc's call sets those of all threads.
 fn set_groups(groups: &[u32]) -> Result<(), Errno> {
-    // SAFETY: the call reads as many groups as it is passed the number of, from a live slice of them.
+    // SAFETY: the call reads the given number of groups from a live slice of that length.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     Errno::result(result).map(drop)
 }

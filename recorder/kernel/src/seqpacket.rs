@@ -134,7 +134,7 @@ impl Listener {
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor that nothing else owns.
         let socket = BriefClose::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let credentials = getsockopt(&socket, PeerCredentials)?;
         let pid = u32::try_from(credentials.pid()).unwrap_or(0);
@@ -241,7 +241,7 @@ impl Seqpacket {
         };
         for message in received.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = message {
-                // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+                // SAFETY: the kernel has just made these descriptors for this process, and nothing else knows them.
                 descriptors.extend(raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) }));
             }
         }

@@ -90,7 +90,7 @@ impl SharedWords for SharedView {
     fn load(&self, index: usize) -> u64 {
         assert!(index < self.words());
         // SAFETY: the index is within the mapping, which begins at a page and hence aligned, and lives as long as
-        // self. The file behind it cannot shrink, being sealed. In this process only `exchange` writes to the memory, and
+        // self. Its file cannot shrink, because it is sealed. In this process only `exchange` writes to the memory, and
         // atomically; whatever other processes do to it, an atomic load yields some value.
         let word = unsafe { AtomicU64::from_ptr(self.all.base().cast::<u64>().add(index)) };
         // On read-only memory std permits relaxed loads only; the fence makes this one an acquire.

@@ -55,8 +55,8 @@ pub struct Signals {
     parent: Option<Parent>,
 }
 
-/// The process that started this one, where the kernel announces its end by a signal: once for each of its threads, which would
-/// look like a user who asks again.
+/// The parent process, if the kernel announces its end by a signal: once for each of its threads, which would look like a
+/// repeated request of the user.
 #[derive(Debug)]
 struct Parent {
     pid: u32,
@@ -115,7 +115,7 @@ impl Signals {
         Signals::catch_and(&STOPS)
     }
 
-    /// The same with the signal by which a terminal tells that its size has changed.
+    /// The same with the signal for a changed terminal size.
     ///
     /// # Errors
     /// As for [`Signals::catch`].
@@ -166,7 +166,7 @@ impl Signals {
                 if parent.has_ended() {
                     continue;
                 }
-                // It asks by the same signal itself: from now on each counts.
+                // It uses the same signal for its own requests: from now on each counts.
                 self.parent = None;
             }
             return Ok(Some(caught));
@@ -210,7 +210,7 @@ pub struct Guard {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How often it is looked whether such a signal was read.
+/// How often to check whether such a signal was read.
 const GUARD_STEP: Duration = Duration::from_millis(100);
 
 impl Guard {
@@ -218,7 +218,7 @@ impl Guard {
     /// `patience`.
     ///
     /// # Errors
-    /// When there is no descriptor or no thread to be had.
+    /// When no descriptor or thread can be created.
     pub fn start(signals: &Signals, patience: Duration, status: u8) -> io::Result<Guard> {
         let arrived = signals.fd.as_fd().try_clone_to_owned()?;
         let status = Arc::new(AtomicU8::new(status));
@@ -233,7 +233,7 @@ impl Guard {
                     None => token.wait(std::iter::once(arrived.as_fd()), Duration::from_secs(3600)),
                     Some(_) => token.wait(std::iter::empty(), GUARD_STEP),
                 };
-                // Without a way to wait there is none to watch.
+                // Without a way to wait, there is nothing to watch.
                 let Ok(()) = waited else { return };
                 match since {
                     _ if !is_readable(&arrived) => since = None,

@@ -45,7 +45,7 @@ pub struct StealWatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StealGrowth {
     pub during: Nanos,
-    /// By CPU, without those that came online meanwhile.
+    /// By CPU, without those that have come online since.
     pub stolen: Vec<(Cpu, Nanos)>,
 }
 

@@ -34,7 +34,7 @@ pub fn receive(
     };
     for message in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(raw) = message {
-            // SAFETY: the kernel has just made these descriptors for this process, and nobody else knows them.
+            // SAFETY: the kernel has just made these descriptors for this process, and nothing else knows them.
             let owned = raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) });
             // Those that are not taken are dropped, and so closed.
             for (index, descriptor) in owned.enumerate() {

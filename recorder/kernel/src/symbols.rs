@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::sys::Sys;
 
-/// How far behind the beginning of a variable an address may be. The list has no lengths, and what follows the last variable of a
+/// How far after the beginning of a variable an address may be. The list has no lengths, and what follows the last variable of a
 /// module is something else.
 const LARGEST: u64 = 4096;
 
@@ -39,7 +39,7 @@ impl Table {
         self.starts.push((address, at, length));
     }
 
-    /// Modules are listed after the kernel, in no order. Of several names for one address, the first in the list stays.
+    /// Modules are listed after the kernel, in no order. If an address has several names, the first in the list stays.
     fn sort(&mut self) {
         self.starts.sort_by_key(|it| it.0);
         self.starts.dedup_by_key(|it| it.0);
@@ -104,7 +104,7 @@ impl KernelSymbols {
     }
 }
 
-/// Address, kind and name of a line: `ffffffff81000000 T _text`, with the module in brackets behind a tab. Hidden addresses are 0.
+/// Address, kind and name of a line: `ffffffff81000000 T _text`, with the module in brackets after a tab. Hidden addresses are 0.
 fn symbol(line: &[u8]) -> Option<(u64, u8, &[u8])> {
     let (digits, rest) = line.split_first_chunk::<16>()?;
     let &[b' ', kind, b' ', ref name @ ..] = rest else { return None };

@@ -160,7 +160,7 @@ impl Mapping {
 
     /// Releases the memory that a mapping of a file takes in this process, until it is accessed again.
     pub fn forget_pages(&self) {
-        // SAFETY: base and len are what mmap returned. Of a shared mapping, the file keeps what is in its pages.
+        // SAFETY: base and len are what mmap returned. The pages of a shared mapping stay in the file.
         let result =
             unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
         // If the kernel does not do this, the memory stays in use for longer.
@@ -210,7 +210,7 @@ impl Drop for Mapping {
 
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
-// SAFETY: who shares the owner learns where the memory is and how long, no more; any access is unsafe and says why it is sound.
+// SAFETY: sharing the owner only reveals where the memory is and how long; any access is unsafe and says why it is sound.
 unsafe impl Sync for Mapping {}
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -276,7 +276,7 @@ impl Sys for Linux {
         let flags = libc::c_ulong::from(perf::bindings::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: attr is a live perf_event_attr whose size field says how long it is.
         let fd = check(unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) })?;
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor that nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 

@@ -16,8 +16,8 @@ use super::sys::Mapping;
 /// The size and alignment of huge pages, on processors that have them. Elsewhere it has no special meaning.
 const HUGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The most bytes that are faulted in ahead, which usually takes some milliseconds. The rest comes in small pages when it is written to, so
-/// that events do not wait for a huge page.
+/// The most bytes that are faulted in ahead, which usually takes some milliseconds. The rest is allocated in small pages when it is written
+/// to, so that events do not wait for a huge page.
 const MOST_AHEAD: usize = 64 * 1024 * 1024;
 
 /// Zeroed memory of this process, in huge pages if the kernel has some to spare.
@@ -60,9 +60,9 @@ impl TraceMemory {
         // SAFETY: `new` chose an offset of at most HUGE_BYTES, and the mapping is longer than `bytes` by as much at least.
         let base = unsafe { base.add(self.offset) };
         let base = NonNull::new(base).ok_or(ConfigError::Misaligned)?;
-        // SAFETY: as just said, so many bytes from there on are in the mapping, which can be read and written, is zero since
-        // nobody has written to it, and goes with `self`: when the engine drops it. Nothing else has its address: this took
-        // `self`, which passes it to no one else.
+        // SAFETY: as just checked, this many bytes from there on are in the mapping. It can be read and written, is zero because nothing
+        // has written to it, and is unmapped with `self`, when the engine drops it. Nothing else has its address: this took `self`, which
+        // passes it to no one else.
         unsafe { Engine::with_memory(config, base, self, notify) }
     }
 }

@@ -1,4 +1,4 @@
-//! Users: the one to run COMMAND as, and the one who owns the output.
+//! Users: the one as whom COMMAND runs, and the owner of the output.
 //!
 //! fxtrec is usually started through sudo. COMMAND can be run as the calling user, and files that fxtrec creates are given to that user,
 //! who could otherwise not delete them without sudo.
@@ -36,7 +36,7 @@ pub enum UserError {
     /// The user database could not be read.
     #[error("cannot look up user '{who}': {source}")]
     Lookup {
-        /// The name or number that was looked for.
+        /// The name or number that was not found.
         who: String,
         source: io::Error,
     },

@@ -1,7 +1,7 @@
 //! Processes for work that may never end, and that can be abandoned.
 //!
 //! A file system in user space (FUSE) that does not answer blocks its caller in the kernel, and not even SIGKILL ends that. So a separate
-//! process asks. It is the same program under another name, and communicates by a socket:
+//! process makes the request. It is the same program under another name, and communicates by a socket:
 //!
 //! ```text
 //!   fxtrec      length, question, descriptor -->  worker
@@ -135,7 +135,7 @@ impl Worker {
         receive(&self.socket, wait)?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// Gives it the priority of the waiting thread, which others may raise meanwhile.
+    /// Gives it the priority of the waiting thread, which others may raise at the same time.
     fn hurry(&self) {
         if let Some(process) = &self.process {
             priority::lend_to(process.id());
@@ -171,12 +171,12 @@ impl Drop for Worker {
     }
 }
 
-/// A worker that is no longer waited for.
+/// A worker for which fxtrec no longer waits.
 #[derive(Debug)]
 pub struct Abandoned(Option<Child>);
 
 impl Abandoned {
-    /// Whether it has ended meanwhile.
+    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.0.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
     }
@@ -185,12 +185,12 @@ impl Abandoned {
 /// Starts a worker.
 pub type Start = fn() -> io::Result<Worker>;
 
-/// Workers that are asked one at a time. A worker that does not answer is abandoned, and the next question goes to a new one.
+/// Workers that get one request at a time. A worker that does not answer is abandoned, and the next question goes to a new one.
 #[derive(Debug)]
 pub struct Workers {
     start: Start,
     patience: Patience,
-    /// The most time to wait in vain, in total; after that nothing is asked any more.
+    /// Maximum time to wait in vain, in total; after that, no more requests are made.
     most_lost: Duration,
     worker: Option<Worker>,
     abandoned: Vec<Abandoned>,

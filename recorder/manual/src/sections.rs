@@ -13,7 +13,7 @@ fn runs_a_command(sub: Option<&str>) -> bool {
 pub(crate) fn exit_status(sub: Option<&str>) -> Vec<Entry> {
     let mut entries = vec![("0", "Success.")];
     if sub.is_some_and(|sub| sub.starts_with("ctl-") && !runs_a_command(Some(sub))) {
-        // Wrong arguments are no exception here.
+        // This includes wrong arguments.
         entries.push((
             "125",
             "The daemon cannot be reached or refuses, the trace is incomplete, or the arguments are wrong; the message says which.",

@@ -91,7 +91,7 @@ pub enum Problem {
         path.display()
     )]
     NotEntry { path: PathBuf, address: u64 },
-    /// Arguments by number at a place where nobody knows them.
+    /// Arguments by number at a place where they are unknown.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so argN is unknown there: \
          name the register instead",

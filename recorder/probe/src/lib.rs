@@ -62,7 +62,7 @@ pub struct Site {
     /// `PROVIDER:NAME` for a USDT probe, `0x401136` if no function is known.
     pub symbol: String,
     pub kind: SiteKind,
-    /// Where in the file the counter is that opens the probe's is-enabled guard, in bytes.
+    /// The file offset of the counter that opens the probe's is-enabled guard, in bytes.
     pub semaphore: Option<u64>,
     pub args: Vec<FetchArg>,
 }

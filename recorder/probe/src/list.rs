@@ -58,7 +58,7 @@ pub struct ListedUsdt {
     pub address: u64,
     /// The same as an offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// Where the counter is that opens its guard, if it has one.
+    /// The address of the counter that opens its guard, if it has one.
     pub semaphore: Option<u64>,
     /// Its arguments: as the kernel fetches them, or as the assembler wrote those that it cannot.
     pub arguments: Vec<Result<String, String>>,

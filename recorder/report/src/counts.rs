@@ -1,4 +1,4 @@
-//! Counts of lengths of time, in buckets that grow with the length.
+//! Counts of durations, in buckets that grow with the duration.
 //!
 //! These are the buckets of an HdrHistogram with two significant digits; a test compares them with the crate of that name. Up to 255, each
 //! value has its own bucket; beyond that, 128 buckets share each power of two. The crate itself is not used for counting: it checks each

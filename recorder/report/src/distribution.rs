@@ -1,4 +1,4 @@
-//! A finished distribution of lengths of time.
+//! A finished distribution of durations.
 //!
 //! The samples that an analysis gathers (a [`Tally`](super::tally::Tally)) become this in the end: exact figures, and the distinct values
 //! with their counts, in order. That is small; a percentile takes one pass over it, and merging takes a sort.
@@ -17,7 +17,7 @@ const MANY: usize = 256;
 /// A value and its number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The length of time in nanoseconds; if values were grouped, the greatest of them.
+    /// The duration in nanoseconds; if values were grouped, the greatest of them.
     pub nanos: u64,
     pub count: u64,
 }

@@ -1,4 +1,4 @@
-//! What the scheduler did to threads in addition to letting them wait, as far as a recording has it.
+//! What the scheduler did to threads in addition to letting them wait, as far as it was recorded.
 //!
 //! The argument `causes` of `trace_info` says which facts a recording has. A figure whose fact is missing is absent, since it is unknown,
 //! not 0.

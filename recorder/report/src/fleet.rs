@@ -21,7 +21,7 @@ use crate::facts::{Cause, Causes};
 use crate::groups::{self, GroupBy, Groups};
 use crate::model::{ProviderLosses, Report, Span, Stats, Wait};
 
-/// So many reasons for losses are kept.
+/// Maximum number of reasons for losses that are kept.
 const MOST_REASONS: usize = 16;
 
 /// One of many traces.

@@ -1,4 +1,4 @@
-//! Threads of one name together: ended ones of a trace with very many, and those of many traces.
+//! Threads merged by name: ended ones of a trace with very many, and those of many traces.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::facts::FactTallies;
 use crate::model::{Report, Sleep, Stats, ThreadReport, Wait};
 use crate::tally::Tally;
 
-/// So many names are told apart; threads of further names are put together.
+/// Maximum number of names that are distinguished; threads with further names are merged.
 const MOST: usize = 4096;
 
 /// The name that threads are put together under when there are too many names.
 const OTHERS: &str = "(others)";
 
-/// So many of the longest blocked times of a thread, or of a name, are kept. Only one of a thread can be longer than half of
+/// Number of longest blocked times kept for a thread, or for a name. Only one of a thread can be longer than half of
 /// the recording.
 pub(crate) const KEPT: usize = 2;
 

@@ -19,7 +19,7 @@ struct Document<'a> {
     format: &'static str,
     version: u32,
     trace: Trace<'a>,
-    /// Where there are several.
+    /// If there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<OneOfMany<'a>>,
     /// What threads are put together by, if by something else than their names.
@@ -37,7 +37,7 @@ struct Document<'a> {
     quotas: Option<Vec<Quota<'a>>>,
     processes: Vec<Process<'a>>,
     threads: Vec<Thread<'a>>,
-    /// Those that made the recording, where they are left out.
+    /// The recorder's threads, if they are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorder: Option<Recorder>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ struct Spans<'a> {
     tid: u64,
     pid: Option<u64>,
     comm: &'a str,
-    /// By their names, those that the recording tells.
+    /// The recorded ones, by their names.
     parts: BTreeMap<&'static str, Values>,
     undisturbed: Values,
     blocked_by: BTreeMap<&'static str, u64>,
@@ -138,7 +138,7 @@ struct LockWaits<'a> {
     waiters: Vec<LockParty<'a>>,
 }
 
-/// A thread that had a lock or waited for it; `None` if nobody knows who it was.
+/// A thread that had a lock or waited for it; `None` if it is unknown.
 #[derive(Serialize)]
 struct LockParty<'a> {
     thread: Option<Who<'a>>,

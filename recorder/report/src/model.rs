@@ -22,9 +22,9 @@ use fxtrec_gates::Metric;
 pub struct Report {
     /// What the trace says about itself, where fxtrec wrote it.
     pub origin: Option<Origin>,
-    /// Which facts the recording has besides who had which CPU.
+    /// Which facts the recording has in addition to switches.
     pub causes: Causes,
-    /// What the host took of the CPUs, where the kernel counted that.
+    /// What the host took from the CPUs, if the kernel counted that.
     pub host: Vec<HostSteal>,
     /// The cgroups that quotas stopped in the whole recording, where the kernel counted that.
     pub quotas: Vec<Quota>,
@@ -32,30 +32,30 @@ pub struct Report {
     pub span: Span,
     /// What is known of each CPU, in order of their numbers.
     pub cpus: Vec<CpuReport>,
-    /// How long one CPU ran a thread and had others queued, while another idled. Not known of a narrow scope.
+    /// How long one CPU ran a thread and had others queued, while another idled. Unknown for a narrow scope.
     pub unconserved: Option<Duration>,
     pub losses: Losses,
     /// Wake-ups of threads that ran or waited for a CPU already.
     pub idle_wakeups: u64,
-    /// How many ended threads are summed up by name instead of one by one.
+    /// Number of ended threads that are merged by name.
     pub folded: u64,
     /// Whether there may be spans: there are, or the trace was not read to its end.
     pub may_have_spans: bool,
     /// Whether there are spans, of a program or of the kernel.
     pub has_spans: bool,
-    /// Whether a program told spans or asynchronous operations of its own.
+    /// Whether a program recorded spans or asynchronous operations of its own.
     pub has_app_spans: bool,
-    /// The [worst span](super::spans::worst) of a program, if that was looked for.
+    /// The [worst span](super::spans::worst) of a program, if that was determined.
     pub worst_span: Option<WorstSpan>,
     /// Whether it may be another, since there were more spans than there was room for.
     pub too_many_spans: bool,
-    /// Names that programs gave their threads and processes, and for which there was no room.
+    /// Names that programs gave their threads and processes but for which there was no room.
     pub names_left_out: u64,
     /// Strings and threads that programs registered, and for which the reader had no room: they are unknown.
     pub strings_left_out: u64,
     /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
     pub spans: Option<SpanReport>,
-    /// Whether programs told counters.
+    /// Whether programs recorded counters.
     pub has_counters: bool,
     /// The counters, if they were [measured](super::counters::measure).
     pub counters: Option<CounterReport>,
@@ -65,11 +65,11 @@ pub struct Report {
     pub(super) total: Stats,
     pub(super) worst: Vec<Wait>,
     pub(super) worst_of_command: Vec<Wait>,
-    /// What the recorder's own threads did, where they are left out of all figures but those of CPUs.
+    /// What the recorder's own threads did, if they are left out of all figures except those of CPUs.
     pub recorder: Option<Recorder>,
     /// The [worst delay](fxtrec_blame::worst), if it is about one trace and there is any.
     pub delay: Option<Delay>,
-    /// Whether it is known which threads are COMMAND's.
+    /// Whether COMMAND's threads are known.
     pub has_command: bool,
     /// From when COMMAND was let run until its process ended, or the recording did.
     pub command: Option<Span>,
@@ -124,11 +124,11 @@ pub struct Losses {
     pub events: u64,
     /// Whether they may be fewer.
     pub at_most: bool,
-    /// Gaps of which nobody knows how many events are missing.
+    /// Gaps with an unknown number of missing events.
     pub unknown: u64,
-    /// Events besides that the kernel counted but never wrote. They are in no gap: nobody knows when they were.
+    /// Further events that the kernel counted but never wrote. They are in no gap, because their times are unknown.
     pub unreported: u64,
-    /// Events besides that were not the scheduler's, in no gap: all switches and wake-ups are there.
+    /// Further events, not the scheduler's and in no gap: all switches and wake-ups are there.
     pub others: u64,
     /// Whether these may be fewer.
     pub others_at_most: bool,
@@ -152,13 +152,13 @@ impl Losses {
         self.providers.iter().fold(0, |sum, one| sum.saturating_add(one.records))
     }
 
-    /// Stretches of time in which applications dropped records that nobody counted.
+    /// Periods in which applications dropped records that were not counted.
     pub fn unknown_records(&self) -> u64 {
         self.providers.iter().map(|one| one.unknown).sum()
     }
 }
 
-/// What an application dropped of its own, since it had no room for it. Several of one name count together.
+/// What an application dropped of its own, since it had no room for it. Several with one name count together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderLosses {
     pub name: String,
@@ -166,7 +166,7 @@ pub struct ProviderLosses {
     pub records: u64,
     /// Stretches of time in which there were some.
     pub gaps: u64,
-    /// Those of them whose records nobody counted.
+    /// Those of them whose records were not counted.
     pub unknown: u64,
     /// The first of them, as far as their times are known.
     pub list: Vec<RecordGap>,
@@ -176,7 +176,7 @@ pub struct ProviderLosses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordGap {
     pub span: Span,
-    /// How many; `None` when nobody knows.
+    /// How many; `None` if unknown.
     pub records: Option<u64>,
 }
 
@@ -187,11 +187,11 @@ pub struct Gap {
     pub cpu: Option<Cpu>,
     /// From the CPU's last switch before it to when it was reported.
     pub span: Span,
-    /// How many events; `None` when nobody knows.
+    /// How many events; `None` if unknown.
     pub events: Option<u64>,
 }
 
-/// A thread, or threads of one name that have ended and were summed up.
+/// A thread, or ended threads that were merged by name.
 #[derive(Clone, Debug)]
 pub struct ThreadReport {
     /// Its id in the trace; `None` for threads that were summed up.
@@ -211,7 +211,7 @@ pub struct ThreadReport {
     pub threads: u64,
     /// Whether COMMAND started it.
     pub in_command: bool,
-    /// Whether a recording of some processes is about it. Such a recording also has other threads, where they took a CPU.
+    /// Whether a recording of some processes is about it. Such a recording also has other threads while they have a CPU.
     pub is_recorded: bool,
     /// Whether it made the recording.
     pub is_recorder: bool,
@@ -257,7 +257,7 @@ pub struct Stats {
     pub involuntary: u64,
     /// Switches in on another CPU than the one it last ran on.
     pub migrations: u64,
-    /// Inferred switches that it went out or came in with. In no other figure.
+    /// Inferred switches that switched it out or in. In no other figure.
     pub inferred: u64,
     /// What comes from facts that not every recording has, if there is any.
     pub facts: Option<Box<Facts>>,
@@ -334,34 +334,34 @@ impl CpuReport {
 pub struct Wait {
     /// The number of its trace, where there are several.
     pub trace: Option<usize>,
-    /// Who waited, as it was called then.
+    /// The thread that waited, by its name at that time.
     pub thread: Party,
     /// [`Metric::Wakeup`] or [`Metric::Preemption`].
     pub metric: Metric,
     pub span: Span,
     /// The CPU on whose queue the thread was put.
     pub queued_on: Cpu,
-    /// The CPU it came in on.
+    /// The CPU on which it was switched in.
     pub ran_on: Cpu,
-    /// When it changed queues meanwhile, the first times; where the recording has that.
+    /// When it changed queues during the wait, the first times; if the recording has that fact.
     pub moves: Vec<Move>,
     /// How long of `span` its cgroup's quota was used up: no part of the wait.
     pub throttled: Duration,
-    /// Whose quota that was, where that is known.
+    /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<Arc<str>>,
-    /// Who woke it, where the trace says so.
+    /// Its waker, if the trace has it.
     pub waker: Option<Party>,
     /// Whether an interrupt did.
     pub by_interrupt: bool,
-    /// Who had the CPU it was queued on meanwhile, the longest first.
+    /// The threads that had the CPU on which it was queued, the longest first.
     pub antagonists: Vec<Antagonist>,
     /// How many more had it, each for a shorter time.
     pub more_antagonists: u64,
     /// How long they had it together.
     pub others: Duration,
-    /// How long that CPU was idle meanwhile.
+    /// How long that CPU was idle during the wait.
     pub idle: Duration,
-    /// How long it is not known who had it.
+    /// For how long the thread that had it is unknown.
     pub unknown: Duration,
 }
 
@@ -374,7 +374,7 @@ impl Wait {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Who, as it was called at its end.
+    /// The thread, by its name at the end.
     pub thread: Party,
     /// [`Metric::Blocked`] or [`Metric::BlockedUninterruptible`].
     pub metric: Metric,
@@ -382,7 +382,7 @@ pub struct Sleep {
     pub span: Span,
     /// The number of the system call that it was in, where that is known.
     pub call: Option<u16>,
-    /// Who woke it, where the trace says so.
+    /// Its waker, if the trace has it.
     pub waker: Option<Party>,
     /// Whether an interrupt did.
     pub by_interrupt: bool,
@@ -391,10 +391,10 @@ pub struct Sleep {
 /// The longest times for which threads were blocked, at most one of each thread.
 #[derive(Clone, Debug)]
 pub struct Blocked<'a> {
-    /// The longest first; of those that were chosen if any were, else of COMMAND's threads if there is one.
+    /// The longest first; those of selected threads if any are selected, else of COMMAND's threads if there is a COMMAND.
     pub sleeps: Vec<&'a Sleep>,
-    /// Whether it has only uninterruptible ones, as it does where nobody says which threads matter: most threads of a
-    /// machine sleep because they have nothing to do.
+    /// Whether it has only uninterruptible ones, as without a selection of threads: most threads of a machine sleep because they have
+    /// nothing to do.
     pub only_uninterruptible: bool,
 }
 
@@ -423,7 +423,7 @@ pub struct WorstSpan {
     /// The thread on which it ended.
     pub thread: String,
     pub span: Span,
-    /// How many there are of that name, and their median length.
+    /// The number with that name, and their median length.
     pub count: u64,
     pub median: Duration,
 }
@@ -436,7 +436,7 @@ pub struct Delay {
     pub span: Span,
     /// When it was woken or preempted; before, it was blocked.
     pub able: Nanos,
-    /// Who woke it, where the trace says so.
+    /// Its waker, if the trace has it.
     pub waker: Option<Party>,
     /// The number of the system call that it was blocked in, where that is known.
     pub call: Option<u16>,
@@ -462,7 +462,7 @@ impl Party {
     }
 }
 
-/// Who had a CPU that a thread waited for.
+/// A thread that had a CPU for which another waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Antagonist {
     pub thread: Party,
@@ -517,8 +517,8 @@ impl Report {
         &self.worst_of_command
     }
 
-    /// The longest times for which threads were blocked. One of more than half of the trace is how a thread lives, and no
-    /// incident: the next longest of that thread stands for it.
+    /// The longest times for which threads were blocked. A wait of more than half of the trace is normal for the thread, not an incident:
+    /// the next longest of that thread replaces it.
     pub fn blocked(&self) -> Blocked<'_> {
         let only_uninterruptible = !self.has_command && !self.is_chosen;
         let half = self.span.length() / 2;
@@ -560,7 +560,7 @@ impl Report {
         self.causes.knows(metric)
     }
 
-    /// The metrics made of facts that this recording has, of which there is any sample.
+    /// The metrics of facts that this recording has, if there is any sample.
     pub fn facts(&self) -> Vec<Metric> {
         let is_told = |&metric: &Metric| {
             let of = self.total.metric(metric);
@@ -605,7 +605,7 @@ impl Report {
         processes
     }
 
-    /// Adds each thread's longest wait to the longest of all, of which `most` are kept.
+    /// Adds each thread's longest wait to the list of the longest waits, which keeps `most`.
     pub(super) fn complete_worst(&mut self, most: usize) {
         self.most = most;
         self.worst
@@ -628,8 +628,7 @@ impl Report {
         call_name(self.origin.as_ref().map_or("", |origin| &origin.machine), number)
     }
 
-    /// Lets go of all threads that the filter does not choose, and of their waits; the total is
-    /// then that of those that stay. Figures of CPUs remain.
+    /// Removes all threads that the filter does not select, and their waits; the total is then that of the rest. Figures of CPUs remain.
     pub fn retain(&mut self, filter: &ThreadFilter) {
         if filter.is_everything() {
             return;

@@ -1,7 +1,7 @@
 //! Traces made by hand, for tests: what happens on which CPU, at microseconds of the trace.
 //!
-//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise. A thread that stands for what
-//! is not recorded has the weight of one.
+//! Thread `t` is of process `t / 100 * 100`, and is called `t41` unless it was named otherwise. A placeholder for what is not recorded has
+//! the weight of a pseudo-thread.
 
 use fxt_reader::Reader;
 use fxt_reader::record::{
@@ -68,22 +68,22 @@ impl Scene {
         Scene::of_scope("all")
     }
 
-    /// The same, of a recording that has these facts besides.
+    /// The same, for a recording that also has these facts.
     pub fn with_causes(causes: &str) -> Scene {
         Scene::start("all", Some(causes), None)
     }
 
-    /// The same, of a recording of a COMMAND, whose process is that koid.
+    /// The same, for a recording of a COMMAND, whose process has that koid.
     pub fn of_command(causes: &str, command: u64) -> Scene {
         Scene::start("all", Some(causes), Some(command))
     }
 
-    /// The same, of a recording with that scope.
+    /// The same, for a recording with that scope.
     pub fn of_scope(scope: &str) -> Scene {
         Scene::start(scope, None, None)
     }
 
-    /// The same, of a recording by the process of this thread.
+    /// The same, for a recording by the process of this thread.
     pub fn recorded_by(recorder: u64, causes: &str, command: Option<u64>) -> Scene {
         Scene::start_by(recorder, "all", Some(causes), command)
     }
@@ -217,13 +217,13 @@ impl Scene {
         });
     }
 
-    /// At a time, on a CPU, one thread goes out and another comes in; 0 is idle.
+    /// At a time, on a CPU, one thread is switched out and another in; 0 is idle.
     pub fn switch(&mut self, micros: u64, cpu: u16, out: u64, how: Leaves, inn: u64) -> &mut Scene {
         self.write_switch((micros, cpu), out, how, inn, (false, &[]));
         self
     }
 
-    /// The same, with what else the recording tells of it.
+    /// The same, with the facts that the recording has about it.
     pub fn switch_with(
         &mut self,
         at: (u64, u16),
@@ -329,7 +329,7 @@ impl Scene {
         self
     }
 
-    /// The host took so many of so many microseconds of a CPU.
+    /// The host took `taken` of `of` microseconds of a CPU.
     pub fn host_steal(&mut self, micros: u64, cpu: u16, stolen: u64, during: u64) -> &mut Scene {
         let args = [
             Arg::new(name("cpu"), Value::Uint32(cpu.into())),
@@ -365,7 +365,7 @@ impl Scene {
         self
     }
 
-    /// A thread is woken for a CPU, by nobody known.
+    /// A thread is woken for a CPU, by an unknown waker.
     pub fn wake(&mut self, micros: u64, cpu: u16, koid: u64) -> &mut Scene {
         self.wake_by(micros, cpu, koid, 0)
     }
@@ -378,7 +378,7 @@ impl Scene {
         self.wake_with(micros, cpu, koid, if waker == 0 { &[] } else { &facts })
     }
 
-    /// A thread is woken for a CPU, with what else the recording tells of it.
+    /// A thread is woken for a CPU, with the facts that the recording has about it.
     pub fn wake_with(
         &mut self,
         micros: u64,
@@ -404,7 +404,7 @@ impl Scene {
         self
     }
 
-    /// The application dropped so many records in so many microseconds before this time; `None` if nobody counted them.
+    /// The application dropped so many records in so many microseconds before this time; `None` if they were not counted.
     pub fn drop_records(&mut self, micros: u64, during: u64, count: Option<u32>) -> &mut Scene {
         self.fill_up();
         let mut args = vec![
@@ -416,7 +416,7 @@ impl Scene {
         self
     }
 
-    /// The application's buffer filled up, and nothing is said of what was dropped.
+    /// The application's buffer filled up, and nothing says what was dropped.
     pub fn fill_up(&mut self) -> &mut Scene {
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
         self.put(&ProviderEvent::buffer_filled_up(APPLICATION));
@@ -444,7 +444,7 @@ impl Scene {
         self
     }
 
-    /// Something that is no record.
+    /// Something that is not a record.
     pub fn damage(&mut self) -> &mut Scene {
         self.bytes.extend([0; 16]);
         self
@@ -459,9 +459,9 @@ impl Scene {
         &self.bytes
     }
 
-    /// What becomes of it with these options.
+    /// The result with these options.
     pub fn report_with(&self, options: Options) -> Report {
-        // By two threads, wherever the second begins.
+        // With two threads, for every position at which the second may begin.
         let all = self.bytes.len() as u64;
         let together = [64, all / 2, all * 7 / 8].map(|offset| {
             let reader = Reader::from_slice(&self.bytes);
@@ -475,13 +475,13 @@ impl Scene {
         report
     }
 
-    /// What becomes of it.
+    /// The result.
     pub fn report(&self) -> Report {
         self.report_with(Options::default())
     }
 }
 
-/// The thread of that id.
+/// The thread with that id.
 pub fn thread(report: &Report, tid: u64) -> &ThreadReport {
     let found = report.threads().iter().find(|thread| thread.tid == Some(tid));
     found.unwrap_or_else(|| panic!("no thread {tid} in {report:#?}"))

@@ -1,7 +1,7 @@
 //! Spans: how long they took, and where the time of their threads went.
 //!
 //! A span is what instrumented code says of itself, and may be anywhere in the file. So the trace is read twice more: for the
-//! spans, and for what their threads did meanwhile.
+//! spans, and for what their threads did during them.
 //!
 //! ```text
 //!   span    |======================== 7.3 ms ========================|
@@ -35,13 +35,13 @@ use super::selection::{Selection, Who};
 use super::tally::Tally;
 use super::text::thread_name;
 
-/// So many spans of each row are kept with their parts, the longest ones.
+/// Number of longest spans of each row that are kept with their parts.
 const WORST: usize = 3;
 
-/// So many of those who ended that spans of a row were blocked are told apart.
+/// Maximum number of wakers that are distinguished for the blocked time of the spans in a row.
 const MOST_WAKERS: usize = 64;
 
-/// So many rows there are at most: a name and a thread each.
+/// Maximum number of rows: a name and a thread each.
 const MOST_ROWS: usize = 1 << 16;
 
 /// How much room there is for spans.
@@ -72,23 +72,23 @@ impl Room {
 /// The spans of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct SpanReport {
-    /// Those of one name and one thread each, by category, name and thread.
+    /// One row for each name and thread, by category, name and thread.
     pub rows: Vec<SpanRow>,
-    /// Whether there are more than are looked at.
+    /// Whether there are more than the limit.
     pub too_many: bool,
-    /// The worst of those of programs.
+    /// The worst span of a program.
     pub worst: Option<WorstSpan>,
     causes: Causes,
-    /// Whether it is known who is COMMAND's, and so who is a stranger.
+    /// Whether COMMAND's threads, and so the strangers, are known.
     has_command: bool,
 }
 
-/// The spans of one name on one thread.
+/// The spans with one name on one thread.
 #[derive(Clone, Debug)]
 pub struct SpanRow {
     pub category: Box<str>,
     pub name: Box<str>,
-    /// Whether a program told them, and not the kernel.
+    /// Whether a program recorded them, not the kernel.
     pub is_provider: bool,
     pub koid: u64,
     pub tid: u64,
@@ -108,15 +108,15 @@ pub struct SpanRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanFigures {
     parts: [Distribution; SpanPart::ALL.len()],
-    /// How long they would have taken, had nobody else had a hand in it: see [`SpanTime::undisturbed`].
+    /// How long they would have taken without interference: see [`SpanTime::undisturbed`].
     pub undisturbed: Distribution,
     /// What they were blocked by, and for how long altogether, the longest first.
     pub blocked_by: Vec<(Class, Duration)>,
-    /// The same by the names of those who ended it, the longest first, as many as are told apart.
+    /// The same by the names of the wakers, the longest first, as many as are distinguished.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
-    /// The same by the names of those who had the lock when it began, where that is known.
+    /// The same by the names of the threads that had the lock when it began, if known.
     pub held_by: Vec<((Class, Box<str>), Duration)>,
-    /// How long it is not known what their threads did.
+    /// For how long the states of their threads are unknown.
     pub unknown: Duration,
 }
 
@@ -126,7 +126,7 @@ pub struct SpanTime {
     pub from: Nanos,
     pub to: Nanos,
     parts: [u64; SpanPart::ALL.len()],
-    /// How long it is not known what the thread did.
+    /// For how long the thread's state is unknown.
     pub unknown: u64,
     blocked_by: Vec<(Class, u64)>,
     wakers: Vec<((Class, Option<EndedBy>), u64)>,
@@ -139,8 +139,8 @@ impl SpanTime {
         self.parts[part.index()]
     }
 
-    /// What it took without what others took of it: the host, quotas, and strangers that had the CPU. If anything of it is not
-    /// known, nothing is taken off: it may have been the thread itself.
+    /// Its length without the time that others took: the host, quotas, and strangers that had the CPU. If any of it is unknown, nothing is
+    /// subtracted: it may have been the thread itself.
     pub fn undisturbed(&self) -> u64 {
         let others = [SpanPart::Steal, SpanPart::Throttled, SpanPart::Strangers];
         let taken = match self.unknown {
@@ -150,7 +150,7 @@ impl SpanTime {
         self.part(SpanPart::Wall).saturating_sub(taken)
     }
 
-    /// Of which nothing is known but its length.
+    /// Only its length is known.
     fn unknown(interval: &Interval) -> SpanTime {
         let mut time =
             SpanTime { from: Nanos(interval.from), to: Nanos(interval.to), ..SpanTime::default() };
@@ -160,7 +160,7 @@ impl SpanTime {
         time
     }
 
-    /// Without `strangers`, nobody is one.
+    /// Without `strangers`, no thread is one.
     fn of(interval: &Interval, frame: &Frame, tracker: &Tracker, strangers: bool) -> SpanTime {
         let mut time = SpanTime { unknown: 0, ..SpanTime::unknown(interval) };
         for step in &frame.steps {
@@ -172,7 +172,7 @@ impl SpanTime {
         }
         for (key, (nanos, _)) in parts::sums(frame, |blocked| class(blocked, tracker)) {
             let part = match key {
-                // Of what is not divided, nobody knows that it was not its own.
+                // Undivided time may all be its own.
                 Key::OnCpu | Key::OnCpuUndivided => SpanPart::Cpu,
                 Key::Stolen => SpanPart::Steal,
                 Key::Interrupts => SpanPart::Irq,
@@ -252,7 +252,7 @@ fn longest_first<K: Ord, T: Ord + Copy>(mut sums: Vec<(K, T)>) -> Vec<(K, T)> {
     sums
 }
 
-/// Who ended that something was blocked, by name: threads have other ids in another recording.
+/// The wakers that ended blocked time, by name: threads have other ids in another recording.
 fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
     let roster = &tracker.roster;
     match ended {
@@ -272,7 +272,7 @@ impl SpanFigures {
         figures
     }
 
-    /// The samples of a part: one for each span, censored if anything of it is not known. Those of the length are all known.
+    /// The samples of a part: one for each span, censored if any of it is unknown. All samples of the length are known.
     pub fn part(&self, part: SpanPart) -> &Distribution {
         &self.parts[part.index()]
     }
@@ -341,7 +341,7 @@ impl SpanReport {
     }
 }
 
-/// What the spans of one row of a table are called.
+/// The name of the spans in one row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpanName<'a> {
     pub category: &'a str,
@@ -420,7 +420,7 @@ impl Growing {
     }
 }
 
-/// The span of a program that is longest beyond the median of its name, of those that `fits`: the one that `fxtrec why` explains.
+/// The span of a program that most exceeds the median of its name, among those that `fits` accepts: the one that `fxtrec why` explains.
 pub fn worst(
     spans: &Spans,
     report: &Report,
@@ -438,8 +438,8 @@ pub fn worst(
     })
 }
 
-/// Measures the spans of a trace, which `open` opens twice, of the threads and the part of it that `selection` chooses and
-/// `report` is about, as far as there is room.
+/// Measures the spans of a trace, which `open` opens twice: those of the threads and the time range that `selection` selects and `report`
+/// covers, as far as there is room.
 ///
 /// # Errors
 /// Those of [`Reader::next`], apart from damage.
@@ -473,7 +473,7 @@ pub fn measure<'r>(
     let (intervals, of_tasks) = spans.list.split_at(sync);
     let most = room.rows;
     let mut rows = Rows { spans: &spans, rows: FxHashMap::default(), most, too_many: false };
-    // Without wakers, it is not known who made whom.
+    // Without wakers, it is unknown which thread created which.
     let strangers = report.causes.has(Cause::Waker);
     let mut told = vec![false; intervals.len()];
     let mut tracker = Tracker::new(Roster::default());
@@ -484,7 +484,7 @@ pub fn measure<'r>(
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
-    // Those of threads of which the trace tells nothing else.
+    // Spans of threads about which the trace says nothing else.
     let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
     for span in untold.chain(of_tasks) {
         rows.add(span, SpanTime::unknown(&span.interval()));

@@ -1,4 +1,4 @@
-//! Who has which CPU, and what each thread does: the one scheduling state machine of fxtrec.
+//! Which thread has which CPU, and what each thread does: the one scheduling state machine of fxtrec.
 //!
 //! Events go in, in order of time; *changes* come out. A [`Change`] ends what a thread was doing, a [`CpuInterval`] what a CPU
 //! was used for, and both say how their beginning and their end are known.
@@ -14,23 +14,22 @@
 //!      +----------------------------------------------+
 //! ```
 //!
-//! The machine keeps a [`CpuState`] for each CPU. What is known of a thread is a [`Thread`], 16 bytes, which the caller keeps
-//! next to whatever else it knows of that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder
-//! by its own index. No call allocates, apart from one with a CPU number that is greater than any before.
+//! The machine keeps a [`CpuState`] for each CPU. What is known about a thread is a [`Thread`], 16 bytes, which the caller keeps next to
+//! its own data about that thread, and lends to the machine through [`Threads`]: readers by koid, the recorder by its own index. No call
+//! allocates, apart from one with a CPU number that is greater than any before.
 //!
 //! # The rules
 //!
-//! - Who goes out of a CPU of which nothing was known has had it since then ([`Met::Vacant`]).
-//! - Who goes out of a CPU that another was thought to have has come in unseen ([`Met::Displaced`]). How long the other
-//!   still had the CPU is not known; its tenure ends now at the latest ([`Edge::Inferred`]), and it is anywhere.
+//! - A thread that is switched out of a CPU about which nothing was known has had it since then ([`Met::Vacant`]).
+//! - A thread that is switched out of a CPU that another was thought to have was switched in unseen ([`Met::Displaced`]). How long the
+//!   other still had the CPU is not known; its tenure ends now at the latest ([`Edge::Inferred`]), and it is anywhere.
 //! - A wake-up of a thread that runs, or waits for a CPU already, changes nothing.
-//! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long
-//!   that took is told when it comes in at last: [`Machine::held_back`] then divides its wait.
-//! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may
-//!   have run on it during the gap, and nobody saw it: whoever wants to be sure calls [`Machine::invalidate`] too, after which no
-//!   state that had begun is *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread
-//!   in it counts.
-//! - A CPU that is [offline](Machine::offline) is had by nobody, and is not idle either.
+//! - A thread whose cgroup has used up its quota does not wait for a CPU until it has [quota](State::Throttled) again. How long that took
+//!   is known when it is finally switched in: [`Machine::held_back`] then divides its wait.
+//! - A [gap](Machine::gap) leaves its CPU, and the thread that was on it, unknown. A thread that did not have that CPU may have run on it
+//!   during the gap unseen: a caller that needs certainty also calls [`Machine::invalidate`], after which no state that had begun is
+//!   *sound*. A doubtful state is still the best guess, but it has no length, and a wake-up of a thread in it counts.
+//! - A CPU that is [offline](Machine::offline) has no occupant, and is not idle either.
 //! - What is outside the scope of a recording is [`Occupant::NotRecorded`] on a CPU and [`State::NotRecorded`] of a thread.
 //!   "Unknown" is an answer; "idle" is a claim, and is made only when an event made it.
 //! - Where a window begins within a trace ([`Machine::cut`]), what is known stays known, but since when is cut.

@@ -85,9 +85,9 @@ pub struct Switched<K> {
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
-    /// The thread that went out; it may have been in another state than running.
+    /// The thread that was switched out; its state may have been other than running.
     pub outgoing: Option<Change<K>>,
-    /// The thread that came in.
+    /// The thread that was switched in.
     pub incoming: Option<Change<K>>,
 }
 
@@ -108,7 +108,7 @@ pub struct Left<K> {
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
-    /// The thread that went out.
+    /// The thread that was switched out.
     pub outgoing: Option<Change<K>>,
 }
 
@@ -125,7 +125,7 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
     if met == Met::Expected { tenure.length() } else { None }
 }
 
-/// An event that is no switch shows what occupies a CPU.
+/// An event other than a switch shows what occupies a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
@@ -246,7 +246,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         incoming.thread().map(|key| at.change(threads, key, State::Running))
     }
 
-    /// An event that is no switch shows what occupies a CPU.
+    /// An event other than a switch shows what occupies a CPU.
     pub fn found<T: Threads<Key = K>>(
         &mut self,
         threads: &mut T,
@@ -280,7 +280,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         Found { met, tenure, displaced, thread }
     }
 
-    /// A thread becomes able to run, and waits for a CPU. `None` if it was able to run already.
+    /// A thread becomes runnable, and waits for a CPU. `None` if it was already runnable.
     #[inline(always)]
     pub fn wake<T: Threads<Key = K>>(
         &mut self,
@@ -316,7 +316,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         Some(at.change(threads, key, after))
     }
 
-    /// A waiting thread moves to the queue of another CPU, and its wait goes on. Returns the CPU that it left; `None` if the thread does
+    /// A waiting thread moves to the queue of another CPU, and its wait continues. Returns the CPU that it left; `None` if the thread does
     /// not wait, or waits for `cpu` already.
     pub fn migrate<T: Threads<Key = K>>(&self, threads: &mut T, key: K, cpu: Cpu) -> Option<Cpu> {
         let thread = threads.thread(key);

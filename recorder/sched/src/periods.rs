@@ -26,7 +26,7 @@ const MOST_PLACES: usize = 1 << 16;
 
 pub type Stretch = (Nanos, Nanos);
 
-/// What is known about the quota for a wait that is over.
+/// What is known about the quota for a wait that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// The wait, from its begin to its end.
@@ -37,7 +37,7 @@ pub struct Held<'a> {
     pub nanos: u64,
     /// Whether that began with the wait.
     pub at_begin: bool,
-    /// Whose quota it was, if known.
+    /// The cgroup whose quota it was, if known.
     pub by: Option<&'a str>,
 }
 

@@ -1,15 +1,15 @@
-//! What records say besides who and when: facts of slices, waits and wake-ups.
+//! What records say in addition to threads and times: facts of slices, waits and wake-ups.
 
 use fxt_reader::record::{Args, Value};
 use fxt_reader::{Cpu, Koid};
 
-/// What a switch says besides who goes out, in which of the common states, and who comes in. Of a fact that the recording
-/// does not have, it says 0 or nothing too.
+/// What a switch says in addition to the two threads and the common state of the outgoing one. For a fact that the recording does not have,
+/// it is also 0 or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchArgs<'a> {
-    /// The kernel's letters for the state of who goes out.
+    /// The kernel's letters for the state of the outgoing thread.
     pub detail: Option<&'a str>,
-    /// Whether nobody reported the switch.
+    /// Whether the switch was inferred, not reported.
     pub inferred: bool,
     /// For how long the host had the CPU in the slice that ends, in nanoseconds.
     pub steal: u64,
@@ -21,17 +21,17 @@ pub struct SwitchArgs<'a> {
     pub need_resched: Option<u64>,
     /// Whether it ends since a quota is used up.
     pub throttled: bool,
-    /// For how long a quota held back who comes in, in nanoseconds of its wait.
+    /// For how long a quota held back the incoming thread, in nanoseconds of its wait.
     pub held: u64,
-    /// Whose quota that was.
+    /// The cgroup whose quota that was.
     pub held_by: Option<&'a str>,
-    /// The number of the system call in which who goes out waits.
+    /// The number of the system call in which the outgoing thread blocks.
     pub syscall: Option<u64>,
     /// The address of the futex on which it waits.
     pub futex: Option<u64>,
-    /// Who had that lock when the wait began.
+    /// The owner of that lock when the wait began.
     pub futex_owner: Option<Koid>,
-    /// The thread for the end of which it waits there.
+    /// The thread for whose end it waits there.
     pub futex_end_of: Option<Koid>,
     /// The id of the lock of the kernel for which it waits, and what kind of lock that is.
     pub kernel_lock: Option<u64>,
@@ -40,7 +40,7 @@ pub struct SwitchArgs<'a> {
     pub kernel_lock_name: Option<&'a str>,
 }
 
-/// How many arguments records have that say nothing but weights, so that nobody has to look at them.
+/// How many arguments records have that contain only weights, so that their arguments need not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsualArgs {
     pub of_switch: usize,
@@ -48,7 +48,7 @@ pub struct UsualArgs {
 }
 
 impl UsualArgs {
-    /// Of a recording that leaves usual weights out: an argument may be anything.
+    /// For a recording that leaves usual weights out: an argument may be anything.
     pub const WITHOUT_WEIGHTS: UsualArgs = UsualArgs { of_switch: 0, of_wakeup: 0 };
 }
 
@@ -95,7 +95,7 @@ impl<'a> SwitchArgs<'a> {
     }
 }
 
-/// What a wake-up says besides who is woken, and for which CPU.
+/// What a wake-up says in addition to the woken thread and its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupSaid<'a> {
     /// The thread that did it.
@@ -109,7 +109,7 @@ pub struct WakeupSaid<'a> {
     pub interrupt_name: Option<&'a str>,
     /// The request to a disk whose completion did it.
     pub request: Option<RequestSaid>,
-    /// Whether a quota holds back who is woken.
+    /// Whether a quota holds back the woken thread.
     pub throttled: bool,
 }
 
@@ -167,7 +167,7 @@ pub fn unsigned(value: Value<'_>) -> Option<u64> {
     }
 }
 
-/// The CPU of that name.
+/// The CPU with that name.
 pub fn cpu_of(args: Args<'_>, name: &str) -> Option<Cpu> {
     args.get(name).and_then(unsigned).and_then(|cpu| u16::try_from(cpu).ok()).map(Cpu)
 }

@@ -43,7 +43,7 @@ impl Thread {
 ///
 /// A thread that no event has mentioned yet is `Thread::default()`. Ended threads may be dropped at any time.
 pub trait Threads {
-    /// What a thread is found by.
+    /// The key by which a thread is found.
     type Key: Copy + PartialEq;
 
     /// The thread; it is created if it is new.

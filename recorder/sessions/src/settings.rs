@@ -64,7 +64,7 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// Whether there just is no file.
+    /// Whether the file simply does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, SettingsError::Read { source, .. } if source.kind() == ErrorKind::NotFound)
     }
@@ -93,13 +93,13 @@ impl Problem {
     }
 }
 
-/// The text of a file, if it belongs to one of `owners` and nobody else can have written it.
+/// The text of a file, if it belongs to one of `owners` and no one else can have written it.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file or too long, or others could have written it.
+/// When it cannot be read, is not a regular file or too long, or others could have written it.
 pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, SettingsError> {
     let failed = |source| SettingsError::Read { what, path: path.to_owned(), source };
-    // What is read is what was looked at: both go by the same descriptor.
+    // What is read is what was checked: both use the same descriptor.
     let file = regular::open(path).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => SettingsError::NoFile { what, path: path.to_owned() },
         _ => failed(error),
@@ -120,7 +120,7 @@ pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, S
     Ok(text)
 }
 
-/// The table that a whole file is.
+/// The table that represents the whole file.
 ///
 /// # Errors
 /// When it is no TOML.
@@ -149,10 +149,10 @@ pub fn meant<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
     nearest.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
-/// The text of a value that must be one.
+/// The text of a value that must be a string.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not a string.
 pub fn string<'a>(value: &'a Spanned<DeValue<'_>>, what: &str) -> Result<&'a str, Problem> {
     value.get_ref().as_str().ok_or_else(|| expected(value, what))
 }

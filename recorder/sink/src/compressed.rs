@@ -1,4 +1,4 @@
-//! Records behind a compressor.
+//! Records that go through a compressor.
 
 use std::collections::VecDeque;
 use std::io;
@@ -41,7 +41,7 @@ impl<M: Medium, C: Codec> Compressed<M, C> {
         Compressed { name, medium, codec, now, records: 0, points, unsaved, failed: None }
     }
 
-    /// Runs one step of the compressor and writes out what came of it.
+    /// Runs one step of the compressor and writes its output.
     fn step(&mut self, act: impl FnOnce(&mut C) -> io::Result<()>) -> Result<(), SinkError> {
         if self.failed.is_some() {
             return Err(SinkError::AlreadyFailed);
@@ -102,7 +102,7 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
     fn flush_point(&mut self) -> Result<(), SinkError> {
         self.step(C::flush)?;
         let read = self.now.output_bytes.saturating_sub(self.medium.capacity());
-        // The first of those that are left can be read, whatever happens to the pipe.
+        // The first of the remaining ones can be read, whatever happens to the pipe.
         while self.points.get(1).is_some_and(|point| point.totals.output_bytes <= read) {
             self.points.pop_front();
         }

@@ -6,11 +6,10 @@
 //!      +---------BUFFER_SAVED-------------+
 //! ```
 //!
-//! When the sink fails, buffers are still taken and given back, so that nobody
-//! waits for ever; what is in them is not saved.
+//! When the sink fails, buffers are still taken and given back, so that no thread waits for ever; their contents are not saved.
 //!
 //! An output that ends may have to take more than the engine's records, such as what applications have by then. The engine does not wait for
-//! that: what it hands over meanwhile is for the next output, and is kept here until that is open.
+//! that: what it hands over in that time is for the next output, and is kept here until that is open.
 //!
 //! ```text
 //!   requests    Save a | Turn | Piece p | Save b | Piece q | NextPiece | Save c
@@ -19,8 +18,8 @@
 //!   the next                                                    head b   c
 //! ```
 //!
-//! An output may have a size that it must not exceed. Whoever hands over events ends it early enough. What explains its stacks comes last and is
-//! the only part that may be left out: [`Explanation`].
+//! An output may have a size that it must not exceed. The thread that hands over events ends it early enough. What explains its stacks
+//! comes last and is the only part that may be left out: [`Explanation`].
 
 use std::fmt;
 use std::io;
@@ -59,7 +58,7 @@ pub enum Request {
     Turn(Sender<()>),
     /// Write this at the end of the output.
     Explain(Explanation),
-    /// End the output, and go on in another.
+    /// End the output, and continue in another.
     NextPiece(Box<NextPiece>),
     /// Nothing more will come.
     End,
@@ -91,7 +90,7 @@ pub struct LeftOut {
     pub stacks: u64,
 }
 
-/// Makes the last records of an output, which has so many bytes of records before them, and lacks this.
+/// Makes the last records of an output, which has this many bytes of records before them, and lacks this.
 pub type Tail = Box<dyn FnOnce(u64, LeftOut) -> Vec<u8> + Send>;
 
 /// The room that is left for the last records of an output of limited size, in bytes; less in a small one.
@@ -105,10 +104,10 @@ pub fn tail_room(limit: u64) -> u64 {
     TAIL_BYTES.min(limit / TAIL_PART)
 }
 
-/// Near the end of an output of limited size, a compressor ends a block after so many bytes, so that the size is known.
+/// Near the end of an output of limited size, a compressor ends a block after this many bytes, so that the size is known.
 const KNOWN_SIZE_BYTES: u64 = 1 << 20;
 
-/// Opens the next output, when the last one has come to so much.
+/// Opens the next output, when the last one has reached this size.
 pub type OpenNext = Box<dyn FnOnce(Totals) -> Result<Box<dyn Sink>, SinkError> + Send>;
 
 /// The end of one output and the beginning of the next.
@@ -128,7 +127,7 @@ impl fmt::Debug for NextPiece {
     }
 }
 
-/// What is kept for the next output until that is open, in bytes. Of what is more the engine has to wait for its buffers.
+/// What is kept for the next output until that is open, in bytes. For more than this, the engine has to wait for its buffers.
 const MOST_EARLY_BYTES: usize = 64 << 20;
 
 /// What is for the next output and came before that was open.
@@ -182,12 +181,12 @@ fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<()
 
 /// Lets the engine have the buffer again.
 fn give_back(engine: &Engine, packet: Packet) {
-    // A request that the engine did not make is none of ours to answer; it made this one.
+    // Only requests that the engine made may be answered; it made this one.
     let answered = engine.saved(packet.buffer_saved());
     debug_assert!(answered.is_ok(), "{answered:?}");
 }
 
-/// Bytes that the drain has put into the output, for whoever shows progress, and what its time went into.
+/// Bytes that the drain has put into the output, for the progress display, and how it spent its time.
 #[derive(Debug, Default)]
 pub struct Written {
     earlier: AtomicU64,
@@ -230,7 +229,7 @@ impl Written {
         *self.explained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all outputs lack, because they have a size.
+    /// What all outputs lack because of their size limit.
     pub fn left_out(&self) -> LeftOut {
         *self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,7 +254,7 @@ impl Written {
 
     fn update(&self, earlier: Totals, piece: &dyn Sink) {
         self.earlier.store(earlier.output_bytes, Ordering::Relaxed);
-        // In this order, who asks in between takes a piece for larger than it is.
+        // In this order, a concurrent reader sees a piece as larger than it is, never smaller.
         self.held.fetch_max(piece.held(), Ordering::Relaxed);
         self.piece.store(piece.totals().output_bytes, Ordering::Relaxed);
         self.held.store(piece.held(), Ordering::Relaxed);
@@ -315,7 +314,7 @@ pub fn spawn(
                 Ok(Request::Save(packet)) => {
                     let begun = Instant::now();
                     let is_done = drain.save(&engine, packet);
-                    // Before whoever waits for the buffer is let go on, and asks.
+                    // This comes before the thread that waits for the buffer may continue and ask.
                     written.add_effort(clock.read(), begun.elapsed());
                     written.update(drain.earlier, &*drain.sink);
                     if is_done {
@@ -328,12 +327,12 @@ pub fn spawn(
                 },
                 Ok(Request::Turn(told)) => {
                     drain.early = Some(Early::default());
-                    // Whoever asked may have gone.
+                    // The requester may be gone.
                     let _ = told.send(());
                 }
                 Ok(Request::Piece { records, written }) => {
                     drain.write(&records);
-                    // Whoever asked may have gone.
+                    // The requester may be gone.
                     drop(records);
                     let _ = written.send(());
                 }
@@ -370,7 +369,7 @@ impl Pulse {
     fn beat(&mut self) {
         if self.until_due() == Some(Duration::ZERO) {
             self.last = Some(Instant::now());
-            // Who does not hear it restarts the service.
+            // Without it, the service manager restarts the service.
             let _ = notify::tell(&Notice::Alive);
         }
     }
@@ -482,7 +481,7 @@ impl<F: FnOnce()> Drain<F> {
         self.write_early(engine);
         // Before the capture thread asks how large this output is.
         self.written.update(self.earlier, &*self.sink);
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let _ = done.send(());
         self
     }

@@ -53,7 +53,7 @@ pub enum SinkError {
         /// Bytes of whole records in the output.
         saved: u64,
     },
-    /// Whoever read the pipe has gone, and has not taken everything.
+    /// The reader of the pipe is gone, and has not read everything.
     #[error("the reader of {name} closed it before the end of the trace")]
     ReaderGone { name: String },
     /// An earlier write failed, and was reported then.

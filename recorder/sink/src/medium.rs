@@ -78,7 +78,7 @@ impl Medium for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
-                // Whoever gave us the pipe may have made it non-blocking.
+                // The caller that passed the pipe may have made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
                     match poll(&mut wanted, PollTimeout::NONE) {

@@ -13,7 +13,7 @@ pub(super) struct Plain<M> {
     name: String,
     medium: M,
     written: u64,
-    /// Where the records end that may still wait in a pipe.
+    /// The end of the records that may still wait in a pipe.
     recent: VecDeque<u64>,
     unsaved: Unsaved,
     failed: Option<SinkError>,
@@ -38,7 +38,7 @@ impl<M: Medium> Plain<M> {
         }
     }
 
-    /// Nobody is going to read the last `unread` of `all` bytes that were written.
+    /// The last `unread` of `all` written bytes will never be read.
     fn take_back(&mut self, all: u64, unread: u64) {
         let read = all.saturating_sub(unread);
         let before = self.written;
@@ -64,8 +64,7 @@ impl<M: Medium> Sink for Plain<M> {
             self.note(records);
             return Ok(());
         };
-        // Part of a record may be in the file. Where it cannot be taken back, readers have to
-        // cope with it; the saved records are the same.
+        // Part of a record may be in the file. If it cannot be removed, readers have to cope with it; the saved records are the same.
         let (saved, rest) = records.split_at(whole_records(records, partly));
         self.note(saved);
         self.take_back(begin + partly as u64, self.medium.unread());

@@ -72,7 +72,7 @@ pub enum RotateError {
     Ambiguous {
         /// As a size.
         size: String,
-        /// As a length of time.
+        /// As a duration.
         time: String,
     },
     /// It is neither.

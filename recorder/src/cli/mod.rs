@@ -5,9 +5,8 @@
 //! terminal) is decided by the command that carries it out, for recording in
 //! [`crate::commands::plan`].
 //!
-//! `fxtrec COMMAND` and `fxtrec record COMMAND` are the same. A first word that
-//! names a subcommand is that subcommand; behind `--`, behind an option, or
-//! with a slash in it, it is a program:
+//! `fxtrec COMMAND` and `fxtrec record COMMAND` are the same. A first word that names a subcommand is that subcommand; after `--`, after an
+//! option, or with a slash in it, it is a program:
 //!
 //! ```text
 //! fxtrec doctor            the subcommand
@@ -191,7 +190,7 @@ pub struct Cli {
     display: DisplayArgs,
 }
 
-/// What fxtrec is asked to do.
+/// What fxtrec is to do.
 #[derive(Debug, Subcommand)]
 #[allow(
     clippy::large_enum_variant,
@@ -290,7 +289,7 @@ impl Cli {
         let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
         let parsed = Cli::parse_words(&line)?;
         match &parsed.0 {
-            // Where the other reading is no line of fxtrec, this one says what is wrong.
+            // If the other interpretation is not valid, this error says what is wrong.
             Command::Record(args) => match with_value(&line, &args.command) {
                 Some(line) => Ok(Cli::parse_words(&line).unwrap_or(parsed)),
                 None => Ok(parsed),
@@ -354,8 +353,8 @@ pub const EXIT_USAGE: u8 = 2;
 /// Subcommands that run a COMMAND, whose own statuses begin at 0: as with env(1), fxtrec's own failures are 125.
 const RUNNERS: [&str; 2] = ["record", "ctl"];
 
-/// The exit status for a command line that did not parse: 0 when help or the version was asked for, else [`EXIT_USAGE`]
-/// or, where a COMMAND could be run, [`EXIT_FAILURE`]. `line` is what [`Cli::parse_line`] got.
+/// The exit status for a command line that did not parse: 0 when help or the version was requested, else [`EXIT_USAGE`]
+/// or, if the subcommand runs a COMMAND, [`EXIT_FAILURE`]. `line` is what [`Cli::parse_line`] got.
 pub fn exit_code(error: &clap::Error, line: &[OsString]) -> u8 {
     let first = line.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     match error.use_stderr() {

@@ -67,7 +67,7 @@ pub struct Plan {
     /// The command line as written to the trace.
     pub command_line: String,
     pub scope: Filter,
-    /// The only user whose threads are recorded, and of whom anything is.
+    /// Restricts the recording to threads of this user.
     pub only_user: Option<u32>,
     /// How long to record; `None` until COMMAND or the processes end, or until Ctrl-C.
     pub duration: Option<Duration>,
@@ -103,7 +103,7 @@ pub struct Plan {
     pub buffer_bytes: usize,
     /// Triggers, and how the output is divided.
     pub flight: FlightPlan,
-    /// What is printed besides the trace.
+    /// What is printed in addition to the trace.
     pub display: Display,
 }
 
@@ -147,11 +147,11 @@ pub enum Filter {
     },
     /// Those of processes in cgroups whose path matches one of these.
     Cgroups(Vec<Pattern>),
-    /// All of the user of [`Plan::only_user`].
+    /// All threads of the user of [`Plan::only_user`].
     Owned,
 }
 
-/// What is printed besides the trace.
+/// What is printed in addition to the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Display {
     /// When the live line is shown.

@@ -14,8 +14,8 @@ pub const SCHEMA: u64 = 1;
 /// The argument that marks beginnings and ends of durations which are only those of a piece.
 pub const CUT: &str = "cut";
 
-/// A koid for a thread of a provider with a pid namespace of its own, of which only the id there is known. Of two whose ids have
-/// the same lower half nobody can tell which it is.
+/// A koid for a thread of a provider with a pid namespace of its own, if only its id in that namespace is known. Two threads whose ids have
+/// the same lower half cannot be distinguished.
 pub fn unseen_thread_koid(provider: ProviderId, tid: u32) -> Koid {
     // Beyond the koids of processes below, within the 32 bits that readers keep.
     Koid(0xc000_0000 | u64::from(provider.0 & 0x3fff) << 16 | u64::from(tid & 0xffff))

@@ -82,7 +82,7 @@ fn folded(text: &str, columns: usize) -> String {
             whole += rest;
             return whole;
         };
-        // The blank may be the first character that does not fit. Blanks of the indentation are no place to fold.
+        // The blank may be the first character that does not fit. Lines are not folded at blanks of the indentation.
         let begin = rest.len() - rest.trim_start().len();
         let end = limit + rest[limit..].chars().next().map_or(0, char::len_utf8);
         let blank = rest.get(begin..end).and_then(|line| line.rfind(' ')).map(|at| begin + at);

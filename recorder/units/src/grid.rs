@@ -1,6 +1,6 @@
 //! Columns of text: the tables of all commands.
 //!
-//! Where the terminal is narrower than a table, columns are left out in the order that the table gives, and a line says so:
+//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line says so:
 //!
 //! ```text
 //!   Task       Runtime ms   Count   p99 ms   Max ms   Migr        Task       Runtime ms   p99 ms   Max ms
@@ -26,7 +26,7 @@ pub enum Side {
 /// Columns of space between two columns of a table.
 const GAP: usize = 2;
 
-/// What stands behind the heading of the column that rows are sorted by.
+/// The mark after the heading of the column that rows are sorted by.
 const MARK: &str = " *";
 
 /// A name is not made shorter than this to fit.
@@ -57,8 +57,8 @@ impl Grid {
         Grid { indent: 0, has_rule: false, ..Grid::new(columns) }
     }
 
-    /// Says which columns may be left out where there is no room, by their headings, the least important first. Of two columns
-    /// with one heading, the first mention stands for the right one.
+    /// Says which columns may be left out if there is no room, by their headings, the least important first. If two columns have the
+    /// same heading, the first mention means the right one.
     pub fn spare(mut self, spare: &'static [&'static str]) -> Grid {
         self.spare = spare;
         self
@@ -119,7 +119,7 @@ impl Grid {
         widest.max(self.heading(at).chars().count())
     }
 
-    /// Which columns are shown, and how wide each column is, for a terminal of so many columns.
+    /// Which columns are shown, and how wide each column is, for a terminal of this many columns.
     fn fit(&self, whole: &[usize], columns: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let mut shown: Vec<usize> = (0..whole.len()).collect();
         let mut widths = whole.to_vec();
@@ -171,7 +171,7 @@ fn shortened(text: &str, most: usize) -> String {
     shortened
 }
 
-/// A name in which nothing is left that a terminal would obey, and not longer than `most`.
+/// A name without anything that a terminal would interpret, at most `most` long.
 pub fn printable(name: &str, most: usize) -> String {
     shortened(&escape::line(name), most)
 }

@@ -33,7 +33,7 @@ pub struct Pid(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LocalId(pub u32);
 
-/// A point in time or a length of time in nanoseconds of `CLOCK_MONOTONIC`.
+/// A point in time or a duration in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 

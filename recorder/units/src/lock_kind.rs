@@ -49,7 +49,7 @@ impl LockKind {
         }
     }
 
-    /// What the lock is called, whatever access is wanted.
+    /// The name of the lock, for every kind of access.
     pub const fn noun(self) -> &'static str {
         match self {
             LockKind::Mutex => "mutex",

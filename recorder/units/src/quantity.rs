@@ -1,4 +1,4 @@
-//! Quantities as people write them: sizes and lengths of time.
+//! Quantities as people write them: sizes and durations.
 //!
 //! Numbers may have a decimal fraction. They are scaled as integers, so `0.1s` is exactly 100 ms, and values out of range are detected.
 
@@ -90,7 +90,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A length of time, more than zero, to the nanosecond. A number without a unit means seconds.
+/// A duration, more than zero, to the nanosecond. A number without a unit means seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(Duration);
 
@@ -99,7 +99,7 @@ impl TimeSpan {
         self.0
     }
 
-    /// A length of time that may be zero, in the same form.
+    /// A duration that may be zero, in the same form.
     ///
     /// # Errors
     /// [`ValueError`]; never [`ValueError::Zero`].

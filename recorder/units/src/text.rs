@@ -1,4 +1,4 @@
-//! Formats lengths of time, counts, sizes and shares for people.
+//! Formats durations, counts, sizes and shares for people.
 
 use std::time::Duration;
 

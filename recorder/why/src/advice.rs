@@ -1,4 +1,4 @@
-//! What to try next, by what dominates the critical path; and what the recording does not tell.
+//! What to try next, by what dominates the critical path; and what the recording lacks.
 
 use std::cmp::Reverse;
 
@@ -13,13 +13,13 @@ use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, Reason, Tenant};
 
-/// What takes less than this share of the interval is no reason to do anything.
+/// Parts that take less than this share of the interval need no advice.
 const SHARE: u64 = 5;
 
-/// So many pieces of advice at most.
+/// Maximum number of pieces of advice.
 const MOST: usize = 3;
 
-/// So many threads are named in one.
+/// Maximum number of threads named in one.
 const MOST_NAMED: usize = 2;
 
 /// Something that the critical path consists of.
@@ -47,11 +47,11 @@ enum Matter {
         thread: Index,
         class: Class,
     },
-    /// It waited in futex(2), and the recording does not tell for which futex.
+    /// It waited in futex(2), and the recording does not say for which futex.
     Futex {
         thread: Index,
     },
-    /// Nobody knows who woke it.
+    /// The waker is unknown.
     WokenByUnknown {
         thread: Index,
     },
@@ -85,7 +85,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                 }
                 match (&blocked.inside, blocked.ended) {
                     (Some(inside), _) => {
-                        // Where it is not known, it may be one.
+                        // If it is unknown, it may be one.
                         let lock = holds_lock || matches!(class, Class::Lock | Class::Unknown);
                         add_up(inside, lock, names, sums);
                     }
@@ -108,7 +108,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let mut sums = FxHashMap::default();
     add_up(frame, false, names, &mut sums);
     let length = frame.to - frame.from;
-    // One piece of advice for all who took the CPU of a thread.
+    // One piece of advice for all threads that took the CPU of a thread.
     let mut waits = FxHashMap::<(Index, bool), Vec<(u64, Tenant)>>::default();
     let mut futexes: Vec<(u64, Index)> = Vec::new();
     let mut rest: Vec<(u64, Matter)> = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let matters = |nanos: u64| nanos > 0 && nanos.saturating_mul(SHARE) >= length;
     found.retain(|it| matters(it.0));
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    // What to record is told after what to do.
+    // Advice on what to record comes after advice on what to do.
     futexes.sort_unstable_by_key(|&(nanos, thread)| (Reverse(nanos), thread));
     let longest = futexes.first().filter(|it| matters(it.0));
     found.extend(longest.map(|&(nanos, thread)| (nanos, about_futex(thread, names))));
@@ -248,7 +248,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
     })
 }
 
-/// What was seen that the recording could tell more of.
+/// What was seen about which the recording could say more.
 #[derive(Debug, Default)]
 struct Seen {
     ran: bool,
@@ -279,7 +279,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
     }
 }
 
-/// What the recording does not tell, of what would matter.
+/// Facts that matter here and that the recording lacks.
 pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let origin = &names.tracker.origin;
     let mut seen = Seen::default();

@@ -26,7 +26,7 @@ pub struct Trace {
     pub causes: Vec<&'static str>,
     /// How often events were lost.
     pub gaps: u64,
-    /// How long fxtrec's own threads had CPUs, where they are left out of all threads.
+    /// How long fxtrec's own threads had CPUs, if they are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder_ns: Option<u64>,
 }
@@ -44,10 +44,10 @@ pub struct Explanation {
     /// `span`, `unit`, `wait`, `critical_path`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
     pub subject: &'static str,
     pub span: Option<String>,
-    /// How many spans of that name there are.
+    /// The number of spans with that name.
     pub spans: Option<u64>,
-    /// How many units of work the thread did, and in which system call it waited between them, if this is one. Of `wait`, how many
-    /// waits it is compared with.
+    /// How many units of work the thread did, and in which system call it waited between them, if this is one. For `wait`, the number of
+    /// waits that it is compared with.
     pub units: Option<u64>,
     pub idle_in: Option<String>,
     /// Whether this unit or wait is an incident.
@@ -66,7 +66,7 @@ pub struct Explanation {
     pub to_ns: u64,
     pub length_ns: u64,
     pub sentence: String,
-    /// Of a unit, the threads that ran longest in it, other than its own.
+    /// For a unit, the threads that ran longest in it, other than its own.
     pub meanwhile: Vec<Share>,
     /// How long the thread, or those that it waited for, waited for CPUs that the recorder had.
     pub recorder_ns: u64,
@@ -77,7 +77,7 @@ pub struct Explanation {
     pub advice: Vec<String>,
     /// Where threads of the path were blocked, the longest first.
     pub waits: Vec<Wait>,
-    /// What the recording does not tell, and would matter here.
+    /// Facts that matter here and that the recording lacks.
     pub missing: Vec<String>,
 }
 
@@ -89,27 +89,27 @@ pub struct Part {
     pub ns: u64,
     /// How many stretches of time it consists of.
     pub times: u64,
-    /// Who had the CPU, of `waiting`: `thread`, `idle`, `out_of_scope` or `unknown`.
+    /// For `waiting`, who had the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
     pub tenant: Option<&'static str>,
-    /// The thread that had the CPU, or that ended it, of `blocked`.
+    /// The thread that had the CPU or, for `blocked`, that ended it.
     pub thread: Option<Who>,
-    /// Of `throttled`.
+    /// For `throttled`.
     pub cgroup: Option<String>,
-    /// What it waited for, of `blocked`.
+    /// For `blocked`, what it waited for.
     pub class: Option<&'static str>,
-    /// The system call, of `blocked`: its name, or its number.
+    /// For `blocked`, the system call: its name, or its number.
     pub syscall: Option<String>,
-    /// Who ended it, of `blocked`: `thread`, `interrupt`, `unknown` or `not_yet`.
+    /// For `blocked`, what ended it: `thread`, `interrupt`, `unknown` or `not_yet`.
     pub ended_by: Option<&'static str>,
     /// What the interrupt was about that ended it.
     pub interrupt: Option<Interrupt>,
-    /// Whether it could not be interrupted, of `blocked`.
+    /// For `blocked`, whether it could not be interrupted.
     pub uninterruptible: Option<bool>,
     /// Why it is unknown.
     pub reason: Option<&'static str>,
 }
 
-/// Somebody who had a CPU.
+/// A thread, or idle time, that had a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
     pub tenant: &'static str,
@@ -128,9 +128,9 @@ pub struct Link {
     /// As `part` of the blame, without the division of what it had the CPU for.
     pub state: &'static str,
     pub cpu: Option<u16>,
-    /// Who had the CPU, of `waiting`.
+    /// For `waiting`, who had the CPU.
     pub tenants: Vec<Share>,
-    /// Who woke it before, of `waiting`; absent if it was preempted.
+    /// For `waiting`, its waker; absent if it was preempted.
     pub woken_by: Option<&'static str>,
     pub cgroup: Option<String>,
     pub class: Option<&'static str>,
@@ -138,16 +138,16 @@ pub struct Link {
     pub ended_by: Option<&'static str>,
     /// What the interrupt was about that ended it.
     pub interrupt: Option<Interrupt>,
-    /// The address of the futex that it was blocked on, and who had that lock when the wait began.
+    /// The address of the futex that it was blocked on, and the owner of that lock when the wait began.
     pub futex: Option<String>,
     pub owner: Option<Who>,
-    /// The thread for the end of which it waited on that futex.
+    /// The thread for whose end it waited on that futex.
     pub end_of: Option<Who>,
     /// The id of the lock of the kernel that it was blocked on, what kind of lock that is, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// Who woke it, of `blocked`, and by what, if not itself.
+    /// For `blocked`, its waker, and by what it woke it, if not directly.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
     /// The request to a disk, if its completion ended it, or of `request`.
@@ -160,7 +160,7 @@ pub struct Link {
 /// What an interrupt was about that woke a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
-    /// As in the recording, if that tells.
+    /// As in the recording, if recorded.
     pub kind: Option<String>,
     pub name: Option<String>,
     /// The same in words.
@@ -174,7 +174,7 @@ pub struct Request {
     pub operation: Option<String>,
     pub disk: Option<String>,
     pub bytes: u64,
-    /// Who made it.
+    /// The thread that made it.
     pub thread: Option<Who>,
     /// How long it was from when it was made until the disk got it, and until it was done after that; or until it was done.
     pub queued_ns: Option<u64>,
@@ -197,7 +197,7 @@ pub struct Wait {
     pub thread: Who,
     pub class: &'static str,
     pub syscall: Option<String>,
-    /// The address of the futex, who had that lock when the wait began, or the thread for the end of which it waited.
+    /// The address of the futex, the owner of that lock when the wait began, or the thread for whose end it waited.
     pub futex: Option<String>,
     pub owner: Option<Who>,
     pub end_of: Option<Who>,
@@ -205,7 +205,7 @@ pub struct Wait {
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// The parts of the owner's time meanwhile, if another thread ended the wait, or nobody yet.
+    /// The parts of the owner's time during the wait, if another thread ended the wait, or if it has not ended.
     pub owner_blame: Option<Vec<Part>>,
     pub ended_by: &'static str,
     /// As of [`Link`].

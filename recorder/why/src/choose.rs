@@ -14,13 +14,13 @@ use fxtrec_blame::track::{About, Begin, By, Sink, Tenant, Tracker};
 use fxtrec_blame::trigger::Fired;
 use fxtrec_blame::worst::{self, Delay};
 
-/// So many of the longest stretches of each thread are kept at most.
+/// Maximum number of longest stretches kept for each thread.
 const MOST_EACH: usize = 1000;
 
-/// A shorter wait for a CPU is no incident, in nanoseconds.
+/// A shorter wait for a CPU is not an incident, in nanoseconds.
 const LEAST_WAIT: u64 = 1_000_000;
 
-/// A stretch of a thread that may be what is asked for.
+/// A stretch of a thread that may be the requested interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: u64,
@@ -68,9 +68,9 @@ struct ThreadHistory {
     woken: bool,
     /// When it was woken, if it has not slept since.
     turn: Option<u64>,
-    /// Who woke it last.
+    /// Its last waker.
     waker: Option<Index>,
-    /// Who ended its first sleep, when that began, and when it ended. What woke it before that began its life.
+    /// The waker that ended its first sleep, when that began, and when it ended. What woke it before that began its life.
     first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
@@ -104,9 +104,9 @@ const TURN: usize = 3;
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
     pub(crate) spans: Spans,
-    /// What units of work are made of, where the query may be about one.
+    /// What units of work are made of, if the query may be about one.
     waits: Option<Waits>,
-    /// Whether stretches are looked for, and not spans or one interval.
+    /// Whether the query is about stretches, not spans or one interval.
     stretches: bool,
     /// How many are kept of each kind.
     most: usize,
@@ -132,7 +132,7 @@ impl Finder {
         }
     }
 
-    /// By koid, when the last slice of each thread began that ended in it.
+    /// For each thread that ended in it, by koid, when its last slice began.
     pub(crate) fn last_slices(&self, tracker: &Tracker) -> FxHashMap<u64, u64> {
         let lives = self.lives.iter().enumerate();
         let ended = |(index, life): (usize, &ThreadHistory)| {
@@ -141,7 +141,7 @@ impl Finder {
         lives.filter_map(ended).collect()
     }
 
-    /// How long the recorder's own threads had CPUs, where the query leaves them out of all threads.
+    /// How long the recorder's own threads had CPUs, if the query leaves them out.
     pub(crate) fn left_out(&self, query: &Query, tracker: &Tracker) -> Option<u64> {
         let all = query.thread.is_none() && tracker.family.process.is_none() && !query.recorder;
         if !all || !self.stretches {
@@ -222,7 +222,7 @@ impl Sink for Finder {
                     if let Some(from) = blocked {
                         add(life, BLOCKED, from, time);
                     }
-                    // Who slept until a time is late from then on.
+                    // A thread that slept until a chosen time is late from that time on.
                     let by_thread = matches!(by, By::Thread(_));
                     life.off = blocked.filter(|_| by_thread).or(Some(time));
                     (life.waits, life.turn) = (Some(time), Some(time));
@@ -269,7 +269,7 @@ impl Choice {
         self.to - self.from
     }
 
-    /// By how much it is longer than usual, as far as that is known.
+    /// By how much it is longer than usual, as far as known.
     fn excess(&self) -> u64 {
         match &self.subject {
             Subject::Unit(compared) => self.length().saturating_sub(compared.median),
@@ -282,7 +282,7 @@ impl Choice {
     }
 }
 
-/// The intervals that may be what is asked for.
+/// The intervals that the query may mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
@@ -297,7 +297,7 @@ impl From<Vec<Choice>> for Choices {
 }
 
 impl Choices {
-    /// Which ones to explain. Of candidates: the first ones of which at most half is unknown, or time that the recorder delayed, else
+    /// Which ones to explain. Among candidates: the first ones of which at most half is unknown, or time that the recorder delayed, else
     /// only the last one, which is usually not unusual.
     pub(crate) fn explained(
         &self,
@@ -322,7 +322,7 @@ impl Choices {
     }
 }
 
-/// Chooses what `query` asks for.
+/// Chooses what `query` requests.
 pub(crate) fn choose(
     query: &Query,
     tracker: &Tracker,
@@ -476,7 +476,7 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     let metric = match name.unwrap_or_default() {
         "wakeup" | "preempt" | "runqueue" | "throttled" => Some(Metric::RunQueue),
         "blocked" | "blocked_d" => Some(Metric::Blocked),
-        // A slice, or what was taken of one.
+        // A slice, or what was taken from one.
         _ => None,
     };
     let from = fired.from.max(first);
@@ -489,7 +489,7 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     })
 }
 
-/// How long it is not known what the thread of a frame did.
+/// For how long the state of the thread of a frame is unknown.
 fn unknown(frame: &Frame) -> u64 {
     let steps = frame.steps.iter().filter(|step| matches!(step.what, What::Unknown(_)));
     steps.map(Step::length).sum()
@@ -509,22 +509,22 @@ pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
     sum
 }
 
-/// The koids of the threads that are asked for; all without.
+/// The koids of the requested threads; all if empty.
 #[derive(Debug)]
 enum Threads {
     All,
     /// Those of COMMAND.
     Command,
-    /// Those that a recording of some processes is about. It has others where they took a CPU, and no wake-ups of those.
+    /// Those that a recording of some processes is about. It has others while they have a CPU, but not their wake-ups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
 }
 
-/// What decides whether a thread is asked for.
+/// What decides whether the query includes a thread.
 struct Chosen<'a> {
     threads: Threads,
     tracker: &'a Tracker,
-    /// Whether the recorder's own threads are asked for where all are.
+    /// Whether a query for all threads includes the recorder's own.
     recorder: bool,
 }
 
@@ -562,7 +562,7 @@ fn recorded<'a>(query: &Query, tracker: &'a Tracker, finder: &Finder) -> Chosen<
     Chosen { threads, tracker, recorder: query.recorder }
 }
 
-/// The threads that are asked for.
+/// The requested threads.
 fn threads<'a>(
     query: &Query,
     tracker: &'a Tracker,
@@ -574,7 +574,7 @@ fn threads<'a>(
     let fits =
         |koid: &u64| roster.comm(*koid) == Some(wanted) || wanted.parse() == Ok(roster.tid(*koid));
     let mut found: Vec<u64> = roster.koids().filter(fits).collect();
-    // Of several with the name, those that the recording is about.
+    // Among several with the name, those that the recording is about.
     if found.len() > 1 && found.iter().any(|koid| recorded.has(*koid)) {
         found.retain(|koid| recorded.has(*koid));
     }
@@ -587,7 +587,7 @@ fn threads<'a>(
     Ok(Chosen { threads: Threads::These(found), tracker, recorder: true })
 }
 
-/// The one thread that an interval is of which no thread tells.
+/// The only thread of an interval that names no thread.
 fn the_one(query: &Query, tracker: &Tracker, chosen: &Chosen<'_>) -> Result<u64, WhyError> {
     match &chosen.threads {
         Threads::These(koids) => match koids[..] {
@@ -696,7 +696,7 @@ fn stretches(
             let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
             let of_others = waker.filter(|waker| !is_own(*waker));
             let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
-            // Who asks for one thread is shown what it waited for, whatever that was.
+            // A query for one thread shows what it waited for, whatever that was.
             found.push(match query.metric.is_none() && query.thread.is_none() {
                 true => delay.without_end(ended),
                 false => delay,
@@ -706,7 +706,7 @@ fn stretches(
     found
 }
 
-/// The longest stretches of the kind that the query asks for, or of the first kind of which there are any.
+/// The longest stretches of the requested kind, or of the first kind with any.
 fn longest(
     query: &Query,
     tracker: &Tracker,
@@ -719,7 +719,7 @@ fn longest(
         Some(Metric::RunQueue) => &[(&[RUNQUEUE], Metric::RunQueue)],
         Some(Metric::Blocked) => &[(&[BLOCKED], Metric::Blocked)],
         Some(Metric::Turn) => &[(&[TURN], Metric::Turn)],
-        // Without COMMAND everybody is asked about, and most sleep since they have nothing to do.
+        // Without COMMAND the query is about all threads, and most sleep because they have nothing to do.
         None if matches!(threads.threads, Threads::All) => &[(&[RUNQUEUE], Metric::RunQueue)],
         None => &[
             (&[LATE, RUNQUEUE], Metric::Late),

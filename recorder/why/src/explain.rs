@@ -24,11 +24,11 @@ use crate::sentence::nanos;
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
-/// What a trace is explained with: who is called how.
+/// The names with which a trace is explained.
 pub(crate) struct Names<'a> {
     pub(crate) tracker: &'a Tracker,
     pub(crate) syscall: &'a dyn Fn(&str, u64) -> Option<&'static str>,
-    /// By koid, when the last slice of those threads began that have ended.
+    /// For threads that have ended, by koid, when their last slice began.
     pub(crate) last_slices: FxHashMap<u64, u64>,
     /// The stacks of the trace, if it has any.
     pub(crate) stacks: Option<Recorded>,
@@ -142,13 +142,13 @@ pub fn explain<'r>(
 /// What is kept of an interval to be followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
-    /// So many entries at most.
+    /// Maximum number of entries.
     pub(crate) most: usize,
-    /// Whether they are kept in the first pass, where the query says which interval it is.
+    /// Whether they are kept in the first pass, if the query gives the interval.
     pub(crate) at_once: bool,
 }
 
-/// The same, with so much kept at most.
+/// The same, with a limit on what is kept.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
@@ -219,7 +219,7 @@ pub(crate) fn explain_keeping<'r>(
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
-        // Who belongs to COMMAND and to the recorder is known from the first pass; this one may not see who made a thread.
+        // The first pass has found the threads of COMMAND and of the recorder; this one may not see which thread created another.
         let family = tracker.family;
         tracker = Tracker::new(roster);
         tracker.family = family;
@@ -276,7 +276,7 @@ pub(crate) fn explain_keeping<'r>(
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations })
 }
 
-/// So many threads are listed that ran meanwhile.
+/// Maximum number of listed threads that ran during the unit.
 const MOST_MEANWHILE: usize = 3;
 
 /// The most slices that are kept of an interval: the last ones.
@@ -299,7 +299,7 @@ impl Meanwhile {
         self.cut && self.slices.front().is_none_or(|slice| slice.2 > from)
     }
 
-    /// Who ran between two times, and for how long.
+    /// The threads that ran between two times, and for how long.
     pub(crate) fn within(&self, from: u64, to: u64) -> Vec<(Index, u64)> {
         let mut sums: BTreeMap<Index, u64> = BTreeMap::new();
         for &(thread, begin, end) in &self.slices {
@@ -347,7 +347,7 @@ impl<'a> Ran<'a> {
         }
     }
 
-    /// By interval, what other threads than its own did: those of COMMAND, or all but the recorder's where there is none.
+    /// For each interval, what threads other than its own did: those of COMMAND or, without COMMAND, all but the recorder's.
     fn finish(mut self, tracker: &Tracker) -> Vec<Meanwhile> {
         for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
             self.add(thread, (from, tracker.now), has_cpu);
@@ -398,7 +398,7 @@ impl Sink for Ran<'_> {
     }
 }
 
-/// What nobody says of an asynchronous span.
+/// What is not recorded about an asynchronous span.
 const UNLINKED: &str = "which threads worked on an asynchronous span between its beginning and its end: the time is that of \
                         the thread that ended it";
 

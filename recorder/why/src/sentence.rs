@@ -1,7 +1,7 @@
 //! The cause in a sentence.
 //!
-//! What a thread did in an interval is summed up, and the longest sum told. If that is that it was blocked, and one thread
-//! ended most of it, so is what that thread did meanwhile.
+//! What a thread did in an interval is summed up, and the sentence names the longest sum. If the thread was mostly blocked, and one thread
+//! ended most of that, the sentence also says what that thread did in that time.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ use fxtrec_blame::parts::divide;
 use fxtrec_blame::threads::Index;
 use fxtrec_blame::track::{By, Lock, Reason, Tenant};
 
-/// So many wakers are told one after the other.
+/// Maximum number of wakers that are named one after the other.
 const MOST_DEEP: usize = 6;
 
-/// So many of those who had the CPU are named.
+/// Maximum number of threads named that had the CPU.
 const MOST_NAMED: usize = 2;
 
-/// Where a thread is blocked that is in no system call.
+/// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
 /// From this number of waits on that timers ended, the sentence counts them: the program tries something again and again.
@@ -39,10 +39,10 @@ const RETRIED: usize = 3;
 /// Beginnings of the names of the C library's files.
 const C_LIBRARY: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
 
-/// So many parts of a critical path are told.
+/// Maximum number of parts of a critical path in a sentence.
 const MOST_SHARES: usize = 5;
 
-/// What is less than this share of the longest is not told.
+/// Parts below this share of the longest are left out.
 const SHARE: u64 = 4;
 
 pub(crate) fn nanos(nanos: u64) -> String {
@@ -64,7 +64,7 @@ struct Group<'a> {
     /// The longest of them, and whose that is.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
-    /// What the owner of the lock did, where it did not end the wait.
+    /// What the owner of the lock did, if it did not end the wait.
     holders: Vec<&'a Frame>,
     /// Why the waker is not followed, somewhere.
     stopped: Option<Reason>,
@@ -167,7 +167,7 @@ impl<'a> Sums<'a> {
         sums
     }
 
-    /// What is told of them, the longest first.
+    /// What the sentence says about them, the longest first.
     fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
         let mut told = Vec::new();
         if self.ran > 0 {
@@ -197,11 +197,11 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // Only of the longest of all is it told what the waker did.
+            // Only for the longest one does the sentence say what the waker did.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
-        // What was told first stays first where lengths are the same.
+        // The sort is stable: equal lengths keep their order.
         told.sort_by_key(|told| u64::MAX - told.0);
         told
     }
@@ -244,7 +244,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
-            // Of each wait, a recording of some threads has the first that took the CPU, until it left.
+            // For each wait, a recording of some threads has only the first thread that took the CPU, until it left.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {
@@ -278,7 +278,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Those who had the CPU, in words.
+/// The threads that had the CPU, as text.
 fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> String {
     let all: Vec<(Index, u64)> = tenants
         .iter()
@@ -290,7 +290,7 @@ fn antagonists(tenants: &[(Tenant, u64)], threads: u64, names: &Names<'_>) -> St
     let worth = all.iter().take_while(|it| it.1 >= threads / 10).count().clamp(1, MOST_NAMED);
     let worth = worth.min(all.len());
     let mut named: Vec<String> = all[..worth].iter().map(|it| party(&names.who(it.0))).collect();
-    // What is too little to matter is no cause.
+    // Parts that are too small to matter are not causes.
     let rest: u64 = all[worth..].iter().map(|it| it.1).sum();
     match all.len() - worth {
         _ if rest < threads / 10 => {}
@@ -470,7 +470,7 @@ fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     };
     let Some((longest, first)) = told.first() else { return String::new() };
     let mut text = with_was(first);
-    // A second one comes before the first in the sentence if that goes on to others.
+    // A second clause precedes the first in the sentence if the first continues with other threads.
     if let Some((length, second)) = told.get(1)
         && *length > longest / SHARE
     {
@@ -568,7 +568,7 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
     }
 }
 
-/// What takes less than this share of COMMAND's time is not told by itself.
+/// What takes less than this share of COMMAND's time is not listed by itself.
 const LEAST_PERCENT: f64 = 0.04;
 
 const WAITED: &str = "waiting for a CPU";
@@ -661,7 +661,7 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     )
 }
 
-/// Who ran while this thread was blocked, where it is not known who ended that: no cause, but a fact next to it. A thread that ran most of
+/// The threads that ran while this thread was blocked, if the waker is unknown: an observation, not a cause. A thread that ran most of
 /// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
     let unexplained = |step: &&Step| match &step.what {

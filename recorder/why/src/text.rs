@@ -14,11 +14,11 @@ use crate::{Reason, seconds};
 /// What the recorder took is shown from this share of the interval on.
 const RECORDER_SHARE: u64 = 50;
 
-/// So many rows of the blame, and so many links of the chain, are shown.
+/// Number of rows of the blame, and of links of the chain, that are shown.
 const MOST_PARTS: usize = 8;
 const MOST_LINKS: usize = 12;
 
-/// So many of those who had the CPU are named in a link.
+/// Maximum number of threads named in a link that had the CPU.
 const MOST_SHARES: usize = 2;
 
 /// The width of a line.
@@ -145,7 +145,7 @@ fn wrapped(begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     wrapped_at(begin.chars().count(), begin, text, out)
 }
 
-/// The same; all lines but the first are indented so far.
+/// The same; all lines but the first are indented this far.
 fn wrapped_at(indent: usize, begin: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = begin.to_owned();
     let mut is_empty = true;
@@ -297,11 +297,11 @@ fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     write_skipped(&mut skipped, width, out)
 }
 
-/// So many places where threads were blocked are shown, of those that take a fifth of the interval.
+/// Number of shown places where threads were blocked, among those that take a fifth of the interval.
 const MOST_PLACES: usize = 3;
 const PLACE_SHARE: u64 = 5;
 
-/// So many functions of a stack are shown.
+/// Number of shown functions of a stack.
 const MOST_FUNCTIONS: usize = 6;
 
 /// Where in their code threads were blocked, if that is recorded.

@@ -1,8 +1,8 @@
 //! Finds the unit of work that took unusually long, for queries that name neither a span nor a kind of interval.
 //!
-//! Most long waits are normal: a server waits for requests, a client sleeps between them. Such waits are idle. A unit of work is what a
-//! thread does from the end of one idle wait to the beginning of the next. A unit that is much longer than the median of its thread's units
-//! is an incident.
+//! Most long waits are normal: a server waits for requests, a client sleeps between them. Such waits are idle. A unit of work extends from
+//! the end of one idle wait of a thread to the beginning of the next. A unit that is much longer than the median of its thread's units is
+//! an incident.
 //!
 //! ```text
 //!   client   sleeps | send, recv | sleeps | send, recv ............ | sleeps        idle: the sleeps
@@ -34,7 +34,7 @@ const MOST_WAITS: usize = 2_000_000;
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
-/// The same for threads of a whole machine, of which many do now this and now that.
+/// The same for threads of a whole machine, many of which do different things at different times.
 const LEAST_UNITS_OF_ALL: u64 = 20;
 
 /// A place with fewer waits is not judged by itself, but like others with the same system call.
@@ -66,7 +66,7 @@ const LEAST_RATIO: u64 = 5;
 /// Stands in for a waker.
 const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
-/// Marks an entry that is no wait, but time in which the thread's state is unknown.
+/// Marks an entry that is not a wait, but time in which the thread's state is unknown.
 const GAP: Index = Index::MAX - 2;
 /// Stands in for a system call.
 const NO_CALL: u32 = u32::MAX;
@@ -235,7 +235,7 @@ impl Waits {
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` accepts, and finds at most so many incidents. `all` says that these are the threads of a whole
+    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all` says that these are the threads of a whole
     /// machine: those of the kernel, which wait in no system call, are left out.
     pub(crate) fn judge(
         &self,
@@ -273,7 +273,7 @@ impl Waits {
         let mut units = Vec::new();
         while units.len() < most && !found.is_empty() {
             let (mut chosen, mut unit) = found.remove(0);
-            // A thread that meanwhile waited for the chosen one is the one that was late. No thread is chosen twice.
+            // A thread that waited for the chosen one in that time is the one that was late. No thread is chosen twice.
             while let Some(at) =
                 found.iter().position(|(at, it)| self.waits_for(*at, it, chosen, &unit))
             {
@@ -499,7 +499,7 @@ impl Waits {
     }
 }
 
-/// Of units given as (length, begin, end): the longest if it is unusual, and the longest that is not unusual.
+/// For units given as (length, begin, end): the longest if it is unusual, and the longest that is not unusual.
 fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>) -> Vec<Unit> {
     let count = units.len() as u64;
     let middle = units.len() / 2;

@@ -12,7 +12,7 @@ use fxtrec_sched::backtrace::PROBLEMS;
 use crate::answer::Wait;
 use crate::explain::{Names, blame};
 
-/// So many are told, the longest.
+/// Maximum number of waits listed, the longest first.
 const MOST: usize = 64;
 
 /// Those of a frame and of the frames inside.

@@ -1,5 +1,5 @@
 //! Room for one record in the piece that a thread holds: claimed, filled, and
-//! completed by its header, after the vacant room behind it has been marked.
+//! completed by its header, after the vacant room after it has been marked.
 
 use super::Lease;
 use crate::engine::held::Held;

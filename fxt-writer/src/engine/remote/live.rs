@@ -20,7 +20,7 @@
 //! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
 //! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
 //! after the copy, and then the count: a filling with the same start, whose count is the current or
-//! the previous one, was not cleared meanwhile.
+//! the previous one, was not cleared in the meantime.
 //!
 //! **Writers that never pause** can fill both buffers in less time than a copy takes. So they are
 //! held after a few attempts:
@@ -72,7 +72,7 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
 struct Filling {
     /// Finished records, one after another.
     records: Vec<u64>,
-    /// What was left out beside them.
+    /// What was left out in addition to them.
     tally: Tally,
 }
 
@@ -121,7 +121,7 @@ impl<W: SharedWords> Remote<W> {
         }
     }
 
-    /// Makes one attempt to copy everything that is committed and not saved, without what was reused meanwhile.
+    /// Makes one attempt to copy everything that is committed and not saved, without what was reused during the attempt.
     fn attempt(&self) -> Result<Attempt, RemoteError> {
         let header = self.header().ok_or(RemoteError::NoHeader)?;
         let fillings = self.fillings(&header);

@@ -183,7 +183,7 @@ impl Client {
     fn publish(&self, session: Arc<Session>) {
         let generation = session.generation().get();
         *lock(&self.current) = Some(session);
-        // Release: a thread that sees the generation finds the session behind the lock.
+        // Release: a thread that sees the generation finds the session under the lock.
         sys::GENERATION.store(generation, std::sync::atomic::Ordering::Release);
         self.count_missed();
         // Before any waiting thread continues.

@@ -66,7 +66,7 @@ fn run(client: &'static Client) {
     }
 }
 
-/// Pauses, and ends waits for what cannot happen meanwhile.
+/// Pauses, and ends waits for what cannot happen during the pause.
 fn pause(client: &Client, time: Duration) {
     let until = std::time::Instant::now() + time;
     loop {

@@ -53,7 +53,7 @@ pub(in crate::provider) fn generation() -> u32 {
 /// points count what they would have recorded.
 pub(in crate::provider) const OVERDUE: u32 = u32::MAX;
 
-/// Makes trace points count. Call only when no session can be published meanwhile.
+/// Makes trace points count. Call only when no session can be published at the same time.
 pub(in crate::provider) fn begin_overdue() {
     // Release, here and below: as for a session's generation.
     let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);
@@ -88,7 +88,7 @@ pub(in crate::provider) fn publish_client(
         // SAFETY: made just above, and never freed from here on.
         Ok(_) => Ok(unsafe { &*ours }),
         Err(theirs) => {
-            // SAFETY: made just above, and nobody else has seen it.
+            // SAFETY: made just above, and not yet shared.
             drop(unsafe { Box::from_raw(ours) });
             // SAFETY: not null, hence what another call leaked.
             Err(unsafe { &*theirs })

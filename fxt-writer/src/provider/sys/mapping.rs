@@ -24,10 +24,10 @@ pub(in crate::provider) enum BufferError {
     /// It can shrink, and touching memory beyond its end would kill the process.
     #[error("the buffer is not sealed against shrinking (F_SEAL_SHRINK)")]
     NotSealed,
-    /// It has another size than was told.
+    /// Its size is not the announced one.
     #[error("the buffer has {found} bytes instead of {told}")]
     Size {
-        /// Bytes that START told.
+        /// Bytes that START announced.
         told: u64,
         /// Bytes that the file has.
         found: i64,
@@ -55,8 +55,7 @@ pub(in crate::provider) struct Mapping {
     file: (u64, u64),
 }
 
-// SAFETY: the mapping is plain memory; what may be done with it from several
-// threads is up to whoever takes its address.
+// SAFETY: the mapping is plain memory; users of its address are responsible for its use from several threads.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send; methods of `&Mapping` only make system calls.
 unsafe impl Sync for Mapping {}
@@ -102,14 +101,13 @@ impl Mapping {
         grace: Duration,
         notify: impl Fn(Packet) + Send + Sync + 'static,
     ) -> io::Result<(Arc<Engine>, Arc<Self>)> {
-        // SAFETY: the range is the whole mapping of a shared memory file; nobody
-        // else in this process uses it yet. Costs next to nothing where nothing
-        // was ever written.
+        // SAFETY: the range is the whole mapping of a shared memory file; nothing else in this process uses it yet. Costs next to nothing
+        // where nothing was ever written.
         unsafe { madvise(self.address, self.bytes.get(), MmapAdvise::MADV_REMOVE) }?;
         let config = Config { mode, bytes: self.bytes.get(), on_full: OnFull::Drop, grace };
         let mapping = Arc::new(self);
         let keep = Arc::clone(&mapping);
-        // SAFETY: the mapping is valid for as many bytes until it is dropped, which
+        // SAFETY: the mapping is valid for that many bytes until it is dropped, which
         // `keep` puts off. It was ours alone, this function took it, and nothing
         // but the engine has its address afterwards: the methods of `Mapping` make
         // system calls that leave it valid.
@@ -122,7 +120,7 @@ impl Mapping {
     /// them, unless that would take long. A failure has no other effect.
     pub(in crate::provider) fn populate(&self) {
         let bytes = self.bytes.get().min(MAX_POPULATED_BYTES);
-        // SAFETY: the advice changes no content, whoever uses the memory meanwhile.
+        // SAFETY: the advice changes no content, even if the memory is in use.
         unsafe {
             libc::madvise(self.address.as_ptr(), bytes, libc::MADV_POPULATE_WRITE);
         }
@@ -146,8 +144,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if fork::owned_here(self.owner) {
-            // SAFETY: mapped by `share` in this process, and nobody has its address
-            // any more: the engine that had it kept this value alive.
+            // SAFETY: mapped by `share` in this process, and nothing has its address any more: the engine that had it kept this value
+            // alive.
             let unmapped = unsafe { munmap(self.address, self.bytes.get()) };
             debug_assert_eq!(unmapped, Ok(()));
         }

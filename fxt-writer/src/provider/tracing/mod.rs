@@ -56,7 +56,7 @@ pub enum InitError {
     Subscriber(#[from] tracing_subscriber::util::TryInitError),
 }
 
-/// Makes this process a trace provider of that name, and records its spans and
+/// Makes this process a trace provider with that name, and records its spans and
 /// events.
 ///
 /// # Errors

@@ -52,14 +52,13 @@ pub enum WireError {
     /// A message about a session has the number 0.
     #[error("a control message about a session has session number 0")]
     NoSession,
-    /// The mode is none of oneshot (0), circular (1) and streaming (2).
+    /// The mode is not oneshot (0), circular (1) or streaming (2).
     #[error("unknown buffering mode {mode}; expected 0, 1 or 2")]
     Mode {
         /// The value found.
         mode: u32,
     },
-    /// The disposition is none of clear entire (1), clear nondurable (2) and
-    /// retain (3).
+    /// The disposition is not clear entire (1), clear nondurable (2) or retain (3).
     #[error("unknown buffer disposition {disposition}; expected 1, 2 or 3")]
     Disposition {
         /// The value found.

@@ -1,4 +1,4 @@
-//! What is told of threads and CPUs, and to whom.
+//! What is reported about threads and CPUs, and to which receiver.
 
 use fxt_reader::Cpu;
 use fxt_reader::record::Event;
@@ -9,7 +9,7 @@ use super::Tracker;
 use crate::origins::Origin;
 use crate::threads::Index;
 
-/// Why it is not known what a thread did.
+/// Why the state of a thread is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// The recording has nothing of the thread before.
@@ -77,22 +77,22 @@ pub enum By {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub bytes: u64,
-    /// Who made it, if that is known.
+    /// The thread that made it, if known.
     pub by: Option<Index>,
     /// When that was, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }
 
-/// What is to be known about the beginning of a stretch besides its state.
+/// What the beginning of a stretch has in addition to its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     #[default]
     Nothing,
     Woken(By),
-    /// It went out while it was in this system call.
+    /// It was switched out while it was in this system call.
     Syscall(Option<u64>),
-    /// It goes on waiting, in the queue of a CPU that is named with it, or held back. Before, it was in the queue of this one.
+    /// It continues to wait, in the queue of the given CPU, or held back. Before, it was in the queue of this one.
     Queue(Cpu),
     /// Why nothing is known.
     Unknown(Reason),
@@ -122,9 +122,9 @@ pub struct Lock {
     pub address: u64,
     /// What kind of lock of the kernel it is, if one; else it is a futex.
     pub kernel: Option<LockKind>,
-    /// Who had it when the wait began; `None` where that is not known, or nobody is the owner of such a futex.
+    /// Its owner when the wait began; `None` if that is unknown, or if such a futex has no owner.
     pub owner: Option<Index>,
-    /// Whether it is no lock, but the end of that thread.
+    /// Whether it is not a lock, but the end of that thread.
     pub is_end: bool,
 }
 
@@ -139,24 +139,24 @@ impl Lock {
         self.kernel.map(|_| self.address)
     }
 
-    /// Who had the lock, if it is one.
+    /// The owner of the lock, if it is a lock.
     pub fn holder(self) -> Option<Index> {
         self.owner.filter(|_| !self.is_end)
     }
 
-    /// The thread for the end of which it is waited.
+    /// The thread whose end is waited for.
     pub fn ending(self) -> Option<Index> {
         self.owner.filter(|_| self.is_end)
     }
 }
 
-/// Is told what threads and CPUs begin to do, in order for each of them.
+/// Receives what threads and CPUs begin to do, in order for each of them.
 pub trait Sink {
     /// A thread begins to do something. If that is to run, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
     /// What was taken of the slice that the thread is in.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
-    /// Whose quota held the thread back in the wait that is over.
+    /// The cgroup whose quota held the thread back in the wait that has ended.
     fn quota(&mut self, _: Index, _cgroup: u32) {}
     /// Which lock the thread waits for, which has just begun to be blocked.
     fn lock(&mut self, _: Index, _time: u64, _: Lock) {}
@@ -166,7 +166,7 @@ pub trait Sink {
     fn request(&mut self, _: Index, _: Request) {}
     /// A CPU goes to another than a thread.
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
-    /// A duration of a thread, as somebody else than the kernel tells it.
+    /// A span of a thread that something other than the kernel reported.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
     /// A scheduling record of this time comes next. Whether it is wanted still.
     fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
@@ -174,7 +174,7 @@ pub trait Sink {
     }
 }
 
-/// Both are told.
+/// Both are reported.
 impl<A: Sink, B: Sink> Sink for (A, B) {
     #[inline(always)]
     fn begin(&mut self, thread: Index, begin: Begin) {

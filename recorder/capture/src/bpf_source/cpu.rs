@@ -254,7 +254,7 @@ impl CpuLane {
         }
     }
 
-    /// Reports events that no program could write, because they came in the middle of another event, and `also` further lost ones.
+    /// Reports events that no program could write, because they occurred in the middle of another event, and `also` further lost ones.
     pub(super) fn report_losses(&mut self, merger: &mut Merger, also: u64) {
         let nested = self.lane.counts().nested;
         let new = nested.saturating_sub(std::mem::replace(&mut self.told_nested, nested));

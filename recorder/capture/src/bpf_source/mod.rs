@@ -1,7 +1,7 @@
 //! Events from programs inside of the kernel, one lane of records per CPU.
 //!
 //! Switches and wake-ups come from [`fxtrec_kernel::bpf`]; forks, exits and
-//! names, and whatever else perf is asked for, come from perf's rings. Both have
+//! names, and everything else that perf records, come from perf's rings. Both have
 //! the same clock, and meet in the merger: each CPU has a queue for either.
 
 mod cpu;
@@ -41,10 +41,10 @@ use groups::Groups;
 /// How many microseconds to wait after each try to close the lanes. A program takes one, unless the host takes its CPU away.
 const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
 
-/// What a recording asks of this source.
+/// What a recording requests from this source.
 #[derive(Clone, Debug)]
 pub struct BpfOptions {
-    /// The perf events beside the programs.
+    /// The perf events in addition to the programs.
     pub perf: Options,
     /// Bytes of a perf ring that carries forks, exits and names alone.
     pub least_perf_ring_bytes: usize,
@@ -53,13 +53,13 @@ pub struct BpfOptions {
     /// Bytes of each CPU's lane, at most.
     pub lane_bytes: usize,
     pub waking: bool,
-    /// Whether it is noted when a switch is asked for.
+    /// Whether requests for a switch are noted.
     pub need_resched: bool,
-    /// Whether it is noted which futexes threads block on.
+    /// Whether the futexes on which threads block are noted.
     pub locks: bool,
     /// Whether only switches and wake-ups are wanted, and nothing that explains them.
     pub plain: bool,
-    /// By what only some processes are wanted, if so; which, [`Source::narrow`] or [`Source::narrow_to_cgroups`] will tell.
+    /// How the scope is narrowed, if it is; [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
     pub narrow: Option<ScopeBy>,
     /// The only user whose threads are wanted.
     pub owner: Option<u32>,
@@ -128,9 +128,9 @@ pub struct BpfSource {
     narrow: Option<ScopeBy>,
     /// Which cgroups are in scope, if any are to be.
     groups: Option<Groups>,
-    /// Events that no program saw, as far as they have been told: the scheduler's, and system calls.
+    /// Events that no program saw, as far as they have been reported: the scheduler's, and system calls.
     missed: [u64; 2],
-    /// What system calls are, if programs tell of them.
+    /// The numbers of system calls, if programs report them.
     calls: Option<CallEvents>,
     outset: StartFilter,
 }
@@ -187,7 +187,7 @@ impl BpfSource {
             plain,
             notes,
         };
-        // Then all records tell who is in scope.
+        // Then all records say which threads are in scope.
         let narrow = owner.map(|_| ScopeBy::Owner).or(narrow);
         let (mut events, lanes) = BpfEvents::open(&*sys, bpf, &wanted)?;
         perf.tracepoints.clear();
@@ -346,8 +346,8 @@ impl Source for BpfSource {
 
     fn begin(&mut self) -> Nanos {
         let begin = self.outset.begin(clock::now());
-        // A store into the memory of each, which disturbs nobody. Those of switches come first among them, since every other event names
-        // a thread as current.
+        // A store into the memory of each, which does not disturb anything else. Those of switches come first among them, since every other
+        // event names a thread as current.
         self.merging.intake().lanes.iter().for_each(CpuLane::open);
         begin
     }
@@ -457,7 +457,7 @@ impl Source for BpfSource {
                 decoders.push(LaneDecoder::new(states.clone(), *narrow, None));
                 let (lane, merger) = intake.add(lane, false);
                 lane.open();
-                // It had none until now, so what happened before is not counted.
+                // It had no lane until now, and events that found none were not counted.
                 lane.tell_unknown(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
                     decoders.push(LaneDecoder::new(states.clone(), None, Some(calls)));

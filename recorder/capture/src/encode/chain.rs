@@ -73,7 +73,7 @@ impl Chain {
         self.seat.enter(Has::Thread(incoming), read_time(time), inferred);
     }
 
-    /// Sets the thread on the CPU, where it was not known before.
+    /// Sets the thread on the CPU, if it was not known before.
     pub fn claim(&mut self, who: Occupant) {
         self.seat.claim(Has::Thread(who));
     }

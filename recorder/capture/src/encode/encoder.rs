@@ -63,15 +63,15 @@ pub struct Encoder<L> {
     kernel: Arc<KernelSymbols>,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
-    /// Gives locks of the kernel ids of this recording, in place of their addresses.
+    /// Gives kernel locks ids of this recording, instead of their addresses.
     lock_ids: RandomState,
     /// What locks are called that are variables of the kernel.
     contended: Contended,
     /// Whether weights of nice 0 are left out.
     brief_weights: bool,
-    /// Whether no event is a plain one: somebody waits for a lock of the kernel.
+    /// Whether no event is a plain one: a thread waits for a kernel lock.
     none_is_plain: bool,
-    /// Whether renames name nobody: see [`Encoder::take_names_from_switches_only`].
+    /// Whether renames do not say which thread is renamed: see [`Encoder::take_names_from_switches_only`].
     renames_are_hidden: bool,
 }
 
@@ -82,18 +82,18 @@ struct Side {
     weight: i32,
 }
 
-/// What is written of a switch beside who goes out and comes in.
+/// What is written about a switch in addition to its two threads.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     state: OutgoingState,
-    /// The number of the system call in which the thread blocks that goes out.
+    /// The number of the system call in which the outgoing thread blocks.
     syscall: Option<u16>,
     /// Whether no tracepoint reported it.
     inferred: bool,
-    /// What befell the slice that it ends.
+    /// What delayed the slice that this switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
-    /// What is known of the wait that it ends.
+    /// What is known about the wait that it ends.
     wait: Option<Waited>,
 }
 
@@ -116,8 +116,8 @@ impl Words {
     }
 }
 
-/// The state of a thread that nobody saw go out: most often it blocked. What is able to run comes in again, and readers
-/// would show it as waiting for a CPU until it does; a wake-up of what has blocked is seen, or its next slice.
+/// The state of a thread whose switch out was not seen: most often it blocked. A runnable thread is switched in again, and readers would
+/// show it as waiting for a CPU until then; for a blocked one, its wake-up or its next slice is seen.
 fn unseen_state(koid: Koid) -> OutgoingState {
     let fxt = if koid == Koid(0) { ThreadState::Running } else { ThreadState::Blocked };
     OutgoingState { fxt, detail: None }
@@ -235,12 +235,12 @@ impl<L: Lanes> Encoder<L> {
         &mut self.lanes
     }
 
-    /// Where the records went, when no more follow.
+    /// Returns the lanes, when no more records follow.
     pub fn into_lanes(self) -> L {
         self.lanes
     }
 
-    /// The globs of cgroups that were looked for, and by which no process was chosen.
+    /// The globs of cgroups that matched no process.
     pub fn unseen_globs(&self) -> impl Iterator<Item = &str> {
         self.threads.unseen_globs().iter().map(|glob| glob.as_str())
     }
@@ -311,7 +311,7 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
-                // It came so late that the thread has gone out for ever since.
+                // It came so late that the thread has been switched out for the last time since.
                 (self.queued, self.origin) = (None, None);
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);
@@ -418,7 +418,7 @@ impl<L: Lanes> Encoder<L> {
         if next.throttled.is_some() || !self.threads.is_settled(incoming, &switch.next_comm) {
             return Ok(false);
         }
-        // Where both are in scope, or one of them, both are shown, as the file shows who goes out.
+        // If at least one of the threads is in scope, both are shown; so the file shows the outgoing thread.
         if self.narrow {
             let [from, to] = [outgoing, incoming].map(|slot| self.threads.thread(slot).in_scope);
             let told = |at: usize| switch.in_scope.map(|told| told[at]);
@@ -440,7 +440,7 @@ impl<L: Lanes> Encoder<L> {
             [weight(switch.next, switch.next_prio), weight(switch.prev, switch.prev_prio)];
         let mut args = ShortArgs::default();
         let [to, from] = [strings::INCOMING_WEIGHT, strings::OUTGOING_WEIGHT].map(registered);
-        // Where all are wanted, the compiler knows their places.
+        // If all are wanted, the compiler knows their places.
         match self.brief_weights {
             false => {
                 args.push(to, Value::Int32(weights[0]));
@@ -490,8 +490,8 @@ impl<L: Lanes> Encoder<L> {
         slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
     }
 
-    /// The thread `tid`, if it has the CPU in truth and in the file, and there is nothing new or in doubt about it, nor about
-    /// what the file shows of whom.
+    /// The thread `tid`, if it has the CPU both in reality and in the file, and if nothing is new or in doubt about it or about the thread
+    /// that the file shows.
     #[inline(always)]
     fn plain_occupant(&mut self, cpu: Cpu, tid: Tid, comm: &Comm) -> Option<Occupant> {
         if self.none_is_plain {
@@ -554,8 +554,8 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// The earlier owner of an id, if it has the CPU still. The kernel gives the id of a thread that ends away before it
-    /// has gone out for the last time.
+    /// The earlier owner of an id, if it has the CPU still. The kernel reuses the id of a thread that ends before that thread is switched
+    /// out for the last time.
     #[inline]
     fn former_owner(&mut self, cpu: Cpu, tid: Tid, slot: Slot) -> Option<Occupant> {
         let koid = self.threads.thread(slot).koid;
@@ -564,7 +564,7 @@ impl<L: Lanes> Encoder<L> {
         chain.current().filter(is_former).filter(|_| !chain.has_gap())
     }
 
-    /// It goes out under an id that is another's, who is not concerned.
+    /// It is switched out under an id that belongs to another thread, which is not affected.
     #[cold]
     fn former_owner_leaves(
         &mut self,
@@ -578,11 +578,11 @@ impl<L: Lanes> Encoder<L> {
         let out = Side { koid: former.koid, weight: weight(switch.prev, switch.prev_prio) };
         let inn = self.side(incoming, switch.next_prio);
         let (slice, taken) = self.chains.of(cpu).end_slice(time, former.koid);
-        // Whose process it was is not known any more.
+        // Its process is no longer known.
         let slice = slice.map(|facts| SliceFacts { futex: None, ..facts });
         let syscall = switch.syscall.filter(|_| state.fxt == ThreadState::Blocked);
         let words = Words { syscall, ..Words::reported(state, slice, taken) };
-        // It is known no more; its name was written when it came in.
+        // It is no longer known; its name was written when it was switched in.
         if self.write_switch(time, cpu, (IDLE, out), (incoming, inn), words)? {
             self.stats.switches_written += 1;
         }
@@ -705,7 +705,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// The same where there is something to tell of the slice or the wait.
+    /// The same for a switch with facts about the slice or the wait.
     #[cold]
     fn put_told_switch(
         &mut self,

@@ -24,7 +24,7 @@ impl ProcLookup {
         ProcLookup { usable, only_user }
     }
 
-    /// What `look` finds out about a process, if it may be told.
+    /// What `look` finds out about a process, if that may be written.
     fn about<T>(&self, pid: LocalId, look: impl FnOnce(u32) -> Option<T>) -> Option<T> {
         if !self.usable {
             return None;

@@ -71,7 +71,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Writes the records with which a trace must begin that begins at `time`, in this moment. All names must already be in it.
+    /// Writes the records with which a trace that begins at `time`, in this moment, must begin. All names must already be in it.
     ///
     /// # Errors
     /// [`Closed`] if the trace takes no more records.
@@ -111,7 +111,7 @@ impl Moment {
         Ok(())
     }
 
-    /// Ends all durations, in a trace that ends at `time` while the recording goes on.
+    /// Ends all durations, in a trace that ends at `time` while the recording continues.
     ///
     /// # Errors
     /// [`Closed`] if the trace takes no more records.

@@ -98,7 +98,7 @@ pub const COUNT_OF_ALL: u16 = ALL.len() as u16;
 /// Registers all of them.
 ///
 /// # Errors
-/// None in memory, which is where the head of a trace is put together.
+/// None in memory, where the head of a trace is built.
 pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallible>> {
     all().try_for_each(|string| string.write(out))
 }

@@ -1,4 +1,4 @@
-//! Every thread and process of the recording: who it is, what it is called, what it does.
+//! Every thread and process of the recording: its identity, name and state.
 //!
 //! A thread becomes known by the snapshot taken at the start, by its fork, or by the first event that names it. It is forgotten after it is
 //! switched out for the last time, so memory use depends on the number of living threads.
@@ -292,7 +292,7 @@ impl Threads {
         Some(path.is_some_and(|path| glob::chooses_cgroup(globs, path)))
     }
 
-    /// Sets whether the thread is in scope from now on, by the kernel's word.
+    /// Sets whether the thread is in scope from now on, as the kernel reports it.
     pub fn choose(&mut self, tid: Tid, wanted: bool) {
         // A late event may be about a thread that has already ended.
         if tid != Tid::IDLE && !self.has_ended(tid) {
@@ -509,7 +509,7 @@ impl Threads {
         process
     }
 
-    /// A thread has gone out for the last time.
+    /// A thread has been switched out for the last time.
     pub fn end(&mut self, slot: Slot) {
         if slot == IDLE {
             return;
@@ -592,7 +592,7 @@ impl Threads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingState {
     pub fxt: ThreadState,
-    /// The kernel's own state, where the format's state does not imply it.
+    /// The kernel's own state, if the format's state does not imply it.
     pub detail: Option<Detail>,
 }
 

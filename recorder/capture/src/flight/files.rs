@@ -42,9 +42,9 @@ pub struct Files {
 /// How many files were removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Of those that this run has written.
+    /// Files that this run has written.
     pub ours: u64,
-    /// Of those that earlier runs have left.
+    /// Files that earlier runs have left.
     pub earlier: u64,
 }
 

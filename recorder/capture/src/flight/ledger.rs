@@ -1,7 +1,7 @@
 //! What each thread is in the middle of, and since when.
 //!
-//! The lengths of time that come out are those of the report, by the same rules: after a loss nothing is known about
-//! anybody's waits, and what begins or ends with an inferred switch has no length.
+//! The durations are those of the report, by the same rules: after a loss nothing is known about any waits, and what begins or ends with an
+//! inferred switch has no length.
 //!
 //! ```text
 //!   woken          in             out, can run      in           out, waits      woken
@@ -16,10 +16,10 @@ use fxtrec_units::{Cpu, Nanos};
 
 use crate::encode::chain::Occupant;
 
-/// A length of time that has ended.
+/// A duration that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// Of what.
+    /// The metric.
     pub metric: Metric,
     pub nanos: Nanos,
     /// The slice, the wait or the blocked time that it is of: it ends with it.
@@ -38,7 +38,7 @@ impl Length {
 #[derive(Clone, Debug, Default)]
 struct Places(Vec<(Koid, Thread)>);
 
-/// Nobody's id: whose a place is that was not used yet.
+/// The id of places that have not been used yet.
 const NOBODY: Koid = Koid(u64::MAX);
 
 impl Threads for Places {
@@ -52,7 +52,7 @@ impl Threads for Places {
         }
         let (owner, thread) = &mut self.0[at];
         if *owner != key.koid {
-            // The place was another's, or nobody's.
+            // The place belonged to another thread, or was unused.
             (*owner, *thread) = (key.koid, Thread::default());
         }
         thread
@@ -117,8 +117,8 @@ impl Ledger {
         length(&change, metric, Cpu(change.before.cpu.0.into()))
     }
 
-    /// It turns out who has a CPU, and nobody knows since when. Whoever was thought to have it is anywhere, if it lives
-    /// still; `before` says whether it does.
+    /// An event shows which thread has a CPU, but not since when. The thread that was thought to have it may be anywhere, if it still
+    /// lives; `before` says whether it does.
     pub fn found(&mut self, cpu: Cpu, before: bool, now: Has<Occupant>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         if !before {
@@ -138,7 +138,7 @@ impl Ledger {
         }
     }
 
-    /// The CPU on whose queue a thread waits, where that is known.
+    /// The CPU on whose queue a thread waits, if known.
     pub fn queued_on(&self, thread: Occupant) -> Option<Cpu> {
         let (_, known) = self.threads.0.get(thread.slot.index())?;
         let waits = known.state.is_waiting() && self.machine.knows(known);

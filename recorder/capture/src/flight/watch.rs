@@ -1,7 +1,7 @@
-//! Triggers, held against every length of time, loss and probe as it comes.
+//! Triggers, tested on every duration, loss and probe as it occurs.
 //!
-//! All of this is on the way of an event. A value that meets no limit costs a comparison; conditions are looked at
-//! only behind a limit that was met. What was met is limited by time and number:
+//! All of this is on the path of an event. A value that meets no limit costs a comparison; conditions are evaluated only when a limit was
+//! met. What was met is limited by time and number:
 //!
 //! ```text
 //!   met          x  x      x            x x        x
@@ -57,7 +57,7 @@ pub struct Fired {
     pub thread: Option<Culprit>,
     /// What was measured; none for a probe and an alert.
     pub value: Option<Amount>,
-    /// Who raised an alert, for people.
+    /// The provider that raised an alert, as text.
     pub from: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct Counts {
     pub fired: u64,
     /// How often one would have, too soon after another.
     pub too_soon: u64,
-    /// How often one would have, after as many as are wanted.
+    /// How often one would have fired after the permitted number.
     pub too_many: u64,
     /// Waits for a CPU after a preemption that only lack the metric to meet a trigger on `wakeup`.
     pub preempted: u64,
@@ -124,13 +124,13 @@ pub struct Watch {
     /// What any limit of each metric may be met by.
     reach: [Reach; METRICS],
     losses: Vec<Limit>,
-    /// The trigger of each event beside the scheduler's.
+    /// The trigger of each non-scheduler event.
     probes: Vec<Option<usize>>,
     limits: Limits,
     /// Whether the recorder's own threads fire.
     recorder: bool,
     quiet_until: Nanos,
-    /// Whether there is no room for what would come of another.
+    /// Whether there is no room for the result of another one.
     busy: bool,
     fired: Vec<Fired>,
     counts: Counts,
@@ -156,7 +156,7 @@ impl Watch {
         let mut reach = lengths
             .each_ref()
             .map(|limits| limits.iter().map(Limit::reach).fold(Reach::NOTHING, Reach::with));
-        // Those of the other kind are counted.
+        // Waits of the other kind are counted.
         let either = reach[Metric::Wakeup as usize].with(reach[Metric::Preemption as usize]);
         reach[Metric::Wakeup as usize] = either;
         reach[Metric::Preemption as usize] = either;
@@ -203,14 +203,14 @@ impl Watch {
         self.probes[at] = Some(trigger);
     }
 
-    /// Whether a length of time may meet a trigger: two comparisons, and nearly none does.
+    /// Whether a duration may meet a trigger: two comparisons, and hardly any does.
     #[inline(always)]
     pub fn may_meet(&self, metric: Metric, nanos: Nanos) -> bool {
         let Reach { least, most } = self.reach[metric as usize];
         (least..=most).contains(&nanos.0)
     }
 
-    /// The trigger that a length of time meets, if one does. `is_true` evaluates a condition.
+    /// The trigger that a duration meets, if any. `is_true` evaluates a condition.
     pub fn length(
         &self,
         metric: Metric,
@@ -245,7 +245,7 @@ impl Watch {
         }
     }
 
-    /// The trigger that a loss of so many events meets, if one does. One of unknown size may be of any.
+    /// The trigger that a loss of this many events meets, if any. A loss of unknown size may have any size.
     pub fn loss(&self, count: Option<u64>) -> Option<usize> {
         let number = count.map_or(f64::INFINITY, |count| count as f64);
         self.losses.iter().find(|limit| limit.is_met(number)).map(|limit| limit.trigger)

@@ -31,10 +31,10 @@ use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
-/// How often the ring is looked at. It has room for what some thousand long waits leave.
+/// How often the ring is checked. It has room for what some thousand long waits leave.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// The same while there is nothing, neither samples nor code, and nobody asked for stacks.
+/// The same while there are neither samples nor code records, if stacks were not requested.
 const QUIET: Duration = Duration::from_millis(80);
 
 /// How long samples are dealt with while others wait for that: at the end, and before functions are named.
@@ -49,16 +49,17 @@ const LATELY: Nanos = Nanos(3_000_000_000);
 /// How long programs are not forgotten again since too many frames have no names.
 const FULL: Nanos = Nanos(10_000_000_000);
 
-/// How many mappings are known, of all programs together: what is in others is in no file.
+/// Maximum number of known mappings, for all programs together: code in others is in no file.
 pub(super) const MOST_PLACED: usize = 96 * 1024;
 
-/// What is known of all mappings of programs that have stacks, in bytes, before others than those of the last one are asked for again.
+/// Maximum size in bytes of what is known about all mappings of programs that have stacks; beyond it, all but those of the last program are
+/// read again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
 
 /// How many processes are known whose mappings cannot be read.
 const MOST_LOCKED: usize = 1024;
 
-/// How many addresses are known to be in no file before all are asked for again.
+/// Maximum number of addresses known to be in no file; beyond it, all are looked up again.
 pub(super) const MOST_NOWHERE: usize = 64 * 1024;
 
 /// How many processes are known by the modules that they had before those are forgotten that are over.
@@ -70,13 +71,13 @@ const MOST_UNWOUND: usize = 2048;
 /// How many stacks of threads that woke others wait for the stacks of these.
 const MOST_WAKES: usize = 16 * 1024;
 
-/// For how long a program of a recording that is kept in parts is known that has no stack.
+/// For how long a program without stacks stays known, in a recording that is kept in parts.
 const FORGET: Nanos = Nanos(300_000_000_000);
 
 /// The kernel among the programs.
 pub(super) const KERNEL: usize = 0;
 
-/// A file or a part of the kernel with code, as a program has it.
+/// A file or a part of the kernel with code, as mapped by a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) id: u16,
@@ -93,7 +94,7 @@ pub(super) struct Mapping {
     pub(super) module_address: u64,
 }
 
-/// What the capture thread is told. A program is what a process runs from one execve(2) to the next; they are numbered.
+/// What is sent to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Code {
@@ -109,7 +110,7 @@ pub(super) enum Told {
         /// When the thread was there.
         since: Nanos,
         until: Nanos,
-        /// For how long it was, or how long the wait was that it ended, or what it stands for.
+        /// How long it was, or how long the wait that it ended was, or what it stands for.
         weight: u64,
         flags: u32,
         frames: Vec<u64>,
@@ -124,7 +125,7 @@ pub(super) enum Told {
     Over {
         program: usize,
     },
-    /// All that there was when somebody asked has been told, with these counts.
+    /// Everything that existed at the time of the request has been sent, with these counts.
     Settled(Counts),
 }
 
@@ -138,7 +139,7 @@ impl Told {
     }
 }
 
-/// A mapping that was told, since a frame is in it.
+/// A mapping that was sent, because a frame is in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) mapping: Mapping,
@@ -169,7 +170,7 @@ pub(super) struct Program {
     pub(super) python_is_unknown: bool,
     /// Whether its mappings could not be read once.
     failed: bool,
-    /// Whether the capture thread knows whose it is.
+    /// Whether the capture thread has been sent its process.
     told: bool,
     /// Whether it had no stack for a while: what only new stacks need is not there.
     rests: bool,
@@ -182,12 +183,12 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames there are before the first that is no code. Behind a function without a frame pointer, whatever a
-    /// register held is taken for the address of a frame, and what is there for one in the code.
+    /// How many frames there are before the first one that is not code. After a function without a frame pointer, whatever a register held
+    /// is taken for the address of a frame, and what is there for an address in the code.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
-        // Of a process that nobody could look into, nothing is known.
+        // A process that could not be examined is unknown.
         end.filter(|_| !self.found.is_empty()).unwrap_or(frames.len())
     }
 
@@ -225,7 +226,7 @@ impl Program {
 pub(super) struct Collector {
     pub(super) rings: Rings,
     to: Sender<Told>,
-    /// Somebody wants to know all that there is by now.
+    /// A request for everything that exists by now.
     asked: Receiver<()>,
     /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
     in_parts: bool,
@@ -235,7 +236,7 @@ pub(super) struct Collector {
     period: u64,
     /// Whether stacks are those of chosen processes: see [`Wanted`].
     chosen: bool,
-    /// Which samples have been told, by when they were over.
+    /// Which samples have been sent, by the time at which they ended.
     handled: Arc<AtomicU64>,
     pub(super) programs: FxHashMap<usize, Program>,
     /// How many mappings programs have.
@@ -246,7 +247,7 @@ pub(super) struct Collector {
     pub(super) locked: FxHashSet<Pid>,
     /// The number of the next new one.
     next_program: usize,
-    /// By their memory, and by when they were begun, if that was told: the next one's memory may be at the same place.
+    /// By their memory and, if it was reported, by when they began: the next one's memory may be at the same address.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
     /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
@@ -258,16 +259,16 @@ pub(super) struct Collector {
     cache: Cache,
     user_stacks: FxHashMap<u32, Arc<[u64]>>,
     pub(super) frames: Frames,
-    /// For each thread that was woken from a long wait: since when it waited, and the stack of who woke it.
+    /// For each thread that was woken from a long wait: since when it waited, and the stack of its waker.
     wakes: FxHashMap<Tid, (Nanos, Told)>,
     pub(super) named: Named,
     /// How many waits have the stack of their end.
     links: u64,
     pub(super) counts: Counts,
     pub(super) looks: u64,
-    /// When the ring was looked at last.
+    /// When the ring was last checked.
     pub(super) fetched: Instant,
-    /// What was in it and is to be told.
+    /// What was in it and is to be sent.
     samples: VecDeque<Sample>,
     /// Bytes of that.
     waiting: usize,
@@ -281,14 +282,14 @@ pub(super) struct Collector {
     pub(super) lost_names: u64,
     /// How many programs are too many.
     many: usize,
-    /// When those that had no stack lately were looked for.
+    /// When programs without a recent stack were last searched for.
     rested: Nanos,
-    /// When it is looked again whether files were deleted.
+    /// When to check again for deleted files.
     pub(super) deleted: Instant,
 }
 
 impl Collector {
-    /// Tells `to`. `asked` is for recordings that are kept in parts, of which each has the names that it needs.
+    /// Tells `to`. `asked` is for recordings that are kept in parts, each with the names that it needs.
     pub(super) fn new(
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
@@ -353,10 +354,10 @@ impl Collector {
         self.meet_pythons();
         let mut pause = LOOK;
         while !stop.is_stopped() {
-            // Who asks does so before this look.
+            // A request always precedes this look.
             let is_asked = self.asked.try_recv().is_ok();
             let until = Instant::now() + AT_ONCE;
-            // A short program whose code nobody told of must be asked before it ends, where somebody asked for stacks.
+            // If stacks were requested, a short-lived program whose code was not reported must be examined before it ends.
             let is_quiet = !self.look(|now| now < until && !stop.is_stopped()) && self.chosen;
             pause = if is_quiet { (2 * pause).min(QUIET) } else { LOOK };
             if is_asked {
@@ -367,7 +368,7 @@ impl Collector {
             }
             self.forget_old();
             self.let_deleted_go();
-            // Who asks does so first, and then has it hurry.
+            // The request comes first, and then the call that makes it hurry.
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
@@ -388,7 +389,7 @@ impl Collector {
         self.counts()
     }
 
-    /// Counts the samples that there was no time for.
+    /// Counts the samples for which there was no time.
     fn lose_rest(&mut self) {
         self.counts.lost += self.samples.len() as u64;
         self.samples = VecDeque::new();
@@ -432,7 +433,7 @@ impl Collector {
         found
     }
 
-    /// Takes over what is in the ring, and looks at once into the processes that are new: they may end soon.
+    /// Takes over what is in the ring, and examines new processes at once: they may end soon.
     pub(super) fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
@@ -495,7 +496,7 @@ impl Collector {
         if kernel.len() >= KERNEL_FRAMES {
             problems |= problem::KERNEL_TOO_DEEP;
         }
-        // The kernel does not go away: what is known of it is read at the end, which takes a while.
+        // The kernel stays: its symbols are read at the end, which takes a while.
         for (at, &frame) in kernel.iter().enumerate() {
             self.frames.note((KERNEL, frame, at > 0));
         }
@@ -610,7 +611,7 @@ impl Collector {
         self.code_of(frames, problems, sample)
     }
 
-    /// Of these frames those that are code, and tells which files they are in.
+    /// Selects those of these frames that are code; sends the files that they are in.
     fn code_of(&mut self, mut frames: Vec<u64>, problems: u32, sample: &Sample) -> (Vec<u64>, u32) {
         let code = self.user_frames(&frames, sample);
         let cut = if code < frames.len() { problem::USER_CUT } else { 0 };
@@ -697,7 +698,7 @@ impl Collector {
 
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
         let program = self.programs.entry(number).or_default();
-        // Whatever comes of it: a process that has ended is not asked for each of its frames.
+        // Whatever the result: a process that has ended is not examined for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
             frames.iter().any(|frame| find(found, *frame).is_some())
@@ -743,7 +744,7 @@ impl Collector {
         let mapped = mapped.filter(is_named).filter(|_| self.placed < MOST_PLACED);
         let number_of = |_| next_module(&mut self.modules, program.pid);
         let (Some(mapped), Some(id)) = (mapped, mapped.and_then(number_of)) else {
-            // Of a process that could not be looked into, another look may tell.
+            // A process that could not be examined may be readable at the next try.
             if !program.found.is_empty() {
                 if self.nowhere.len() >= MOST_NOWHERE {
                     self.nowhere.clear();
@@ -781,7 +782,7 @@ impl Collector {
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Forgets programs that had no stack for a long time: most have ended. Where they are many, those that had none lately.
+    /// Forgets programs that had no stack for a long time: most have ended. If there are many, those that had none lately.
     fn forget_old(&mut self) {
         let now = clock::now();
         if now.0 >= self.rested.0 + LATELY.0 / 2 {
@@ -819,7 +820,7 @@ impl Collector {
         self.nowhere.retain(|(number, _)| !over.contains(number));
         self.by_process.retain(|_, number| !over.contains(number));
         self.frames.forget(&over);
-        // A process that lives on must not have two modules of one number in a file.
+        // A process that continues must not have two modules with the same number in a file.
         if !are_many || self.modules.len() > MOST_PROCESSES {
             let alive: FxHashSet<u32> = self.programs.values().map(|program| program.pid).collect();
             self.modules.retain(|pid, _| alive.contains(pid));
@@ -854,7 +855,7 @@ fn when(sample: &Sample) -> Nanos {
 /// The most bytes of a module's name that a record takes.
 const MOST: usize = 255;
 
-/// A path as the name of a module: the end of it, where it is too long.
+/// A path as the name of a module: its end, if it is too long.
 pub(super) fn name_of(path: &str) -> String {
     let clean = path.replace('\0', "");
     let mut from = clean.len().saturating_sub(MOST);

@@ -18,7 +18,7 @@ use super::wire::{Ask, Packed};
 /// How long to wait for a file.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(2), most: Duration::from_secs(6) };
 
-/// The most time to wait in vain, for all files together; after that no file is asked any more.
+/// Maximum time to wait in vain, for all files together; after that, no more files are read.
 const MOST_LOST: Duration = Duration::from_secs(8);
 
 /// The file did not answer.

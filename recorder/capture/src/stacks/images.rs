@@ -62,7 +62,7 @@ struct Image {
 }
 
 impl Image {
-    /// A file that did not answer when it was asked for its description.
+    /// A file that did not answer when its description was read.
     fn silent(mapping: &ExecutableMapping) -> Image {
         let path = &mapping.path;
         Image {

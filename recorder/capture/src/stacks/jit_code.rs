@@ -47,7 +47,7 @@ pub(super) struct JitCode {
     map: Option<(OwnedFd, Arc<()>)>,
     /// Whether its file did not answer.
     is_silent: bool,
-    /// When the process was last asked for its map.
+    /// When the process's map was last looked for.
     asked: Option<Instant>,
     addresses: BTreeSet<u64>,
     /// Whether there is an address for which the map was not read yet.
@@ -100,7 +100,7 @@ impl JitCode {
         self.bytes
     }
 
-    /// Whether the map will be read when a function is asked for.
+    /// Whether the map will be read when a function is requested.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }

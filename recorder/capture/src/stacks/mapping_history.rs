@@ -1,4 +1,4 @@
-//! Which code a process had at which time, including processes that ended before they were looked at.
+//! Which code a process had at which time, including processes that ended before they were examined.
 //!
 //! ```text
 //!   time     ----+---------------+-------------------+--------------+---------->
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! perf reports each of these as it happens, but in a separate ring for each CPU, so a record in the second ring may be older than those
-//! read from the first. Records wait here until all rings have been read later than they were written.
+//! read from the first. Records wait here until every ring has been read past their time.
 //!
 //! A process that existed before is not known until it has a child: then its mappings are read once.
 
@@ -29,11 +29,11 @@ use fxtrec_kernel::code::ExecutableMapping;
 use fxtrec_kernel::ring::RawRecord;
 use fxtrec_units::{Nanos, Pid};
 
-/// How long ended processes are remembered, for stacks that are looked at later.
+/// How long ended processes are remembered, for stacks that are processed later.
 const MEMORY: u64 = 2_000_000_000;
 
-/// The most mappings that are kept, of all processes together. Beyond that, all are forgotten; processes that still live can be read again.
-/// A mapping that takes more memory than usual counts as several.
+/// Maximum number of mappings that are kept, for all processes together. Beyond that, all are forgotten; processes that still live can be
+/// read again. A mapping that takes more memory than usual counts as several.
 pub(super) const MOST: usize = 48 * 1024;
 
 /// The size of one, in bytes.
@@ -44,7 +44,7 @@ fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// The most mappings of one process. A just-in-time compiler may make new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may make new ones all the time.
 const MOST_OF_ONE: usize = 4096;
 
 /// The code of a process from one execve(2) to the next, or since it began.
@@ -106,7 +106,7 @@ pub(super) struct MappingHistory {
     lost: u64,
     /// What became of processes with a Python interpreter, if that is wanted.
     changes: Option<Vec<(Pid, Change)>>,
-    /// Time of the oldest sample that is still to be looked at, if there is one.
+    /// Time of the oldest sample that has not been processed, if there is one.
     needed_since: Option<Nanos>,
 }
 

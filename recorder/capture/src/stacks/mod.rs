@@ -52,7 +52,7 @@ pub use reader::{NAME as READER_PROCESS, run as run_reader_process};
 use rings::{DrainBoost, Rings};
 use write::Records;
 
-/// For how long functions get names when a file ends, unless somebody says so.
+/// Default time limit for naming functions when a file ends.
 pub const NAMING: Duration = Duration::from_secs(5);
 
 /// How much may wait for the capture thread. What comes then is counted as lost.
@@ -80,9 +80,9 @@ pub struct Counts {
     pub unseen: u64,
     /// Waits that are not known, since two threads had the same place in the kernel's table.
     pub given_up: u64,
-    /// Samples of threads that nobody knows any more.
+    /// Samples of threads that are no longer known.
     pub unknown_threads: u64,
-    /// Processes that could not be looked into, most often because they had ended.
+    /// Processes that could not be examined, usually because they had ended.
     pub unknown_processes: u64,
     /// Records of code as it was loaded, or of processes, that were lost.
     pub lost_mappings: u64,
@@ -92,9 +92,9 @@ pub struct Counts {
     pub unanswered_addresses: u64,
     /// Functions that were given a name.
     pub symbols: u64,
-    /// Frames that have no name since there was no time to look for it, or no room.
+    /// Frames without a name, for lack of time or room.
     pub unnamed: u64,
-    /// Samples that Perfetto is not told of: there was no room to keep them.
+    /// Samples that are not written for Perfetto: there was no room to keep them.
     pub not_in_perfetto: u64,
 }
 
@@ -121,9 +121,9 @@ impl Counts {
 pub enum Kept {
     /// It is one file.
     Whole,
-    /// It is divided into files, of which each explains its stacks.
+    /// It is divided into files, each of which explains its stacks.
     InPieces,
-    /// The newest part of it is kept, and written when somebody asks.
+    /// The newest part of it is kept, and written on request.
     Newest,
 }
 
@@ -136,7 +136,7 @@ struct Naming {
     done: AtomicU64,
     all: AtomicU64,
     is_cut: AtomicBool,
-    /// Until somebody asks again.
+    /// Until the next request.
     is_cut_short: AtomicBool,
 }
 
@@ -146,7 +146,7 @@ impl Named {
         (self.0.done.load(Ordering::Relaxed), self.0.all.load(Ordering::Relaxed))
     }
 
-    /// At the end, stacks that are left are lost, and functions get no more names: somebody does not want to wait for them.
+    /// At the end, stacks that are left are lost, and functions get no more names: the user does not want to wait for them.
     pub fn cut(&self) {
         self.0.is_cut.store(true, Ordering::Relaxed);
     }
@@ -179,7 +179,7 @@ pub struct Stacks {
     told: Receiver<Told>,
     /// What was taken from there and is too early.
     early: VecDeque<Told>,
-    /// Which waits the thread has told, by when they began.
+    /// Which waits the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
     ask: Sender<()>,
     hurry: DrainBoost,
@@ -188,7 +188,7 @@ pub struct Stacks {
     /// Whether [`Stacks::look_ahead`] was asked, and is not answered.
     looks_ahead: bool,
     named: Named,
-    /// As they were told last.
+    /// As they were sent last.
     counts: Counts,
     records: Records,
 }
@@ -198,7 +198,7 @@ impl Stacks {
     /// a file ends, for as long as `symbols` says.
     ///
     /// # Errors
-    /// When a thread or an eventfd cannot be had.
+    /// When a thread or an eventfd cannot be created.
     pub fn start(
         source: StackSource,
         wanted: Wanted,
@@ -275,7 +275,7 @@ impl Stacks {
         }
     }
 
-    /// Writes all that is known of waits that ended until `ended`, and waits for that. What there is no `room` for is left.
+    /// Writes all that is known of waits that ended until `ended`, and waits for that. What does not fit into `room` is left out.
     fn settle<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -283,7 +283,7 @@ impl Stacks {
         mut room: u64,
     ) -> Result<(), Closed> {
         let mut early = std::mem::take(&mut self.early);
-        // Without a thread, everything has been told.
+        // Without a thread, everything has been sent.
         let asked = self.ask();
         while let Some(told) = early.pop_front().or_else(|| asked.then(|| self.told.recv().ok())?) {
             match told {
@@ -294,7 +294,7 @@ impl Stacks {
                 told if told.until() > ended || !takes(&mut room, &told) => {
                     self.early.push_back(told);
                 }
-                // Whose it is stands before it, and is early itself.
+                // The process precedes it, and is early itself.
                 Told::Symbol { program, .. } if !self.records.knows(program) => {
                     self.early.push_back(told);
                 }
@@ -318,22 +318,22 @@ impl Stacks {
         self.looks_ahead = self.ask();
     }
 
-    /// Has [`Stacks::look_ahead`] answered soon: functions whose file was not read yet get no names now.
+    /// Makes [`Stacks::look_ahead`] return early: functions whose files have not been read get no names.
     pub fn cut_look_short(&self) {
         self.named.cut_short(true);
     }
 
-    /// Whether that is not all told.
+    /// Whether not all of that has been sent.
     pub fn is_looking_ahead(&self) -> bool {
         self.looks_ahead
     }
 
-    /// An estimate of what [`Stacks::end_piece`] will return, as that has it.
+    /// An estimate of what [`Stacks::end_piece`] will return, in the same form.
     pub fn estimate(&self) -> u64 {
         self.records.estimate()
     }
 
-    /// Ends a file of a recording that is divided: what comes later is for the next one, and so is what is not known yet if
+    /// Ends a file of a divided recording: what comes later is for the next file, and so is what is not known yet if
     /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what is to stand at the file's end.
     ///
     /// # Errors
@@ -358,7 +358,7 @@ impl Stacks {
         self.records.forget_before(self.known_since(since));
     }
 
-    /// What explains the stacks that are kept, to stand behind them: modules, names, what became of stacks, and all of it for Perfetto.
+    /// What explains the kept stacks, to be written after them: modules, names, counts of stacks, and all of it for Perfetto.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -371,7 +371,7 @@ impl Stacks {
         self.records.explained(encoder.recorder(), ended, &self.records.counted(self.counts))
     }
 
-    /// Since when threads that have ended must be remembered, for stacks that are told later: see
+    /// Since when threads that have ended must be remembered, for stacks that are sent later: see
     /// [`Encoder::forget_departed`].
     pub fn known_since(&self, ended: Nanos) -> Nanos {
         const MEMORY: u64 = 2_000_000_000;
@@ -379,8 +379,8 @@ impl Stacks {
         Nanos(ended.0.min(handled).saturating_sub(MEMORY))
     }
 
-    /// Ends the thread, and writes all that is left, and what became of it all. In a recording that is divided, returns what is to stand at the
-    /// end of its last file.
+    /// Ends the thread, and writes everything that is left, and the counts. In a divided recording, returns what is to be written at
+    /// the end of its last file.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -396,7 +396,7 @@ impl Stacks {
             self.records.write(encoder, &told)?;
         }
         self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        // What it has let go of is kept for later otherwise, next to what is made for Perfetto now.
+        // Otherwise, what it has released is kept for later, next to what is made for Perfetto now.
         memory::trim();
         let counts = self.records.counted(self.counts);
         let explanation = match self.records.kept() {
@@ -411,8 +411,8 @@ impl Stacks {
     }
 }
 
-/// Takes from the `room` what is told; false if it is too much. In the trace, a stack takes its frames and some words, and at the end of the
-/// file as much again.
+/// Takes what is sent from the `room`; false if it is too much. In the trace, a stack takes its frames and some words, and at the end of
+/// the file as much again.
 fn takes(room: &mut u64, told: &Told) -> bool {
     const WORDS: usize = 8;
     let words = match told {

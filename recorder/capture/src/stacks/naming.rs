@@ -9,15 +9,15 @@ use super::collector::{Collector, KERNEL, LOOK, Placed, Told};
 use super::frames::{FileFrames, Frame};
 use super::jit_code::MOST_MADE;
 
-/// How often it is looked whether files were deleted, how much of the time that may take (one part of so many), and how long their functions get
-/// names.
+/// How often to check for deleted files, what part of the time the checks may take (one part in this many), and for how long their
+/// functions get names.
 pub(super) const DELETED: Duration = Duration::from_secs(1);
 const DELETED_PART: u32 = 50;
 const DELETED_NAMING: Duration = Duration::from_secs(1);
 
 impl Collector {
-    /// Tells the names of the functions that frames are in, of those that were not asked for before: until all are told, or
-    /// the time is over.
+    /// Sends the names of the functions that frames are in, for frames that were not looked up before: until all are sent, or the time has
+    /// expired.
     pub(super) fn name_functions(&mut self, time: Option<Duration>) {
         let frames = self.frames.take_new(time.is_none());
         let left = self.name_each(frames, time.map(|time| Instant::now() + time), time.is_none());

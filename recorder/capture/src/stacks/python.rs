@@ -2,7 +2,7 @@
 //!
 //! CPython evaluates Python functions in a function of its own, `_PyEval_EvalFrameDefault`, so a native stack does not say which they are.
 //! The program that takes the stack also walks the interpreter's list of frames (`python.h`), in processes that are known to have an
-//! interpreter. Here the code objects that it found get names, and take the places of that function:
+//! interpreter. Here the code objects that it found get names, and replace that function:
 //!
 //! ```text
 //!   native           poll | select_poll_poll | _PyEval_EvalFrameDefault | ... | _PyEval_EvalFrameDefault   | ... | main
@@ -68,7 +68,7 @@ pub(super) struct Functions {
     mapping: ExecutableMapping,
     /// Together with the token that counts it.
     memory: Option<(OwnedFd, Arc<()>)>,
-    /// Whether the memory cannot be had, or did not answer.
+    /// Whether the memory is not accessible, or did not answer.
     is_closed: bool,
     known: FxHashMap<u64, Known>,
     /// The addresses of what stands in stacks.
@@ -89,7 +89,7 @@ pub(super) struct Interpreters {
 }
 
 impl Functions {
-    /// Reads these code objects; returns how many more bytes functions take then.
+    /// Reads these code objects; returns by how many bytes the memory for functions has grown.
     fn read(
         &mut self,
         files: &mut Files,

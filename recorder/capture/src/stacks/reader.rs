@@ -180,7 +180,7 @@ pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String
 /// What the process knows of files.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Functions of files that are asked repeatedly.
+    /// Functions of files that are looked up repeatedly.
     functions: FxHashMap<usize, Functions>,
     /// Bytes that they take.
     bytes: usize,

@@ -169,9 +169,9 @@ impl Read {
 struct State {
     source: StackSource,
     kept: Read,
-    /// Of samples that are kept here, and of those that were taken but not dealt with yet.
+    /// For samples that are kept here, and for those that were taken but not processed yet.
     bytes: usize,
-    /// Of records of code that are kept.
+    /// For records of code that are kept.
     code_bytes: usize,
     /// When the rings were last read.
     read: Instant,

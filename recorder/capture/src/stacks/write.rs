@@ -414,7 +414,7 @@ impl Records {
         });
     }
 
-    /// How large an explanation will be, in bytes, roughly: how well it compresses is not known, nor how many names are in several stacks.
+    /// Estimated size of an explanation in bytes: how well it compresses, and how many names are in several stacks, is unknown.
     pub(super) fn estimate(&self) -> u64 {
         const WORD: usize = 8;
         // A name is in the trace, and in a blob.
@@ -470,7 +470,7 @@ impl Records {
         Ok(Explanation { parts, estimate })
     }
 
-    /// Same for the newest part of a recording, if nothing of it is in the trace.
+    /// The same for the newest part of a recording, if none of it is in the trace.
     pub(super) fn explained(
         &mut self,
         recorder: ThreadName,

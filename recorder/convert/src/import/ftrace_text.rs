@@ -6,8 +6,8 @@
 //!             bash-1234    [001]  6604.134063: sched_switch:         bash:1234 [120] S ==> swapper/1:0 [120]
 //! ```
 //!
-//! If lines have the process of their thread, a first pass collects the processes: a thread may be woken and come in before the first line
-//! that it writes itself.
+//! If lines have the process of their thread, a first pass collects the processes: a thread may be woken and switched in before the first
+//! line that it writes itself.
 
 mod body;
 mod header;

@@ -41,7 +41,7 @@ pub(super) struct Origin {
     pub(super) format: &'static str,
     pub(super) host: Option<String>,
     pub(super) release: Option<String>,
-    /// What the recorder was told to do.
+    /// The options of the recorder.
     pub(super) command_line: Option<String>,
     /// The clock of its times.
     pub(super) clock: Option<String>,
@@ -89,7 +89,7 @@ impl Lookup for Homes {
 #[derive(Debug)]
 struct Sink<W: Write> {
     output: RecordOutput<W>,
-    /// Whose section the records stand in.
+    /// The provider whose section contains the records.
     provider: ProviderId,
     /// Whether the other provider was introduced.
     introduced: bool,
@@ -209,8 +209,7 @@ impl<W: Write> Importer<W> {
         self.homes.known(|known| known.name_of.insert(pid, name.into()));
     }
 
-    /// The thread in the trace, which has its name before what is written next, at `time`; `comm` if nothing else has told
-    /// its name.
+    /// The thread in the trace, which has its name before what is written next, at `time`; `comm` if its name is not known otherwise.
     pub(super) fn thread(
         &mut self,
         time: Nanos,
@@ -253,7 +252,7 @@ impl<W: Write> Importer<W> {
         self.put(time, cpu, kind, &[])
     }
 
-    /// The next event in order of time, of another tracepoint than the scheduler's: `place` is its place among the
+    /// The next event in order of time, from a non-scheduler tracepoint: `place` is its place among the
     /// described ones.
     pub(super) fn other(
         &mut self,
@@ -283,7 +282,7 @@ impl<W: Write> Importer<W> {
             self.last = Some(time);
         }
         let known = self.catalog.names_count();
-        // perf puts the probes of each program into a group of that name.
+        // perf puts the probes of each program into a group with that name.
         let (class, category) = match tracepoint.group.starts_with("probe_") {
             true => (Class::Probe, "uprobe"),
             false => (Class::Tracepoint, tracepoint.group.as_str()),

@@ -86,7 +86,7 @@ impl Switches {
         side(&mut body, [1, 2, 3], (woken, wakeup.cpu.0), wakeup.weight(), names);
         body.told_number(4, 1);
         body.told_number(5, wakeup.cpu.0.into());
-        // The event is on the CPU of the waker, where the kernel records it.
+        // The event is on the CPU of the waker, as the kernel records it.
         let waker = wakeup.waker().and_then(|waker| Some((*self.running.get(&waker.0)?, waker.0)));
         let here = self.cpus.get(&wakeup.cpu.0).map_or(0, |cpu| cpu.current);
         let by_interrupt = matches!(wakeup.args.get("interrupt"), Some(Value::Bool(true)));

@@ -194,7 +194,7 @@ impl Code {
     pub(super) fn want(&mut self, process: Process, frames: impl Iterator<Item = u64>) {
         let mut before = None;
         for frame in frames {
-            // The innermost address of the kernel's part, and that of the program's part, is where the processor was.
+            // The innermost addresses of the kernel's part and of the program's part are where the processor was.
             let returned_to = before == Some(is_kernel(frame));
             before = Some(is_kernel(frame));
             let whose = explains(process, frame);

@@ -25,13 +25,13 @@ const MOST_MEMORY: u64 = 512 << 20;
 /// The most bytes of names in an answer: more than are kept of all files.
 const MOST_NAMES: usize = 32 << 20;
 
-/// How many kernels of a folder are looked at.
+/// How many kernels in a directory are tried.
 const MOST_KERNELS: usize = 64;
 
-/// What a name is told to: an address, and its function as people call it.
+/// The receiver of names: an address, and the readable name of its function.
 type Take<'t> = &'t mut dyn FnMut(u64, &str);
 
-/// What is asked: the functions of the addresses of a file, which ascend.
+/// The request: the functions of a file's addresses, in ascending order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Question<'a> {
     pub(super) build: Cow<'a, Build>,
@@ -53,7 +53,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether some of so many addresses have no name, and a file with symbols may have one.
+    /// Whether some of these addresses have no name, and a file with symbols may have one.
     pub(super) fn lacks_symbols(&self, addresses: usize) -> bool {
         !self.has_symbols && self.names.len() < addresses
     }
@@ -73,7 +73,7 @@ pub fn serve() -> io::Result<()> {
 pub(super) struct Reader {
     debug_folders: Vec<PathBuf>,
     vmlinux: Option<PathBuf>,
-    /// The running kernel, once somebody has asked.
+    /// The running kernel, once it has been requested.
     kernel: Option<KernelCode>,
     /// Files at a recorded path that have another build id.
     refused: Vec<String>,
@@ -109,7 +109,7 @@ impl Reader {
 
     fn in_file(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         if build.paths.iter().any(|path| path == VDSO) {
-            // Nobody else has more.
+            // No other index has more.
             self.has_symbols = true;
             return in_vdso(build, addresses, take);
         }

@@ -36,7 +36,7 @@ const WAKERS_BYTES: usize = 64 * 1024 * 8;
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
 
-/// Why BPF programs could not be had.
+/// Why BPF programs are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
@@ -100,11 +100,11 @@ pub struct Wanted<'a> {
     /// Bytes of each CPU's lane, at most.
     pub lane_bytes: usize,
     pub waking: bool,
-    /// Whether it is noted when a switch is asked for.
+    /// Whether requests for a switch are noted.
     pub need_resched: bool,
-    /// By what only threads of a scope are, if so.
+    /// How the scope is narrowed, if it is.
     pub narrow: Option<ScopeBy>,
-    /// The only user whose threads are, and of whom anything is told.
+    /// Restricts the scope, and everything that is reported, to this user's threads.
     pub owner: Option<u32>,
     /// Whether stolen time is wanted.
     pub steal: bool,
@@ -112,13 +112,13 @@ pub struct Wanted<'a> {
     pub threaded_softirqs: bool,
     /// Whether it is wanted which futexes threads block on, and which locks of the kernel.
     pub locks: bool,
-    /// Whether it is wanted who sent the packets that wake threads.
+    /// Whether to report the senders of packets that wake threads.
     pub packets: bool,
     /// Whether only switches and wake-ups are, and nothing that explains them.
     pub plain: bool,
     /// The system calls that are wanted, if any are: those with these numbers, or all.
     pub calls: Option<Option<&'a [u16]>>,
-    /// Where it is noted who waits, if somebody wants stacks.
+    /// The table that notes which threads wait, if stacks are requested.
     pub notes: Option<WaitNotes<'a>>,
 }
 
@@ -135,16 +135,16 @@ pub struct BpfEvents {
     /// Those that only add up, for the programs on switches to tell.
     adding: Vec<Loaded>,
     calls: Option<OfCalls>,
-    /// Of those that run, in the order in which they were attached.
+    /// The links of the running programs, in the order in which they were attached.
     links: Vec<OwnedFd>,
     tells: Tells,
     notes: bool,
 }
 
-/// What programs tell besides events, as far as the kernel lets them.
+/// What programs report in addition to events, as far as the kernel permits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tells {
-    /// What interrupts take, and since when a switch was asked for.
+    /// The time that interrupts take, and since when a switch has been requested.
     pub irqs: bool,
     pub requests: bool,
     /// Stolen time, and which threads are throttled.
@@ -155,7 +155,7 @@ pub struct Tells {
     pub futexes: bool,
     /// For which locks of the kernel threads wait.
     pub kernel_locks: bool,
-    /// Who begins a wake-up, be it an interrupt.
+    /// The waker, which may be an interrupt.
     pub wakers: bool,
     /// What such an interrupt is about.
     pub origins: bool,
@@ -174,7 +174,7 @@ impl Way {
         futexes: false,
     };
 
-    /// The ways that are worth trying, the best first. The last of them asks least.
+    /// The ways that are worth trying, the best first. The last of them is the least demanding.
     fn all(types: &Types, files: &dyn Sys, wanted: &Wanted<'_>) -> Vec<Way> {
         let least = Way::LEAST;
         let mut ways = vec![least];
@@ -244,8 +244,8 @@ impl BpfEvents {
             let (map, possible) = (accounts.as_fd(), wanted.possible);
             Accounts { map, possible, irqs, asking }
         };
-        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of a
-        // reader asks for a switch all the time, so older kernels of that kind are not trusted either.
+        // With PREEMPT_RT such a program stopped the machine (Linux 7.3): see `machine::may_watch_requests`. There the end of an RCU reader
+        // keeps requesting a switch, so older kernels of that kind are not trusted either.
         let may_ask = wanted.need_resched && !wanted.threaded_softirqs;
         let origins = account::lines(wanted.possible) * origins::LINE_BYTES;
         let origins = create("what interrupts are about", origins)?;
@@ -393,7 +393,7 @@ impl BpfEvents {
         give(&*self.sys, &self.outer, lanes)
     }
 
-    /// The lanes of system calls, once; none if no program tells of them.
+    /// The lanes of system calls, once; none if no program reports them.
     pub fn take_call_lanes(&mut self) -> Vec<(Cpu, Lane)> {
         self.calls.as_mut().map(|calls| std::mem::take(&mut calls.lanes)).unwrap_or_default()
     }
@@ -409,7 +409,7 @@ impl BpfEvents {
         Ok(Some(lane))
     }
 
-    /// Whether programs tell of system calls.
+    /// Whether programs report system calls.
     pub fn tells_calls(&self) -> bool {
         self.calls.is_some()
     }
@@ -429,7 +429,7 @@ impl BpfEvents {
     /// # Errors
     /// [`BpfError::Attach`]; those that were attached before run on.
     pub fn attach(&mut self) -> Result<(), BpfError> {
-        // Whoever makes a system call was switched to before.
+        // A thread that makes a system call has been switched in before.
         let of_calls = self.calls.iter().flat_map(|calls| &calls.programs);
         for program in self.adding.iter().chain(&self.programs).chain(of_calls) {
             self.links.push(program.attach(&*self.sys)?);
@@ -443,12 +443,12 @@ impl BpfEvents {
         while self.links.pop().is_some() {}
     }
 
-    /// What the programs tell besides events.
+    /// What the programs report in addition to events.
     pub fn tells(&self) -> Tells {
         self.tells
     }
 
-    /// Whether the program on switches notes who waits.
+    /// Whether the program on switches notes which threads wait.
     pub fn notes_waits(&self) -> bool {
         self.notes
     }
@@ -458,7 +458,7 @@ impl BpfEvents {
         self.scope.as_ref()
     }
 
-    /// Of which cgroups the programs report threads, when these are the scope.
+    /// The cgroups whose threads the programs report, if cgroups are the scope.
     pub fn groups(&self) -> Option<&GroupScope> {
         self.groups.as_ref()
     }
@@ -488,7 +488,7 @@ impl BpfEvents {
     }
 }
 
-/// The hierarchy by which processes are told apart, and its number, as tracepoints tell it.
+/// The hierarchy by which processes are distinguished, and its number in tracepoints.
 fn hierarchy() -> (Hierarchy, u32) {
     let kind = cgroups::mounted().map_or(Hierarchy::Unified, |(kind, _)| kind);
     (kind, cgroups::own().map_or(0, |own| own.hierarchy))
@@ -532,7 +532,7 @@ fn make_lanes(
     }
 }
 
-/// Loads by the first of several ways that the kernel accepts; else by the one that asks least of it.
+/// Loads in the first of several ways that the kernel accepts; else in the least demanding one.
 pub(super) fn first_loaded<W, T>(
     ways: Vec<W>,
     least: W,

@@ -122,7 +122,7 @@ impl GroupScope {
         self.0.word(at::MADE).load(Ordering::Acquire)
     }
 
-    /// For how many cgroups there was no place.
+    /// Number of cgroups for which there was no place.
     pub fn left_out(&self) -> u64 {
         self.0.word(at::FULL).load(Ordering::Relaxed)
     }

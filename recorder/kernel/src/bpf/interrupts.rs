@@ -93,7 +93,7 @@ fn listed_distance(files: &dyn Sys) -> Option<i64> {
         let wanted = [b"runqueues".as_slice(), b"__preempt_count"];
         let Some(at) = wanted.iter().position(|wanted| name == Some(*wanted)) else { continue };
         let address = i64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?;
-        // Hidden addresses are 0. If two symbols have the same name, it is not known which one is meant.
+        // Hidden addresses are 0. If two symbols have the same name, the right one is unknown.
         if address == 0 || places[at].replace(address).is_some() {
             return None;
         }

@@ -35,7 +35,7 @@
 //! that it waits for. What an interrupt is about comes before its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
-//! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread meanwhile. `busy`
+//! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
 //! shows this to the second program, which then leaves the ring alone and increments `nested`. It is stored before the clock is read, so a
 //! reader that finds it clear knows that nothing older than its look can be added after the head. So no lock is needed, and no atomic
 //! operation except to publish the head, on machines that reorder stores.
@@ -340,7 +340,7 @@ pub enum RecordKind {
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// In a switch: preempted. In a wake-up: an interrupt does it. In what is taken of a slice: a switch was requested.
+    /// In a switch: preempted. In a wake-up: an interrupt does it. In what is taken from a slice: a switch was requested.
     pub const FIRST: u8 = 1;
     /// In a first wake-up: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
@@ -418,7 +418,7 @@ pub enum Record {
     Throttled {
         /// For how long its queue was throttled so far, including the current time.
         kept: Nanos,
-        /// The number of the cgroup that has the quota; 0 if it is not known.
+        /// The number of the cgroup that has the quota; 0 if it is unknown.
         cgroup: u64,
         /// The lower half of the number of the thread's own cgroup.
         own: u32,
@@ -445,7 +445,7 @@ pub enum Record {
     Moved { time: Nanos, tid: Tid, from: Cpu, to: Cpu },
     /// The thread that is switched out next blocks on a futex.
     Futex(Futex),
-    /// The thread that is switched out next waits for a kernel lock; it may be preempted meanwhile.
+    /// The thread that is switched out next waits for a kernel lock; it may be preempted before.
     Contention(Contention),
     /// A system call begins or ends.
     Call {

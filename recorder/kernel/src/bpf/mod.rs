@@ -9,12 +9,11 @@
 //!   interrupts -------- programs ---> sums of this CPU, which the program on switches tells, and what they are about
 //! ```
 //!
-//! The programs are compiled from C (`recorder/kernel/bpf`), and made ready for the running kernel by [`object`]; what
-//! that has for them is found in its own description of its types ([`types`], [`interrupts`]). Those that record
-//! are put together by [`programs`]. A [`lane`] is a ring in an array map that both sides map; neither a lock nor a helper call is
-//! needed to write a record, and nobody is woken for one. The [`doorbell`] is for bursts, so that the reader may
-//! sleep long otherwise. With a narrow scope, a [`scope`] tells the programs which threads matter, or [`groups`]
-//! which cgroups. Where threads block is a matter of a program of its own ([`stacks`]), and so are figures without
+//! The programs are compiled from C (`recorder/kernel/bpf`), and made ready for the running kernel by [`object`]; what that has for them is
+//! found in its own description of its types ([`types`], [`interrupts`]). Those that record are put together by [`programs`]. A [`lane`] is
+//! a ring in an array map that both sides map; neither a lock nor a helper call is needed to write a record, and no thread is woken for
+//! one. The [`doorbell`] is for bursts, so that the reader may sleep long otherwise. With a narrow scope, a [`scope`] tells the programs
+//! which threads matter, or [`groups`] which cgroups. Separate programs record where threads block ([`stacks`]), and count figures without
 //! records ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
 //!
 //! Everything the kernel could refuse goes through [`sys::BpfSys`].

@@ -45,7 +45,7 @@ pub enum ObjectError {
     Missing { object: &'static str, what: String },
 }
 
-/// The bytes of an object, where its structures can be read in place.
+/// The bytes of an object, aligned so that its structures can be read in place.
 #[repr(C, align(8))]
 #[derive(Debug)]
 struct Aligned<T: ?Sized>(T);
@@ -80,7 +80,7 @@ pub static EVENTS: Compiled = compiled!("events");
 pub static FACTS: Compiled = compiled!("facts");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
-/// The programs that take stacks, and note who waits where that on switches does not.
+/// The programs that take stacks, and note which threads wait if the program on switches does not.
 pub static STACKS: Compiled = compiled!("stacks");
 /// The programs on locks of the kernel.
 pub static CONTENTION: Compiled = compiled!("contention");
@@ -121,7 +121,7 @@ impl Given<'_> {
     }
 }
 
-/// An object whose fields are where the running kernel has them.
+/// An object with field offsets for the running kernel.
 #[derive(Debug)]
 pub struct Object {
     name: &'static str,
@@ -161,8 +161,8 @@ impl Object {
         self.inner.programs.iter().filter_map(number).collect()
     }
 
-    /// The programs with these choices and maps, and what they use of the kernel: that must be there even if only a branch uses it that is
-    /// turned off.
+    /// The programs with these choices and maps, and what they use from the kernel, which must exist even if only a disabled branch uses
+    /// it.
     ///
     /// # Errors
     /// [`ObjectError`], where the object has no such choice, or a map that is not given.
@@ -294,7 +294,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// That of this name, for a tracepoint.
+    /// The program with this name, for a tracepoint.
     ///
     /// # Errors
     /// [`ObjectError::Missing`].
@@ -302,7 +302,7 @@ impl Programs {
         self.get(name, On::Tracepoint(tracepoint))
     }
 
-    /// That of this name, and what it is to run on.
+    /// The program with this name, and what it is to run on.
     ///
     /// # Errors
     /// [`ObjectError::Missing`].

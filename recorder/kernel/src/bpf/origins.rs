@@ -1,8 +1,8 @@
-//! What ends a sleep, where an interrupt does.
+//! What ends a sleep, if an interrupt does.
 //!
-//! Programs on interrupts and timers (`interrupts.bpf.c`) note in memory of their CPU what is handled there. Who is woken meanwhile is told
-//! that by the program on wake-ups, which looks there only if the kernel says that an interrupt runs: a thread that wakes another one
-//! pays nothing.
+//! Programs on interrupts and timers (`interrupts.bpf.c`) note in memory of their CPU what is handled there. The program on wake-ups
+//! reports that note for threads woken meanwhile. It looks there only if the kernel says that an interrupt runs, so a thread that wakes
+//! another one pays nothing.
 //!
 //! ```text
 //!   CPU 0   irq_handler_entry virtio0 ---- sched_waking A ---- irq_handler_exit      A is woken by the device
@@ -18,10 +18,10 @@ use crate::units::{Nanos, Tid};
 /// Bytes of what is noted of a CPU.
 pub const LINE_BYTES: usize = 256;
 
-/// Bytes of what is noted of those that are being woken.
+/// Bytes noted about threads that are being woken.
 pub const TOLD_BYTES: usize = 1024 * 128;
 
-/// How many bytes beside the record itself may be told.
+/// How many bytes may be reported in addition to the record itself.
 pub const MOST_BYTES: usize = 60;
 
 /// What an interrupt is about that wakes a thread.
@@ -33,22 +33,22 @@ pub enum Origin {
     Timer { function: u64 },
     /// An interrupt of a device, and the beginning of its name.
     Device { irq: u32, name: Bytes<MOST_NAME_BYTES> },
-    /// The work that interrupts leave for later, of which no more is known.
+    /// The work that interrupts leave for later; nothing else is known about it.
     Softirq(u32),
     /// A packet of a thread of this host, and when that sent it.
     Sent { sender: Tid, at: Nanos },
-    /// A packet of which it is not known that a thread of this host sent it.
+    /// A packet that is not known to come from a thread of this host.
     Packet(Option<Ends>),
     /// A request to a disk that is done.
     Request(Request),
-    /// An interrupt that is no device's: which of those that have a tracepoint of their own.
+    /// An interrupt that is not from a device: one of those that have a tracepoint of their own.
     Vector(u32),
 }
 
-/// Bytes of a device's name that are told, with the 0 behind it.
+/// Bytes of a device's name that are reported, with the 0 after it.
 pub const MOST_NAME_BYTES: usize = 20;
 
-/// At most so many bytes.
+/// At most this many bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Bytes<const MOST: usize = MOST_BYTES> {
     bytes: [u8; MOST],
@@ -111,7 +111,7 @@ impl Request {
         Some(Request { disk, operation, bytes, issuer, started, issued })
     }
 
-    /// Who made it, where that is known.
+    /// The thread that made it, if known.
     pub fn issuer(&self) -> Option<Tid> {
         Some(Tid(self.issuer)).filter(|issuer| *issuer != Tid::IDLE)
     }
@@ -157,7 +157,7 @@ mod kind {
     pub(super) const REQUEST: u8 = 8;
 }
 
-/// What a program told.
+/// What a program reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOrigin {
     pub what: u64,
@@ -187,7 +187,7 @@ impl RawOrigin {
     }
 }
 
-/// Between whom a packet goes.
+/// The source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// The number of the protocol within that of the internet.
@@ -197,7 +197,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Reads so many bytes of a header, of a protocol by its number on the wire.
+    /// Reads this many bytes of a header, for a protocol by its number on the wire.
     fn parse(protocol: u32, length: u64, bytes: &[u8]) -> Option<Ends> {
         let bytes = bytes.get(..usize::try_from(length).ok()?).filter(|it| it.len() >= LEAST)?;
         let v4 = |at: usize| Some(IpAddr::from(*bytes.get(at..)?.first_chunk::<4>()?));
@@ -221,7 +221,7 @@ impl Ends {
     }
 }
 
-/// As the trace has it: `tcp 10.0.0.5:5432 10.0.0.2:40000`.
+/// As in the trace: `tcp 10.0.0.5:5432 10.0.0.2:40000`.
 impl fmt::Display for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
@@ -256,7 +256,7 @@ pub fn softirq(number: u32) -> Option<&'static str> {
     NAMES.get(number as usize).copied()
 }
 
-/// What a vector is called that is no device's.
+/// The name of a vector that is not a device's.
 pub fn vector(number: u32) -> Option<&'static str> {
     HANDLERS.get(number as usize).copied()
 }

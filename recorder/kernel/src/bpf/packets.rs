@@ -16,14 +16,14 @@
 //! - A thread in a call that only receives may send, on the way, what another thread left: that packet belongs to the last sender by the
 //!   socket.
 //! - A packet that a soft interrupt sends by a socket belongs to the last sender by that socket (an acknowledgement made room, or a timer
-//!   expired). Without a socket, the interrupt forwards or answers the packet that it receives, and the sender is that packet's. By a
-//!   socket without a sender it is unknown: the packets of several threads may have waited for the address of their next host (ARP), which
-//!   another thread has requested.
+//!   expired). Without a socket, the interrupt forwards or answers the packet that it receives, and the sender is that packet's. If the
+//!   socket has no known sender, it is unknown: the packets of several threads may have waited for the address of their next host (ARP),
+//!   which another thread has requested.
 //! - A thread that its own packet wakes was woken by the kernel's answer to it, or because there is room again: no thread did that.
 //!
-//! A packet that is split is not followed, nor is one from or to a hardware device or a program. Each table has 1024 entries, found by the
-//! address: a lookup that finds the entry of another address yields nothing. If a thread passes a socket with unsent data to another thread
-//! that sends too, the kernel may send for both in one call, and the packet is attributed to the second one.
+//! A packet that is split is not followed; neither is one from or to a hardware device or a program. Each table has 1024 entries, found by
+//! the address: a lookup that finds the entry of another address yields nothing. If a thread passes a socket with unsent data to another
+//! thread that sends too, the kernel may send for both in one call, and the packet is attributed to the second one.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};
@@ -31,7 +31,7 @@ use super::programs::{Program, Setting};
 /// Bytes of each of the tables of packets and of sockets.
 pub const TABLE_BYTES: usize = 1024 * 16;
 
-/// The programs; none if the kernel lacks a tracepoint, or it is not known whether an interrupt runs.
+/// The programs; none if the kernel lacks a tracepoint, or if programs cannot tell whether an interrupt runs.
 ///
 /// # Errors
 /// [`ObjectError`].

@@ -238,7 +238,7 @@ fn map_of(sys: &dyn BpfSys, ways: &[Way]) -> Result<OwnedFd, BpfError> {
     let map = map.map_err(failed)?;
     let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()));
     let mapping = mapping.map_err(failed)?;
-    // SAFETY: the mapping is as long as the ways, begins at a page, and nobody else uses it yet.
+    // SAFETY: the mapping is as long as the ways, begins at a page, and nothing else uses it yet.
     unsafe {
         ways.as_ptr().copy_to_nonoverlapping(mapping.base().cast(), ways.len());
     }

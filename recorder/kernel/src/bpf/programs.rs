@@ -36,7 +36,7 @@ use crate::cgroups::Hierarchy;
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub types: &'a Types,
-    /// What they tell, and what of that the running kernel has.
+    /// What they report, and which of that the running kernel provides.
     pub way: Way,
     /// How lanes are laid out.
     pub shape: LaneShape,
@@ -47,20 +47,20 @@ pub struct Setting<'a> {
     pub scope: Option<Scope<'a>>,
     /// The only user whose threads are in scope.
     pub owner: Option<u32>,
-    /// Who is waking whom: see `wakers.h`.
+    /// Wakers of wakeups in progress: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
-    /// What interrupts are about, on each CPU and for each thread that is being woken, if that is told: see [`super::origins`].
+    /// The cause of interrupts, on each CPU and for each thread that is being woken, if that is reported: see [`super::origins`].
     pub origins: Option<Origins<'a>>,
     /// Whether programs tell which request to a disk is completed: see [`super::requests`].
     pub requests: bool,
-    /// Which thread waits for which lock of the kernel, if that is told: see [`super::contentions`].
+    /// Which thread waits for which kernel lock, if that is reported: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
-    /// Who waits, if that is noted: see [`super::stacks`].
+    /// Which threads wait, if that is noted: see [`super::stacks`].
     pub notes: Option<WaitNotes<'a>>,
 }
 
-/// What the programs on events tell beside the event, and how they find out whether an interrupt runs.
+/// What the programs on events report in addition to the event, and how they find out whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub interrupts: InterruptCount,
@@ -76,13 +76,13 @@ pub struct Way {
 pub enum Scope<'a> {
     /// Those of a set: see [`super::scope`].
     Threads(BorrowedFd<'a>),
-    /// Those of processes in some cgroups, of which hierarchy, and its number: see [`super::groups`].
+    /// Those of processes in some cgroups, with the hierarchy and its number: see [`super::groups`].
     Groups(BorrowedFd<'a>, Hierarchy, u32),
     /// All of one user.
     Owned,
 }
 
-/// Where it is noted what interrupts are about.
+/// Where the causes of interrupts are noted.
 #[derive(Clone, Copy, Debug)]
 pub struct Origins<'a> {
     pub of_cpus: BorrowedFd<'a>,
@@ -108,7 +108,7 @@ impl Accounts<'_> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What it is called, where the kernel lists programs.
+    /// Its name in the kernel's list of programs.
     pub name: &'static str,
     pub on: On,
     pub insns: Vec<Insn>,
@@ -116,7 +116,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// How the kernel is asked to load it.
+    /// The request to the kernel to load it.
     pub fn spec(&self) -> ProgramSpec<'_> {
         let Program { name, insns, license, on } = self;
         ProgramSpec { name, insns, license, on: *on }
@@ -253,8 +253,8 @@ impl Setting<'_> {
     }
 }
 
-/// All programs, in the order in which they are to be attached: who is in scope comes before what is done, and switches
-/// before wake-ups, which name who runs.
+/// All programs, in the order in which they are to be attached: those for the scope before those for events, and switches before wake-ups,
+/// which name the running thread.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].
@@ -306,7 +306,7 @@ pub fn all(
     Ok(programs)
 }
 
-/// What the programs of the scope are given, whichever of them it is.
+/// The parameters of the programs for the scope, for each of them.
 fn of_scope_alone<'a>(
     set: BorrowedFd<'a>,
     doorbell: BorrowedFd<'a>,

@@ -12,7 +12,8 @@
 //! - The thread that runs in `block_io_start` makes the request. Before Linux 6.5, it is the thread that queues it, and unknown if the
 //!   request goes to the driver at once. Requests of others that are merged into it later become a part of it.
 //! - A flush of the disk's cache is done by a request of the kernel for all that wait for it; these are completed right after that.
-//! - The kernel uses addresses of requests again. A new request shows by its beginning; before Linux 6.5, by the kernel's own time of it.
+//! - The kernel uses addresses of requests again. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
+//!   for it.
 //! - The table has 1024 places, found by the address. If a place has the entry of another request, nothing is known of this one.
 //! - Only interrupts of devices and of timers, and the soft ones for disks, count: others complete requests among many other things.
 

@@ -76,7 +76,7 @@ impl RingBuffer {
             // The size is a power of two, so this is below it.
             let offset = (at as usize) & (self.bytes - 1);
             // SAFETY: `offset` is below `bytes` and a multiple of eight, since the reader moves on by multiples of eight;
-            // so the header is within the first of the two mappings of the data, behind the page of the position.
+            // so the header is within the first of the two mappings of the data, after the page of the position.
             let header = unsafe { self.producer.base().add(self.page + offset) };
             // SAFETY: as above; the length is an aligned u32 that the kernel writes atomically.
             let length = unsafe { AtomicU32::from_ptr(header.cast()) }.load(Ordering::Relaxed);

@@ -236,7 +236,7 @@ fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
 unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
     let (command, attr, bytes) =
         (command as libc::c_int, std::ptr::from_ref(attr), size_of::<bpf_attr>());
-    // SAFETY: the kernel reads so many bytes of `attr`; the rest is the caller's promise.
+    // SAFETY: the kernel reads this many bytes of `attr`; the caller guarantees the rest.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, bytes) };
     match i32::try_from(result) {
         Ok(value) if value >= 0 => Ok(value),
@@ -249,7 +249,7 @@ unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
 unsafe fn bpf_fd(command: bpf_cmd, attr: &bpf_attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel has just made this descriptor, close-on-exec, and nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor, close-on-exec, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -394,7 +394,7 @@ impl BpfSys for LinuxBpf {
     }
 
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64> {
-        // SAFETY: of all pointers and lengths in the structure, which the kernel reads, there is none but zero.
+        // SAFETY: all pointers and lengths in the structure, which the kernel reads, are zero.
         Ok(unsafe { info::<bpf_prog_info>(program) }?.recursion_misses)
     }
 }
@@ -457,7 +457,7 @@ pub(super) fn set_side_by_side(
     std::thread::scope(|scope| {
         let setters = inner.chunks(inner.len().div_ceil(SETTERS).max(1)).map(|some| {
             let set = move || some.iter().try_for_each(|(key, map)| set(outer, *key, *map));
-            // If there is no thread for it, it takes longer.
+            // Without a thread for it, it takes longer.
             std::thread::Builder::new().spawn_scoped(scope, set).map_err(|_| set())
         });
         let setters: Vec<_> = setters.collect();

@@ -1,10 +1,10 @@
 //! What the running kernel says of itself: its types, by which programs are relocated, and the numbers of tracepoints, functions and
 //! variables.
 //!
-//! `aya-obj` reads the types. Of what it keeps to itself, the names are read here, in one pass: of tracepoints (typedefs that begin with
-//! `btf_trace_`), of `bpf_rdonly_cast`, and of the variables that each CPU has its own of, with their places.
+//! `aya-obj` reads the types. The names that it does not expose are read here, in one pass: tracepoints (typedefs that begin with
+//! `btf_trace_`), `bpf_rdonly_cast`, and the per-CPU variables, with their places.
 //!
-//! Whether a structure has a field is no question for user space: `facts.bpf.c` asks it in the words of the programs that use the field.
+//! User space does not check whether a structure has a field: `facts.bpf.c` checks it in the same way as the programs that use the field.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -137,7 +137,7 @@ impl Types {
         ["__preempt_count", "pcpu_hot"].iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 
-    /// How many bytes one variable lies behind another of the same section, less than 0 if before it.
+    /// The distance in bytes from one variable to another of the same section; negative if it precedes the other.
     pub fn distance(&self, from: &str, to: &str) -> Option<i64> {
         let place = |name| self.names.places.get(&self.variable(name)?);
         let ((section, from), (other, to)) = (place(from)?, place(to)?);

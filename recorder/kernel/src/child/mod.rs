@@ -51,7 +51,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The files that the kernel is asked to run, in order, until it accepts one.
+    /// The files to execute, in order, until the kernel accepts one.
     pub fn candidates(&self) -> Vec<PathBuf> {
         prepare::program_paths(self)
     }
@@ -312,7 +312,7 @@ pub fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
         return Err(Errno::last().into());
     }
     let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the call returned a new descriptor, close-on-exec, that nobody else owns.
+    // SAFETY: the call returned a new descriptor, close-on-exec, that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

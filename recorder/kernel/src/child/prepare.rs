@@ -14,7 +14,7 @@ use super::super::signals::Inherited;
 use super::typing::filter;
 use super::{Launch, LaunchError};
 
-/// Where programs are looked for when `PATH` is not set, as execvp(3) does.
+/// Where to look for programs if `PATH` is not set, as execvp(3) does.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// What the child reports if it could not become COMMAND.

@@ -1,8 +1,8 @@
 //! A tracing instance with its own rings, clock and enabled events.
 //!
 //! [`Instance::create`] makes the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
-//! start of fxtrec removes it, which recognizes it by its name and its lock. The creator of an instance keeps a lock on the directory while
-//! it lives, so that a process that is not visible, because it is in another pid namespace, is not taken for dead.
+//! start of fxtrec, which recognizes it by its name and its lock, removes it. The creator of an instance keeps a lock on the directory
+//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not taken for dead.
 
 use std::fs::File;
 use std::io;

@@ -5,7 +5,7 @@
 //! ([`definitions`]), which is then an ordinary tracepoint.
 //!
 //! Either way the file is passed to the kernel as `/proc/self/fd/N`. So it is the file that was examined, even if it is in another mount
-//! namespace, has a space in its name, or is replaced meanwhile.
+//! namespace, has a space in its name, or is replaced at the same time.
 
 pub mod definitions;
 mod pmu;

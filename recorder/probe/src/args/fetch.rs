@@ -1,4 +1,4 @@
-//! Places of values in the kernel's words.
+//! Places of values in the kernel's syntax.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use super::Verbatim;
 pub(crate) enum Fetch {
     Register(&'static str),
     Returned,
-    /// So many bytes from an address.
+    /// Memory this many bytes from an address.
     Deref(i64, Box<Fetch>),
     /// What a spec says in the same words.
     Verbatim(Verbatim),
 }
 
 impl Fetch {
-    /// What is so many bytes from the address that `self` is.
+    /// The value this many bytes from the address that `self` is.
     pub(crate) fn deref(self, offset: i64) -> Fetch {
         Fetch::Deref(offset, Box::new(self))
     }

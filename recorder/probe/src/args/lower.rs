@@ -25,7 +25,7 @@ pub(crate) enum Arguments<'a> {
     Note(&'a [Result<Operand, String>]),
 }
 
-/// Puts an argument into the kernel's words.
+/// Translates an argument into the kernel's syntax.
 ///
 /// # Errors
 /// When there is no such register or argument, or the kernel cannot fetch it.

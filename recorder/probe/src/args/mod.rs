@@ -69,7 +69,7 @@ impl Width {
     /// All of them, narrow ones first.
     pub const ALL: [Width; 4] = [Width::Bits8, Width::Bits16, Width::Bits32, Width::Bits64];
 
-    /// The width of that many bits.
+    /// The width with that many bits.
     pub fn of_bits(bits: u32) -> Option<Width> {
         Width::ALL.into_iter().find(|width| width.bits() == bits)
     }

@@ -9,7 +9,7 @@ use super::Width;
 pub(crate) struct Register {
     /// The kernel's name, without the percent sign.
     pub(crate) kernel: &'static str,
-    /// How much of it is meant.
+    /// The width of the accessed part.
     pub(crate) width: Width,
 }
 
@@ -74,7 +74,7 @@ const AARCH64: [[&str; 3]; 31] = [
 /// Registers that an assembler does not name differently by size.
 const AARCH64_OTHERS: [&str; 3] = ["sp", "pc", "pstate"];
 
-/// Finds a register by the assembler's name, which says how much of it is meant.
+/// Finds a register by the assembler's name, which implies the width.
 pub(crate) fn by_assembler(arch: Arch, name: &str) -> Option<Register> {
     let widths = [Width::Bits64, Width::Bits32, Width::Bits16, Width::Bits8];
     let find = |names: &[&'static str]| {
@@ -91,7 +91,7 @@ pub(crate) fn by_assembler(arch: Arch, name: &str) -> Option<Register> {
     .filter(|_| !name.is_empty())
 }
 
-/// Finds a register by the kernel's name or the assembler's; by the kernel's, all of it is meant.
+/// Finds a register by the kernel's name or the assembler's; the kernel's name means the whole register.
 pub(crate) fn by_any_name(arch: Arch, name: &str) -> Option<Register> {
     kernel(arch, name).or_else(|| by_assembler(arch, name))
 }
@@ -121,7 +121,7 @@ pub(super) fn all(arch: Arch) -> String {
 pub(super) enum Passed {
     /// In this register, by the kernel's name.
     In(&'static str),
-    /// So many bytes above the stack pointer, at the first instruction.
+    /// This many bytes above the stack pointer, at the first instruction.
     OnStack(i64),
 }
 

@@ -22,7 +22,7 @@ pub enum Verbatim {
 }
 
 impl Verbatim {
-    /// What is there, as long as nobody says otherwise.
+    /// What is there by default.
     pub(super) fn kind(self) -> ArgKind {
         match self {
             Verbatim::StackPointer => ArgKind::Ptr,

@@ -30,7 +30,7 @@ pub enum BoundsError {
     Beyond {
         function: String,
         size: u64,
-        /// The offset that was asked for.
+        /// The requested offset.
         offset: u64,
     },
     /// It is in the middle of an instruction.
@@ -40,7 +40,7 @@ pub enum BoundsError {
     )]
     Inside {
         function: String,
-        /// The offset that was asked for.
+        /// The requested offset.
         offset: u64,
         /// The offset of the instruction that it is inside of.
         before: u64,
@@ -53,9 +53,9 @@ pub enum BoundsError {
     )]
     Undecodable {
         function: String,
-        /// The offset that was asked for.
+        /// The requested offset.
         offset: u64,
-        /// The offset of what is no instruction.
+        /// The offset of something that is not an instruction.
         at: u64,
     },
 }
@@ -63,7 +63,7 @@ pub enum BoundsError {
 /// Checks that an instruction begins `offset` bytes into `function`, which is called `name`.
 ///
 /// # Errors
-/// When none does, or that cannot be told.
+/// When none does, or that cannot be determined.
 pub fn check<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     functions: &Functions,
@@ -90,7 +90,7 @@ pub fn check_unnamed<'d, R: ReadRef<'d>>(
     elf: &Elf<'d, R>,
     address: u64,
 ) -> Result<(), BoundsError> {
-    // Instructions that all have one size can be told without a beginning.
+    // Instructions that all have one size can be found without a known beginning.
     let start = match elf.arch() {
         Arch::Aarch64 => Some(address - address % AARCH64_INSTRUCTION),
         Arch::X86_64 => elf.code_start(address),
@@ -98,7 +98,7 @@ pub fn check_unnamed<'d, R: ReadRef<'d>>(
     let Some(start) = start else { return Ok(()) };
     let into = address - start;
     match begins(elf, start, into.saturating_add(1), &format!("{start:#x}"), into) {
-        // Nobody promised that there is code between two functions.
+        // The bytes between two functions need not be code.
         Err(BoundsError::Undecodable { .. }) => Ok(()),
         result => result,
     }
@@ -120,7 +120,7 @@ fn begins<'d, R: ReadRef<'d>>(
         }
         Arch::X86_64 => {
             let most = size.saturating_add(LONGEST_INSTRUCTION).min(FURTHEST);
-            // The instruction that is looked for must be readable as well.
+            // The requested instruction must be readable as well.
             let code = elf.mapped(start, most).unwrap_or_default();
             follow(code, name, offset)
         }

@@ -45,7 +45,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
 }
 
 /// Opens the file with the symbols that were stripped off `elf`, the file at `path`, if it is
-/// installed; below `root`, where the file is another mount namespace's, or else here.
+/// installed; below `root` if the file is in another mount namespace, or else here.
 ///
 /// Only a file of the same build is taken.
 pub fn separate_debug_file<'d, R: ReadRef<'d>>(

@@ -3,14 +3,13 @@
 //! A rule of these tables can be an expression, a small program with jumps. The evaluator has no limit, so an untrusted file could keep a
 //! recorder busy for ever. No compiler emits jumps there: a file that has one is unwound without its tables.
 //!
-//! An entry's length and what it refers to are whatever the file says, too: entries within others, and a description that all others
-//! refer to, and that is as long as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is only taken if it leads to
-//! entries that were looked at.
+//! The file also controls an entry's length and its references: entries may lie within others, and all may refer to one description as long
+//! as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
 //!
-//! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the
-//! rules of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]),
-//! for whoever unwinds stacks to have a budget. Of four million entries in 2400 files of Debian, Rust and Chromium, 1900 are (0.05 %): the
-//! longest functions of compilers, for which it is 22 000 at most.
+//! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
+//! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]), so that
+//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are (0.05 %): the
+//! longest functions of compilers, with at most 22 000 steps.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,7 @@ use gimli::{
 /// The longest entry, in bytes: all of its instructions are followed for one step.
 const LONGEST: usize = 64 << 10;
 
-/// How often what is as long as the whole table is read.
+/// How often an amount as large as the whole table may be read.
 const READS: usize = 4;
 
 /// From how much work on an entry is listed.
@@ -47,7 +46,7 @@ type Common<'b> = (CommonInformationEntry<Slice<'b>>, Work);
 /// What [`usable`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
-    /// An index as a linker would write it where the tables are, by what is at their address; `None` if the file's own can be used.
+    /// An index as a linker would write it for the tables, by what is at their address; `None` if the file's own can be used.
     pub index: Option<Vec<u8>>,
     /// In ascending order.
     pub dear: Vec<Dear>,
@@ -77,7 +76,7 @@ pub fn usable(frames: (&[u8], u64), index: Option<(&[u8], u64)>) -> Option<Usabl
 
 /// `None` if the functions are too far from the tables.
 fn index_of(entries: &[Entry], address: u64) -> Option<Vec<u8>> {
-    // Its place is that of the tables, 4 bytes before where their address is told.
+    // Its place is that of the tables, 4 bytes before the field that holds their address.
     let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
     bytes.extend((-4_i32).to_le_bytes());
     bytes.extend(u32::try_from(entries.len()).ok()?.to_le_bytes());
@@ -99,8 +98,8 @@ struct Entry {
     work: u64,
 }
 
-/// Makes the list from entries in the order of an index. A search finds the last entry before an address, whether the function reaches
-/// as far or not, the first one for what is before all, and any of those with one beginning.
+/// Makes the list from entries in the order of an index. A search finds the last entry before an address, even if the function does not
+/// reach that far; the first entry for addresses before all; and any of several entries with the same beginning.
 #[derive(Default)]
 struct Dears {
     all: Vec<Dear>,
@@ -165,7 +164,7 @@ impl Work {
         }
     }
 
-    /// The rule is looked for among all.
+    /// The rule is searched for among all.
     fn set(&mut self, register: u16) {
         let (word, bit) = (usize::from(register / 64), 1 << (register % 64));
         let is_known = self.seen.get(word).is_some_and(|seen| seen & bit != 0);
@@ -191,7 +190,7 @@ fn expression_of(instruction: &Instruction<usize>) -> Option<UnwindExpression<us
 struct Check<'b> {
     section: Section<'b>,
     bases: BaseAddresses,
-    /// The common parts of entries that were looked at.
+    /// The common parts of entries that were checked.
     common: HashMap<usize, Common<'b>>,
     /// How much more is read, in bytes.
     left: usize,
@@ -211,7 +210,7 @@ impl<'b> Check<'b> {
         let mut found = Vec::new();
         let (section, bases) = (self.section, self.bases.clone());
         let mut entries = section.entries(&bases);
-        // What is behind an entry that cannot be read is found by nobody.
+        // No reader finds entries after one that cannot be read.
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             self.pays(partial.entry_len())?;
@@ -247,7 +246,7 @@ impl<'b> Check<'b> {
         Some(())
     }
 
-    /// `None` if an expression among the instructions jumps. What comes behind one that cannot be read is run by nobody.
+    /// `None` if an expression among the instructions jumps. Instructions after one that cannot be read are never executed.
     fn follow(
         &self,
         encoding: Encoding,
@@ -284,7 +283,7 @@ fn leads_to(index: (&[u8], u64), frames: (&[u8], u64), entries: &[Entry]) -> Opt
     let (mut rows, mut dear, mut last) = (table.iter(&bases), Dears::default(), 0);
     while let Some((start, pointer)) = rows.next().ok()? {
         let (start, at) = (start.direct().ok()?, pointer.direct().ok()?);
-        // What is before the first entry is not told from what is far behind it.
+        // Addresses before the first entry are not distinguished from those far after it.
         let at = usize::try_from(at.checked_sub(first)?).ok()?;
         let entry = &entries[entries.binary_search_by_key(&at, |entry| entry.at).ok()?];
         if entry.start != start || start < std::mem::replace(&mut last, start) {

@@ -15,7 +15,7 @@ pub struct Function {
     pub address: u64,
     /// How well the name is known: of several names for one address, the lowest is shown.
     pub(super) rank: u8,
-    /// The name as the linker has it.
+    /// The linker's name.
     pub raw: String,
     /// Its size in bytes; `None` when the file does not say.
     pub size: Option<u64>,
@@ -24,8 +24,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Whether it is a part of a function that the compiler moved away, since it is seldom run, and
-    /// that nobody calls.
+    /// Whether it is a rarely executed part of a function that the compiler moved away, and that is never called.
     pub(super) fn is_split_off(&self) -> bool {
         self.raw.ends_with(".cold") || self.raw.contains(".cold.")
     }
@@ -61,7 +60,7 @@ impl Functions {
         within.then(|| (&names[0], into))
     }
 
-    /// Where the next function begins behind `address`.
+    /// Where the next function after `address` begins.
     pub fn next_after(&self, address: u64) -> Option<u64> {
         let next = self.all.partition_point(|function| function.address <= address);
         self.all.get(next).map(|function| function.address)
@@ -132,7 +131,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     }
 
     /// Whether a function is called, and so has an address to return to on top of its stack.
-    /// Neither the place where the program starts has, nor a part split off a function.
+    /// Neither the program's first instruction nor a part split off a function has one.
     pub fn is_called(&self, function: &Function) -> bool {
         function.address != self.header.e_entry(self.endian) && !function.is_split_off()
     }
@@ -172,8 +171,8 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         self.symbol_tables().iter().any(|(complete, _)| *complete)
     }
 
-    /// The full symbol table and the one for linking at run time, `true` with the full one. There
-    /// is one of each, so that of a file with thousands only the first two are looked at.
+    /// The full symbol table and the one for linking at run time, `true` with the full one. There is one of each, so for a file with
+    /// thousands only the first two are checked.
     pub(super) fn symbol_tables(&self) -> Vec<(bool, &'d elf::SectionHeader64<Endianness>)> {
         [(true, elf::SHT_SYMTAB), (false, elf::SHT_DYNSYM)]
             .into_iter()
@@ -227,7 +226,7 @@ fn take_symbol<'c, C: ReadRef<'c>>(
     });
 }
 
-/// How well the name of a symbol is known that is of code in this file, the best with 0; `None` for any other symbol.
+/// How well a symbol names code in this file, the best with 0; `None` for any other symbol.
 pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Option<u8> {
     let is_code = match symbol.st_type() {
         elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
@@ -248,8 +247,8 @@ pub(super) fn code_rank(symbol: &Sym64<Endianness>, endian: Endianness) -> Optio
 /// No name is longer, in bytes.
 pub(super) const LONGEST_NAME: usize = 32 * 1024;
 
-/// How many bytes the names in a table of so many bytes can have in all. Some are the ends of others; that all of a million
-/// symbols have the whole table as their name is a lie.
+/// Upper bound for the total length of the names in a string table of this size. Names may share suffixes, but a million names that each
+/// span the whole table are bogus.
 pub(super) fn most_name_bytes(table: u64) -> u64 {
     table.saturating_mul(4).saturating_add(LONGEST_NAME as u64)
 }

@@ -28,7 +28,7 @@ use super::{Elf, Line};
 
 pub use unwind::{Frames, go_frames};
 
-/// The section that is the table: position-independent programs had it among what the loader changes.
+/// The section that contains the table: in position-independent programs it used to be among the data that the loader changes.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
 /// The most bytes of a table. Kubernetes' programs have 30 MB.
@@ -88,7 +88,7 @@ pub(super) struct GoTable<'d> {
 }
 
 impl<'d> GoTable<'d> {
-    /// `None` if it is no such table. `text` tells where the text begins if the table does not.
+    /// `None` if it is not such a table. `text` tells where the text begins if the table does not.
     fn parse(
         bytes: impl Into<Cow<'d, [u8]>>,
         text: impl FnOnce() -> Option<u64>,
@@ -146,7 +146,7 @@ impl<'d> GoTable<'d> {
         })
     }
 
-    /// In bytes; with what comes after it where it is not a section.
+    /// In bytes; including what follows it if it is not a section.
     fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -174,7 +174,7 @@ impl<'d> GoTable<'d> {
         self.functions.checked_add(usize::try_from(at).ok()?)
     }
 
-    /// The field of a description that comes this number of fields behind the function's address.
+    /// The field of a description this number of fields after the function's address.
     fn field(&self, description: usize, number: usize) -> Option<u32> {
         let at = description.checked_add(field(self.version) + number * 4)?;
         u32::try_from(self.number(at, 4)?).ok()
@@ -209,7 +209,7 @@ impl<'d> GoTable<'d> {
         self.name(self.at(address)?)
     }
 
-    /// All functions, as far as their names are no longer than a sound table's.
+    /// All functions whose names are no longer than a sound table's.
     pub(super) fn functions(&self) -> Vec<Function> {
         let mut left = most_name_bytes(self.len() as u64);
         let function = |number: usize| {

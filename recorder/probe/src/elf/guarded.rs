@@ -1,8 +1,8 @@
 //! Debug information with a limit on reads: no more than a sound file needs.
 //!
-//! Whoever reads DWARF for us follows each reference, as often as there are some: a thousand functions can share a list of a thousand
-//! ranges. And it calls itself for each function that is inlined into another. So each file has an allowance of bytes, and the stack
-//! one of depth; what is beyond them ends like the file does.
+//! The DWARF reader follows each reference every time: a thousand functions can share a list of a thousand ranges. And it calls itself for
+//! each function that is inlined into another. So each file has an allowance of bytes, and the stack one of depth; what is beyond them ends
+//! like the file does.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -30,7 +30,7 @@ impl Allowance {
     }
 }
 
-/// Where the stack is, about.
+/// Where the stack is, approximately.
 #[inline(always)]
 fn here() -> usize {
     let local = 0_u8;

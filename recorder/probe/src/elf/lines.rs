@@ -11,10 +11,10 @@ use super::Elf;
 use super::go::GoTable;
 use super::guarded::{Allowance, Guarded};
 
-/// The most bytes read of one file. The debug information of a browser is larger.
+/// Maximum number of bytes read from one file. The debug information of a browser is larger.
 const MOST_BYTES: usize = 256 << 20;
 
-/// How often all of a file's debug information is read, besides this much, to find functions and lines.
+/// How often all of a file's debug information may be read, in addition to this many bytes, to find functions and lines.
 const READS: usize = 4;
 const READS_BESIDES: usize = 4 << 20;
 
@@ -88,7 +88,7 @@ impl Lines {
         Some(Lines(Origin::Dwarf(Units { context, left: allowance, of_one })))
     }
 
-    /// Where the instruction at an address comes from: a function that was put into another comes before that.
+    /// Where the instruction at an address comes from: an inlined function comes before the one that contains it.
     pub fn at(&self, address: u64) -> Vec<Line> {
         match &self.0 {
             Origin::Dwarf(units) => units.at(address),
@@ -104,14 +104,14 @@ impl Units {
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
             return Vec::new();
         };
-        // What has been read until now is known from now on, but this is read anew for each address.
+        // What has been read so far is cached, but this is read again for each address.
         let left = self.left.bytes.replace(self.of_one);
         let (mut lines, mut room) = (Vec::new(), TEXT_OF_ONE);
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|it| it.raw_name().ok());
             let location = frame.location.as_ref();
             let file = location.and_then(|it| it.file);
-            // Names are not made readable before it is known that they fit.
+            // Names are demangled only when they are known to fit.
             let raw = name.as_deref().map_or(0, str::len) + file.map_or(0, str::len);
             let Some(_) = room.checked_sub(raw) else { break };
             let function = name.map(|name| super::Names::of(&name).short.into_owned());

@@ -7,8 +7,8 @@
 //!   second    of each such beginning, its best name, and where it ends        main    poll_once
 //! ```
 //!
-//! The memory that it takes depends on the number of addresses alone. The table of a Go program is sorted; it is used where there is no
-//! full symbol table.
+//! The memory that it takes depends on the number of addresses alone. The table of a Go program is sorted; it is used if there is no full
+//! symbol table.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -53,12 +53,12 @@ struct Source<'f> {
 struct Best {
     /// See [`code_rank`].
     name: Option<(u8, String)>,
-    /// Where the longest that begins there ends.
+    /// The end of the longest one that begins there.
     end: u64,
 }
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// Where code will be once it is loaded, also in a file that only has what was stripped off another.
+    /// Where code will be once it is loaded, even in a file that contains only what was stripped off another.
     fn code_ranges(&self) -> Vec<(u64, u64)> {
         let headers = self.program_headers;
         let is_code = |header: &&elf::ProgramHeader64<Endianness>| {
@@ -128,7 +128,7 @@ impl<'f> Source<'f> {
         Ok(true)
     }
 
-    /// The name of a symbol, as [`super::Functions`] has it.
+    /// The name of a symbol, as in [`super::Functions`].
     fn name(&self, table: &Table, symbol: &Sym64<Endianness>) -> Option<String> {
         let (start, size) = table.strings;
         let offset = u64::from(symbol.st_name(self.endian));
@@ -151,11 +151,11 @@ impl<'f> Source<'f> {
     }
 }
 
-/// Tells `take` the name, as the linker has it, of the function that each of `addresses` is in, in their order: those that are known.
-/// The addresses are in ascending order. Of `files`, the first tells where code is; all of them have symbols of the same build.
+/// Calls `take` with the linker's name of the function that contains each of `addresses`, in their order, if it is known.
+/// The addresses are in ascending order. The first of `files` says where code is; all of them have symbols of the same build.
 ///
 /// # Errors
-/// When one is no ELF file, or a symbol table is not within it.
+/// When one is not an ELF file, or a symbol table is not within it.
 pub fn functions_at(
     files: &[File],
     addresses: &[u64],
@@ -164,7 +164,7 @@ pub fn functions_at(
     functions_at_while(files, addresses, &|| true, take).map(drop)
 }
 
-/// The same as long as `go_on` says so: whether that was to the end.
+/// The same while `go_on` returns true; returns whether it reached the end.
 ///
 /// # Errors
 /// See [`functions_at`].
@@ -259,7 +259,7 @@ fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
     }
 }
 
-/// The address of the global label or function of this name.
+/// The address of the global label or function with this name.
 ///
 /// # Errors
 /// When it is no ELF file, or a symbol table is not within it.

@@ -112,12 +112,12 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// Opens a file for [`Elf::parse`].
 ///
 /// # Errors
-/// When it cannot be opened, or is no plain file.
+/// When it cannot be opened, or is not a plain file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
 
-/// The file at `path` for [`Elf::parse`], and which version of it that is: taken first, so that a write meanwhile is seen.
+/// The file at `path` for [`Elf::parse`], and which version of it that is: taken first, so that a concurrent write is detected.
 ///
 /// # Errors
 /// As for [`open`].
@@ -154,7 +154,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             elf::ET_EXEC | elf::ET_DYN => {}
             other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
         }
-        // Where a file has more than 16 bits can count, another place tells how many, and all of them are read at once.
+        // If a file has more than 16 bits can count, another field has the number, and all of them are read at once.
         let is_many = |count: object::read::Result<u64>| count.is_ok_and(|it| it > MOST_HEADERS);
         if is_many(header.phnum(endian, data).map(u64::from)) {
             return Err(ElfError::Damaged("its program headers"));
@@ -190,7 +190,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         &self.segments
     }
 
-    /// Where in the file the byte is that is mapped at `address`.
+    /// The file offset of the byte that is mapped at `address`.
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.contains(address))?;
         segment.offset.checked_add(address - segment.address)
@@ -209,7 +209,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         self.data.read_bytes_at(offset, most.min(segment.size - into)).ok()
     }
 
-    /// The bytes of a section and its address, if there is a section of that name.
+    /// The bytes of a section and its address, if there is a section with that name.
     ///
     /// # Errors
     /// When the section is there but not within the file.

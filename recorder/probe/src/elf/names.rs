@@ -5,15 +5,15 @@ use std::fmt::{self, Write};
 
 use super::cpp;
 
-/// A name longer than this is shown as the linker has it. Repeated parts make the readable form of
-/// a name exponentially longer than the mangled one, if somebody wants that.
+/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of
+/// a name exponentially longer than the mangled one, if someone constructs it so.
 const LONGEST: usize = 16 * 1024;
 
-/// How much work a name is worth, in steps: for each of its bytes, and besides. A byte of text is a step.
+/// Work limit for a name, in steps: for each of its bytes, and in addition. A byte of text is a step.
 const STEPS: usize = 64;
 const STEPS_BESIDES: usize = 1024;
 
-/// What a name is worth however many there are. Most of those that compilers make take less, in all their forms.
+/// Work limit for a name that does not depend on their number. Most names from compilers take less, in all their forms.
 const CHEAP: usize = 8;
 const CHEAP_BESIDES: usize = 64;
 
@@ -33,7 +33,7 @@ impl Default for Budget {
 /// A function's name in its forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names<'a> {
-    /// As the linker has it.
+    /// In the linker's form.
     pub raw: &'a str,
     /// Readable, with the types of C++ parameters, without a return type.
     pub full: Cow<'a, str>,

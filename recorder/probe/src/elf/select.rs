@@ -12,8 +12,7 @@ use super::names::{Budget, Names, squeeze};
 pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
-    /// What to call it: its readable name without parameters, or with them where that is needed to
-    /// tell it from another selected one.
+    /// What to call it: its readable name without parameters, or with them if that is needed to distinguish it from another selected one.
     pub name: String,
 }
 
@@ -32,9 +31,8 @@ enum Way {
 
 /// The functions that `pattern` means, by address, each address once.
 ///
-/// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Of
-/// the ways to mean a name only the surest that finds something counts: `f` is not `f<int>` where
-/// there is an `f`.
+/// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Among the ways to interpret a name, only the
+/// most exact one that finds something counts: `f` is not `f<int>` where there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));
@@ -42,7 +40,7 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
     let mut budget = Budget::default();
     for function in &functions.all {
         let names = Names::within(&mut budget, &function.raw);
-        // Parts that the compiler split off are no functions that anybody means by a glob.
+        // A glob never means the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
             // The best name of an address comes first, and stays.

@@ -1,4 +1,4 @@
-//! Where code begins that has no name: the index that exceptions and debuggers find their way by.
+//! Where code without a name begins: the index that exceptions and debuggers use.
 //!
 //! `.eh_frame_hdr` survives stripping, since C++ and Rust programs need it to
 //! run. It is a table of the addresses at which functions, and the parts that
@@ -27,7 +27,7 @@ const HEADER: usize = 12;
 const ENTRY: usize = 8;
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// Where the code begins that `address` is in, by the index of unwind information; an
+    /// Where the code that contains `address` begins, by the index of unwind information; an
     /// instruction begins there. `None` when there is no such index or nothing before `address`.
     pub(crate) fn code_start(&self, address: u64) -> Option<u64> {
         let headers = self.header.program_headers(self.endian, self.data).ok()?;

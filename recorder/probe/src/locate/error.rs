@@ -43,7 +43,7 @@ pub enum LocateError {
         .0.display()
     )]
     Relative(PathBuf),
-    /// The process cannot be looked at.
+    /// The process cannot be examined.
     #[error("cannot read the files of process {pid}: {source}{}", advice(.source))]
     Process { pid: u32, source: io::Error },
 }

@@ -12,8 +12,7 @@ use std::path::{Component, Path, PathBuf};
 /// The kernel follows no more links either.
 const MOST_LINKS: usize = 40;
 
-/// The file that is `path` for a process whose root directory is `root`, with no link left in what
-/// is behind `root`.
+/// The file that is `path` for a process whose root directory is `root`, with no link left in the part after `root`.
 pub(super) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut left: VecDeque<OsString> = VecDeque::new();
     push_front(&mut left, path);

@@ -92,7 +92,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         usdt::operands(&probe.arguments, self.elf.arch(), &variable)
     }
 
-    /// The arguments that were asked for; without any, all that the kernel can fetch.
+    /// The requested arguments; without any, all that the kernel can fetch.
     fn usdt_args(&self, spec: &Spec, probe: &Probe) -> Result<Vec<FetchArg>, Problem> {
         let arch = self.elf.arch();
         let operands = self.parsed_operands(probe);
@@ -114,9 +114,9 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         Ok(fetched)
     }
 
-    /// Where a variable is, in the only words for it that hold wherever the file is loaded: the
+    /// The location of a variable, in the only form that is valid wherever the file is loaded: the
     /// kernel takes an offset of the file and adds the distance between the probe's offset and its
-    /// address. So it is not the variable's own offset, where the two are mapped differently.
+    /// address. So it is not the variable's own offset if the two are mapped differently.
     fn variable(&self, name: &str, probe: u64) -> Option<args::Fetch> {
         let address = self.elf.variable(name)?;
         let place = self.elf.file_offset(probe)?.wrapping_sub(probe).wrapping_add(address);

@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
         self.take(end)
     }
 
-    /// Steps over so many bytes, or to the end of the character in which they end.
+    /// Steps over this many bytes, or to the end of the character in which they end.
     pub(super) fn take(&mut self, bytes: usize) -> &'a str {
         let rest = self.rest();
         let end = (bytes..rest.len()).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());

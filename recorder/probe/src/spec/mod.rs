@@ -51,10 +51,10 @@ pub enum Binary {
     Name(String),
 }
 
-/// Where in a file a probe is.
+/// The place of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// So many bytes into the functions of this name, which may be a glob.
+    /// This many bytes into the functions with this name, which may be a glob.
     Function {
         pattern: String,
         /// Bytes from the function's first instruction.
@@ -100,7 +100,7 @@ pub enum Value {
     Returned,
     /// A register by the kernel's or the assembler's name: `%di`, `%rdi`, `%x0`.
     Register(String),
-    /// So many bytes from an address: `+8(%si)`.
+    /// Memory this many bytes from an address: `+8(%si)`.
     Deref {
         /// Bytes to add to the address.
         offset: i64,

@@ -1,10 +1,9 @@
-//! Where in a file a probe is: a function with an offset and a mode, an
+//! The place of a probe in a file: a function with an offset and a mode, an
 //! address, a USDT probe.
 //!
-//! Names in C++ and Rust contain blanks, colons, brackets, plus and percent
-//! signs. What ends a function's name is therefore a blank outside of all
-//! brackets that does not belong to `operator new` or to a `const` behind the
-//! parameters; what cannot be written that way can be put in double quotes.
+//! Names in C++ and Rust contain blanks, colons, brackets, plus and percent signs. What ends a function's name is therefore a blank outside
+//! of all brackets that does not belong to `operator new` or to a `const` after the parameters; what cannot be written that way can be put
+//! in double quotes.
 
 use super::cursor::Cursor;
 use super::value::parse_number;
@@ -18,7 +17,7 @@ const OPERATORS: [&str; 15] =
 
 pub(super) fn place(cursor: &mut Cursor<'_>) -> Result<(Place, Mode), SpecError> {
     let mut ahead = *cursor;
-    // usdt::name is a function in a namespace of that name.
+    // usdt::name is a function in a namespace with that name.
     if ahead.eat("usdt:") && !ahead.rest().starts_with(':') {
         *cursor = ahead;
         return Ok((usdt(cursor)?, Mode::Hit));
@@ -144,7 +143,7 @@ fn name_end(text: &str) -> usize {
     text.len()
 }
 
-/// How long the rest of an operator's name is that begins at `at`, behind the word `operator`.
+/// The length of the rest of an operator's name, which begins at `at`, after the word `operator`.
 fn operator(text: &str, at: usize) -> Option<usize> {
     let before = text[..at].strip_suffix("operator")?;
     if before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
@@ -155,13 +154,13 @@ fn operator(text: &str, at: usize) -> Option<usize> {
         // operator%span would be the modulo operator followed by "span".
         return Some(operator.len());
     }
-    // operator new, operator bool: the blank and the word behind it, but not an argument.
+    // operator new, operator bool: the blank and the word after it, but not an argument.
     let word = rest.strip_prefix(' ')?;
     let length = word.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(word.len());
     (length > 0).then_some(1 + length)
 }
 
-/// How long a blank and a word are that belong to the parameters in front of them.
+/// The length of a blank and a word that belong to the parameters before them.
 fn qualifier(text: &str, at: usize) -> Option<usize> {
     let behind_parameters = text[..at].ends_with(')') || text[..at].ends_with(" const");
     ["const", "volatile", "&&", "&"].into_iter().find_map(|word| {

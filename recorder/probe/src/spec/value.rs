@@ -7,7 +7,7 @@ use crate::args::{Verbatim, Width};
 /// The kernel follows no more addresses than fit into its 16 steps per argument.
 const DEEPEST: usize = 8;
 
-/// The highest N of argN and $stackN that anybody means.
+/// The highest plausible N of argN and $stackN.
 const MOST: u32 = 4096;
 
 const VALUES: &str = "expected a value: argN, ret, a register (%di), memory (+8(%di), @0x4010, \

@@ -24,12 +24,12 @@ const ADDRESSES: usize = 3 * size_of::<u64>();
 /// A USDT probe at one place; a probe that the compiler inlined several times is several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
-    /// Who provides it, usually the program or library.
+    /// Its provider, usually the program or library.
     pub provider: String,
     pub name: String,
     /// Where it is, before the loader moves the file.
     pub address: u64,
-    /// Where the counter is that opens its guard, likewise.
+    /// The address of the counter that opens its guard, likewise.
     pub semaphore: Option<u64>,
     /// Where its arguments are, as the assembler wrote them.
     pub arguments: String,

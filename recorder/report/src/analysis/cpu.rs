@@ -45,7 +45,7 @@ impl Burden {
 /// The figures of a CPU.
 #[derive(Debug)]
 pub(super) struct CpuState {
-    /// The koid of the thread that came in last, even if it is the idle task.
+    /// The koid of the thread that was switched in last, even if it is the idle task.
     pub(super) koid: u64,
     /// A thread whose slice was already counted as censored.
     pub(super) cut: Option<u64>,

@@ -14,17 +14,17 @@ use fxtrec_blame::threads::Known;
 /// Beyond this number of delays of ended threads, the shorter half is forgotten.
 const MOST: usize = 16_384;
 
-/// Of so many threads that ended it is known when their last slice began.
+/// Number of ended threads for which the beginning of their last slice is kept.
 const MOST_ENDED: usize = 1 << 20;
 
 /// What counts as a delay.
 #[derive(Clone, Copy, Debug)]
 enum Counts {
-    /// Waits for a CPU: where nobody says which threads matter, most sleep because they have nothing to do.
+    /// Waits for a CPU: without a choice of threads, most sleep because they have nothing to do.
     Waits,
     /// All but waits for the end of another process.
     Delays,
-    /// Of threads that were chosen, these as well.
+    /// For selected threads, these as well.
     All,
 }
 
@@ -75,14 +75,14 @@ impl Longest {
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     found: Vec<(u64, Late)>,
-    /// By koid, when the last slice of each began.
+    /// When the last slice of each began, by koid.
     last_slices: FxHashMap<u64, u64>,
 }
 
 impl Delays {
     /// A thread has ended, or the trace has.
     pub(super) fn add(&mut self, live: &Live) {
-        // Of threads that nobody asks about, no delay is noted.
+        // Delays are noted only for selected threads.
         let Some(delays) = &live.delays else { return };
         self.found.extend(delays.0.iter().flatten().map(|&late| (live.koid, late)));
         if self.found.len() > MOST {
@@ -117,7 +117,7 @@ impl Delays {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Whose delays are looked at: those of the threads that were chosen, else COMMAND's, else all that the recording is about.
+    /// The threads whose delays count: the selected ones, else COMMAND's, else all threads that the recording is about.
     fn asks_about(&self, koid: u64, chosen: bool) -> bool {
         match (self.selection.threads.is_everything(), self.family.process) {
             (false, _) => chosen,
@@ -152,7 +152,7 @@ impl<O: Observer> Analysis<O> {
         let is_asked = self.asks_about(koid, chosen);
         let live = self.roster.live(slot);
         if !is_asked {
-            // It may be COMMAND's once more is known of it, so not for ever.
+            // It may turn out to be COMMAND's, so this is not final.
             live.delay_floor = live.delay_floor.max(length);
             return;
         }

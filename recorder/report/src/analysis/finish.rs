@@ -26,7 +26,7 @@ impl<O: Observer> Analysis<O> {
             Some(span) if self.active => Span { begin: span.begin, end: Nanos(end) },
             _ => Span::default(),
         };
-        // Who had a CPU and who waited for it is known of the scope only.
+        // Which threads had a CPU or waited for it is known only for the scope.
         let narrow = self.narrow;
         let mut cpus = Vec::new();
         if self.active {

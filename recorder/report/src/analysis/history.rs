@@ -31,10 +31,10 @@ const LOG: usize = 4096;
 /// Tidying a log searches all threads for open waits. The log is so long that this examines at most this many threads for each switch.
 const THREADS_PER_SWITCH: usize = 4;
 
-/// So many entries and sums may be added up for each switch, on average, to find the antagonists of waits.
+/// Maximum number of entries and sums added up for each switch, on average, to find the antagonists of waits.
 const WORK_PER_SWITCH: u64 = 256;
 
-/// So many more at the beginning, or after a time in which fewer were needed.
+/// How many more at the beginning, or after a time in which fewer were needed.
 const MOST_WORK_LEFT: u64 = 1 << 22;
 
 /// A segment keeps at least this many sums.
@@ -195,7 +195,7 @@ impl History {
         self.log.len() >= self.room
     }
 
-    /// Corrects who has the CPU now.
+    /// Corrects which thread has the CPU now.
     pub(super) fn correct(&mut self, tenant: Tenant) {
         if let Some(last) = self.log.last_mut() {
             last.1 = tenant;

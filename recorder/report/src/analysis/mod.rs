@@ -76,7 +76,7 @@ pub struct Analysis<O = ()> {
     command: (Option<u64>, Option<u64>),
     cpus: Cpus,
     worst: Worst,
-    /// Who had the CPU in the last wait that ended, by thread and sorted; kept to reuse the memory.
+    /// The threads that had the CPU in the last wait that ended, sorted; kept to reuse the memory.
     meanwhile: Segment,
     shares: Shares,
     losses: Losses,

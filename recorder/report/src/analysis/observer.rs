@@ -104,7 +104,7 @@ pub struct Ran<'a> {
     pub said: Option<&'a SwitchArgs<'a>>,
 }
 
-/// A wait for a CPU of known length, and which threads had the CPU meanwhile.
+/// A wait for a CPU of known length, and which threads had the CPU during it.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited<'a> {
     pub thread: Koid,
@@ -117,7 +117,7 @@ pub struct Waited<'a> {
     pub ran_on: Cpu,
     /// The time within `span` in which its cgroup's quota was used up, in nanoseconds. It does not count as waiting.
     pub throttled: u64,
-    /// Whose quota that was, if known.
+    /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<&'a str>,
     /// The thread that woke it, if the trace says so.
     pub waker: Option<Koid>,

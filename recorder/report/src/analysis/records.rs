@@ -19,7 +19,7 @@ use crate::model::Origin;
 /// The name by which fxtrec introduces itself in a trace.
 pub(super) const FXTREC: &str = "fxtrec";
 
-/// The category of what the scheduler does besides switches and wake-ups.
+/// The category of the scheduler's events other than switches and wake-ups.
 pub(super) const SCHED: &str = "sched";
 
 /// One side of a switch.
@@ -32,7 +32,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Who it is where it is no thread.
+    /// Its name if it is not a thread.
     #[inline(always)]
     pub(super) fn no_thread(self) -> Option<Occupant> {
         match self {
@@ -235,7 +235,7 @@ impl<O: Observer> Analysis<O> {
     }
 }
 
-/// What the trace tells besides the scheduler.
+/// What the trace contains in addition to the scheduler's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told(pub(super) u8);
 
@@ -273,7 +273,7 @@ impl Told {
     }
 }
 
-/// Nobody has more causes than these; a file may say anything.
+/// No recording lists more facts than this, but the file is untrusted.
 const MOST_CAUSES: usize = 16;
 
 impl<O: Observer> Visitor for Analysis<O> {
@@ -289,7 +289,7 @@ fn weights(args: Args<'_>) -> (Option<i32>, Option<i32>) {
     (args.int32(OUTGOING_WEIGHT_ARG), args.int32(INCOMING_WEIGHT_ARG))
 }
 
-/// Who woke a thread, and whether it is held back.
+/// The waker of a thread, and whether the thread is held back.
 #[inline(never)]
 fn more_about(args: Args<'_>) -> (u64, bool) {
     about_wakeup(args)

@@ -19,10 +19,10 @@ use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
-/// So many ended threads are kept one by one.
+/// Maximum number of ended threads that are kept individually.
 pub(super) const MAX_ENDED: usize = if cfg!(test) { 4_096 } else { 65_536 };
 
-/// So many names are remembered of threads that were summed up: somebody may have waited for them.
+/// Maximum number of names kept for threads that were merged: other threads may have waited for them.
 const EXITED_RETENTION: usize = 4096;
 
 /// In fxtrec's traces the bits of a koid below this are the thread id.
@@ -104,7 +104,7 @@ pub(super) struct Roster {
     /// How many were summed up.
     pub(super) folded: u64,
     pub(super) delays: Delays,
-    /// Of those, the ones whose names are still known.
+    /// Those of them whose names are still known.
     fading: VecDeque<u64>,
 }
 
@@ -175,7 +175,7 @@ impl Roster {
         self.lives.len()
     }
 
-    /// When the waits for a CPU began that can still be told the length of.
+    /// When those waits for a CPU began whose length can still be determined.
     pub(super) fn waits_for(&self, cpu: Cpu, machine: &Machine<Key>) -> Vec<u64> {
         let begin = |live: &Live| {
             let doing = &live.doing;
@@ -301,7 +301,7 @@ impl Roster {
         if self.by_fxtrec { koid & (u64::MAX >> (u64::BITS - ID_BITS)) } else { koid }
     }
 
-    /// A thread by its name, for whoever is to be named.
+    /// A thread by its name, for output.
     pub(super) fn party(&mut self, koid: u64) -> Party {
         let tid = self.tid(koid);
         let (comm, pid) = match self.named.get(&koid) {
@@ -404,8 +404,7 @@ pub(super) fn freeze_facts(facts: Option<Box<FactTallies>>) -> Option<Box<Facts>
     facts.map(|facts| Box::new(facts.freeze()))
 }
 
-/// The distributions of all metrics. What stands in the tally of the run-queue wait are waits of which it is not known
-/// what sort they were.
+/// The distributions of all metrics. The tally of the run-queue wait contains waits of unknown kind.
 pub(super) fn freeze(tallies: [Tally; 6]) -> [Distribution; 6] {
     let mut metrics = tallies.map(Tally::freeze);
     let parts = [Metric::Wakeup, Metric::Preemption, Metric::RunQueue];

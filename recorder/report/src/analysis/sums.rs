@@ -6,7 +6,7 @@
 /// Up to this many threads are found by linear search.
 const FEW: usize = 8;
 
-/// Lengths of time by koid, in the order in which the threads were added.
+/// Durations by koid, in the order in which the threads were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     list: Vec<(u64, u64)>,

@@ -45,7 +45,7 @@ fn detail<'a>(said: Option<&SwitchArgs<'a>>) -> Option<&'a str> {
     said.and_then(|said| said.detail)
 }
 
-/// The state of a thread after it went out.
+/// The state of a thread after it was switched out.
 #[inline(always)]
 fn next(state: ThreadState, said: Option<&SwitchArgs<'_>>) -> State {
     match state {
@@ -177,7 +177,7 @@ impl<O: Observer> Analysis<O> {
         let CpuInterval { cpu, since, until, begin, .. } = left.tenure;
         let on = self.cpus.get(cpu.0);
         if left.met == Met::Displaced {
-            // A switch is missing without any record of a loss: it is unknown who had the CPU since the last one.
+            // A switch is missing without any record of a loss: which thread had the CPU since the last one is unknown.
             on.history.correct(Tenant::Unknown);
             if let Some(change) = left.displaced {
                 self.vanished(cpu, change.thread);
@@ -346,7 +346,7 @@ impl<O: Observer> Analysis<O> {
         self.cpus.get(cpu.0).queue.correct(more, less, self.now);
     }
 
-    /// A thread came in that was not known to wait.
+    /// A thread was switched in that was not known to wait.
     #[cold]
     fn came_in_unexpectedly(&mut self, cpu: Cpu, change: &Change<Key>, inferred: bool) {
         let live = self.roster.live(change.thread.slot);

@@ -57,7 +57,7 @@ pub(super) struct Live {
     pub(super) delay_floor: u64,
     /// The system call in which it was blocked before its last wake-up.
     pub(super) woken_from: Option<u16>,
-    /// How long it waited before it last came in, and why.
+    /// How long it waited before it was last switched in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
     /// Where it waited before it changed queues, in the wait that the `Way` names.
@@ -71,7 +71,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Counts that it came in on a CPU, which may be one whose samples count, by a switch that may be inferred.
+    /// Counts that it was switched in on a CPU, whose samples may count, by a switch that may be inferred.
     #[inline(always)]
     pub(super) fn came_in(&mut self, cpu: Cpu, (counted, inferred): (bool, bool)) {
         if counted {

@@ -35,7 +35,7 @@ impl Way {
         Way { begin, at: begin, moves: Vec::new(), passed: Segment::new(begin) }
     }
 
-    /// The thread moves to another queue. If a quota held it back meanwhile, it is not known how long it waited for the old CPU.
+    /// The thread moves to another queue. If a quota held it back in that time, how long it waited for the old CPU is unknown.
     pub(super) fn pass(
         &mut self,
         (from, to): (Cpu, Cpu),

@@ -49,7 +49,7 @@ impl Effect {
     }
 }
 
-/// Zero divided by zero is no change.
+/// Zero divided by zero counts as no change.
 fn ratio(new: f64, base: f64) -> Ratio {
     if new == base { 1.0 } else { new / base }
 }

@@ -89,7 +89,7 @@ impl fmt::Display for Offender {
     }
 }
 
-/// A length of time, for output.
+/// A duration, for output.
 pub(crate) fn time(length: Duration) -> Amount {
     Amount { number: length.as_nanos() as f64, dimension: fxtrec_gates::Dimension::Time }
 }

@@ -40,7 +40,7 @@ fn values(of: &Distribution) -> Values {
 }
 
 fn metrics<'a>(causes: Causes, of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
-    // What the recording does not tell is no member.
+    // Facts that the recording lacks have no member.
     let fact = |metric| causes.knows(metric).then(|| values(of(metric)));
     Metrics {
         wakeup: values(of(Metric::Wakeup)),

@@ -18,7 +18,7 @@ pub(super) enum Event {
     /// A CPU switches to another thread.
     Switch {
         cpu: u16,
-        /// The thread that went out and now has another state; idle stands for none.
+        /// The thread that was switched out and now has another state; idle stands for none.
         outgoing: ThreadIndex,
         state: State,
         /// The thread that has the CPU, and runs.
@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// What was taken of a slice, as far as the recording has it.
+/// What was taken from a slice, as far as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// By the host, in nanoseconds.
@@ -71,7 +71,7 @@ pub(super) struct Taken {
     /// By interrupts, in nanoseconds.
     pub(super) irq: u64,
     pub(super) irqs: u64,
-    /// How long before the slice's end the scheduler asked for that.
+    /// How long before the slice's end the scheduler requested it.
     pub(super) asked: Option<u64>,
 }
 

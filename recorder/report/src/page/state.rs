@@ -40,7 +40,7 @@ pub(super) const fn code(state: State) -> u8 {
     }
 }
 
-/// The state of that number.
+/// The state with that number.
 pub(super) fn from_code(code: u8) -> Option<State> {
     ALL.get(usize::from(code)).copied()
 }

@@ -96,8 +96,8 @@ struct Row<'a> {
     stats: &'a Stats,
 }
 
-/// How many rows of COMMAND and of the rest of the machine there are room for: COMMAND's come first, and leave a third of the
-/// room to others where there are so many.
+/// How many rows of COMMAND and of the rest of the machine there are room for: COMMAND's come first; a third of the rows is reserved for
+/// others if there are enough of them.
 pub(super) fn share(room: usize, of_command: usize, others: usize) -> (usize, usize) {
     let left = others.min(room / 3);
     let first = of_command.min(room - left);

@@ -17,7 +17,7 @@ pub fn party(party: &Party) -> String {
     format!("{}[{}]", printable(&party.comm, 32), party.tid)
 }
 
-/// The threads that had the CPU meanwhile, the longest first, in one line; at most `most` of them by name.
+/// The threads that had the CPU during the wait, the longest first, in one line; at most `most` of them by name.
 pub fn antagonists(wait: &Wait, most: usize) -> String {
     let (named, rest) = wait.antagonists.split_at(most.min(wait.antagonists.len()));
     let mut parts: Vec<String> = named

@@ -15,10 +15,9 @@
 //! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
 //! | nothing | all categories of applications, and `sched` |
 //!
-//! **Collisions.** Names of the kernel's are told to applications as well: one that calls a category of its own `sched`
-//! records that along with the kernel's. A wildcard, except behind `uprobe:`, is about applications alone, so `sched*`
-//! is how to have that category without the kernel's. Whatever else begins with `sched:`, `irq:` or `syscall:` is taken
-//! for a slip.
+//! **Collisions.** Applications get the names of kernel categories as well: one with a category `sched` of its own records that together
+//! with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the
+//! kernel's. Whatever else begins with `sched:`, `irq:` or `syscall:` is taken for a slip.
 //!
 //! Nothing in here looks at the system.
 
@@ -50,7 +49,7 @@ pub const PROBE_PREFIX: &str = "uprobe:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelCategory {
     Sched,
-    /// The same of the user's own processes, and of others only that they had a CPU.
+    /// The same for the user's own processes; of others, only that they had a CPU.
     Own,
     /// `sched_waking`, in addition to switches and wake-ups.
     Waking,
@@ -311,7 +310,7 @@ fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {why}")]
 pub struct BadCategory {
-    /// As it was written; empty when it is about the list.
+    /// As it was written; empty if the error concerns the list.
     pub text: String,
     /// What is wrong with it.
     pub why: CategoryError,

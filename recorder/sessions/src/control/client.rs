@@ -26,7 +26,7 @@ pub enum ClientError {
     /// The service answered that it does not do this.
     #[error(transparent)]
     Refused(#[from] ControllerError),
-    /// Whoever listens there does not speak the protocol, or not this version of the interface.
+    /// The listener does not speak the protocol, or not this version of the interface.
     #[error(
         "the daemon at {path} does not support {method}: {source}; does it have the same version as this fxtrec?"
     )]
@@ -119,7 +119,7 @@ impl Client {
         self.answer(method).map(|(answer, _)| answer)
     }
 
-    /// Calls a method that answers more than once, for as long as the service goes on.
+    /// Calls a method that answers more than once, for as long as the service runs.
     ///
     /// # Errors
     /// [`ClientError`], except for `Connect`.
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Where the session is.
+    /// The state of the session.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -181,7 +181,7 @@ impl Client {
         self.call("GetStatus", &Nothing {}, Vec::new())
     }
 
-    /// The categories that can be asked for.
+    /// The categories that can be requested.
     ///
     /// # Errors
     /// [`ClientError`].

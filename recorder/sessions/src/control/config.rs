@@ -1,4 +1,4 @@
-//! A `TraceConfig` whose every value was looked at.
+//! A `TraceConfig` whose values have all been checked.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const VERSION: FxtVersion = FxtVersion { major: 0, minor: 1 };
 /// The longest that StartTracing may be asked to wait.
 const MAX_START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long it waits when nothing is asked for.
+/// How long it waits by default.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest buffer, in MiB.
@@ -166,7 +166,7 @@ fn triggers(
     Ok(triggers)
 }
 
-/// What these categories ask for.
+/// What these categories request.
 ///
 /// # Errors
 /// [`ControllerError::BadRequest`].

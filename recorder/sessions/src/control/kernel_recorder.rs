@@ -13,7 +13,7 @@
 //!
 //! What it says on standard error is for people: it is passed on, never interpreted.
 //!
-//! So a recording that fails, or uses up what it may, does so in a process of its own: the service goes on. In circular
+//! So a recording that fails, or exhausts its limits, does so in a process of its own, and the service continues. In circular
 //! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
 
 mod error;
@@ -53,13 +53,13 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a snapshot may take.
 const SNAPSHOT: Duration = Duration::from_secs(20);
 
-/// How often it is looked at while it is waited for.
+/// How often to check while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How many snapshots of triggers wait to be taken at most; then the oldest go.
+/// The maximum number of snapshots of triggers that wait to be taken; beyond it, the oldest are removed.
 const MOST_FIRED: usize = 4;
 
-/// What is recorded after a trigger.
+/// How long to record after a trigger.
 const AFTER: &str = "500ms";
 
 pub(super) const NOTHING_FIRED: &str = "no trigger has fired";
@@ -70,7 +70,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Takes pieces of whole records.
 pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
-/// What is known of it from outside, without waiting.
+/// What is known about it from outside, without waiting.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     running: AtomicBool,
@@ -109,7 +109,7 @@ pub(super) struct Settings<'a> {
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
     pub(super) buffer_bytes: u64,
-    /// Where its private folder goes.
+    /// Where its private directory is created.
     pub(super) folder: &'a Path,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct KernelRecorder {
     child: Child,
     reader: Option<JoinHandle<()>>,
     lines: Lines,
-    /// Where it tells what it does.
+    /// The socket for its messages.
     notices: UnixDatagram,
     /// Snapshots of triggers, the oldest first.
     fired: VecDeque<PathBuf>,
@@ -241,7 +241,7 @@ impl KernelRecorder {
         Err(KernelError::Silent)
     }
 
-    /// Takes note of triggers that have fired. A snapshot that came too late for whoever asked is nobody's.
+    /// Takes note of triggers that have fired. A snapshot that came too late for its request is discarded.
     fn catch_up(&mut self) {
         while let Some(notice) = self.notice() {
             match notice {
@@ -272,7 +272,7 @@ impl KernelRecorder {
         records
     }
 
-    /// What it has told that was not read yet, if that is to be understood.
+    /// Its messages that were not read yet, if they can be parsed.
     fn notice(&self) -> Option<Notice> {
         let mut message = [0; MOST_BYTES];
         let bytes = self.notices.recv(&mut message).ok()?;
@@ -317,7 +317,7 @@ impl KernelRecorder {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // Once it was reaped its number may be somebody else's.
+        // Once it has been reaped, its id may belong to another process.
         if matches!(self.child.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.child.id())
         {
@@ -362,7 +362,7 @@ impl KernelRecorder {
 
     fn remove(notice: &Notice) {
         if let Notice::Snapshot(path) = notice {
-            // It goes with the folder, if not now.
+            // It is removed with the directory, if not now.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -402,7 +402,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
         None => command.arg("-").stdout(Stdio::piped()),
     };
     command.arg("-q");
-    // Whoever called sudo to start the daemon has no part in this.
+    // The user who called sudo to start the daemon is irrelevant here.
     command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command
@@ -413,7 +413,7 @@ fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     let Settings { only_user, processes, cgroups, .. } = settings;
     let mut args = Vec::new();
     match only_user {
-        // Only this source asks the kernel whose a thread is.
+        // Only this source checks the owner of a thread in the kernel.
         Some(uid) => args.extend([format!("--only-user={uid}"), "--source=bpf".to_owned()]),
         None if processes.is_empty() && cgroups.is_empty() => args.push("-a".to_owned()),
         None => {}

@@ -23,13 +23,13 @@ use fxtrec_units::text::bytes;
 /// After its session has ended, a reader that takes nothing for so long gets nothing more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is seen whether the session has ended, while a reader takes nothing.
+/// How often to check whether the session has ended, while a reader takes nothing.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Called with the reason when nothing more can be written.
 pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 
-/// The queue and what becomes of it.
+/// The queue and its state.
 struct State {
     spool: Spool,
     /// Whether what comes waits until it is released.

@@ -68,7 +68,7 @@ struct Rule {
     rights: Rights,
 }
 
-/// Whom a rule is about.
+/// The users to whom a rule applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Who {
     everybody: bool,
@@ -88,7 +88,7 @@ struct Rights {
 /// Which user probes a rule permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProbeRight {
-    /// Those of the file whose names begin so, or the one of just this name.
+    /// The probes of the file whose names begin with this, or the one with exactly this name.
     Listed { name: String, prefix: bool },
     /// Any that can be described, which is any memory of any process.
     Any,
@@ -353,7 +353,7 @@ impl Rights {
         self
     }
 
-    /// Who may record `sched:waking` may record `sched`, which is part of it, and who may record that may record a part of that.
+    /// Permission for `sched:waking` includes `sched`, which is a part of it, and permission for `sched` includes its parts.
     fn has(&self, category: KernelCategory) -> bool {
         let includes: &[KernelCategory] = match category {
             KernelCategory::Sched => &[KernelCategory::Waking],

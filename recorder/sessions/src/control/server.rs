@@ -289,7 +289,7 @@ impl Client {
         }
     }
 
-    /// Does something that may take long, and sees meanwhile whether the client is still there. If not, its session
+    /// Does something that may take long, and checks meanwhile whether the client is still connected. If not, its session
     /// ends, and what is being done with it.
     fn attended<T: Send>(
         &self,

@@ -6,10 +6,10 @@
 //!        +---- alerts, states -----+--> Manager (a thread) --> providers
 //! ```
 //!
-//! The lock is held to read and change the state, never while waiting. Operations that take time have their own state, so
-//! that calls meanwhile are answered at once. Two rules make it sound: a thread that starts the session notifies the
-//! manager with the lock held and the state still `starting`; a thread that ends a session first changes the state, and
-//! then waits for threads that are starting or stopping it.
+//! The lock is held to read and change the state, never while waiting. Operations that take time have their own state, so that calls in the
+//! meantime are answered at once. Two rules make it sound: a thread that starts the session notifies the manager with the lock held and the
+//! state still `starting`; a thread that ends a session first changes the state, and then waits for threads that are starting or stopping
+//! it.
 
 mod end;
 mod snapshot;
@@ -83,16 +83,16 @@ impl Passed {
     }
 }
 
-/// The state behind the lock.
+/// The state under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub(super) state: SessionState,
     pub(super) session: Option<Arc<Session>>,
-    /// Why the session cannot go on.
+    /// Why the session cannot continue.
     aborted: Option<String>,
     /// Stopped to cancel the start that is under way.
     cancel: Option<StopToken>,
-    /// Who is starting or stopping the session, without the lock.
+    /// The threads that are starting or stopping the session, without the lock.
     busy: u32,
     sessions: u64,
     pub(super) watchers: Watchers,
@@ -289,7 +289,7 @@ impl Service {
         most: usize,
     ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
         let who = &caller.credentials;
-        // Those that have ended meanwhile make room.
+        // Those that have ended make room.
         writer::reap();
         if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
             let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;

@@ -134,7 +134,7 @@ impl Session {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the kernel's recorder, where the kernel is to be recorded.
+    /// Starts the kernel's recorder, if the kernel is to be recorded.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -169,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Where the kernel's records go: out at once when the session streams, else to what is held.
+    /// Where the kernel's records go: out at once if the session streams, else to the held data.
     fn deliver(&self) -> Deliver {
         let (output, held) = (self.output.clone(), self.held.clone());
         let (wanted, progress) = (self.wanted.clone(), self.kernel.clone());

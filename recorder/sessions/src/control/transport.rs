@@ -1,7 +1,7 @@
 //! Varlink's messages over a Unix socket: JSON objects, each followed by a zero byte.
 //!
 //! Each side has a thread per connection, which blocks in read and write. zlink was used before: its futures had to be polled by hand, and
-//! its socket replaced to receive descriptors in our way. Only the zero byte was left of it, for nine more crates to build.
+//! its socket replaced to receive descriptors in our way. Only the zero byte would have been used from it, for nine more crates to build.
 
 use std::fmt;
 use std::io;
@@ -161,7 +161,7 @@ impl Connection {
     }
 }
 
-/// A client's, over which no descriptors come: those that do are let go of.
+/// A client's connection, on which no descriptors are expected: any that arrive are closed.
 impl From<UnixStream> for Connection {
     fn from(socket: UnixStream) -> Connection {
         let discard = |socket: &UnixStream, most| {

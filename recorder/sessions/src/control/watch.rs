@@ -9,7 +9,7 @@ use super::service::{Caller, Inner, Service};
 use super::wire::{self, ControllerError, SessionState};
 use crate::manager::{Alert, ManagerError};
 
-/// Alerts that may wait to be asked for; then the oldest go.
+/// Maximum number of alerts waiting for a request; beyond it, the oldest are dropped.
 const ALERTS: usize = 1024;
 
 /// A client that waits for an alert.
@@ -22,7 +22,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,
-    /// Whose turn is next comes first.
+    /// The next one to be served comes first.
     waiting: VecDeque<Waiting>,
     /// Alerts that no client has taken.
     alerts: VecDeque<String>,
@@ -87,7 +87,8 @@ impl Service {
         std::thread::Builder::new().name("fxtrec-alerts".to_owned()).spawn(listen).map(drop)
     }
 
-    /// Asks for the next alert: it is in the mailbox at once, or comes there. Without a session, that of the next one.
+    /// Requests the next alert: it is already in the mailbox, or will arrive there. Without a session, the alert is that of the next
+    /// session.
     ///
     /// # Errors
     /// When the session belongs to another user.

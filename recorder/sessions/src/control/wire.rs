@@ -182,7 +182,7 @@ pub struct StopTracing {
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Stopped {
-    /// Of each provider that recorded something.
+    /// For each provider that recorded something.
     pub provider_stats: Vec<ProviderStats>,
     /// Why the trace is not all in the file that it goes to, when it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

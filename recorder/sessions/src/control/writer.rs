@@ -1,7 +1,7 @@
 //! Writes to a client's descriptor without ever touching it in the daemon.
 //!
 //! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that is gone (NFS). A
-//! query, write or close of such a file may block for ever, and the caller cannot be killed meanwhile. So the daemon
+//! query, write or close of such a file may block for ever, and the caller cannot be killed in that time. So the daemon
 //! never receives a client's descriptor: a separate process does, as the client's user and without privileges.
 //!
 //! ```text
@@ -43,13 +43,13 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long it may take to end once it was killed, before it is left alone.
 const DEATH: Duration = Duration::from_millis(500);
 
-/// How often it is looked at meanwhile.
+/// How often it is checked in that time.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Processes that were killed and have not ended.
 static LEFT: Mutex<Vec<(Child, Option<Seat>)>> = Mutex::new(Vec::new());
 
-/// Reaps processes that have ended meanwhile and frees their places.
+/// Reaps processes that have ended, and frees their places.
 pub(super) fn reap() {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.retain_mut(|(child, _)| matches!(child.try_wait(), Ok(None)));
@@ -82,14 +82,14 @@ pub(super) struct Destination {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
-    /// So many bytes were taken.
+    /// This many bytes were taken.
     Bytes(usize),
     /// None were: the reader is not ready.
     Nothing,
 }
 
 impl Writer {
-    /// Has a new process receive the next message of the connection, which has descriptors, of at most `most` bytes.
+    /// Starts a process that receives the next message of the connection, which has descriptors, of at most `most` bytes.
     /// Returns the message.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Writer {
         Writer::new(channel, None, None)
     }
 
-    /// Says which of the descriptors is meant, and hears what that is.
+    /// Chooses one of the descriptors, and learns what kind of file it is.
     ///
     /// # Errors
     /// Why nothing can be written to it.
@@ -186,7 +186,7 @@ impl Writer {
         }
     }
 
-    /// Takes note of what was written.
+    /// Notes what was written.
     ///
     /// # Errors
     /// Why nothing more can be.

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Decides which providers are accepted.
 //!
 //! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is let in, each other user is
 //! limited to a share, so that no user can keep all others out.
@@ -20,10 +20,10 @@ const USERS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Acceptor {
     listener: Listener,
-    /// Until when connections are not looked at.
+    /// Until when connections are ignored.
     deaf_until: Option<Instant>,
     refusals: Refusals,
-    /// By user, how often there was no room for one more provider.
+    /// For each user, how often there was no room for another provider.
     turned_away: BTreeMap<u32, u64>,
 }
 
@@ -56,7 +56,7 @@ impl Acceptor {
         })
     }
 
-    /// Whether this peer may connect in addition to those who are `present`.
+    /// Whether this peer may connect in addition to those that are `present`.
     pub(super) fn lets_in(&mut self, peer: Peer, options: &Options, present: &[Provider]) -> bool {
         let Peer { uid, pid, .. } = peer;
         let invited = uid == 0 || options.uids.contains(&uid);
@@ -94,7 +94,7 @@ impl Acceptor {
         self.refusals
     }
 
-    /// By user, how often a connection was rejected for lack of room.
+    /// For each user, how often a connection was rejected for lack of room.
     pub(super) fn turned_away(&self) -> BTreeMap<u32, u64> {
         self.turned_away.clone()
     }

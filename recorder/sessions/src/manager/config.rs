@@ -122,7 +122,7 @@ impl Default for SessionConfig {
     }
 }
 
-/// Different settings for the providers of one name (`ProviderSpec` of the trace controller).
+/// Different settings for providers with one name (`ProviderSpec` of the trace controller).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderOverride {
     pub name: String,

@@ -48,7 +48,7 @@ pub(super) struct Core {
     departed: std::collections::VecDeque<ProviderStatus>,
     session: Option<Session>,
     waiting: Option<Waiting>,
-    /// Who waits until all is heard, and for how many rounds more at most.
+    /// The threads that wait until everything has been received, and for how many more rounds at most.
     settling: Vec<(Sender<()>, u32)>,
     /// Sessions so far.
     sessions: u64,
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Runs until it is told to end.
+    /// Runs until it is asked to end.
     pub(super) fn run(&mut self) {
         loop {
             let listener = self.acceptor.listener();
@@ -145,7 +145,7 @@ impl Core {
         self.settling.retain_mut(|(reply, rounds)| {
             *rounds = if is_silent { 0 } else { *rounds - 1 };
             if *rounds == 0 {
-                // Whoever asked may have gone.
+                // The requester may be gone.
                 let _ = reply.send(());
             }
             *rounds > 0
@@ -185,7 +185,7 @@ impl Core {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
             self.output.forget(provider.id());
             if provider.is_registered() {
-                // Who is gone has none that could be chosen.
+                // A provider that is gone has none that could be selected.
                 self.departed
                     .push_back(ProviderStatus { categories: Vec::new(), ..provider.status() });
             } else {
@@ -237,7 +237,7 @@ impl Core {
             self.waiting = Some(waiting);
             return;
         }
-        // Whoever waited may have gone.
+        // The waiting thread may be gone.
         match waiting {
             Waiting::Start { reply, .. } => {
                 let started = self.in_phase(Phase::Started).count();
@@ -275,7 +275,7 @@ impl Core {
     }
 
     fn obey(&mut self, command: Command) {
-        // Whoever asked may have gone.
+        // The requester may be gone.
         match command {
             Command::Start(how, reply) => {
                 let (config, options) = *how;

@@ -14,13 +14,13 @@ use fxt_writer::engine::Piece;
 use fxtrec_kernel::procfs;
 use fxtrec_units::convention::unseen_thread_koid;
 
-/// How often threads are looked at while a provider records.
+/// How often threads are checked while a provider records.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A look takes at most this part of the time, as a divisor.
 const SHARE: u32 = 20;
 
-/// So many ids are kept of one provider, or those of its living threads where these are more.
+/// Maximum number of ids kept for one provider, or those of its living threads if these are more.
 const MOST_IDS: usize = 16_384;
 
 /// The threads of one provider.
@@ -28,7 +28,7 @@ const MOST_IDS: usize = 16_384;
 pub(super) struct InnerThreads {
     id: ProviderId,
     pid: u32,
-    /// By the ids that the provider knows, those in this namespace. Those of threads that have ended stay while there is room.
+    /// The ids in this namespace, by the ids that the provider knows. Those of threads that have ended stay while there is room.
     ids: HashMap<u32, u32>,
     next: Instant,
 }

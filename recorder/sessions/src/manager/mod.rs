@@ -183,7 +183,7 @@ impl Manager {
         self.ask(Command::Refusals)
     }
 
-    /// By user, how often a provider was rejected for lack of room.
+    /// For each user, how often a provider was rejected for lack of room.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -195,7 +195,7 @@ impl Manager {
     /// and what is committed in the buffers of recording providers. Nothing is consumed. In streaming mode, this is what
     /// has not been written yet, with the names that it refers to.
     ///
-    /// Providers continue to record meanwhile. Those with an invalid buffer are left out. While buffers are copied, which
+    /// Providers continue to record during this. Those with an invalid buffer are left out. While buffers are copied, which
     /// takes some milliseconds per 10 MiB, none is saved.
     ///
     /// # Errors
@@ -214,8 +214,8 @@ impl Manager {
         self.ask(Command::Sections)
     }
 
-    /// Waits until all is heard that providers have said by now, those included that have come and gone since. Providers
-    /// that go on and on are not waited for.
+    /// Waits until all is heard that providers have said by now, those included that have come and gone since. It does not wait for
+    /// providers that never finish.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.

@@ -38,7 +38,7 @@ struct Stack {
     more: u64,
     /// The latest time on this track.
     last: u64,
-    /// When they go on in the present archive, in which they are not begun yet.
+    /// When they continue in the present archive, in which they have not begun yet.
     resume: Option<u64>,
 }
 

@@ -118,9 +118,9 @@ pub(super) struct Output {
     known_most: Room,
     /// The number of held pieces of each provider that is gone.
     gone: HashMap<u32, usize>,
-    /// Names and open spans that there was no room for, and which an archive lacks that began after them.
+    /// Names and open spans for which there was no room, and which later archives lack.
     lacking: LeftOut,
-    /// Providers of which some of that is not in the archive either.
+    /// Providers for which some of that is not in the archive either.
     unsaid: HashSet<u32>,
     /// Pieces that were dropped since there were too many.
     pub(super) forgotten: u64,
@@ -136,7 +136,7 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Holds at most `capacity` bytes back when it is told to. A `divided` archive may be [rotated](Output::rotate).
+    /// Holds at most `capacity` bytes back when asked to. A `divided` archive may be [rotated](Output::rotate).
     /// An archive is rotated when it has `archive_bytes`.
     pub(super) fn new(
         archive: Archive,

@@ -18,7 +18,7 @@ use fxtrec_kernel::seqpacket::{Peer, Received, Seqpacket};
 /// Categories that one provider may have.
 const MAX_CATEGORIES: usize = 4096;
 
-/// By this name a trace introduces the provider that records the scheduler.
+/// The name by which a trace introduces the provider that records the scheduler.
 const RESERVED_NAME: &str = "fxtrec";
 
 /// The result of reading from a connection.
@@ -245,7 +245,7 @@ impl Provider {
         }
     }
 
-    /// Takes a message from its connection; `buffer` has room for any that is one. The categories of others take so many bytes.
+    /// Takes a message from its connection; `buffer` has room for any that is one. The number of bytes that the categories of others take.
     pub(super) fn read_connection(
         &mut self,
         buffer: &mut [u8],

@@ -28,7 +28,7 @@ use fxtrec_kernel::clock;
 use fxtrec_kernel::seqpacket::{Received, Seqpacket};
 use fxtrec_kernel::shared_memory::{SharedMemory, SharedView};
 
-/// Packets that are looked for when a provider has gone: it can have sent STARTED and one request.
+/// Maximum number of packets read after a provider has exited: it can have sent STARTED and one request.
 const LAST_PACKETS: usize = 4;
 
 /// The phase of a recording.
@@ -259,8 +259,8 @@ impl Recording {
         self.ahead.bytes()
     }
 
-    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins. What is kept
-    /// of that may take so many bytes; if it would take more, the records are left to the other archive.
+    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins. Maximum number
+    /// of bytes that are kept; beyond that, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,

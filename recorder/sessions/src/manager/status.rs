@@ -1,4 +1,4 @@
-//! What is known of a provider, for whoever asks.
+//! What is known about a provider, for status queries.
 
 use fxt_writer::engine::{Mode, Tally};
 use fxt_writer::{Koid, ProviderId};

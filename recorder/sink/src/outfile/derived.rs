@@ -47,7 +47,7 @@ impl Derived {
     /// as they are, `-` is standard output.
     ///
     /// # Errors
-    /// [`OutFileError`]: when it is one of the inputs, or cannot be created, or somebody records to it.
+    /// [`OutFileError`]: when it is one of the inputs, or cannot be created, or a process records to it.
     pub fn create(
         path: &Path,
         mode: u32,
@@ -97,7 +97,7 @@ impl Pending {
             return Err(OutFileError::Moved);
         }
         if let Some(owner) = place.owner {
-            // Not before: where it has a name meanwhile, its owner could write to it. It can be used all the same, so this
+            // Not before: if it already has a name, its owner could write to it. It can be used all the same, so this
             // is not worth failing for.
             let _ = owner.take(&fresh.file);
         }

@@ -48,10 +48,10 @@ pub enum OutFileError {
     /// A file that also has another name.
     #[error("it has more than one hard link: use another file")]
     SeveralNames,
-    /// Somebody exchanges what is there.
+    /// The file is being replaced.
     #[error("it was replaced at the same time: try again")]
     Changed,
-    /// Its directory is not where it was, or its name leads elsewhere.
+    /// Its directory was moved, or its name leads elsewhere.
     #[error(
         "the file or its directory was moved or replaced; leave both in place until fxtrec ends"
     )]

@@ -28,11 +28,11 @@ pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError
         };
     }
     match directory.make(name) {
-        // Another export has made it meanwhile.
+        // Another export has created it in the meantime.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
         result => result?,
     }
-    // Where others can make names, it may be another's by now. One that stays root's can be read all the same.
+    // If others can create names there, it may belong to another user by now. One that stays root's can be read all the same.
     if let Some(owner) = owner
         && directory.is_private(place.trusted())?
         && let Ok(made) = directory.open_file(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  A  new file, locked | locks the earlier one | swaps the names | earlier one is NAME.old | records ...
-//!  B  new file, locked |        is told that A has the earlier one, or else the new one: nothing has changed
+//!  B  new file, locked |        learns that A has the earlier one, or else the new one: nothing has changed
 //! ```
 //!
 //! The new file is locked before it has a name, so it never looks unused.
@@ -35,7 +35,7 @@ const MOST_TRIES: u32 = 100;
 pub struct Recording {
     /// The file, locked until the last copy of its descriptor is closed.
     pub file: File,
-    /// Where the file is now that was there before, if one was.
+    /// Where the earlier file is now, if there was one.
     pub kept_old: Option<PathBuf>,
     /// Why the file could not be given to its owner, if so; it can be written nevertheless.
     pub owner_error: Option<io::Error>,
@@ -54,7 +54,7 @@ pub struct Hold {
     /// Where it was put; `None` for one that fxtrec was given open.
     place: Option<Place>,
     id: FileId,
-    /// Whom it is to belong to when nothing more is read from it.
+    /// Its final owner, when nothing more is read from it.
     heir: Option<Owner>,
 }
 
@@ -65,7 +65,7 @@ pub enum Whereabouts {
     InPlace,
     /// It has no name any more.
     Removed,
-    /// It was moved. Where to, if that is known.
+    /// It was moved. Where to, if known.
     Moved(Option<PathBuf>),
 }
 
@@ -109,7 +109,7 @@ impl Hold {
             return Whereabouts::InPlace;
         }
         let shown = shown(&self.file);
-        // Not looked up: whose file systems are on that way is unknown.
+        // Not looked up: the path may lead over anyone's file systems.
         let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
         Whereabouts::Moved(shown.filter(|path| !deleted(path)))
     }
@@ -170,7 +170,7 @@ impl Place {
     /// [`OutFileError`]: when another process records to it, or it cannot be created.
     pub fn record(self, given: Given) -> Result<Recording, OutFileError> {
         let mut fresh = Fresh::named(&self.directory, MODE)?;
-        // Nobody else knows it yet.
+        // No other process knows it yet.
         file_lock::lock(&fresh.file).map_err(OutFileError::InUse)?;
         let heir = self.owner.filter(|_| given == Given::AtLast);
         let owner = self.owner.filter(|_| given == Given::AtOnce);
@@ -270,8 +270,8 @@ impl Place {
         is_empty && self.directory.remove_file(name, id).is_ok()
     }
 
-    /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may come
-    /// and go meanwhile, as long as one of them is always locked.
+    /// Fails if another process writes a file in this directory for whose name `is_sibling` holds. Such files may appear and disappear in
+    /// that time, as long as one of them is always locked.
     ///
     /// # Errors
     /// [`OutFileError::InUse`].
@@ -290,7 +290,7 @@ impl Place {
             for name in &before {
                 self.must_be_free(name)?;
             }
-            // Whoever let go of one of them had locked the next before.
+            // A process that released one of them had locked the next before.
             let now = siblings()?;
             if now == before {
                 break;

@@ -31,7 +31,7 @@ impl Shell {
     }
 }
 
-/// Prints the script that `args` ask for.
+/// Prints the script that `args` request.
 ///
 /// # Errors
 /// When it cannot be written. An output that is closed early is not an error.

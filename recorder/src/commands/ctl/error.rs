@@ -27,7 +27,7 @@ pub enum CtlError {
     /// The trace and the answer on the same output.
     #[error("-o - and --json both write to standard output: name a file for the trace")]
     TraceAndJson,
-    /// A pipe to a session that goes on when ctl has ended.
+    /// A pipe to a session that continues after ctl has ended.
     #[error("-o - needs a session that ends with ctl: add --foreground, or a COMMAND")]
     DetachedPipe,
     /// Triggers of a session that goes on when ctl has ended.
@@ -55,7 +55,7 @@ pub enum CtlError {
     Launch(#[from] LaunchError),
     #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
-    /// The trace would not have all that was asked for.
+    /// The trace would lack some of what was requested.
     #[error(
         "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records only applications, and --allow-partial records what is permitted",
         .0.join(", ")
@@ -64,7 +64,7 @@ pub enum CtlError {
     /// The session ended while it recorded.
     #[error("the session ended early: see the daemon's log (journalctl -u fxtrec)")]
     Lost,
-    /// The session has ended, and not all of it is there.
+    /// The session has ended, but its trace is incomplete.
     #[error("the trace is incomplete: {0}")]
     Incomplete(String),
     /// There is no such process.

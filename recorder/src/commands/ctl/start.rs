@@ -30,12 +30,12 @@ const MIB: u64 = 1024 * 1024;
 struct Answer<'a> {
     /// The file that gets the trace; null for standard output.
     output: Option<&'a Path>,
-    /// Whether the session goes on when ctl has ended.
+    /// Whether the session continues after ctl has ended.
     detached: bool,
     started: u32,
     /// Those that did not say so in time.
     late: Vec<String>,
-    /// What was asked for and is not recorded, since the policy does not permit it.
+    /// What was requested but is not recorded, because the policy does not permit it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_permitted: Vec<String>,
     /// The exit status of COMMAND.
@@ -49,7 +49,7 @@ struct Answer<'a> {
     incomplete: Option<String>,
 }
 
-/// Starts a session, and waits for its end unless it is to go on by itself. Returns the exit status.
+/// Starts a session, and waits for its end unless it is detached. Returns the exit status.
 pub(super) fn start(
     mut args: CtlStartArgs,
     common: &CtlCommon,
@@ -116,7 +116,7 @@ pub(super) fn start(
         let outcome = match run::until_the_end(signals, held, common, look) {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Nothing ran: an empty trace helps nobody.
+                // Nothing ran: an empty trace is useless.
                 let _ = client.terminate();
                 file.discard();
                 return Err(error);
@@ -235,7 +235,7 @@ pub(super) fn again(
     })?)
 }
 
-/// COMMAND's process, held, and a session that records. A session that cannot be started is none.
+/// COMMAND's process, held, and a session that records. A session that cannot be started does not count.
 fn prepare(
     (args, is_own): (CtlStartArgs, bool),
     detached: bool,
@@ -260,10 +260,10 @@ fn prepare(
     Ok((started?, held.flatten()))
 }
 
-/// What is recorded of who may not record all processes: all of applications, and the user's own processes.
+/// What is recorded for users who may not record all processes: all of applications, and the user's own processes.
 const OWN: [&str; 2] = ["*", "sched:own"];
 
-/// Whether somebody who asks for what there is by default may record only the user's own processes.
+/// Whether a request for the default categories may record only the user's own processes.
 fn is_own(wanted: &[String], known: &[KnownCategory]) -> bool {
     let permitted = |name: &str| known.iter().any(|known| known.name == name && known.permitted);
     wanted.is_empty() && !permitted("sched") && permitted("sched:own")
@@ -323,7 +323,7 @@ fn megabytes(size: ByteSize) -> u32 {
     u32::try_from(size.bytes().div_ceil(MIB)).unwrap_or(u32::MAX)
 }
 
-/// COMMAND's process, which does not run yet: it is let go when the session records.
+/// COMMAND's process, which does not run yet: it is released when the session records.
 fn hold(
     command: Vec<std::ffi::OsString>,
     common: &CtlCommon,
@@ -381,7 +381,7 @@ fn name(file: &TraceFile) -> String {
 
 fn remark(common: &CtlCommon, err: &mut dyn Write, text: &str) {
     if !common.json {
-        // Without standard error there is nobody to tell.
+        // Without standard error, the message has no reader.
         let _ = writeln!(err, "fxtrec: {text}");
     }
 }

@@ -26,7 +26,7 @@ pub enum CutError {
     Convert(#[from] ConvertError),
 }
 
-/// Cuts as `args` ask, and reports to `messages`.
+/// Cuts as `args` request, and reports to `messages`.
 ///
 /// # Errors
 ///

@@ -6,8 +6,8 @@
 //!   events --> triggers, which that recorder looks at itself -+
 //! ```
 //!
-//! The recorder is a process of its own, as that of `fxtrec top --history`. A thread waits for what it says, keeps its files
-//! within their budget, and hands on what the statistics ask for, not more often than it may.
+//! The recorder is a process of its own, as that of `fxtrec top --history`. A thread waits for its messages, keeps its files within their
+//! budget, and passes on requests of the statistics, at the permitted rate.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,7 +35,7 @@ use crate::units::text::{counted, noun};
 /// How the files of all runs begin.
 const PREFIX: &str = "alert-";
 
-/// How long the recorder's words are waited for before it is looked whether somebody asks for a file.
+/// How long to wait for lines of the recorder before checking for requests for a file.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How much of a path of a cgroup is printed.
@@ -44,7 +44,7 @@ const PATH_SHOWN: usize = 200;
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alert {
-    /// A value of one thread, which the recorder looks at.
+    /// A value of one thread, which the recorder checks.
     Trigger(Trigger),
     /// A statistic of what the kernel counts.
     Figure(Gate),
@@ -77,7 +77,7 @@ impl FromStr for Alert {
             }
             (Ok(trigger), _) => return Ok(Alert::Trigger(trigger)),
             (_, Ok(gate)) => gate,
-            // The place of the mistake is told by the language that was meant.
+            // The position of the error comes from the grammar that was meant.
             (Err(trigger), Err(gate)) => {
                 let measure = text.split([' ', '<', '>', '=', '!']).next().unwrap_or_default();
                 return Err(if measure.contains('.') { gate } else { trigger }.into());
@@ -146,7 +146,7 @@ fn value(quantity: &Quantity, figures: &Figures) -> Option<(f64, u64)> {
     Some((value, count))
 }
 
-/// The same of what has no histogram.
+/// The same for measures without a histogram.
 fn of_counter(stat: Stat, count: u64, sum: u64) -> Option<(f64, u64)> {
     match stat {
         Stat::Count => Some((count as f64, count)),
@@ -155,7 +155,7 @@ fn of_counter(stat: Stat, count: u64, sum: u64) -> Option<(f64, u64)> {
     }
 }
 
-/// Those of the alerts that are about what the kernel counts.
+/// The alerts on statistics that the kernel counts.
 #[derive(Debug)]
 pub(super) struct FigureAlerts {
     gates: Vec<Gate>,
@@ -186,7 +186,7 @@ impl FigureAlerts {
         for gate in &self.gates {
             if let Some(found) = judge(gate, &since, groups) {
                 let seconds = during.as_secs_f64();
-                // Who hands it on has gone with its recorder, and has said so.
+                // The thread that passes it on has ended with its recorder, and has reported that.
                 let _ =
                     self.fired.send(format!("alert {gate}: {found} in the last {seconds:.1} s"));
             }
@@ -267,7 +267,7 @@ impl AlertFiles {
     }
 }
 
-/// What looks at statistics, if some are asked for, and what counts files: both are for the metrics.
+/// The check of statistics, if there are any, and the count of files: both are for the metrics.
 pub(super) type ForMetrics = (Option<FigureAlerts>, Arc<AlertFiles>);
 
 /// The recorder and the thread that waits for it. Both end when dropped.
@@ -280,7 +280,7 @@ pub(super) struct AlertRecorder {
 impl Drop for AlertRecorder {
     fn drop(&mut self) {
         self.stop.stop();
-        // A panic was told by the thread itself.
+        // The thread itself reported its panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -351,7 +351,7 @@ fn divide(args: &DaemonArgs) -> Result<(Vec<Trigger>, Vec<Gate>), AlertsError> {
     Ok((triggers, gates))
 }
 
-/// What the recorder is told beside.
+/// Further options of the recorder.
 fn options(triggers: &[Trigger], args: &DaemonArgs, interval: Duration) -> Vec<String> {
     let mut options = vec!["--no-summary".to_owned()];
     options.extend(["--buffer-size".to_owned(), args.alert_buffer.bytes().to_string()]);
@@ -371,7 +371,7 @@ fn is_ours(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".fxt.zst"))
 }
 
-/// The file that a line of the recorder's tells of. Names of threads are in these lines too, and others choose them: it has to be
+/// The file that a line of the recorder names. Names of threads are in these lines too, and others choose them: it has to be
 /// one of ours in this folder, since it will be removed.
 fn told_of(line: &str, folder: &Path) -> Option<PathBuf> {
     written(line).filter(|path| path.parent() == Some(folder) && is_ours(path))
@@ -407,7 +407,7 @@ struct Keeper {
     files: Files,
     asked: Receiver<String>,
     interval: Duration,
-    /// When a file was last asked for.
+    /// When a file was last requested.
     last: Option<Instant>,
     counts: Arc<AlertFiles>,
     /// The alert on a statistic for which that was.
@@ -467,7 +467,7 @@ impl Keeper {
     }
 }
 
-/// When standard error is gone there is nobody to tell. Names of threads are others' to choose.
+/// If standard error is closed, the message has no reader. Names of threads are others' to choose.
 fn say(text: &str) {
     let mut err = Escaping::new(io::stderr());
     let _ = writeln!(err, "fxtrec: {text}").and_then(|()| err.flush());

@@ -1,4 +1,4 @@
-//! `fxtrec daemon`: the service of `docs/reference/sessions.md`, until it is told to end.
+//! `fxtrec daemon`: the service of `docs/reference/sessions.md`, until it is asked to end.
 //!
 //! The main thread makes the sockets, starts the service, says that it is ready, and waits for a signal. Everything
 //! else is in [`control`](crate::control).
@@ -72,7 +72,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     let service = Service::start(setup).map_err(DaemonError::while_doing("start the service"))?;
     server::serve(service.clone(), control)
         .map_err(DaemonError::while_doing("listen for clients"))?;
-    // When standard error is gone there is nobody to tell.
+    // If standard error is closed, the message has no reader.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
     let started = args.alert_dir.as_ref().map(|folder| alerts::start(args, folder)).transpose()?;
@@ -101,7 +101,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
         let _ = writeln!(err, "fxtrec: cannot notify the service manager: {error}");
     }
     wait(&mut signals).map_err(DaemonError::while_doing("wait for signals"))?;
-    // Whoever comes from now on finds nobody.
+    // New clients cannot connect from now on.
     drop(sockets);
     drop(metrics);
     drop(recorder);
@@ -116,7 +116,7 @@ fn end(service: Arc<Service>) -> bool {
     let (done, is_done) = bounded(1);
     let shut_down = move || {
         service.shut_down();
-        // Whoever waits for it may have given up.
+        // The waiting thread may have given up.
         let _ = done.send(());
     };
     // What cannot be done by a thread of its own is not waited for.
@@ -143,10 +143,10 @@ fn wait(signals: &mut Signals) -> io::Result<()> {
     }
 }
 
-/// An empty folder that nobody else may look into, where recorders keep what they hold.
+/// An empty directory that no other user may read, for the files of recorders.
 fn private_folder(runtime_dir: &Path) -> io::Result<PathBuf> {
     let folder = runtime_dir.join("recorders");
-    // What a daemon left that was killed is of no use to anybody.
+    // Files that a killed daemon left behind are useless.
     match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

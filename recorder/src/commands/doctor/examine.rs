@@ -38,7 +38,7 @@ pub(super) struct Examination {
     pub(super) bpf: Result<usize, Refusal>,
     /// Whether the kernel describes its own types.
     pub(super) btf: bool,
-    /// The privileges for timeliness that a recording asks for but does not get.
+    /// The privileges for timeliness that a recording requests but does not get.
     pub(super) denied: Denied,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// The size of the rings that a recording asks for, in bytes.
+    /// The size of the rings that a recording requests, in bytes.
     pub(super) fn wanted_ring_bytes(&self) -> usize {
         default_ring_bytes(self.cpus)
     }

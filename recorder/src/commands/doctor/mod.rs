@@ -32,7 +32,7 @@ struct Findings<'a> {
     version: u32,
     /// The versions of fxtrec and the kernel, and the user.
     machine: &'a str,
-    /// Whether the main uses work: the exit status.
+    /// Whether the main use cases work: the exit status.
     works: bool,
     checks: Vec<Check>,
     uses: Vec<Verdict>,

@@ -1,4 +1,4 @@
-//! Which records are asked for.
+//! Which records are requested.
 
 use fxt_reader::record::Value;
 use fxt_reader::{Koid, Nanos, Record};

@@ -9,7 +9,7 @@ use crate::convert::merge::{How, Source, merge};
 use crate::convert::{ConvertError, Format, Output, Report};
 use crate::units::text::counted;
 
-/// Merges as `args` ask, and reports to `messages`.
+/// Merges as `args` request, and reports to `messages`.
 ///
 /// # Errors
 ///

@@ -67,7 +67,7 @@ impl Served {
             let most = usize::try_from(self.length - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             let bytes = self.file.read_at(&mut chunk[..most], at)?;
             if bytes == 0 {
-                // It was cut meanwhile.
+                // It has been truncated.
                 return Ok(false);
             }
             peer.write_all(&chunk[..bytes])?;
@@ -135,7 +135,7 @@ fn is_of_somebody_else(peer: SocketAddr, port: u16) -> bool {
     uid.is_some_and(|uid| uid != 0 && uid != own && Some(uid) != caller)
 }
 
-/// Answers one request; true when the whole file went out, and the peer has taken it.
+/// Answers one request; true if the whole file was sent, and the peer has read it.
 fn answer(peer: &TcpStream, port: u16, served: &Served) -> io::Result<bool> {
     peer.set_nonblocking(false)?;
     peer.set_read_timeout(Some(PATIENCE))?;

@@ -116,7 +116,7 @@ impl FlightPlan {
         let or = |asked: Option<Duration>, default: Duration| {
             asked.map(nanos).or(armed.then_some(nanos(default)))
         };
-        // Of rotated files, the one that is being written counts as one of those to keep.
+        // The rotated file that is being written counts as one of those to keep.
         let files = args.keep.map(|keep| keep.get() as usize - usize::from(args.rotate.is_some()));
         Ok(FlightPlan {
             triggers: args.triggers,
@@ -139,7 +139,7 @@ impl FlightPlan {
         if self.triggers.is_empty() { DEFAULT_BUFFER_BYTES } else { TRIGGER_BUFFER_BYTES }
     }
 
-    /// The output to open first, where the next file of the series is number `next`.
+    /// The output to open first, if the next file of the series is number `next`.
     pub fn first_output(&self, output: &Output, next: u32) -> Output {
         match &output.target {
             Target::Path(path) if self.rotate.is_some() => {

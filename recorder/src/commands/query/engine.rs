@@ -70,7 +70,7 @@ marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
 sys.exit(12 if sys.prefix == sys.base_prefix and os.path.exists(marker) else 11)
 "#;
 
-/// Why there is no DuckDB: which Python could install it.
+/// Why DuckDB was not found: which Python could install it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEngine {
     NoPython,

@@ -37,7 +37,7 @@ use crate::units::Nanos;
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) ending: Ending,
-    /// The time that the host and quotas took meanwhile.
+    /// The time that the host and quotas took during the recording.
     pub(super) growth: Growth,
     /// Whether the engine stopped taking records before the end.
     pub(super) cut_short: bool,
@@ -68,7 +68,7 @@ pub(super) struct Capture {
     pub(super) flight: Option<Flight>,
     /// The rotation of the output, if there is one.
     pub(super) pieces: Option<Pieces>,
-    /// The probes behind the source's events.
+    /// The probes of the source's events.
     pub(super) placed: Placed,
     /// The source of stacks, if they were requested.
     pub(super) stacks: Option<Stacks>,

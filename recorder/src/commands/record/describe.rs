@@ -33,7 +33,7 @@ use crate::units::{Cpu, LocalId, Nanos};
 /// The clock's ticks per second: they are nanoseconds.
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Of so many cgroups the trace tells for how long quotas stopped them: those that were stopped longest.
+/// Maximum number of cgroups for which the trace says how long quotas stopped them: those stopped longest.
 const MOST_QUOTAS: usize = 64;
 
 /// The thread that fxtrec's own events are put on: its main thread.
@@ -106,16 +106,16 @@ pub(super) struct Beginning {
     pub(super) ring_bytes: usize,
     /// CPUs whose idle task the kernel does not report.
     pub(super) silent: Vec<Cpu>,
-    /// The records of names that events beside the scheduler's refer to.
+    /// The name records that non-scheduler events refer to.
     pub(super) names: Vec<u8>,
     pub(super) initial_pid_namespace: bool,
     /// Whether weights of nice 0 are left out.
     pub(super) brief_weights: bool,
-    /// How the recording was asked for.
+    /// The request for the recording.
     pub(super) command_line: String,
-    /// The process of COMMAND, where its koid is known already.
+    /// The process of COMMAND, if its koid is known already.
     pub(super) command: Option<Koid>,
-    /// Of which waits it has stacks.
+    /// The waits for which it has stacks.
     pub(super) stacks: Option<Wanted>,
     pub(super) watches: Watches,
 }
@@ -182,11 +182,11 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
         args.push(Arg::new(Text::Inline("command"), Value::Koid(command)));
     }
     head.rolling(&own_event(beginning.time, beginning.recorder, strings::TRACE_INFO, &args))?;
-    // Of their own, since `trace_info` has as many arguments as fit.
+    // A separate event, because `trace_info` already has the maximum number of arguments.
     let args = [number("ring_bytes", beginning.ring_bytes as u64)];
     let name = Text::Inline("source_info");
     head.rolling(&own_event(beginning.time, beginning.recorder, name, &args))?;
-    // A clock that nobody sets has no known error.
+    // A clock that is not synchronized has no known error.
     if let Some(error) = wall_clock.error {
         let args = [number("wall_clock_error_ns", error)];
         let name = Text::Inline("clock_info");
@@ -205,7 +205,7 @@ pub(super) fn head(beginning: &Beginning) -> Result<Vec<u8>, Closed> {
     Ok(head)
 }
 
-/// Tells for which trigger a snapshot is written that begins at `time`: what its event `trigger` does, and when that was.
+/// Says for which trigger a snapshot that begins at `time` is written: the arguments of its event `trigger`, and its time.
 pub(super) fn snapshot_info(
     time: Nanos,
     recorder: ThreadName,
@@ -252,7 +252,7 @@ pub(super) struct Ending {
     pub(super) causes: Vec<LossCause>,
 }
 
-/// The counts of what was recorded beside the scheduler.
+/// The counts of what was recorded in addition to the scheduler.
 fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
     let counts = &stats.probes;
     [
@@ -300,7 +300,7 @@ fn quota_stat<'a>(path: &'a str, counts: &QuotaCounts, during: Nanos) -> [Arg<'a
     ]
 }
 
-/// What is to be known about losses beside their sum.
+/// Details of losses in addition to their sum.
 fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     let mut args = vec![
         number("lost", stats.lost),

@@ -25,7 +25,7 @@ pub enum RecordError {
     /// The kernel refused what a recording needs.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Something beside the scheduler cannot be recorded.
+    /// Something other than the scheduler cannot be recorded.
     #[error(transparent)]
     Extra(#[from] ExtraError),
     /// The CPUs cannot be listed.
@@ -68,13 +68,13 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// What [`RecordError::System`] wants to know beside the error.
+    /// What [`RecordError::System`] needs in addition to the error.
     pub(super) fn while_doing(doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
         move |source| RecordError::System { doing, source }
     }
 
-    /// The same, where `user` wants to record these processes: that of somebody else is rather recorded by the daemon than by a program
-    /// that gives its rights to whoever runs it.
+    /// The same, if `user` wants to record these processes: another user's process should be recorded by the daemon, not by a program that
+    /// gives its rights to every user who runs it.
     pub(super) fn of_others(self, pids: &[Pid], user: u32) -> RecordError {
         let is_others = |pid: &&Pid| {
             let folder = std::fs::metadata(format!("/proc/{}", pid.0));
@@ -100,7 +100,7 @@ impl RecordError {
         Some(refusal::sudo_line(&binary, std::env::args_os().skip(1)))
     }
 
-    /// Whether what was asked for cannot be meant, on whatever machine.
+    /// Whether the request is invalid on every machine.
     pub fn is_usage(&self) -> bool {
         matches!(self, RecordError::Plan(_) | RecordError::Buffer(_))
     }
@@ -109,7 +109,7 @@ impl RecordError {
     pub fn exit_code(&self) -> u8 {
         match self {
             RecordError::Launch(error) => error.exit_code(),
-            // As for any other COMMAND that is not there.
+            // As for any other COMMAND that is not found.
             RecordError::Plan(PlanError::Mistyped { .. }) => 127,
             _ => EXIT_FAILURE,
         }

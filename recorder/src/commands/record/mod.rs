@@ -83,13 +83,13 @@ use crate::sink::{self, IsPiece, Opened, Target};
 use crate::units::Pid;
 use crate::units::glob::{self, Pattern};
 
-/// When a signal that asks for the end was not read for so long, the main thread waits for something that may never come. As long, COMMAND is
-/// waited for after the second signal.
+/// If a signal that requests the end was not read for this long, the main thread waits for something that may never happen. fxtrec waits
+/// just as long for COMMAND after the second signal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Records what the arguments ask for. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
+/// Records what the arguments request. Returns the status to exit with when nothing of fxtrec failed: COMMAND's.
 ///
-/// Must be called before the process has a second thread. What is to be said beside the trace goes to `err`.
+/// Must be called before the process has a second thread. Messages go to `err`.
 ///
 /// # Errors
 /// [`RecordError`], which knows the status to exit with. A trace that was begun is finished as far as possible.
@@ -97,7 +97,7 @@ pub fn run(args: RecordArgs, err: &mut dyn Write) -> Result<u8, RecordError> {
     run_on(&RunningKernel, args, err)
 }
 
-/// The same where the source `bpf` has its events from another kernel: the benchmarks of machines with many CPUs play one.
+/// The same if the source `bpf` gets its events from a simulated kernel, as in the benchmarks of machines with many CPUs.
 ///
 /// # Errors
 /// As of [`run`].
@@ -133,7 +133,7 @@ fn record(
         guard.map_err(RecordError::while_doing("start the thread that watches for signals"))?;
     let facts = Facts::gather(&Linux);
     let inherited_limits = limits::Inherited::now();
-    // Stacks come first. Each source has it raised for its CPUs.
+    // Stacks come first. Each source raises it for its CPUs.
     limits::raise_open_files(0);
     // Before the source, so that what it defines is dropped after what uses it.
     let bpf = kernel.bpf();
@@ -147,7 +147,7 @@ fn record(
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    // Those that nobody asked for are there if they cost next to nothing.
+    // Those that were not requested are recorded if they cost next to nothing.
     let by_default = plan.stacks.is_some_and(|wanted| wanted.chosen);
     let stacks = stacks?.filter(|_| !by_default || source.notes_waits());
     let (mut stacks, instead) = match stacks {
@@ -265,7 +265,7 @@ fn record(
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));
     }
-    // What this kernel does not tell the default source is left to the report.
+    // The report says what this kernel does not provide to the default source.
     let lacking = match source.kind() {
         SourceKind::Bpf => Vec::new(),
         _ => causes.lacking(),

@@ -60,8 +60,8 @@ impl Handover {
         Handover { last: now, events: 0 }
     }
 
-    /// Hands over when it is time to, after a round of so many `events`. `flush` says whether it did: it does not as long as the buffer before is being
-    /// written, and then the next round tries again.
+    /// Hands over if it is time to, after a round with this many `events`. `flush` says whether it did: it does not as long as the buffer
+    /// before is being written, and then the next round tries again.
     pub(super) fn after_round(&mut self, now: Instant, events: u64, flush: impl FnOnce() -> bool) {
         self.events += events;
         let due = self.events >= MANY || now.duration_since(self.last) >= HANDOVER;

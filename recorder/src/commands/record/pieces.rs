@@ -11,9 +11,9 @@
 //!                  |   app.0002.fxt <- head, names, moment, the rounds' records
 //! ```
 //!
-//! The capture thread waits only until one of the engine's buffers is free, as it always does. It goes on with the next file's records
-//! while others end the one before, and the drain thread keeps these until the next is open. Functions of stacks, which may take long to be
-//! named, are asked for before the file is due. A file that is divided by time waits for them.
+//! The capture thread waits only until one of the engine's buffers is free, as it always does. It continues with the next file's records
+//! while others end the previous one, and the drain thread keeps these until the next is open. Functions of stacks, which may take long to
+//! be named, are looked up before the file is due. A file that is divided by time waits for them.
 //!
 //! A file that is divided by size does not, and never gets larger than that size. It is due when all that will be in it has come to its size:
 //!
@@ -46,10 +46,10 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 /// The files of a recording.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// The output that they are named after. All of them go into its directory, wherever that is by now.
+    /// The output that they are named after. All of them are created in its directory, wherever that is by now.
     place: Place,
     compression: Compression,
-    /// The size that each will have, where that is what divides them.
+    /// The size of each, if they are divided by size.
     size: Option<u64>,
     retained: Arc<Retained>,
     named: Mutex<Named>,
@@ -63,7 +63,7 @@ struct Named {
     number: u32,
     /// Keeps other recorders from the one that is written, also while the next is made.
     hold: Option<Arc<Hold>>,
-    /// How many were not where they should be when they were complete.
+    /// How many were no longer in place when they were complete.
     missing: u64,
     /// What went wrong without ending the recording.
     warnings: Vec<String>,
@@ -124,7 +124,7 @@ impl Series {
         let room = Some(self.retained.clone() as _);
         let Opened { sink, hold, .. } =
             sink::open_at(&place, self.compression, Given::AtOnce, room)?;
-        // The earlier one is let go of when this one is there.
+        // The earlier one is released when this one exists.
         named.hold = hold;
         Ok(sink)
     }
@@ -155,7 +155,7 @@ pub(super) struct SeriesOutcome {
     /// The last one.
     pub(super) last: PathBuf,
     pub(super) files: u32,
-    /// How many of them, and of those of earlier runs, were removed to stay within limits.
+    /// Number removed to stay within limits: files of this run, and of earlier runs.
     pub(super) removed: Removed,
     /// How many others removed or moved before they were complete.
     pub(super) missing: u64,
@@ -214,7 +214,7 @@ const EXPLANATION_PART: u64 = 2;
 const PLAIN_PERCENT: u64 = 100;
 const PACKED_PERCENT: u64 = 40;
 
-/// By how much the next explanation may take more than the last, of which so much is expected, in percent.
+/// Expected size of the next explanation, in percent of the last one.
 const MARGIN_PERCENT: u64 = 130;
 
 /// What is done about the end of a file.
@@ -222,13 +222,13 @@ const MARGIN_PERCENT: u64 = 130;
 pub(super) enum Stage {
     /// Nothing: it is not due.
     Inside,
-    /// It will soon be due, and stacks are looked into that it has to explain; or they were.
+    /// It will soon be due, and the stacks that it has to explain are being processed, or have been.
     Ahead { answered: bool },
     /// The file before this one is being ended, and this one opened.
     Opening(Receiver<()>),
 }
 
-/// How often it is looked whether a buffer is free, and whether stacks have been looked into.
+/// How often to check whether a buffer is free, and whether stacks have been processed.
 const SOON: Duration = Duration::from_micros(500);
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
@@ -304,7 +304,7 @@ impl Pieces {
         }
     }
 
-    /// Whether the end waits for stacks that are being looked into.
+    /// Whether the end waits for stacks that are being processed.
     fn waits_for_stacks(&self) -> bool {
         let is_asked = matches!(self.stage, Stage::Ahead { answered: false });
         is_asked && matches!(self.rotate, Rotate::Time(_))
@@ -321,7 +321,7 @@ impl Pieces {
         matches!(self.stage, Stage::Opening(_))
     }
 
-    /// After a round of events: goes on in the next file, when it is time to. Does not wait for the file before.
+    /// After a round of events: continues in the next file, if it is time to. Does not wait for the file before.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -398,7 +398,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Before all that is left in the rings: goes on in the next file, if this one has not much room.
+    /// Before the rest in the rings: continues in the next file, if this one has little room.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -426,12 +426,12 @@ impl Pieces {
         let Rotate::Time(time) = self.rotate else { return None };
         let (spent, ahead) = (self.begun.elapsed(), ahead_of(time.duration()));
         let next = if spent < ahead { ahead } else { time.duration() };
-        // Also while one is being opened that takes longer than its time.
+        // Also while one that takes longer than its time is being opened.
         Some(next.saturating_sub(spent).max(LOOK))
     }
 }
 
-/// After which part of a file's time stacks are looked into.
+/// The part of a file's time after which stacks are processed.
 fn ahead_of(time: Duration) -> Duration {
     time.saturating_sub((time / 4).min(Duration::from_secs(1)))
 }

@@ -65,11 +65,11 @@ struct SnapshotThread {
 pub(super) struct Inputs {
     pub(super) source: Box<dyn Source>,
     pub(super) extras: Extras,
-    /// The program that tells where threads block, if somebody asked.
+    /// The program that reports where threads block, if requested.
     pub(super) stacks: Option<StackSource>,
     /// The threads that are known when it begins.
     pub(super) threads: Threads,
-    /// The kernel's symbols, where the source or stacks need them.
+    /// The kernel's symbols, if the source or stacks need them.
     pub(super) symbols: Arc<KernelSymbols>,
     /// Applications that record themselves, if they may.
     pub(super) invitation: Option<Invitation>,
@@ -92,7 +92,7 @@ pub(super) struct Finished {
     /// What the output did not take.
     pub(super) unsaved: Unsaved,
     pub(super) duration: std::time::Duration,
-    /// What became of snapshots, where there could be some.
+    /// The results of snapshots, if there could be any.
     pub(super) snapshots: Option<SnapshotCounts>,
     /// What became of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
@@ -261,7 +261,7 @@ impl Pipeline {
         self.stop.stop();
     }
 
-    /// Asks for a snapshot; [`Pipeline::news`] will say what came of it. In circular mode only, with a file for output.
+    /// Asks for a snapshot; [`Pipeline::news`] will return the result. In circular mode only, with a file for output.
     pub(super) fn ask_snapshot(&self) {
         if let Some(snapshots) = &self.snapshots {
             // A capture thread that has ended writes no more snapshots.
@@ -316,7 +316,7 @@ impl Pipeline {
         let totals = match sink.finish() {
             Ok(totals) => totals,
             Err(error) => {
-                // The drain may only have been told that it failed before, by what came first of all.
+                // The drain may have learned only that an earlier step failed; the first error explains it.
                 if matches!(result, Ok(()) | Err(SinkError::AlreadyFailed)) {
                     result = Err(error);
                 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  before COMMAND    a socket at an address that only COMMAND is told
-//!  with the threads  the manager; a session that whoever comes joins
+//!  with the threads  the manager; a session that every provider joins
 //!  all along         pieces --> drain thread, between fxtrec's own buffers
 //!  at the end        STOP; what is left, and a line of statistics for each provider
 //! ```

@@ -50,7 +50,7 @@ pub(super) struct Outcome {
     pub(super) report: Option<Report>,
     /// Why the trace is incomplete, if its output failed.
     pub(super) failure: Option<RecordError>,
-    /// What was recorded but is not where it should be.
+    /// What was recorded but is no longer in place.
     pub(super) missing: Option<RecordError>,
     /// Whether a user ended it before the trace was complete.
     pub(super) cut_short: bool,
@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
     }
 
     /// Does in another thread what may take long or for ever: ending a blocked output, or the report of a long trace. `None` if a user
-    /// requested the end more often than the limit meanwhile; the thread then ends with the process.
+    /// requested the end more often than the limit in that time; the thread then ends with the process.
     fn apart<T: Send + 'static>(
         &mut self,
         asked: u32,
@@ -459,7 +459,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for COMMAND to end and passes signals on to it meanwhile. It may never end, even by SIGKILL: after the second signal, it gets
+    /// Waits for COMMAND to end, and meanwhile passes signals on to it. It may never end, even by SIGKILL: after the second signal, it gets
     /// only a short time.
     fn wait_for_command(&mut self) -> Result<u8, RecordError> {
         let (asked, mut last) = (self.requests, None);

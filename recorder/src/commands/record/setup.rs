@@ -50,7 +50,7 @@ pub(in crate::commands) enum By {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::commands) struct OnWish {
     pub(in crate::commands) waking: bool,
-    /// Those of locks of the kernel, if the kernel has them.
+    /// The tracepoints for kernel locks, if the kernel has them.
     pub(in crate::commands) contention: bool,
 }
 

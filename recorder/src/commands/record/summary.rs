@@ -311,13 +311,13 @@ impl Display for Summary<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) scope: &'a Filter,
-    /// The machine's context switches meanwhile.
+    /// The machine's context switches during the recording.
     pub(super) switched: u64,
 }
 
 impl Expected<'_> {
-    /// Says so when no event came although there must have been some: of the machine, where it switched, and of a COMMAND that
-    /// ran. Processes and cgroups that were chosen may have slept.
+    /// Says so if no event arrived although there must have been some: because the machine switched, or because COMMAND ran. Processes and
+    /// cgroups that were chosen may have slept.
     fn nothing_came(self, stats: &Stats) -> Option<String> {
         let must = match self.scope {
             Filter::Machine => true,
@@ -334,7 +334,7 @@ impl Expected<'_> {
     }
 }
 
-/// What was written, or was to be, and is not where it should be; `None` when all is. With what to do about it.
+/// What was written, or was to be, but is not in place; `None` when all is. With what to do about it.
 pub(super) fn missing(
     finished: &Finished,
     target: &Target,

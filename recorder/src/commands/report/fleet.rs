@@ -19,7 +19,7 @@ use crate::report::{Report, analysis};
 use crate::units::look::Look;
 use crate::units::text::counted;
 
-/// What there is not of many traces, if it is asked for.
+/// A requested option that does not exist for many traces.
 fn refused(args: &ReportArgs) -> Option<&'static str> {
     let shows = |part: &Part| args.show.contains(part);
     let of_one = [Part::Figures, Part::Spans, Part::Cpus, Part::Causes, Part::Blocked, Part::Locks];
@@ -132,13 +132,13 @@ fn write_text(
         match part {
             Part::Head => {
                 text::write_fleet_head(report, look, out)?;
-                // Each has its place, unless a number is asked for.
+                // All are listed, unless a number is given.
                 let rows = args.most_rows(0);
                 let style = TableStyle { metric: args.metric, sort: args.sort, rows, look };
                 text::write_traces(report, style, out)?;
             }
             Part::Histogram if screen => {}
-            // What there is of one trace only is not asked for.
+            // Checks that no option that needs a single trace is given.
             part => {
                 common.write(*part, out)?;
             }

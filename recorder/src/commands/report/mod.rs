@@ -46,13 +46,13 @@ pub enum ReportError {
         .0.display()
     )]
     Empty(PathBuf),
-    /// The trace tells spans or counters, and what was asked for is about the scheduler.
+    /// The trace has spans or counters, but the option needs scheduler records.
     #[error(
         "{}: {option} needs switches or wake-ups, and the trace has none; without {option}, fxtrec report prints its spans and counters",
         .file.display()
     )]
     NoScheduling { file: PathBuf, option: &'static str },
-    /// There are threads, and none was asked for.
+    /// There are threads, but none matches.
     #[error("no thread matches {chosen}: {near}")]
     NoThread { chosen: String, near: String },
     /// A page and something else in one place.
@@ -83,7 +83,7 @@ pub enum ReportError {
     Write(#[from] io::Error),
 }
 
-/// Does what `args` ask, writes it to `out`, and says what the gates come to. An output that is closed early ends
+/// Does what `args` request, writes it to `out`, and returns the result of the gates. An output that is closed early ends
 /// it quietly. Verdicts go to `err`, so that programs can read `out`.
 ///
 /// # Errors
@@ -116,7 +116,7 @@ pub fn run(
     }
     let mut out = BufWriter::new(out);
     let quietly = |written: io::Result<()>| match written {
-        // Nobody waits for the output any more, but the status may still be looked at.
+        // The output has no reader any more, but the status may still be checked.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     };
@@ -184,7 +184,7 @@ fn run_to(
     Ok((report, written))
 }
 
-/// The report with its threads put together as `args` ask. Gates are about threads.
+/// The report with its threads grouped as `args` request. Gates are about threads.
 fn shown<'r>(args: &ReportArgs, report: &'r Report) -> Cow<'r, Report> {
     match args.by.group() {
         // Processes have a table of their own.
@@ -231,11 +231,10 @@ fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Resul
     Ok(())
 }
 
-/// The report of the trace that `args` name, of what they choose; on the way the page is written,
-/// if they ask for one.
+/// The report of the trace that `args` name, with their filters; also writes the page, if requested.
 ///
 /// # Errors
-/// When the trace cannot be read, or the page not be written.
+/// When the trace cannot be read, or the page cannot be written.
 pub fn analyse(args: &ReportArgs, err: &mut dyn Write) -> Result<Report, ReportError> {
     let reader = open_watched(&args.file)?;
     match &args.page.html {
@@ -252,7 +251,7 @@ fn check(args: &ReportArgs, report: &Report) -> Result<(), ReportError> {
         refuse_outside(&args.file, args.from, args.to)?;
     }
     if report.cpus.is_empty() {
-        // What programs tell of themselves needs no scheduler.
+        // Spans and counters of programs need no scheduler records.
         let file = args.file.clone();
         return match needs_switches(args) {
             _ if !(report.has_spans || report.has_counters) => Err(ReportError::Empty(file)),
@@ -334,19 +333,18 @@ fn options(args: &ReportArgs) -> Options {
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-/// So many rows a table has, and less on a screen, where so many of them give way to as many names of spans.
+/// Number of rows in a table, and in a table on a screen, of which this many give way to as many names of spans.
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;
 const SCREEN_LOCKS: usize = 3;
 const SCREEN_COUNTERS: usize = 3;
 
-/// So many of the longest waits and blocked times are on a screen, or one less beside spans, with so many of those who had the CPU meanwhile.
+/// Number of longest waits and blocked times on a screen, one less with spans, and how many antagonists each names.
 const SCREEN_WORST: usize = 2;
 const SCREEN_NAMED: usize = 3;
 
-/// What the report of one trace has as that of many: so many rows of a table, and so many of the longest waits, with so many of those
-/// who had the CPU meanwhile.
+/// Limits for a report of one or of many traces: rows of a table, longest waits, and antagonists of each.
 #[derive(Clone, Copy)]
 struct Common<'a> {
     args: &'a ReportArgs,
@@ -363,7 +361,7 @@ impl Common<'_> {
         TableStyle { metric, sort, rows: self.rows, look: self.look }
     }
 
-    /// Prints such a part. False if it is none.
+    /// Prints such a part. False if it is not one.
     fn write(self, part: Part, out: &mut dyn Write) -> io::Result<bool> {
         let Common { args, report, worst, named, look, .. } = self;
         match part {
@@ -438,7 +436,7 @@ fn write_text(
             Part::Blocked => text::write_blocked(report, worst, look, out)?,
             Part::Locks => match &report.locks {
                 Some(locks) => text::write_locks(locks, lock_rows, look, out)?,
-                // Who asks for it alone is told why there is none.
+                // If it is the only part requested, the output says why there is none.
                 None if args.show.contains(&Part::Locks) => match tells_locks(report) {
                     true => writeln!(out, "Locks are left out: the trace cannot be read again.\n")?,
                     false => writeln!(out, "Locks are not recorded: record with --locks.\n")?,

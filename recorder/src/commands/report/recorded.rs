@@ -5,7 +5,7 @@
 //! descriptor that it was written by: COMMAND may have put something else in its place.
 //! What goes into a pipe cannot be read again. Then a thread of its own analyses a copy of the
 //! records as the drain thread writes them; when it falls behind, it gives up, so that neither the
-//! capture nor the output ever waits for it. Nothing of this is done unless somebody wants it.
+//! capture nor the output ever waits for it. All of this is done only if it is needed.
 
 use std::io;
 use std::path::{Path, PathBuf};

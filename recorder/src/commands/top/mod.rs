@@ -1,4 +1,4 @@
-//! `fxtrec top`: who waits for a CPU just now, by the kernel's own counts.
+//! `fxtrec top`: which threads wait for a CPU now, by counts in the kernel.
 //!
 //! The same programs count as for `fxtrec daemon --metrics`, by thread or by cgroup. They write no records, so all that
 //! is to be done here is to read a table once in an interval.
@@ -65,11 +65,11 @@ struct Shown {
     rows: Vec<Row>,
     during: Duration,
     missing: Missing,
-    /// Whether stolen and throttled time is told.
+    /// Whether stolen and throttled time is known.
     tells: (bool, bool),
 }
 
-/// Shows figures until it is told to end.
+/// Shows figures until it is asked to end.
 ///
 /// Must be called before the process has a second thread.
 ///
@@ -104,7 +104,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
         false => top.lines(args, &mut signals, terminal.look(), out),
     };
     match result {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         Err(TopError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -254,7 +254,7 @@ impl Top {
         format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  d dump  y why")
     }
 
-    /// Whether to go on.
+    /// Whether to continue.
     fn press(
         &mut self,
         key: char,

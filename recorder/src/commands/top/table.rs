@@ -14,7 +14,7 @@ use crate::units::text::{count, counted, millis};
 /// A share of samples that the bound of a row holds for.
 const SHARE: f64 = 0.99;
 
-/// What is left out where there is no room, the least important first.
+/// What is left out if there is no room, the least important first.
 const SPARE: &[&str] = &[
     "Throttled ms",
     "Stolen ms",
@@ -61,7 +61,7 @@ impl Table {
         Table { lines, headline, by: view.by, sort: view.sort, tells: shown.tells }
     }
 
-    /// As much of the line above it as has room.
+    /// The part of the line above it that fits.
     pub(super) fn headline(&self, columns: Option<usize>) -> String {
         let mut line = String::new();
         for part in &self.headline {
@@ -74,7 +74,7 @@ impl Table {
         line
     }
 
-    /// So many rows of it at most.
+    /// Maximum number of rows.
     pub(super) fn write(&self, rows: usize, look: Look, out: &mut dyn Write) -> io::Result<()> {
         let first = match self.by {
             TopBy::Thread => "Thread",

@@ -87,7 +87,7 @@ impl Incidents {
     }
 }
 
-/// Opens a recording of this user's, and no file that somebody else has put in its place. The path is valid as long as the file is open.
+/// Opens a recording of this user, but not a file that another user has put in its place. The path is valid as long as the file is open.
 fn open(path: &Path) -> io::Result<(File, PathBuf)> {
     let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     let held = Regular::hold_in(File::open(folder)?.as_fd(), name.as_ref(), Links::NotLast)?;

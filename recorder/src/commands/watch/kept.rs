@@ -11,13 +11,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps at most so many.
+    /// Keeps at most this many.
     pub(super) fn new(most: usize) -> Kept {
         Kept { most, files: Vec::new() }
     }
 
-    /// Keeps the recording at `path` if its worst incident, of so many nanoseconds, is among the worst. Removes it otherwise, and that of a
-    /// lesser one if there are too many. Returns whether it is kept, and what could not be removed.
+    /// Keeps the recording at `path` if its worst incident, of `excess` nanoseconds, is among the worst. Removes it otherwise, and that of
+    /// a lesser one if there are too many. Returns whether it is kept, and what could not be removed.
     pub(super) fn consider(&mut self, path: &Path, worst: Option<u64>) -> (bool, Vec<String>) {
         let Some(worst) = worst else { return (false, remove(path).into_iter().collect()) };
         let at = self.files.partition_point(|(of, _)| *of >= worst);

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! What is unusual is decided for each snapshot by the rules of `fxtrec why`. An incident is printed once: by the first snapshot that has
-//! its end. Looking takes at most [`MOST_SHARE`] of a CPU: where the machine does too much for that, it looks less often, and says for how
-//! much of the time it did not look.
+//! its end. Looking takes at most [`MOST_SHARE`] of a CPU: if the machine is too busy for that, it analyses less often, and says how much
+//! of the time it skipped.
 
 mod incidents;
 mod kept;
@@ -33,7 +33,7 @@ use crate::units::text::{counted, short};
 use incidents::{Incident, Incidents};
 use kept::Kept;
 
-/// Looking takes at most this part of a CPU: one of so many parts.
+/// Analysis takes at most this part of a CPU: one part in this many.
 const MOST_SHARE: u32 = 100;
 
 /// A snapshot reaches back so far before the last one, since an incident may have begun there.
@@ -56,7 +56,7 @@ pub enum WatchError {
     Write(#[from] io::Error),
 }
 
-/// Watches until it is told to end, the duration has passed or COMMAND has exited; returns the status to exit with: that of the recorder,
+/// Watches until it is asked to end, the duration has passed or COMMAND has exited; returns the status to exit with: that of the recorder,
 /// which is COMMAND's. Must be called before the process has a second thread.
 ///
 /// # Errors
@@ -138,7 +138,7 @@ enum Woken {
     Time,
     /// The recorder may have ended.
     Child,
-    /// A signal asks for the end. `from_user` says that a process sent it, and not the terminal, which sends it to the recorder as well.
+    /// A signal requests the end. `from_user` says that a process sent it, and not the terminal, which sends it to the recorder as well.
     End {
         from_user: bool,
     },
@@ -234,7 +234,7 @@ impl Watch<'_> {
     }
 }
 
-/// Waits until a time, or for a signal. If the end was asked for, only for signals.
+/// Waits until a time, or for a signal. If the end was requested, only for signals.
 fn wait(signals: &mut Signals, due: Instant, ending: bool) -> Result<Woken, WatchError> {
     loop {
         while let Some(caught) = signals.read().map_err(WatchError::Signals)? {

@@ -1,4 +1,4 @@
-//! Who has each CPU, where no switch said so: the switches that are missing are inferred.
+//! Which thread has each CPU when no switch says so: missing switches are inferred.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ThreadState;
@@ -20,8 +20,8 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: occupant.koid, weight }
     }
 
-    /// An event names `slot` as the thread that has `cpu`. When it is not the one that came in last, the switch
-    /// between the two is missing, and is inferred to have been at the latest now.
+    /// An event names `slot` as the thread that has `cpu`. If it is not the thread that was switched in last, the switch between the two is
+    /// missing; it is inferred to have occurred by now at the latest.
     #[inline]
     pub(super) fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let koid = self.threads.thread(slot).koid;
@@ -34,7 +34,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Nobody is known to have had the CPU before.
+    /// No thread is known to have had the CPU before.
     #[cold]
     fn first_seen(&mut self, time: Nanos, cpu: Cpu, now: Occupant) -> Result<(), Closed> {
         let former = self.former_self(now.slot);
@@ -48,7 +48,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The thread that this main thread was before it executed a program, if nobody saw it come in for that.
+    /// The thread that this main thread was before it executed a program, if its switch in for that was not seen.
     fn former_self(&mut self, main: Slot) -> Option<Occupant> {
         let slot = self.threads.take_former_self(main)?;
         Some(Occupant { slot, koid: self.threads.thread(slot).koid })
@@ -71,13 +71,13 @@ impl<L: Lanes> Encoder<L> {
         let chain = self.chains.of(cpu);
         let gap = chain.has_gap();
         chain.enter(now, time, true);
-        // When its wait ended nobody saw.
+        // The end of its wait was not seen.
         self.waited(time, now.slot)?;
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
         if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
-            // The file shows nothing of it, not even its name.
+            // The file contains nothing about it, not even its name.
             self.threads.set_run(now.slot, Run::Running);
             return Ok(());
         }
@@ -132,10 +132,10 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The CPU is gone, and nobody has it until it is back.
+    /// The CPU is offline, and no thread has it until it is back.
     pub(super) fn offline(&mut self, time: Nanos, cpu: Cpu, goes_idle: bool) -> Result<(), Closed> {
         if goes_idle && self.chains.of(cpu).current().is_some() {
-            // That the idle task comes in last needs no tracepoint to be known.
+            // That the idle task is switched in last is known without a tracepoint.
             self.chains.of(cpu).lose(time);
             self.has_cpu(time, cpu, IDLE)?;
             self.chains.of(cpu).lose(time);

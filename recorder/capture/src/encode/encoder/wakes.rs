@@ -1,4 +1,4 @@
-//! Wake-ups: which of them changed anything, and who did them.
+//! Wake-ups: which of them changed anything, and their wakers.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ fn kind_of(origin: &Origin) -> Text<'static> {
     }
 }
 
-/// What a name is called: of packets it is about who talks to whom, and secret.
+/// The argument for a name: for packets it says which hosts communicate, which is secret.
 fn name_arg(origin: Option<Origin>) -> Text<'static> {
     match origin {
         Some(Origin::Packet(_)) => strings::PACKET,
@@ -60,7 +60,7 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 
 impl<L: Lanes> Encoder<L> {
     /// A wake-up of a thread of which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
-    /// notes what [`Encoder::wake`] does for it. False, and nothing has been done, when it is not so plain.
+    /// notes what [`Encoder::wake`] does for it. Returns false, without doing anything, if the event is not a plain one.
     #[inline(always)]
     pub(super) fn plain_wake(
         &mut self,
@@ -200,8 +200,8 @@ impl<L: Lanes> Encoder<L> {
         self.watch_wake(time, wake.target, slot)
     }
 
-    /// What is said of the request whose completion does a wake-up at this time: its size, who made it, how long before, and for how long the
-    /// disk had it.
+    /// What is known about the request whose completion causes a wake-up at this time: its size, the thread that made it, how long before,
+    /// and for how long the disk had it.
     fn request_args(
         &mut self,
         time: Nanos,
@@ -236,7 +236,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Some(koid))
     }
 
-    /// Who does a wake-up, named if it is a thread. `current` runs where it was seen.
+    /// The waker of a wake-up, named if it is a thread. `current` runs where it was seen.
     #[inline]
     fn announce(&mut self, wake: &Wake, current: Slot) -> Result<Announced, Closed> {
         let tid = match wake.by {
@@ -247,7 +247,8 @@ impl<L: Lanes> Encoder<L> {
         let slot = match tid == wake.current {
             true => current,
             false if self.threads.has_ended(tid) => {
-                // It has gone out for ever since it began this. All that the trace shows of it is named already.
+                // It has been switched out for the last time since it began this. Everything that the trace shows about it has a name
+                // already.
                 let koid = self.threads.last_owner(tid);
                 return Ok(if self.narrow { Announced::Unknown } else { Announced::Task(koid) });
             }
@@ -257,7 +258,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(Announced::Task(self.threads.thread(slot).koid))
     }
 
-    /// Somebody begins to wake a thread. The wake-up itself may follow on another CPU, where nobody knows who did it.
+    /// A thread or interrupt begins to wake a thread. The wake-up itself may follow on another CPU, where its waker is unknown.
     fn waking(&mut self, time: Nanos, wake: &Wake, current: Slot) -> Result<(), Closed> {
         self.stats.wakings += 1;
         let slot = self.threads.get(wake.tid, told(&wake.comm));

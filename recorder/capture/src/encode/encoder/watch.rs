@@ -24,13 +24,13 @@ use fxtrec_units::{Cpu, Nanos};
 /// An expression is cut to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
 
-/// What a thread does that went out in this state.
+/// What a thread does that was switched out in this state.
 fn next(state: OutgoingState) -> State {
     let letters = matches!(state.detail, Some(Detail::Uninterruptible)).then_some("D");
     State::after(state.fxt, letters)
 }
 
-/// Whether the condition is true of a thread, as far as it is known now.
+/// Whether the condition is true for a thread, as far as is known now.
 fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bool {
     let thread = threads.thread(slot);
     let home = threads.process(thread.process);
@@ -47,7 +47,7 @@ fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bo
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// From now on, watches out for what `watch` waits for.
+    /// From now on, checks for the triggers of `watch`.
     pub fn watch_with(&mut self, watch: Watch) {
         self.watch = Some(Box::new(watch));
     }
@@ -83,8 +83,7 @@ impl<L: Lanes> Encoder<L> {
         self.measured(time, incoming, queue)
     }
 
-    /// The same of a switch with nothing to tell but itself, of a recording of all threads: nearly no length of time meets a
-    /// trigger.
+    /// The same for a switch without facts, in a recording of all threads: hardly any duration meets a trigger.
     #[inline]
     pub(super) fn watch_plain_switch(
         &mut self,
@@ -118,8 +117,8 @@ impl<L: Lanes> Encoder<L> {
         waits.into_iter().try_for_each(|wait| self.measured(time, incoming, wait))
     }
 
-    /// A slice was written of which there is something to tell. What was taken of one that was not seen from its begin on
-    /// has no length, as the slice itself.
+    /// A slice was written of which there is something to tell. If the beginning of a slice was not seen, what was taken from it has no
+    /// length, like the slice itself.
     #[cold]
     fn watch_slice(
         &mut self,
@@ -142,7 +141,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A wait was written in which a quota kept the thread from running. What is left of it is a wait for the CPU.
+    /// A wait was written in which a quota kept the thread from running. The rest is a wait for the CPU.
     #[cold]
     fn watch_throttled(
         &mut self,
@@ -197,7 +196,7 @@ impl<L: Lanes> Encoder<L> {
         self.watch_lost_count(time, cpu, count)
     }
 
-    /// Events are missing, and which they were has been told.
+    /// Events are missing, and what is known about them has been reported.
     pub(super) fn watch_lost_count(
         &mut self,
         time: Nanos,
@@ -211,7 +210,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire_at((time, cpu), trigger, None, count.map(amount))
     }
 
-    /// A sample beside the scheduler's is about to be written.
+    /// A non-scheduler sample is about to be written.
     #[inline]
     pub(super) fn watch_probe(
         &mut self,
@@ -229,7 +228,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A provider raised an alert. Whoever `from` is, is told to people.
+    /// A provider raised an alert. `from` describes the provider in messages.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.
@@ -249,7 +248,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(fired, None)
     }
 
-    /// Who a thread is to the ledger.
+    /// A thread as the ledger knows it.
     fn who(&self, slot: Slot) -> Has<Occupant> {
         match slot {
             IDLE => Has::Idle,
@@ -338,7 +337,7 @@ pub fn expression(watch: &Watch, fired: &Fired) -> String {
     text::clean(short.as_bytes()).into_owned()
 }
 
-/// What the trace tells of a trigger that fired.
+/// What the trace says about a trigger that fired.
 pub fn about<'a>(fired: &Fired, expression: &'a str) -> Vec<Arg<'a>> {
     let inline = Text::Inline;
     let mut args = vec![Arg::new(inline("expression"), Value::Str(inline(expression)))];

@@ -20,7 +20,7 @@ use crate::encode::strings;
 
 const WORD: usize = size_of::<u64>();
 
-/// The category of fxtrec's own events, where the head does not register it as a string.
+/// The category of fxtrec's own events, if the head does not register it as a string.
 const OWN: &[u8] = b"fxtrec";
 
 /// The records of `pieces` that matter to [`rewind`](super::rewind::rewind), with `now` at their end. `None` if this cannot be decided: a

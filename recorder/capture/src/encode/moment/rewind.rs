@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!                 beginning                              end
-//!   CPU 0 has     a          <-- the first to go out
+//!   CPU 0 has     a          <-- the first to be switched out
 //!   CPU 1 has     b          <-- (no switch)             b
 //!   c waits       since      <-- (no record of c)        waits
 //!   d is inside   f > g      <-- the end of g            f

@@ -42,7 +42,7 @@ pub enum Class {
     Interrupt,
 }
 
-/// What the samples of one event become.
+/// What the samples of an event are turned into.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub act: Act,
@@ -50,7 +50,7 @@ pub struct Entry {
     pub class: Class,
     /// The category of their events.
     pub category: Text<'static>,
-    /// The name of their events, where it is always the same.
+    /// The name of their events, if it is always the same.
     pub name: Text<'static>,
     pub args: Vec<FieldArg>,
     /// Whether only samples of threads in scope count.

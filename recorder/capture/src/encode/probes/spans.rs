@@ -34,7 +34,7 @@ const RETURN_ADDRESS_32: u64 =
 /// What a thread is inside of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A function, with the stack pointer at its call where it is known.
+    /// A function, with the stack pointer at its call, if known.
     Function(SpanId, Option<u64>),
     /// The system call of this number.
     Syscall(i64),

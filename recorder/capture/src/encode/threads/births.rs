@@ -33,7 +33,7 @@ impl Threads {
         process.in_scope = wanted.unwrap_or(process.in_scope);
     }
 
-    /// The process of that id, which is added if it is not known.
+    /// The process with that id, which is added if it is unknown.
     pub fn process_of(&mut self, pid: LocalId) -> ProcessSlot {
         self.processes.by_id(pid)
     }

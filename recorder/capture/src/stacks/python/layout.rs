@@ -23,7 +23,7 @@ pub(in super::super) struct Interpreter {
     pub(in super::super) layout: Option<Layout>,
 }
 
-/// Where a version has what.
+/// The offsets of fields in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Layout {
     /// The version is 3 and this.
@@ -247,7 +247,7 @@ impl Layout {
 /// `FRAME_OWNED_BY_INTERPRETER`.
 const OWNED_BY_C: u64 = 3;
 
-/// Where 3.13 has `autoTSSkey` in `_PyRuntime`, which its table does not tell. What the walk finds by it is checked.
+/// The offset of `autoTSSkey` in `_PyRuntime` of 3.13, which its table does not contain. What the walk finds by it is checked.
 const KEY_OF_13: u64 = 2160;
 
 /// By the table of offsets at the beginning of `_PyRuntime`. Versions have added to its parts.
@@ -283,7 +283,7 @@ fn described(minor: u8, table: &[u8]) -> Option<Layout> {
     Some(Layout {
         minor,
         walk: Walk {
-            // `interpreters.main` is behind `interpreters.head`.
+            // `interpreters.main` follows `interpreters.head`.
             interpreter: near(5)? + 8,
             key: if minor == 13 { KEY_OF_13 } else { 0 },
             threads: near(interpreter + 3)?,
@@ -317,7 +317,7 @@ fn minor_of_name(name: &str) -> Option<u8> {
     version[..end].parse().ok()
 }
 
-/// Whether a file's name is that of an interpreter, so that it is looked at before a stack is in it.
+/// Whether a file's name is that of an interpreter, so that it is examined before a stack is in it.
 pub(in super::super) fn is_named_so(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("python") || name.starts_with("libpython")

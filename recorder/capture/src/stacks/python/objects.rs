@@ -148,7 +148,7 @@ fn table(memory: &File, address: u64) -> Option<Vec<u8>> {
     bytes(memory, address.checked_add(HEAD)?, length)
 }
 
-/// The contents of an object `str`: as many characters as are wanted, of its beginning or of its end.
+/// The contents of an object `str`: the requested number of characters, from its beginning or its end.
 fn text(
     memory: &File,
     layout: &CodeLayout,
@@ -159,7 +159,7 @@ fn text(
     const LONGEST: u64 = 1 << 24;
     let head = bytes(memory, address, HEAD)?;
     let (length, state) = (word(&head, 16)?, word(&head, 32)? as u32);
-    // How characters are kept stands behind whether the string is interned, which is a field of three different lengths.
+    // The character encoding follows the `interned` field, which has three different widths.
     let states = [state >> 2, state >> 16, state >> 8];
     let is_state = |state: &&u32| matches!(**state & 7, 1 | 2 | 4) && **state & 8 != 0;
     let state = states.iter().find(is_state)?;

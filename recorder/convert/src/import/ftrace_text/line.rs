@@ -272,7 +272,7 @@ struct Place<'l> {
     flags: Option<&'l str>,
 }
 
-/// Parses the part before the time, from its end. An error without a text means that this is no event line at all.
+/// Parses the part before the time, from its end. An error without a text means that this is not an event line at all.
 fn place<'l>(before: &'l str, columns: &mut Columns) -> Result<Place<'l>, Option<Missing<'l>>> {
     let before = before.trim_end();
     let (rest, word) = before.split_at(before.rfind([' ', '\t', ']']).map_or(0, |at| at + 1));

@@ -18,7 +18,7 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 /// The thread on a CPU, and the time that interrupts take from it.
 #[derive(Debug, Default)]
 struct Seat {
-    /// The thread that came in last, if nothing was lost since.
+    /// The thread that was switched in last, if nothing was lost since.
     last: Option<Side>,
     /// Whether the beginning of the current slice was recorded.
     whole: bool,

@@ -107,7 +107,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Writes `args` and `arg_types`, preceded by members that are no arguments of the record.
+    /// Writes `args` and `arg_types`, preceded by members that are not arguments of the record.
     pub(super) fn write_args_behind(
         &self,
         object: &mut Object<'_>,

@@ -212,8 +212,8 @@ impl Slices {
     /// Ends everything that is still open at the end of the trace.
     pub(super) fn end(&mut self, end: Nanos, document: &mut Document<'_>, names: &Names) {
         for tenure in self.machine.end(end) {
-            // A thread that came in with the last record: viewers would take the end of this empty slice for that of an earlier one with
-            // the same name.
+            // A thread that was switched in with the last record: viewers would take the end of this empty slice for that of an earlier one
+            // with the same name.
             if tenure.since >= end {
                 continue;
             }
@@ -232,7 +232,7 @@ impl Sides {
     fn slice(&self, switched: &Switched<Koid>) -> Slice {
         let since = match switched.met {
             Met::Expected | Met::Vacant => switched.tenure.since,
-            // It is unknown when the thread came in.
+            // When the thread was switched in is unknown.
             Met::Displaced => self.time,
         };
         Slice { thread: self.outgoing, since, until: self.time }

@@ -135,7 +135,7 @@ pub fn bound(bucket: usize) -> Option<u64> {
     (bucket + 1 < BUCKETS).then(|| (5_u64.pow(9) << bucket) >> 15)
 }
 
-/// The measures of which there are histograms, in the order of those in a slot.
+/// The measures with histograms, in their order in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Measure {
     /// From a wake-up to the next switch in.

@@ -1,5 +1,5 @@
 //! Figures without records: programs of their own on the scheduler's tracepoints that count in tables of the kernel's memory,
-//! by cgroup or by thread. They are there only when somebody asked for them, and share nothing with those that record.
+//! by cgroup or by thread. They are loaded only on request, and share nothing with those that record.
 //!
 //! ```text
 //!   sched_switch, sched_wakeup, sched_wakeup_new --> programs --> what each thread does, and since when
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The definitions are those of a recording's report, so that its sums and counts and these agree. The programs are in
-//! `recorder/kernel/bpf/counts.bpf.c`; what is counted where is told by [`layout`].
+//! `recorder/kernel/bpf/counts.bpf.c`; [`layout`] describes where each count is kept.
 
 pub(super) mod layout;
 
@@ -28,11 +28,11 @@ use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
 use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// Whose figures are kept apart. The numbers are those of `counts.bpf.c`.
+/// What has figures of its own. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
-    /// Of each cgroup, by the names of its threads.
+    /// For each cgroup, by the names of its threads.
     CgroupAndName,
     Thread,
 }
@@ -41,7 +41,7 @@ pub enum KeyBy {
 pub struct Wanted {
     pub key: KeyBy,
     pub shape: Shape,
-    /// Which cgroups threads are told apart by.
+    /// The cgroups by which threads are distinguished.
     pub hierarchy: Hierarchy,
     /// Whether stolen time is wanted.
     pub steal: bool,
@@ -58,7 +58,7 @@ pub struct Missing {
     pub overflowed: u64,
 }
 
-/// The programs with their maps. All of it vanishes with this.
+/// The programs with their maps. Dropping this removes all of it.
 #[derive(Debug)]
 pub struct SchedCounts {
     sys: Box<dyn BpfSys + Send>,
@@ -125,7 +125,7 @@ impl SchedCounts {
                 ("counts_throttles", throttles.into()),
             ];
             let programs = object.with(&choices, &maps, &[])?;
-            // Switches come first: who was not seen to go out has no wait.
+            // Switches come first: a thread whose switch out was not seen has no wait.
             let mut named = vec![
                 ("fxtrec_count", "sched_switch"),
                 ("fxtrec_count_n", "sched_wakeup_new"),
@@ -192,7 +192,7 @@ impl SchedCounts {
         Ok(())
     }
 
-    /// Stops the programs, and waits until none is on its way any more; what they have counted stays.
+    /// Stops the programs, and waits until none is running any more; their counts stay.
     pub fn detach(&mut self) {
         self.links.clear();
         // Without, what one on its way counts would be there for another call of `take` only.
@@ -219,8 +219,8 @@ impl SchedCounts {
         PLACES_BYTES + self.cpus.len()
     }
 
-    /// Hands out what was counted since the last call, each key once, in no order. A thread that was renamed meanwhile has
-    /// one of its names.
+    /// Hands out what was counted since the last call, each key once, in no order. A thread that was renamed during the call has one of its
+    /// names.
     ///
     /// # Errors
     /// What bpf(2) returns when it is asked to wait for the programs. Nothing is lost then.

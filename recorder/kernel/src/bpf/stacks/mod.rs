@@ -1,11 +1,10 @@
-//! Where threads block: programs of their own on the scheduler's tracepoints, which are there only when somebody asked for
-//! stacks. They are in `recorder/kernel/bpf`: who waits in `notes.h`, how the stack of the thread that runs becomes a sample in
-//! `stacks.bpf.c`.
+//! Where threads block: programs of their own on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
+//! `recorder/kernel/bpf`: `notes.h` notes which threads wait, `stacks.bpf.c` turns the stack of the running thread into a sample.
 //!
-//! A thread that comes in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only
-//! if the wait was long enough. Its user stack can be read by nobody but itself, where it has its memory again and is
-//! still in its wait. On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an
-//! interrupt (`irq_work`), and that comes as soon as the switch is over.
+//! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only if the
+//! wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in its wait.
+//! On x86 the CPU interrupts itself for that: a bell of BPF is rung, which the kernel does by an interrupt (`irq_work`), and that comes as
+//! soon as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -15,22 +14,21 @@
 //!                                        and put all of it into the ring
 //! ```
 //!
-//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15),
-//! which comes behind every switch, and so takes its time there too, and no bell is rung. Where there is neither, the user
-//! stack is taken when the thread goes out, into the kernel's table of stacks, which keeps one copy of each, and nothing
-//! is copied.
+//! Between the two, nothing else switches on that CPU. Elsewhere the second part is on `sched_exit_tp` (since Linux 6.15), which follows
+//! every switch, so it costs time there too, and no bell is rung. Where there is neither, the user stack is taken when the thread is
+//! switched out, into the kernel's table of stacks, which keeps one copy of each, and nothing is copied.
 //!
-//! Two more programs are there if they are wanted: on `sched_waking`, where the thread that ends a long wait runs, and on the
+//! Two more programs are optional: on `sched_waking`, where the thread that ends a long wait runs, and on the
 //! samples of a clock.
 //!
-//! Where programs record switches, these note who waits ([`WaitNotes`]), which has the time and both threads at hand: a second
-//! program on `sched_switch` costs a switch more than all that it does.
+//! If programs record switches, these note which threads wait ([`WaitNotes`]), because they have the time and both threads at hand: calling
+//! a second program on `sched_switch` costs more than all that it does.
 //!
 //! ```text
 //!   BlockedStacks::open        maps, and the programs that come behind a switch
 //!   BpfEvents::open            its program on switches with the notes, if the kernel takes it
 //!   BlockedStacks::prepare     what must run before the first switch is noted
-//!   BlockedStacks::attach      the rest; a program on switches of its own if nobody else notes who waits
+//!   BlockedStacks::attach      the rest; a program on switches of its own if no other notes who waits
 //! ```
 
 mod pythons;
@@ -64,14 +62,14 @@ const BEHIND: &str = "fxtrec_stacks_u";
 const WAKING: &str = "fxtrec_stacks_w";
 const CLOCK: &str = "fxtrec_stacks_c";
 
-/// Where a thread that came in has its memory again.
+/// Where a thread that was switched in has its memory again.
 const SCHED_EXIT: &str = "sched_exit_tp";
 
-/// Where x86 begins what a CPU has interrupted itself for.
+/// Where x86 begins the work for which a CPU has interrupted itself.
 const INTERRUPTED: &str = "irq_work_entry";
 
-/// How many notes there are of threads that wait. Of two threads with the same lower bits of their ids that wait at once, the earlier
-/// one's is given up, and counted. Behind them are the numbers of user stacks, if these are taken when a thread goes out.
+/// How many notes there are of threads that wait. If two threads with the same lower bits of their ids wait at the same time, the earlier
+/// wait is given up and counted. After them are the numbers of user stacks, if these are taken when a thread is switched out.
 const NOTES: usize = 64 * 1024;
 
 /// Bytes of a bell: a thousand long waits of a CPU from one look at the samples to the next.
@@ -80,14 +78,14 @@ const BELL_BYTES: usize = 16 << 10;
 /// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
 const RING_BYTES: usize = 16 << 20;
 
-/// The same where only waits of chosen threads are wanted.
+/// The same if only waits of chosen threads are recorded.
 const SMALL_RING_BYTES: usize = 4 << 20;
 
-/// The same where much of each stack is copied: two thousand and more.
+/// The same if much of each stack is copied: two thousand and more.
 const LARGE_RING_BYTES: usize = 64 << 20;
 
-/// How much of a program's stack can be copied, in bytes; a multiple of the least. One block more is asked for, since of the first there
-/// is what is left of its page, and the kernel has 32 KiB for each CPU's part of a map's value.
+/// How much of a program's stack can be copied, in bytes; a multiple of the least. One more block is requested, because the first has only
+/// the rest of its page, and the kernel permits 32 KiB for each CPU's part of a map's value.
 pub const LEAST_COPY: usize = BLOCK;
 pub const MOST_COPY: usize = 6 * BLOCK;
 const BLOCK: usize = 4096;
@@ -127,7 +125,7 @@ pub(super) struct Head {
 /// What is ahead of a sample in the memory of its CPU: a word, and a frame of Python.
 pub(super) const AHEAD_BYTES: usize = 2 * size_of::<u64>() + FRAME_BYTES;
 
-/// The largest sample, but for the top of the stack, with what is ahead of it.
+/// The largest sample without the top of the stack, including what precedes it.
 const SCRATCH_BYTES: usize = AHEAD_BYTES
     + size_of::<Head>()
     + (KERNEL_FRAMES + USER_FRAMES + 2 * PYTHON_FRAMES) * size_of::<u64>();
@@ -191,12 +189,12 @@ pub struct Wanted {
     pub over: Nanos,
     /// Also that of the thread that ends a long wait.
     pub wakes: bool,
-    /// Also those of threads that run, so many times a second on each CPU.
+    /// Also those of threads that run, this many times a second on each CPU.
     pub frequency: Option<u32>,
     /// How much of the program's stack is copied at most, in bytes, to unwind it by tables alone: from [`LEAST_COPY`] to [`MOST_COPY`];
     /// `None` for what most programs need.
     pub copy: Option<usize>,
-    /// Of waits only those of chosen threads: see [`BlockedStacks::choose`].
+    /// Only waits of chosen threads: see [`BlockedStacks::choose`].
     pub chosen: bool,
     /// The only user of whom there are samples, and these without the kernel's part: see `owner.h`.
     pub owner: Option<u32>,
@@ -219,9 +217,9 @@ pub struct Sample {
     pub pid: Pid,
     /// When the wait began; for a thread that runs, now.
     pub since: Nanos,
-    /// When the thread came in again, was woken, or ran.
+    /// When the thread was switched in again, was woken, or ran.
     pub until: Nanos,
-    /// Tells the memory of one program from that of the next that the process executes; 0 for the kernel's own threads.
+    /// Distinguishes the memory of one program from that of the next that the process executes; 0 for the kernel's own threads.
     pub space: u64,
     pub user: UserStack,
     /// The program counters of its kernel stack, the innermost first; `None` when it could not be walked.
@@ -240,7 +238,7 @@ pub struct Missing {
     pub given_up: u64,
 }
 
-/// What a program that records switches needs to note who waits: see [`BlockedStacks::notes`].
+/// What a program that records switches needs to note which threads wait: see [`BlockedStacks::notes`].
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNotes<'a> {
     maps: &'a Maps,
@@ -253,7 +251,7 @@ impl<'a> WaitNotes<'a> {
     pub(super) const NAMES: [&'static str; 7] =
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
-    /// What the program is told; the numbers of the ways to take stacks are those of `notes.h`.
+    /// The program's parameters; the numbers of the ways to take stacks are those of `notes.h`.
     pub(super) fn choices(&self) -> [Choice; 3] {
         let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
@@ -287,7 +285,7 @@ enum Taking {
     Interrupt(Bells),
     /// Behind each switch.
     Exit,
-    /// When a thread goes out, into this table.
+    /// When a thread is switched out, into this table.
     Table(OwnedFd),
 }
 
@@ -325,13 +323,13 @@ impl Bells {
     }
 }
 
-/// The programs with their maps. All of it vanishes with this.
+/// The programs with their maps. Dropping this removes all of it.
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    /// In the order in which they are attached: those that must be there before a wait is noted.
+    /// In the order in which they are attached: those that must run before a wait is noted.
     first: Vec<Loaded>,
-    /// That on switches, for where no other notes who waits, and on wake-ups.
+    /// The programs on wake-ups and, if no other notes which threads wait, on switches.
     switch: Loaded,
     waking: Option<Loaded>,
     /// That for samples of clocks, with the clocks of the CPUs.
@@ -339,7 +337,7 @@ pub struct BlockedStacks {
     links: Vec<OwnedFd>,
     /// The kernel's types, until all programs are loaded.
     types: Option<Box<Types>>,
-    /// What tells of code as it is loaded, or why nothing does.
+    /// The source of records about loaded code, or why there is none.
     code: io::Result<CodeRecords>,
     maps: Maps,
     walks_python: bool,
@@ -352,7 +350,7 @@ fn map_error(what: &'static str) -> impl Fn(io::Error) -> BpfError {
 }
 
 impl BlockedStacks {
-    /// Loads the programs for what is wanted. They do not run yet.
+    /// Loads the programs that are needed. They do not run yet.
     ///
     /// # Errors
     /// [`BpfError`], at the first call that the kernel refuses.
@@ -495,7 +493,7 @@ impl BlockedStacks {
         self.maps.pythons.set(&*self.sys, pid, python)
     }
 
-    /// What another program needs to note who waits, before [`BlockedStacks::prepare`]; `None` where that takes what only a
+    /// What another program needs to note which threads wait, before [`BlockedStacks::prepare`]; `None` where that takes what only a
     /// program of this has.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         let types = self.types.as_deref().filter(|_| !self.is_table())?;
@@ -506,7 +504,7 @@ impl BlockedStacks {
         matches!(self.maps.taking, Taking::Table(_))
     }
 
-    /// Since when waits are of interest, which may be told while they are read: before its COMMAND runs, a process waits for that.
+    /// From when on waits are of interest; it may be set while they are read: before COMMAND runs, its process waits for that.
     pub fn from(&self) -> Arc<AtomicU64> {
         self.from.clone()
     }
@@ -517,12 +515,12 @@ impl BlockedStacks {
         pids.iter().for_each(|pid| chosen.insert_process(*pid));
     }
 
-    /// Whether a switch without a long wait costs no more than a note: nothing runs behind it.
+    /// Whether a switch without a long wait costs no more than a note: nothing runs after it.
     pub fn costs_little(&self) -> bool {
         matches!(self.maps.taking, Taking::Interrupt(..))
     }
 
-    /// Lets those run that must be there before another program notes who waits.
+    /// Attaches the programs that must run before another program notes which threads wait.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -540,8 +538,8 @@ impl BlockedStacks {
         unsafe { &*self.maps.shared.base().cast() }
     }
 
-    /// Lets the other programs run, behind [`BlockedStacks::prepare`]; with one that notes who waits, unless `noted` says that another
-    /// does.
+    /// Attaches the other programs, after [`BlockedStacks::prepare`]; with one that notes which threads wait, unless `noted` says that
+    /// another does.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -575,14 +573,14 @@ impl BlockedStacks {
         });
     }
 
-    /// Hands out what perf has told of the code of processes since the last call: see [`CodeRecords`].
+    /// Hands out what perf has reported about the code of processes since the last call: see [`CodeRecords`].
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         if let Ok(code) = &mut self.code {
             code.read(take);
         }
     }
 
-    /// Why nothing is told of the code of processes, if so: it must be asked for, as long as they live.
+    /// Why the code of processes is not reported, if so: it must then be read while they live.
     pub fn without_code(&self) -> Option<&io::Error> {
         self.code.as_ref().err()
     }
@@ -612,7 +610,7 @@ impl BlockedStacks {
     }
 }
 
-/// A clock that takes so many samples a second.
+/// A clock that takes this many samples a second.
 pub(crate) fn clock_attr(frequency: u32) -> b::perf_event_attr {
     let mut attr = b::perf_event_attr {
         size: size_of::<b::perf_event_attr>() as u32,

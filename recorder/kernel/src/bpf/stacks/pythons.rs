@@ -40,7 +40,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Where a process has its interpreter's states and frames: `struct python`, which says what each is.
+    /// Where the interpreter's states and frames are in a process: `struct python`, which says what each is.
     Python {
         /// The address of the main interpreter's address.
         interpreter,

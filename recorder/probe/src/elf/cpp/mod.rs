@@ -20,7 +20,7 @@ use print::Printer;
 /// How deep parts are within parts, at most: what calls itself uses the stack.
 const DEEPEST: usize = 192;
 
-/// Where a node is among all of a name.
+/// The index of a node among all nodes of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id(usize);
 
@@ -80,7 +80,7 @@ enum Node<'a> {
     Alias(Id),
 }
 
-/// What a function takes, and what it is behind that.
+/// The parameters of a function, and the qualifiers after them.
 #[derive(Clone, Debug, Default)]
 struct Signature {
     parameters: Vec<Id>,
@@ -88,8 +88,8 @@ struct Signature {
     reference: &'static str,
 }
 
-/// A name's forms: with the types of parameters, and without. They have at most `longest` bytes each. To read the name takes at most so
-/// many steps (`most`), and so does each form; what all of it takes, with a step for each byte of text, is taken off `steps`.
+/// A name's forms: with the types of parameters, and without. They have at most `longest` bytes each. Reading the name takes at most `most`
+/// steps, and so does each form; their sum, with a step for each byte of text, is subtracted from `steps`.
 pub(super) fn readable(
     raw: &str,
     longest: usize,

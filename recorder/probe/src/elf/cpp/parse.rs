@@ -12,7 +12,7 @@ pub(super) struct Parser<'a> {
     arguments: Vec<Id>,
     /// Whether a parameter may stand for an argument that comes later: in the name of a conversion.
     looks_forward: bool,
-    /// In how many lists of a lambda's parameters this is: a parameter without an argument is its own.
+    /// The depth of nested lists of a lambda's parameters: a parameter without an argument is its own.
     lambdas: usize,
     pub(super) left: usize,
     depth: usize,
@@ -42,7 +42,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A whole name, with what compilers put behind it.
+    /// A whole name, with the suffixes that compilers add.
     pub(super) fn whole(&mut self) -> Option<Id> {
         let name = self.encoding()?;
         let suffix = self.text.get(self.at..)?;
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         id
     }
 
-    /// The byte that is `ahead` of this place; 0 behind the end.
+    /// The byte `ahead` bytes after this place; 0 beyond the end.
     pub(super) fn peek(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
         let name = match (self.peek(0), self.peek(1)) {
             (b'S', next) if next != b't' => {
                 let name = self.substitution()?;
-                // Alone it is no name.
+                // Alone it is not a name.
                 (self.peek(0) == b'I').then_some(name)?
             }
             _ => {
@@ -348,7 +348,7 @@ impl<'a> Parser<'a> {
                     is_repeated = true;
                     continue;
                 }
-                // In front of a lambda that a variable is set to.
+                // `M` precedes a lambda in a variable's initializer.
                 (b'M', _) => {
                     self.at += 1;
                     continue;
@@ -367,7 +367,7 @@ impl<'a> Parser<'a> {
             found = Some(self.remember(next));
             is_repeated = false;
         }
-        // The whole is remembered by who needs it, as a type.
+        // The caller that needs the whole remembers it as a type.
         if !is_repeated {
             self.known.pop();
         }
@@ -394,7 +394,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Nested(outer, entity)))
     }
 
-    /// Which of several of one name it is.
+    /// Its index among several with one name.
     fn discriminator(&mut self) {
         if self.peek(0) == b'_' && self.peek(1).is_ascii_digit() {
             self.at += 2;
@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
     /// A name by itself, in `outer`.
     fn unqualified(&mut self, outer: Option<Id>, ending: Option<&mut Ending>) -> Option<Id> {
         self.step()?;
-        // Of internal linkage.
+        // Internal linkage.
         self.take("L");
         let mut is_special = false;
         let mut name = match (self.peek(0), self.peek(1)) {
@@ -519,7 +519,7 @@ impl<'a> Parser<'a> {
         Some(self.text(if is_anonymous { "(anonymous namespace)" } else { text }))
     }
 
-    /// Something that was there before, or one of those that need not be.
+    /// A substitution: something that occurred before, or one of the predefined ones.
     fn substitution(&mut self) -> Option<Id> {
         self.step()?;
         self.expect("S")?;
@@ -803,7 +803,7 @@ impl<'a> Parser<'a> {
             self.take("Dx");
         }
         self.expect("F")?;
-        // Of C.
+        // C linkage.
         self.take("Y");
         let returns = self.kind()?;
         let mut signature = Signature::default();

@@ -1,7 +1,7 @@
 //! From nodes to text.
 //!
-//! What a type is called may be on both sides of what is in it, as of a pointer to a function: `void (*` and `)(int)`. So each node has a left
-//! side and a right one.
+//! The text of a type may be on both sides of what it contains, as for a pointer to a function: `void (*` and `)(int)`. So each node has a
+//! left side and a right one.
 
 use super::{DEEPEST, Id, Node, Piece, Qualifiers, Signature};
 

@@ -1,6 +1,6 @@
 //! Tables to unwind Go functions by, in the form that compilers write for exceptions (`.eh_frame`).
 //!
-//! Go's own functions have frame pointers, but assembly has none where it needs no memory, and that is where threads wait: a walk by
+//! Go's own functions have frame pointers, but assembly that needs no memory has none, and that is where threads wait: a walk by
 //! frame pointers skips the caller of `runtime.futex`. The Go runtime knows the size of each frame at each instruction, so the return
 //! address is at a known distance from the stack pointer.
 
@@ -131,7 +131,7 @@ impl Frames {
         self.bytes.push(0);
         if flags.switches_stacks {
             self.switches.push((start, end));
-            // As frame pointers have it.
+            // By frame pointers.
             self.bytes.extend([DEFINE, FRAME, 16, OFFSET | FRAME, 2]);
         } else if flags.is_top {
             self.bytes.extend([UNDEFINED, RETURN]);

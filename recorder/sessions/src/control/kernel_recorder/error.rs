@@ -18,7 +18,7 @@ pub(in crate::control) enum KernelError {
     /// It was not waited for.
     #[error("the session was ended before the kernel's recorder was ready")]
     Cancelled,
-    /// Its session was ended meanwhile.
+    /// Its session has been ended.
     #[error("the session was ended before the kernel's recorder wrote a snapshot")]
     Ended,
     #[error("the kernel's recorder could not write a snapshot: {0}")]

@@ -27,12 +27,12 @@ pub trait Names {
     /// The id of the user of this name, if there is one.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Why that cannot be determined.
     fn uid(&self, name: &str) -> Result<Option<u32>, String>;
     /// The id of the group of this name, if there is one.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Why that cannot be determined.
     fn gid(&self, name: &str) -> Result<Option<u32>, String>;
 }
 
@@ -180,7 +180,7 @@ fn probe(name: &str, value: &Spanned<DeValue<'_>>) -> Result<Spec, Problem> {
     categories::probe(&format!("{name}={}", text.trim_start())).map_err(bad)
 }
 
-/// Whether a probe can be asked for by this name, as `uprobe:NAME` in a list with commas.
+/// Whether a probe can be requested by this name, as `uprobe:NAME` in a list with commas.
 fn check_name(name: &str) -> Result<(), &'static str> {
     let good = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
     if name.is_empty() || name.len() > 64 || !name.chars().all(good) {

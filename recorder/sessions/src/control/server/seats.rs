@@ -14,7 +14,7 @@ pub(in crate::control) struct Seat {
 }
 
 impl Seat {
-    /// Another seat for this user, who may have `most`; root may have more.
+    /// Another seat for this user, with at most `most`; root may have more.
     pub(in crate::control) fn take(users: &Users, uid: u32, most: usize) -> Option<Seat> {
         let mut counts = users.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(uid).or_insert(0);

@@ -61,7 +61,7 @@ impl Service {
         self.settled.notify_all();
     }
 
-    /// Stops a session that cannot go on.
+    /// Stops a session that cannot continue.
     pub(super) fn abort(&self, number: u64, reason: String) {
         let session = {
             let mut inner = self.lock();

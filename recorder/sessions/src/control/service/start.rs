@@ -58,7 +58,7 @@ impl Service {
                 Err(ControllerError::Aborted { reason })
             }
             _ if inner.state == SessionState::Terminating => Err(ControllerError::Terminating),
-            // Stopped meanwhile: report what had started by then.
+            // It was stopped: report what had started by then.
             started => inner.not_aborted().map(|()| started.unwrap_or_default()),
         };
         self.settled.notify_all();

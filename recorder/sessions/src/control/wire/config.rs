@@ -12,7 +12,7 @@ pub struct FxtVersion {
     pub minor: u32,
 }
 
-/// Different settings for the providers of one name.
+/// Different settings for providers with one name.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSpec {
@@ -32,7 +32,7 @@ pub enum BufferingMode {
     #[default]
     Oneshot,
     Circular,
-    /// It is written out, while recording goes on.
+    /// It is written out, while recording continues.
     Streaming,
 }
 

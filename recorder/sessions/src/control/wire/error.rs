@@ -29,7 +29,7 @@ pub enum ControllerError {
     #[error("the session was aborted: {reason}")]
     #[serde(rename = "fxtrec.Controller.Aborted")]
     Aborted { reason: String },
-    /// Whoever asks may not.
+    /// The client may not do this.
     #[error("{what} is not permitted: {why}")]
     #[serde(rename = "fxtrec.Controller.NotPermitted")]
     NotPermitted { what: String, why: String },

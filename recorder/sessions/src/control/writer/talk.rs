@@ -24,7 +24,7 @@ pub(super) enum News {
     Output(Destination),
     /// Nothing can be written to it, and why.
     Unfit(String),
-    /// So many bytes are written, in all.
+    /// This many bytes are written, in all.
     Written(u64),
     /// Nothing more can be written, and why.
     Failed(String),

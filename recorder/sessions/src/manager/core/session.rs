@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Lets a provider record, if a session runs that is to record it; whether that is so.
+    /// Lets a provider record, if a running session is to record it; returns whether it is.
     fn start_one(&mut self, index: usize) -> bool {
         let Some(session) = self.session.as_ref().filter(|session| session.running) else {
             return false;
@@ -102,7 +102,7 @@ impl Core {
             return Err(ManagerError::NotStarted);
         };
         session.running = false;
-        // Who waits for the start waits in vain for those that have not started by now.
+        // The start waits in vain for those that have not started by now.
         if let Some(Waiting::Start { reply, .. }) = self.waiting.take() {
             let started = self.in_phase(Phase::Started).count();
             let late = self.in_phase(Phase::Starting).map(|one| one.name().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! What is told, whatever the form: families of samples with labels.
+//! What is served, in every format: families of samples with labels.
 
 use super::super::alerts::AlertFiles;
 use super::ledger::{Group, Labels, Ledger};
@@ -42,7 +42,7 @@ pub(super) struct Sample {
 
 #[derive(Debug)]
 pub(super) enum Value {
-    /// Of a counter or a gauge.
+    /// For a counter or a gauge.
     Number(f64),
     /// It has samples: without any there is nothing to tell, and the first one makes it appear.
     Histogram(Box<Histogram>),
@@ -199,7 +199,7 @@ pub(super) fn families(
     families
 }
 
-/// The labels of a set, of which there is always at least the cgroup.
+/// The labels of a set; it always has at least the cgroup.
 pub(super) fn labels_of(labels: &Labels) -> Vec<Label> {
     let path = match &labels.group {
         Group::Path(path) => path,

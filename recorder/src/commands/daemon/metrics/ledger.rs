@@ -16,7 +16,7 @@ use crate::kernel::bpf::counts::{Figures, Key, Measure, Row};
 /// How long the figures of a removed cgroup are exported: by then, a scraper has seen the last of them.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// How often removed cgroups are looked for.
+/// How often to look for removed cgroups.
 const LOOKED: Duration = Duration::from_secs(120);
 
 /// The owner of the figures.

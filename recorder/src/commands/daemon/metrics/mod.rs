@@ -4,8 +4,9 @@
 //!   a scraper --> one thread: request --> tables of the kernel, emptied into the ledger --> families --> text or protobuf
 //! ```
 //!
-//! One thread answers all requests, and none waits for another's peer: a request has to be there and its answer taken
-//! within a few seconds. Who asks while an answer is new gets the same one: see [`rendered`]. Own code, as for `fxtrec open`: the HTTP crates that are small enough are not kept up.
+//! One thread answers all requests, and none waits for another's peer: a request has to be there and its answer taken within a few seconds.
+//! Requests while an answer is new get the same one: see [`rendered`]. Hand-written, as in `fxtrec open`: the small HTTP crates are
+//! unmaintained.
 
 mod families;
 mod format;
@@ -37,20 +38,20 @@ use format::Format;
 use peers::Peers;
 use rendered::Rendered;
 
-/// How often the kernel's tables are emptied when nobody asks: their counts have 32 bits.
+/// How often the kernel's tables are emptied without a scrape: their counts have 32 bits.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// How long to do without new connections when there is nothing left to serve them with.
 const DEAF: Duration = Duration::from_millis(200);
 
-/// The most slots of a table, which are as many cgroups that run threads between two scrapes.
+/// Maximum number of slots of a table: cgroups that run threads between two scrapes.
 const SLOTS: usize = 512;
 
 /// Where to listen. A port without an address is one of this machine alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsAddress(pub SocketAddr);
 
-/// Text that is no address.
+/// Text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAddress {
     #[error("expected PORT, or IP:PORT as in 127.0.0.1:9464")]
@@ -78,13 +79,13 @@ impl FromStr for MetricsAddress {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) address: SocketAddr,
-    /// Whether names of threads are told.
+    /// Whether names of threads are exported.
     pub(super) names: bool,
     /// The most sets of labels.
     pub(super) most_series: usize,
-    /// Where the hierarchy of cgroups is mounted that has all of them.
+    /// Where the hierarchy that has all cgroups is mounted.
     pub(super) cgroup_root: Option<PathBuf>,
-    /// What is looked at beside.
+    /// What is watched in addition.
     pub(super) alerts: Option<ForMetrics>,
 }
 
@@ -111,12 +112,12 @@ pub(super) struct Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         self.stop.stop();
-        // A panic was told by the thread itself.
+        // The thread itself reported its panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Has the kernel count, and answers to whoever asks.
+/// Makes the kernel count, and answers scrapes.
 pub(super) fn start(wanted: Wanted) -> Result<Metrics, MetricsError> {
     let failed = |source| MetricsError::Listen { address: wanted.address, source };
     let listener = TcpListener::bind(wanted.address).map_err(failed)?;
@@ -158,7 +159,7 @@ impl Server {
         let mut peers = Peers::default();
         while !self.stop.is_stopped() {
             match self.listener.accept() {
-                // What goes wrong with one connection is no reason not to wait for the next.
+                // An error of one connection must not prevent the next.
                 Ok((peer, from)) => drop(peers.add(peer, from.ip(), Instant::now())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let idle = PERIOD.saturating_sub(emptied.elapsed());
@@ -191,7 +192,7 @@ impl Server {
         }
     }
 
-    /// The whole answer to a request, or to something that is none.
+    /// The whole answer to a request, or to something that is not a request.
     fn answer(&mut self, request: Option<Request>) -> Arc<[u8]> {
         let (status, format, body) = match request {
             None => ("400 Bad Request", Format::Plain, Vec::new()),
@@ -224,7 +225,7 @@ impl Server {
     }
 
     fn respond(&self, request: &Request) -> Response {
-        // A page of the web may point a name of its own at this machine, and read with the browser of who works here.
+        // A web page may point a DNS name of its own at this machine, and read the figures with the browser of a local user.
         if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
             return Response::Other("421 Misdirected Request", Vec::new());
         }

@@ -33,7 +33,7 @@ mod field {
         pub(in super::super) const NAME: u64 = 1;
         pub(in super::super) const VALUE: u64 = 2;
     }
-    /// Both of a gauge and of a counter.
+    /// Used for gauges and counters.
     pub(super) const VALUE: u64 = 1;
     pub(super) mod bucket {
         pub(in super::super) const CUMULATIVE_COUNT: u64 = 1;

@@ -42,10 +42,10 @@ pub enum ExtraError {
         "--trigger '{trigger}': alerts come from COMMAND and its children: give a COMMAND, without --no-providers"
     )]
     NoAlerts { trigger: String },
-    /// No group of tracepoints of that name.
+    /// No group of tracepoints with that name.
     #[error("-e {spec}: unknown tracepoint group; this kernel has: {known}")]
     NoGroup { spec: String, known: Names },
-    /// No tracepoint of that name in the group.
+    /// No tracepoint with that name in the group.
     #[error("-e {spec}: unknown tracepoint; {group} has: {known}")]
     NoName { spec: String, group: String, known: Names },
     /// The kernel rejects a filter.
@@ -82,8 +82,7 @@ pub enum ExtraError {
     /// A probe names no place.
     #[error(transparent)]
     Probe(#[from] ApartError),
-    /// Placing a probe into a file waits for each process that maps it, and meanwhile every fork on the machine waits,
-    /// too.
+    /// Placing a probe into a file waits for each process that maps it, and in that time every fork on the machine waits, too.
     #[error(
         "-P: process {0} holds the lock of its memory, for example because it waits for a file system that does not answer: placing a probe would block on it, and then no process on this machine could start; end that process, or its file system, first"
     )]

@@ -1,4 +1,4 @@
-//! `--syscalls`: what programs ask of the kernel.
+//! `--syscalls`: system calls of programs.
 //!
 //! All calls pass two tracepoints, which have the call's number. So two events
 //! are enough for any number of calls, with a kernel filter on the number.

@@ -41,8 +41,8 @@ use snapshots::{Cause, Records, Shot};
 /// No more windows than these wait to be written.
 const MOST_PENDING: usize = 64;
 
-/// So many looks at the rings after a time, all that happened before it has been handed out: one that may have begun
-/// before, one that reads it, and one that hands it out.
+/// After this many looks at the rings, everything before a time has been handed out: one look that may have begun before, one that reads
+/// it, and one that hands it out.
 const LOOKS: u8 = 3;
 
 /// What the capture thread needs in circular mode.
@@ -50,7 +50,7 @@ const LOOKS: u8 = 3;
 pub(super) struct Flight {
     pub(super) beginning: Arc<Beginning>,
     pub(super) window: Window,
-    /// Somebody wants a snapshot now.
+    /// A snapshot is requested now.
     pub(super) asked: Receiver<()>,
     /// To the thread that writes them; it takes one at a time.
     pub(super) shots: Sender<Shot>,
@@ -61,10 +61,10 @@ pub(super) struct Flight {
 /// A window that is not over.
 #[derive(Debug)]
 struct Pending {
-    /// What fired; none for a snapshot that somebody asked for.
+    /// What fired; none for a requested snapshot.
     cause: Option<Cause>,
     at: Nanos,
-    /// How often the rings were looked at since it was over.
+    /// How often the rings were read since it ended.
     looks: u8,
 }
 
@@ -79,7 +79,7 @@ impl Flight {
         Flight { beginning, window, asked, shots, held, pending }
     }
 
-    /// After a round of events: lets go of what is no longer needed, and hands out the window that is over.
+    /// After a round of events: releases what is no longer needed, and hands out the window that has ended.
     pub(super) fn after_round(&mut self, mut round: Round<'_>) {
         if let Some(header) = round.engine.header() {
             self.held.follow(header.wrapped_count, round.before);
@@ -117,7 +117,7 @@ impl Flight {
         }
     }
 
-    /// Takes note of what has fired, and of who asked.
+    /// Notes what has fired, and who requested a snapshot.
     fn gather(&mut self, encoder: &mut Encoder<BatchedLanes>) {
         while self.pending.len() < MOST_PENDING && self.asked.try_recv().is_ok() {
             self.pending.push_back(Pending { cause: None, at: clock::now(), looks: 0 });
@@ -134,7 +134,7 @@ impl Flight {
 
     fn hand_out_first(&mut self, records: &Arc<Records>) {
         let Some(Pending { cause, at, .. }) = self.pending.pop_front() else { return };
-        // Whoever writes them goes only after this thread.
+        // The thread that writes them ends after this one.
         let _ = self.shots.send(Shot { cause, at, records: records.clone() });
     }
 
@@ -171,7 +171,7 @@ impl Pending {
     }
 }
 
-/// A copy of what the engine and the buffers of applications hold. All go on as if nothing had been asked of them.
+/// A copy of what the engine and the buffers of applications hold. All continue as if nothing had been requested.
 fn records(round: Round<'_>) -> Records {
     let Round { engine, encoder, source, providers, stacks, ended, .. } = round;
     let ending = interim(encoder, source, ended);

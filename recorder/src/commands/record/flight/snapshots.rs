@@ -61,7 +61,7 @@ pub(in crate::commands::record) struct Cause {
 /// A snapshot that is to be written.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Shot {
-    /// What fired; none when somebody asked.
+    /// What fired; none for a requested snapshot.
     pub(super) cause: Option<Cause>,
     pub(super) at: Nanos,
     pub(super) records: Arc<Records>,
@@ -77,7 +77,7 @@ pub(in crate::commands::record) enum SnapshotError {
     /// The buffers could not be read.
     #[error("cannot read the buffers: {0}")]
     Read(#[from] fxt_reader::Error),
-    /// Somebody removed or moved the file, or its directory, meanwhile.
+    /// The file or its directory was removed or moved while it was written.
     #[error("{} was removed or moved while it was written", .0.display())]
     Elsewhere(PathBuf),
     /// The window could not be cut out of them.
@@ -85,7 +85,7 @@ pub(in crate::commands::record) enum SnapshotError {
     Cut(#[from] ConvertError),
 }
 
-/// What is told to the user.
+/// The message for the user.
 #[derive(Debug)]
 pub(in crate::commands::record) enum News {
     Written {
@@ -111,7 +111,7 @@ impl News {
         matches!(self, News::Written { .. })
     }
 
-    /// The same for whoever started this process.
+    /// The same for the parent process.
     pub(in crate::commands::record) fn notice(&self) -> Option<Notice> {
         match self {
             News::Written { cause: None, path, .. } => Some(Notice::Snapshot(path.clone())),
@@ -151,11 +151,11 @@ impl fmt::Display for News {
 pub(in crate::commands::record) struct SnapshotCounts {
     pub(in crate::commands::record) written: u64,
     pub(in crate::commands::record) failed: u64,
-    /// Of those written, and of those of earlier runs, the ones that were removed to stay within limits.
+    /// Removed to stay within limits: snapshots of this run, and of earlier runs.
     pub(in crate::commands::record) removed: Removed,
 }
 
-/// How far memory reached back and how far it should have, where that was too short.
+/// How far memory reached back and how far it should have, if that was too short.
 type Reach = Option<(Nanos, Nanos)>;
 
 /// What the thread works with.
@@ -163,7 +163,7 @@ type Reach = Option<(Nanos, Nanos)>;
 pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) beginning: Arc<Beginning>,
     pub(in crate::commands::record) window: Window,
-    /// The output beside which the files are put, in the directory that it had before COMMAND ran.
+    /// The output next to which the files are put, in the directory that it had before COMMAND ran.
     pub(in crate::commands::record) place: Place,
     pub(in crate::commands::record) compression: Compression,
     pub(in crate::commands::record) retained: Arc<Retained>,
@@ -174,7 +174,7 @@ pub(in crate::commands::record) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Starts the thread. It ends when nobody can send it a shot any more.
+    /// Starts the thread. It ends when no sender is left.
     pub(in crate::commands::record) fn spawn(self) -> io::Result<JoinHandle<SnapshotCounts>> {
         let thread = std::thread::Builder::new().name("fxtrec-snapshot".to_owned());
         thread.spawn(move || self.run())
@@ -206,7 +206,7 @@ impl Snapshots {
     }
 
     fn tell(&self, news: News) {
-        // At the very end nobody may listen any more.
+        // At the very end, the receiver may be gone.
         let _ = self.news.send(news);
         self.bell.ring();
     }
@@ -275,7 +275,7 @@ impl Snapshots {
     }
 }
 
-/// What stands at the beginning of a file: the head, as of `time`, names, and a moment with its time.
+/// The beginning of a file: the head, as of `time`, names, and a moment with its time.
 pub(super) fn opening(
     beginning: &Beginning,
     time: Nanos,

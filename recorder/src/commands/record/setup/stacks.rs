@@ -20,8 +20,8 @@ pub(in crate::commands) struct Opened {
     pub(in crate::commands) instead: Option<String>,
 }
 
-/// Opens it, if the plan wants stacks. It does not run yet. What nobody asked for is left out where BPF does not have it. Perf's call chains are taken with `--source perf`, and where BPF is refused
-/// and nobody asked for it.
+/// Opens it, if the plan wants stacks. It does not run yet. Stacks that were not requested are left out if BPF is not available. Perf's
+/// call chains are taken with `--source perf`, and if BPF is refused and was not requested.
 ///
 /// # Errors
 /// [`Refusal`], at the first call that the kernel refuses.
