@@ -72,9 +72,9 @@ pub fn start_for_names() -> io::Result<Worker> {
 enum Question<'a> {
     /// The places that a spec names.
     Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
-    /// What probes can be put at; functions come afterwards.
+    /// Places for probes; functions come afterwards.
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
-    /// More functions of what is listed.
+    /// More functions of the listed file.
     More,
     /// Hold a file that the kernel may read at any time.
     Hold { path: OsString, version: FileVersion },
@@ -91,7 +91,7 @@ type Answer<T> = Result<T, String>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApartError {
-    /// What the file is, or is not.
+    /// An answer: the error text.
     #[error("{0}")]
     Answer(String),
     /// There is none.

@@ -1,15 +1,15 @@
 //! Debug files from debuginfod servers, by build id, in a cache of the user.
 //!
-//! Requests go through curl(1), which most systems have, with the certificates and proxies of the system. Its options limit it:
-//! two protocols, a few redirections, a time and a size. What it brings is not trusted: it goes to a file without a name, is given a name
+//! Requests go through curl(1), which most systems have, with the certificates and proxies of the system. Its options limit it: two
+//! protocols, a few redirections, a time and a size. The downloaded file is not trusted: it goes to a file without a name, is given a name
 //! in the cache only if it is an ELF file of the requested build, and is read by another process, like any other file.
 //!
 //! ```text
 //!   DEBUGINFOD_URLS   URL/buildid/abcdef…/debuginfo   -->   ~/.cache/fxtrec/debuginfod/.build-id/ab/cdef….debug
 //! ```
 //!
-//! The cache is laid out as `/usr/lib/debug` is, so it is one more folder of debug files. A build id never gets another file, so what is
-//! there is never fetched again; the files that were fetched first are removed when the cache is full.
+//! The cache is laid out as `/usr/lib/debug` is, so it is one more folder of debug files. The file for a build id never changes, so a
+//! cached file is never fetched again; the files that were fetched first are removed when the cache is full.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -38,10 +38,10 @@ const CURL: &str = "curl";
 const SHORTEST_ID: usize = 8;
 const LONGEST_ID: usize = 64;
 
-/// The rights of files in the cache: others may not read what the user looks at.
+/// The permissions of files in the cache: others may not see what the user examines.
 const FILE_MODE: u32 = 0o600;
 
-/// What may be used at most.
+/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a file.
@@ -85,7 +85,7 @@ pub enum DebuginfodError {
     ForeignCache(PathBuf),
 }
 
-/// What became of the requests, counted by file.
+/// The outcomes of the requests, counted by file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     fetched: u64,
@@ -112,7 +112,7 @@ pub struct Debuginfod {
     counts: Counts,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Taken,

@@ -97,7 +97,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker that has seen nothing yet.
+    /// A checker that has not read any records yet.
     #[must_use]
     pub fn new(promises: Promises) -> Self {
         Self {

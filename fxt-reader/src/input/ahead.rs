@@ -129,7 +129,7 @@ fn read(source: &mut Source, blocks: &Receiver<Vec<u8>>, tell: &Sender<Told>) {
     }
 }
 
-/// Reads into a block, as much as comes at once.
+/// Fills a block with the result of one read.
 fn read_block(source: &mut Source, block: &mut [u8]) -> io::Result<usize> {
     let room = block.get_mut(LEAD..).unwrap_or_default();
     loop {

@@ -57,11 +57,11 @@ pub struct Step {
     pub what: What,
 }
 
-/// What a thread did, all the time.
+/// What a thread did during the whole interval.
 #[derive(Clone, Debug)]
 pub enum What {
     /// It had a CPU. What was taken from that, if it is the whole slice; `None` for a part of a slice from which something was taken,
-    /// because how much is unknown; `all_taken` is what was taken of the whole slice, in nanoseconds.
+    /// because how much is unknown; `all_taken` is what was taken from the whole slice, in nanoseconds.
     Ran {
         cpu: Cpu,
         taken: Option<Taken>,
@@ -345,8 +345,8 @@ impl Walk<'_> {
         self.until((sender, then), sent, (from, to), What::Packet)
     }
 
-    /// What another thread did until it made a request that was waited for, and then the request. A request that was made before has
-    /// nothing to follow.
+    /// What another thread did until it made a request that was waited for, and then the request. For a request that was made before, there
+    /// is nothing to follow.
     fn issuer(
         &mut self,
         (request, origin): (Request, Origin),
@@ -361,7 +361,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a thread did until it began something that was waited for, and that from then on.
+    /// What a thread did until it began something that was waited for, and then the thing itself.
     fn until(
         &mut self,
         (thread, then): (Index, Id),

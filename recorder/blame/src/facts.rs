@@ -25,7 +25,7 @@ pub enum Cause {
     Futex,
     /// For which lock of the kernel a thread waited. The same applies to that.
     KernelLock,
-    /// What the interrupt was about that woke a thread.
+    /// The cause of the interrupt that woke a thread.
     InterruptKind,
     /// The sender of the packet that woke a thread.
     Packets,

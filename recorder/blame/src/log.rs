@@ -1,4 +1,4 @@
-//! What threads and CPUs did lately, so that it can be followed backwards.
+//! What threads and CPUs did recently, so that it can be followed backwards.
 //!
 //! ```text
 //!   time   entry                 prev: the thread's last one     link
@@ -61,7 +61,7 @@ const IDLE: Index = Index::MAX;
 const OUT_OF_SCOPE: Index = Index::MAX - 1;
 const NOBODY: Index = Index::MAX - 2;
 
-/// What the details of an entry are.
+/// The kind of details of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -98,7 +98,7 @@ pub struct Entry {
     kind: Kind,
 }
 
-// What is kept is measured in these.
+// The unit in which the kept data is measured.
 const _: () = assert!(size_of::<Entry>() == 32);
 
 /// The time that the host, interrupts and quotas took from a slice.
@@ -185,7 +185,7 @@ pub struct Log {
     head: usize,
     /// Number of places that are filled before it is [crowded](Log::is_crowded).
     room: usize,
-    /// What some thread or CPU has done since before the oldest place, by the number of its place.
+    /// What a thread or CPU has been doing since before the oldest place, by the number of its place.
     held: FxHashMap<u32, Entry>,
     /// The numbers of the oldest place, and of the next one.
     oldest: u32,
@@ -206,7 +206,7 @@ pub struct Log {
     quotas: FxHashMap<u32, u32>,
     /// The lock, for stretches in which the thread was blocked on one.
     locks: FxHashMap<u32, Lock>,
-    /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did then.
+    /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did at that time.
     requests: FxHashMap<u32, (Request, Id)>,
     /// While nothing is kept: the last one of each thread, and since when it waits for that.
     locks_before: FxHashMap<Index, (u64, Lock)>,
@@ -339,7 +339,7 @@ impl Log {
         Some(if back < to_the_end { self.head + back } else { back - to_the_end })
     }
 
-    /// The entry, unless there is none or it is not kept any more.
+    /// The entry, if there is one and it is still kept.
     #[inline]
     pub fn get(&self, id: Id) -> Option<Entry> {
         Some(self.whole(id)?.part(id.is_second()))
@@ -360,7 +360,7 @@ impl Log {
         self.entries.len() >= self.room
     }
 
-    /// Forgets what happened before `time`, at which each thread and CPU is still known to be at what it was. If that is less than half of
+    /// Forgets what happened before `time`; what each thread and CPU was doing at that time stays known. If that is less than half of
     /// all, the log grows instead.
     #[cold]
     pub fn forget_before(&mut self, time: u64) {
@@ -510,7 +510,7 @@ impl Log {
         }
     }
 
-    /// The request whose completion began this stretch, and what the thread did then that had made it.
+    /// The request whose completion began this stretch, and what the thread that had made it did at that time.
     pub fn request_of(&self, id: Id) -> Option<(Request, Id)> {
         self.requests.get(&id.0).copied()
     }
@@ -558,7 +558,7 @@ impl Log {
         }
     }
 
-    /// What was taken of a slice.
+    /// What was taken from a slice.
     pub fn taken_of(&self, id: Id) -> Taken {
         if let Some(taken) = self.large.get(&id.0) {
             return *taken;
@@ -605,8 +605,8 @@ impl Log {
         self.locks.get(&id.0).copied()
     }
 
-    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each, and how many entries
-    /// that took; what is missing is unknown.
+    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each took, and how many
+    /// entries that needed; the rest is unknown.
     pub fn tenants(
         &self,
         cpu: Cpu,

@@ -1,4 +1,4 @@
-//! What interrupts are about that wake threads, as the recording tells it.
+//! The causes of interrupts that wake threads, as recorded.
 
 use std::collections::HashMap;
 

@@ -47,7 +47,7 @@ pub struct Interval {
     pub to: u64,
 }
 
-/// What lasts as long as an interval of a thread.
+/// Data with the lifetime of an interval of a thread.
 pub trait Lasting {
     fn interval(&self) -> Interval;
 }
@@ -122,7 +122,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         self.tell_late(tracker, false);
     }
 
-    /// Forgets what was before all that are still to come.
+    /// Forgets what happened before all intervals that are still to come.
     #[cold]
     fn forget(&mut self) {
         let begins = self.open.iter().map(|&at| self.intervals[at as usize].interval().from);
@@ -203,7 +203,7 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
     }
 }
 
-/// Keeps what there is to follow in an interval of a thread that is not known before the pass is over.
+/// Keeps what there is to follow in an interval whose thread is not known before the pass is over.
 ///
 /// ```text
 ///   a Follower   knows whose interval it is, and follows it as soon as it is over: a second pass over the trace
@@ -216,7 +216,7 @@ pub struct Keeper {
     to: u64,
     /// Whether something came after that, which is not kept.
     is_over: bool,
-    /// What was taken of the slices in which threads were at the end; `None` of threads that have done something else since.
+    /// What was taken from the slices in which threads were at the end; `None` of threads that have done something else since.
     late: FxHashMap<Index, Option<Taken>>,
 }
 
@@ -238,7 +238,7 @@ impl Keeper {
         if let Some(Some(taken)) = self.late.get(&thread) {
             self.log.taken(thread, *taken);
         }
-        // May take the place of what was there when the log was switched on.
+        // May replace what was there when the log was switched on.
         tracker.settle(&mut self);
         let is_same = match self.log.is_rolling_since() {
             None => true,

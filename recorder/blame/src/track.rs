@@ -94,7 +94,7 @@ pub struct Tracker {
     by_cgroup: HashMap<Box<str>, u32>,
     /// By their ids.
     lock_names: HashMap<u64, Box<str>>,
-    /// What interrupts are about that wake threads.
+    /// The causes of interrupts that wake threads.
     pub origins: Origins,
     gaps: Vec<Gap>,
     pending: Pending,
@@ -166,7 +166,7 @@ impl Tracker {
         self.cgroups.get(number as usize).map(|name| &**name)
     }
 
-    /// What a lock of the kernel is called, if the recording has a name for it, and else its number.
+    /// The name of a lock of the kernel, if it is recorded, or else its number.
     pub fn lock_name(&self, lock: Lock) -> String {
         let name = lock.kernel_id().and_then(|id| self.known_lock_name(id));
         name.map_or_else(|| format!("{:#x}", lock.address), |name| line(name).to_string())
@@ -661,7 +661,7 @@ impl Tracker {
     fn learn(&mut self, event: &Event<'_>) {
         let text = |name| event.args.str(name).unwrap_or_default().to_owned();
         let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
-        // What one of several recordings does not have, all together do not.
+        // A kind of fact counts as recorded only if all of several recordings have it.
         let before = self.origin.is_known.then_some(&self.origin);
         let causes = before.map_or(causes, |origin| causes.and(origin.causes));
         let scope = text("scope");
@@ -692,7 +692,7 @@ impl Tracker {
         true
     }
 
-    /// A thread goes to another queue. False when that is beyond what is wanted.
+    /// A thread goes to another queue. False when that is beyond the requested range.
     fn migrated<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if !self.advance(event.time, sink) {
             return false;
@@ -732,7 +732,7 @@ impl Tracker {
                 sink.begin(thread as Index, unknown(since, number, Reason::Lost));
             }
         }
-        // Any thread may have run there, too: nothing that is open can be relied on.
+        // Any thread may have run there, too, so nothing that is open can be relied on.
         self.machine.invalidate();
         self.losses += 1;
         if self.gaps.len() < MOST_GAPS {

@@ -71,7 +71,7 @@ pub struct Switch {
 pub struct SliceFacts {
     /// For how long the hypervisor had taken the CPU (steal time).
     pub steal: Nanos,
-    /// What is known of the quota, if the thread is runnable and may not run, or could not for some time.
+    /// What is known about the quota, if the thread is runnable and may not run, or could not for some time.
     pub throttled: Option<Throttle>,
     /// The futex that it blocks on, if it does and this was requested.
     pub futex: Option<Futex>,
@@ -79,7 +79,7 @@ pub struct SliceFacts {
     pub kernel_lock: Option<KernelLock>,
 }
 
-/// What interrupts took of the slice of an outgoing thread, and when its switch was requested.
+/// What interrupts took from the slice of an outgoing thread, and when its switch was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The time in interrupts, and how many there were.
@@ -89,7 +89,7 @@ pub struct Taken {
     pub asked: Option<Nanos>,
 }
 
-/// What is known of a thread that begins to wait in a queue that a quota holds back, or has held back before.
+/// What is known about a thread that begins to wait in a queue that a quota holds back, or has held back before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// For how long its queue was throttled so far, by the queue's own count.
@@ -279,7 +279,7 @@ pub enum Kind {
     Kept(Kept),
     /// The thread that the next event wakes begins to wait in a queue that is throttled, or was.
     Queued(Throttle),
-    /// What the interrupt is about that does the next wake-up of this CPU.
+    /// The cause of the interrupt that does the next wake-up of this CPU.
     Origin(Origin),
     /// A thread is moved from one CPU's queue to another's.
     Moved {

@@ -267,7 +267,7 @@ impl Rings for FtraceRings {
     }
 
     fn disable(&mut self) {
-        // If an instance cannot be stopped, it is removed soon after; nothing better can be done.
+        // If an instance cannot be stopped, there is nothing else to do; it is removed soon after.
         let _ = self.shared.instance.write("tracing_on", "0");
     }
 

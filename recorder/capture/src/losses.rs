@@ -38,7 +38,7 @@ const LEAST_PART: f64 = 0.2;
 /// If none does, and the thread was on a CPU for this part of a stretch, events came faster than it could read.
 const BUSY_PART: f64 = 0.5;
 
-/// What kept the capture thread from emptying the rings.
+/// What prevented the capture thread from emptying the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// It was runnable, but waited for a CPU.
@@ -51,7 +51,7 @@ pub enum Cause {
     OutputBusy,
     /// It waited for memory pages that were read from a disk.
     PageFaults,
-    /// It was neither running nor runnable, and did not sleep by its own choice.
+    /// It was neither running nor runnable, and had not gone to sleep voluntarily.
     Stopped,
     /// It had not started yet: events were already enabled while fxtrec was starting.
     Starting,
@@ -409,7 +409,7 @@ impl LossWatch {
     }
 }
 
-/// What held the thread up for longest in a time of `wall` nanoseconds, if that was long enough.
+/// What delayed the thread for longest in a time of `wall` nanoseconds, if that was long enough.
 fn delay(sum: &Stretch, wall: u64) -> Option<Cause> {
     let awake = wall.saturating_sub(sum.slept) as f64;
     let longest = Cause::DELAYS.into_iter().max_by_key(|cause| sum.delays[*cause as usize])?;

@@ -31,7 +31,7 @@ use fxtrec_kernel::priority;
 /// How many CPUs one thread reads.
 pub const CPUS_PER_READER: usize = 32;
 
-/// The most helper threads: with more, the capture thread's own work would exceed what they take off it.
+/// Maximum number of helper threads: with more, the capture thread's own work would exceed what they take off it.
 pub const MOST_READERS: usize = 7;
 
 /// [`ReadRing::WORTH_SHARING`] of rings that are decoded as they are read.

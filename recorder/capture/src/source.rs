@@ -101,7 +101,7 @@ pub struct Causes {
     pub kernel_lock: bool,
     /// The waker of each wake-up, a thread or an interrupt.
     pub waker: bool,
-    /// What such an interrupt is about.
+    /// The cause of such an interrupt.
     pub interrupt_kind: bool,
     /// The sender of the packet, if it is on this host.
     pub packets: bool,
@@ -139,7 +139,7 @@ impl Causes {
     }
 }
 
-/// How many events of the scheduler's tracepoints, by what they tell.
+/// How many events of the scheduler's tracepoints, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedEvents {
     pub switches: u64,
@@ -196,8 +196,8 @@ impl StartFilter {
         now
     }
 
-    /// Runs `round`, which hands out what is not older than `emitted`, so that of what happened before the beginning only lives and
-    /// losses are taken. Events pay nothing for it once one is younger.
+    /// Runs `round`, which hands out what is not older than `emitted`. Of the events before the beginning, only those about the life of
+    /// threads, and losses, are taken. This costs nothing once an event is younger.
     pub(crate) fn pass<R>(
         &mut self,
         emitted: Nanos,
@@ -298,8 +298,8 @@ pub trait Source: Debug + Send {
         Ok(())
     }
 
-    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more. What is
-    /// not taken waits for the next round.
+    /// Reads what the rings hold and hands out, in order of time, what nothing older can precede any more. What is not taken stays for the
+    /// next round.
     fn round(&mut self, take: &mut Take<'_>);
 
     /// Has a round hand out `most` events, or a few more.
@@ -313,7 +313,7 @@ pub trait Source: Debug + Send {
     /// Stops the events and hands out everything that is left.
     fn finish(&mut self, take: &mut Take<'_>);
 
-    /// Why rings cannot be read any more; returned once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
+    /// Why rings can no longer be read; returned once. To be asked after [`Source::finish`]; before that [`Source::wait`] tells it.
     fn take_failure(&mut self) -> Option<io::Error>;
 
     /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.

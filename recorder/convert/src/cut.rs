@@ -67,7 +67,7 @@ pub enum Maker {
     Cut,
     /// The recording itself. Its counts so far end the piece.
     Recording,
-    /// The recording, for the records of a provider, which say nothing about the trace.
+    /// The recording, for the records of a provider, which contain nothing about the trace.
     Provider,
 }
 

@@ -41,7 +41,7 @@ pub enum ConvertError {
     /// The output is a terminal, which a binary trace must not go to.
     #[error("standard output is a terminal: redirect it, or name a file")]
     Terminal,
-    /// The output does not take any more.
+    /// The output accepts no more data.
     #[error("cannot write the output: {0}")]
     Write(#[source] io::Error),
     /// The format is unknown.
@@ -57,7 +57,7 @@ pub enum ConvertError {
     /// A trace in FXT cannot be read.
     #[error(transparent)]
     Fxt(#[from] fxt_reader::Error),
-    /// A window has nothing of the trace.
+    /// A window contains nothing of the trace.
     #[error(
         "the window is outside of the trace, which goes from {begin} to {end} ({} s): times without a unit are seconds as \
          `fxtrec dump` prints them, those with a unit or a plus count from the beginning",
@@ -130,7 +130,7 @@ impl ConvertError {
     }
 }
 
-/// What an [`fxt_writer`] record meets on its way into an output.
+/// Errors of an [`fxt_writer`] record on its way into an output.
 impl From<fxt_writer::WriteError<io::Error>> for ConvertError {
     fn from(error: fxt_writer::WriteError<io::Error>) -> Self {
         match error {

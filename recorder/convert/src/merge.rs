@@ -83,7 +83,7 @@ struct Facts {
     wall_clock_error: Option<u64>,
 }
 
-/// What becomes of a recording's koids, times and CPUs.
+/// How a recording's koids, times and CPUs are translated.
 #[derive(Debug, Default)]
 struct Translation {
     koids: FxHashMap<u64, u64>,
@@ -95,7 +95,7 @@ struct Translation {
     host: Option<String>,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
-    /// What distinguishes an id of this recording from those of the others; nothing if all are from one machine.
+    /// What distinguishes an id of this recording from those of the others; empty if all are from one machine.
     salt: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
     Some((hash((is_flow, event.category, id)), begins))
 }
 
-/// Merges `sources` into `out`. What is reported says how the clocks were aligned.
+/// Merges `sources` into `out`. The report says how the clocks were aligned.
 ///
 /// # Errors
 ///
@@ -291,7 +291,7 @@ fn seconds(nanos: i128) -> String {
     format!("{sign}{}.{:09} s", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// What is wrong with the wall clocks, if messages give another offset than they do.
+/// The error of the wall clocks, if messages give a different offset.
 fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     let (own, first) = (&facts[at], &facts[0]);
     let by_wall = first.wall_clock? - own.wall_clock?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A text is kept if it is one of those that fxtrec or the kernel gives to everything that it records (a state, a system call).
-//! All others are taken for what they may be: a text that is not known to be harmless is replaced.
+//! All others are replaced: a text that is not known to be harmless may be confidential.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// The word for nothing that can be replaced.
+/// The word does not name anything that can be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected args, paths, names, cgroups, hosts, or functions")]
 pub struct NoSuchSecret;
@@ -203,7 +203,7 @@ impl Redactor {
             return None;
         }
         Some(match secret {
-            // What is below what stays to be seen.
+            // The names below a name that stays visible.
             Secret::Paths | Secret::Cgroups => {
                 let parts = text.split('/').map(|part| match part {
                     "" => String::new(),

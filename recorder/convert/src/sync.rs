@@ -30,7 +30,7 @@ pub enum Messages {
     Events { send: String, receive: String, keys: Vec<String> },
 }
 
-/// What tells messages apart cannot be understood.
+/// The pattern that distinguishes messages cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected flows, or SEND,RECEIVE,ARGUMENT[,ARGUMENT...]: names of two events, and of arguments that both have"

@@ -1,5 +1,5 @@
-//! Where the time of each span went: the table `blame`. What is before a span is needed to divide it, so the trace is read
-//! twice more, and only if it has spans.
+//! Where the time of each span went: the table `blame`. What happened before a span is needed to divide it, so the trace is read twice
+//! more, but only if it has spans.
 
 use fxt_reader::{Error, Koid, Reader};
 use fxtrec_blame::chain::{Blocked, Frame, Wakers};

@@ -118,7 +118,7 @@ impl Files {
         Ok(Files { lanes: lanes.collect::<Result<_, WriteError>>()?, lane_of })
     }
 
-    /// Hands over rows to be written. False if a thread has failed, and nothing more is written.
+    /// Hands over rows to be written. False if a thread has failed; then nothing more is written.
     pub(crate) fn write(&self, slip: Slip) -> bool {
         let lane = self.lanes.get(self.lane_of[slip.table as usize]);
         lane.is_some_and(|lane| lane.slips.send(slip).is_ok())

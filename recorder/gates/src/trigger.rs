@@ -6,7 +6,7 @@
 //! ```
 //!
 //! METRIC is one of the metrics of gates that are durations; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
-//! quoted text. A loss belongs to no thread, and of an alert only the process is known; neither takes a condition.
+//! quoted text. A loss belongs to no thread, and for an alert only the process is known; neither takes a condition.
 
 use std::fmt;
 use std::str::FromStr;

@@ -90,7 +90,7 @@ pub fn wall_clock() -> WallClock {
 fn synchronized_error() -> Option<u64> {
     // SAFETY: the type consists of integers, for all of which zero is a value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes to `state`, which lives longer than the call. With no mode set it changes nothing.
+    // SAFETY: the kernel writes to `state`, which lives longer than the call. Without a mode, it changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut state) };
     let is_set = result >= 0 && result != TIME_ERROR && state.status & STA_UNSYNC == 0;
     // In microseconds.
@@ -119,7 +119,7 @@ impl Offsets {
     }
 }
 
-/// What happened to the clocks of the machine.
+/// Changes to the clocks of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockChange {
     /// For how long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.

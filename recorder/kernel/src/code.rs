@@ -111,7 +111,7 @@ fn mapping(line: &[u8]) -> Option<(bool, ExecutableMapping)> {
     (start < end).then(|| (is_executable, mapping()))
 }
 
-/// What the kernel's list of mappings calls an open file: its device and inode.
+/// An open file's device and inode, as in the kernel's list of mappings.
 ///
 /// # Errors
 /// When it cannot be mapped.
@@ -133,7 +133,7 @@ pub fn listed_as(file: &File) -> io::Result<(String, u64)> {
 /// A part of the kernel's memory with code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelModule {
-    /// What it is called: a module's name, or `kernel`.
+    /// Its name: a module's name, or `kernel`.
     pub name: String,
     pub start: u64,
     /// The first address after it.
@@ -196,7 +196,7 @@ impl KernelCode {
     }
 }
 
-/// What the kernel itself is called among its modules.
+/// The name of the kernel itself in the list of modules.
 pub const KERNEL: &str = "kernel";
 
 /// The GNU build id among ELF notes; empty for none.

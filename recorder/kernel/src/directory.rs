@@ -457,7 +457,7 @@ impl Fresh {
     /// Puts it at `name`, and moves the earlier file to `aside`, where it replaces what is there.
     ///
     /// # Errors
-    /// What the system calls return. Then nothing has changed, unless another file has appeared at `name`: EEXIST.
+    /// What the system calls return. In that case nothing has changed, unless another file has appeared at `name`: EEXIST.
     pub fn put_and_move_aside(&mut self, name: &OsStr, aside: &OsStr) -> io::Result<()> {
         let temporary = self.give_temporary_name()?;
         let at = self.directory.clone();

@@ -1,6 +1,6 @@
 //! Code that is not in a file: what a program compiles itself, and the vDSO, which the kernel maps into every program.
 //!
-//! For perf, runtimes list what they have compiled in `/tmp/perf-PID.map`: a line for each function with its address, its size and its
+//! For perf, runtimes list compiled functions in `/tmp/perf-PID.map`: a line for each function with its address, its size and its
 //! name. PID is the process's own view of its id, and `/tmp` is its own. Any user may write there, so a file is accepted only if it is a
 //! regular file of the process's user or of root with no other name, no link leads to it, nothing is mounted on it, and the process may
 //! read it.

@@ -147,7 +147,7 @@ impl<W: Write> Drop for Pager<W> {
             }
             Stage::Paged(mut child) => {
                 drop(child.stdin.take());
-                // How a pager ends says nothing about the text.
+                // A pager's exit status says nothing about the text.
                 let _ = child.wait();
             }
             Stage::Straight => {}

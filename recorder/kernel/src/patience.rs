@@ -17,7 +17,7 @@ use crate::perf::page_size;
 /// How long to wait if no thread hangs; half as long for each that does, so two seconds in all.
 const MOST: Duration = Duration::from_secs(1);
 
-/// How many threads may hang. At this number, nothing is read any more.
+/// How many threads may hang. At this number, reading stops.
 const MOST_HANGING: usize = 8;
 
 /// The stack that a thread needs to read a file.

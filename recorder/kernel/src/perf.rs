@@ -94,7 +94,7 @@ pub enum OpenError {
     /// The CPU is not online.
     #[error("CPU {} is not online", .0.0)]
     Offline(Cpu),
-    /// What was mapped is not a ring.
+    /// The mapped memory is not a ring.
     #[error(transparent)]
     BadRing(#[from] BadRing),
 }
@@ -409,7 +409,7 @@ impl CpuEvents {
 const LOST: usize = 1;
 const LOST_OF_DUMMY: usize = 2;
 
-/// If an event cannot be stopped, it is closed soon after; nothing better can be done.
+/// If an event cannot be stopped, there is nothing else to do; it is closed soon after.
 fn disable_one(sys: &dyn Sys, event: BorrowedFd<'_>) {
     let _ = sys.perf_disable(event);
 }

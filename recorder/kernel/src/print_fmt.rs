@@ -133,7 +133,7 @@ const OPERATORS: [&[&str]; 10] = [
     &["*", "/", "%"],
 ];
 
-/// Words that make a bracket a cast, which changes nothing in 64-bit arithmetic on flags.
+/// Words that make a parenthesis a cast, which has no effect in 64-bit arithmetic on flags.
 const TYPE_WORDS: [&str; 15] = [
     "unsigned", "signed", "char", "short", "int", "long", "u8", "u16", "u32", "u64", "s32", "s64",
     "__u32", "__u64", "void",
@@ -265,7 +265,7 @@ impl Parser {
         if self.take(symbol) { Ok(()) } else { Err(ExprError::Unexpected(self.next()?.shown())) }
     }
 
-    /// The whole grammar: a choice, or whatever binds tighter.
+    /// The whole grammar: a conditional expression, or anything that binds tighter.
     fn choice(&mut self) -> Result<Expr, ExprError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {

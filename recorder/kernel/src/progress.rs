@@ -113,7 +113,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // A terminal that is gone has nothing to clear.
+        // If the terminal is gone, there is nothing to clear.
         let _ = self.line.clear();
     }
 }
@@ -137,7 +137,7 @@ impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer)?;
         match read {
-            // What was read is about to be printed.
+            // The data that was read is about to be printed.
             0 if self.alone && !buffer.is_empty() => self.progress.finish(),
             _ => self.progress.add(read),
         }

@@ -18,7 +18,7 @@ use nix::unistd::{Gid, Uid, geteuid, getgroups, setfsgid, setfsuid};
 use super::procfs::field;
 use super::regular::{self, Regular};
 
-/// The user that owns nothing.
+/// A user that owns no files.
 const NOBODY: u32 = 65_534;
 
 /// Not a valid user or group: the calls that set one do nothing, and return the current one.

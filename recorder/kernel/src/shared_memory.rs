@@ -24,7 +24,7 @@ pub struct SharedMemory {
     words: SharedView,
 }
 
-/// What is left after the file was given away: the mappings.
+/// What is left after the file was passed on: the mappings.
 #[derive(Debug)]
 pub struct SharedView {
     /// All of it, read-only.

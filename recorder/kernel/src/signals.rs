@@ -10,7 +10,7 @@
 //!   (see [`crate::child`]).
 //! - SIGINT and SIGTERM always count, also where they were ignored at start: a
 //!   shell ignores SIGINT for what a script starts with `&`, and that is to end
-//!   by `kill -INT`, as other recorders do. COMMAND ignores what it would without
+//!   by `kill -INT`, as other recorders do. COMMAND ignores the signals that it would ignore without
 //!   fxtrec, and any other signal that was ignored (SIGHUP by nohup) stays so.
 //! - A file size limit (SIGXFSZ) is an error of the write instead of the end of
 //!   the process: see [`survive_file_size_limit`].
@@ -35,7 +35,7 @@ const ALWAYS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 /// What is read from the signalfd, unless it was ignored at start.
 const CAUGHT: [Signal; 3] = [Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR2];
 
-/// What a terminal stops jobs by.
+/// The signals with which a terminal stops jobs.
 const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// How fxtrec was started with respect to signals; COMMAND is to start the same way.
@@ -44,7 +44,7 @@ pub struct Inherited {
     pub(super) mask: SigSet,
     pub(super) child_ignored: bool,
     pub(super) pipe_ignored: bool,
-    /// Whether Ctrl-C means nothing to it.
+    /// Whether it ignores Ctrl-C.
     pub interrupt_ignored: bool,
 }
 
@@ -285,13 +285,13 @@ fn end_process(status: u8) -> ! {
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
-    // SAFETY: the call ends the process without running any of its code; what it holds, the kernel frees. Nothing less ends
+    // SAFETY: the call ends the process without running any of its code, and the kernel frees what the process holds. Nothing less ends
     // a thread that waits in the kernel.
     unsafe { libc::_exit(status.into()) }
 }
 
-/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG instead of ending the process by SIGXFSZ. What
-/// this process runs has the usual action again: a handler does not outlive exec.
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail with EFBIG instead of ending the process by SIGXFSZ. The programs that
+/// this process runs have the default action again: a handler does not survive exec.
 ///
 /// # Errors
 /// What sigaction(2) returns.

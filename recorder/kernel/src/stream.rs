@@ -10,7 +10,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 /// The most descriptors that are taken with one read; further ones are closed.
 const FEW_DESCRIPTORS: usize = 8;
 
-/// The most that the kernel passes at once (SCM_MAX_FD).
+/// The maximum number of descriptors that the kernel passes in one message (SCM_MAX_FD).
 const MOST_DESCRIPTORS: usize = 253;
 
 /// Receives what is there, or waits for something; 0 bytes mean the end. Appends the descriptors that come with it, close-on-exec.

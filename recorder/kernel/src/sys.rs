@@ -168,7 +168,7 @@ impl Mapping {
     }
 
     /// Faults in the pages of `bytes` from `offset` on, as huge pages if possible, and excludes the whole mapping from children: a fork
-    /// would make each of its pages cost another fault. What the kernel refuses of this happens when a page is first written to.
+    /// would make each of its pages cost another fault. If the kernel refuses the memory, it does so when a page is first written to.
     pub fn populate(&self, offset: usize, bytes: usize) {
         let Some(most) = self.len.checked_sub(offset) else { return };
         let (base, bytes) = (self.base().wrapping_add(offset).cast(), bytes.min(most));

@@ -66,7 +66,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts this program as `name`, which tells it what to do: see [`serve_as`]. It inherits nothing of this process.
+    /// Starts this program as `name`, which tells it what to do: see [`serve_as`]. It inherits nothing from this process.
     ///
     /// # Errors
     /// What socketpair(2), fork(2) or execve(2) return.

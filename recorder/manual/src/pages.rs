@@ -54,7 +54,7 @@ fn page(command: Command, name: &str) -> io::Result<(String, Vec<u8>)> {
     Ok((format!("{name}.1"), text))
 }
 
-/// A heading, and a paragraph for each entry; nothing without entries.
+/// A heading, and a paragraph for each entry; empty if there are no entries.
 fn section(text: &mut Vec<u8>, heading: &str, entries: Vec<Entry>) -> io::Result<()> {
     if entries.is_empty() {
         return Ok(());

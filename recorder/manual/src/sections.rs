@@ -1,4 +1,4 @@
-//! What the command line's own description does not say: exit statuses, environment, files, examples.
+//! What the description of the command line does not contain: exit statuses, environment, files, examples.
 //!
 //! `sub` is a subcommand's name, `ctl-start` that of one of its own; `None` stands for fxtrec itself, which records.
 

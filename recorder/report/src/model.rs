@@ -292,7 +292,7 @@ impl Stats {
     }
 }
 
-/// What is known of a CPU.
+/// What is known about a CPU.
 #[derive(Clone, Debug)]
 pub struct CpuReport {
     pub cpu: Cpu,

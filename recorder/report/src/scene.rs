@@ -416,7 +416,7 @@ impl Scene {
         self
     }
 
-    /// The application's buffer filled up, and nothing says what was dropped.
+    /// The application's buffer filled up, and no record says what was dropped.
     pub fn fill_up(&mut self) -> &mut Scene {
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
         self.put(&ProviderEvent::buffer_filled_up(APPLICATION));

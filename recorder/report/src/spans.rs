@@ -110,7 +110,7 @@ pub struct SpanFigures {
     parts: [Distribution; SpanPart::ALL.len()],
     /// How long they would have taken without interference: see [`SpanTime::undisturbed`].
     pub undisturbed: Distribution,
-    /// What they were blocked by, and for how long altogether, the longest first.
+    /// What they were blocked by, and the total time for each, the longest first.
     pub blocked_by: Vec<(Class, Duration)>,
     /// The same by the names of the wakers, the longest first, as many as are distinguished.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
@@ -264,7 +264,7 @@ fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
 }
 
 impl SpanFigures {
-    /// Spans of which nothing but their lengths is known.
+    /// Spans of which only the lengths are known.
     #[cfg(test)]
     pub(crate) fn of_lengths(lengths: Distribution) -> SpanFigures {
         let mut figures = SpanFigures::merge(std::iter::empty());

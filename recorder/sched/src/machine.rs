@@ -129,7 +129,7 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
-    /// What the CPU was used for until now, if its occupant was another one.
+    /// What the CPU was used for until now, if its occupant was different.
     pub tenure: Option<CpuInterval<K>>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -163,7 +163,7 @@ impl<K> Default for Machine<K> {
 }
 
 impl<K: Copy + PartialEq> Machine<K> {
-    /// What is known of a CPU.
+    /// What is known about a CPU.
     #[inline]
     pub fn seat(&self, cpu: Cpu) -> CpuState<K> {
         let known = self.seats.get(usize::from(cpu.0));

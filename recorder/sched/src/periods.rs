@@ -171,7 +171,7 @@ fn period_end(time: Nanos, args: Args<'_>) -> Option<Nanos> {
     }
 }
 
-/// Corrects stretches whose sum is nearly what the wait says: the last one changes, so that the sum is exact.
+/// Corrects stretches whose sum is nearly the duration of the wait: the last one is changed so that the sum is exact.
 fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     let sum: u64 = stretches.iter().map(|(from, until)| until.0 - from.0).sum();
     let Some(last) = stretches.last_mut() else { return false };
@@ -183,7 +183,7 @@ fn exactly(stretches: &mut [Stretch], nanos: u64, end: Nanos) -> bool {
     (last.0.0..=end.0).contains(&until)
 }
 
-/// How many nanoseconds the sum of the periods may differ from what the wait says.
+/// By how many nanoseconds the sum of the periods may differ from the duration of the wait.
 const TOLERANCE: u64 = 20_000;
 
 #[cfg(test)]

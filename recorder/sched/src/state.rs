@@ -104,7 +104,7 @@ impl State {
         matches!(self, State::Zombie | State::Dead)
     }
 
-    /// Whether the trace says what it does.
+    /// Whether the trace shows what it does.
     pub const fn is_known(self) -> bool {
         !matches!(self, State::Unknown | State::NotRecorded)
     }

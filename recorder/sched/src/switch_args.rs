@@ -36,7 +36,7 @@ pub struct SwitchArgs<'a> {
     /// The id of the lock of the kernel for which it waits, and what kind of lock that is.
     pub kernel_lock: Option<u64>,
     pub kernel_lock_kind: Option<&'a str>,
-    /// What it is called, if it is a variable of the kernel.
+    /// Its name, if it is a variable of the kernel.
     pub kernel_lock_name: Option<&'a str>,
 }
 
@@ -104,7 +104,7 @@ pub struct WakeupSaid<'a> {
     pub sent: Option<u64>,
     /// Whether an interrupt did.
     pub interrupt: bool,
-    /// What that is about, and which one of these.
+    /// What the interrupt was for, and which one of these.
     pub interrupt_kind: Option<&'a str>,
     pub interrupt_name: Option<&'a str>,
     /// The request to a disk whose completion did it.

@@ -9,7 +9,7 @@ use crate::cpu_state::Edge;
 use crate::periods::Stretch;
 use crate::state::State;
 
-/// What is known of a thread.
+/// What is known about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Start of its state; 0 before it was seen.

@@ -20,7 +20,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 const PERMISSIONS: u32 = 0o7777;
 
-/// Why there are no settings. `what` is what the file is called in messages.
+/// Why there are no settings. `what` is the name of the file in messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
@@ -99,7 +99,7 @@ impl Problem {
 /// When it cannot be read, is not a regular file or too long, or others could have written it.
 pub fn read(what: &'static str, path: &Path, owners: &[u32]) -> Result<String, SettingsError> {
     let failed = |source| SettingsError::Read { what, path: path.to_owned(), source };
-    // What is read is what was checked: both use the same descriptor.
+    // The file that is read is the file that was checked: both use the same descriptor.
     let file = regular::open(path).map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => SettingsError::NoFile { what, path: path.to_owned() },
         _ => failed(error),
@@ -143,7 +143,7 @@ pub fn check_keys(table: &DeTable<'_>, known: &[&str]) -> Result<(), Problem> {
     Err(at(key, text))
 }
 
-/// What is said about the known name that was meant, if there is one like it.
+/// The hint at the known name that was probably meant, if there is a similar one.
 pub fn meant<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> String {
     let nearest = nearest(text, known, 1).pop();
     nearest.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()

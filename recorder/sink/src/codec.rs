@@ -13,8 +13,8 @@ use flate2::Crc;
 use flate2::write::DeflateEncoder;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-/// On scheduling records, 142 MB/s and a fifth of the size on a 2-CPU virtual machine; level 3 is
-/// half as fast for a sixth of the size, and nothing above it gains more.
+/// On scheduling records, 142 MB/s and a fifth of the size on a 2-CPU virtual machine; level 3 is half as fast for a sixth of the size, and
+/// higher levels gain nothing.
 const GZIP_LEVEL: u32 = 2;
 
 /// On the same records, 262 MB/s and a sixth of the size, which zstd's default of 3 does not reach:

@@ -29,7 +29,7 @@ pub struct Opened {
     pub owner_error: Option<io::Error>,
     /// Removes the new file again.
     pub undo: Option<Undo>,
-    /// The file, when the sink is finished: kept from other recorders, and known whatever it is called then. `None` for
+    /// The file, when the sink is finished: locked against other recorders, and identified regardless of its name. `None` for
     /// pipes and devices.
     pub hold: Option<Arc<Hold>>,
     /// Whether it is a device, which stores nothing.

@@ -1,4 +1,4 @@
-//! The drain thread: what the engine hands over goes to the sink.
+//! The drain thread: writes what the engine hands over to the sink.
 //!
 //! ```text
 //!   engine --SAVE_BUFFER--> channel --> drain: durable part, rolling part --> sink
@@ -47,7 +47,7 @@ pub enum Request {
     /// Save the buffer that this packet names.
     Save(Packet),
     Write(Vec<u8>),
-    /// Write these records, and say when they take no memory any more.
+    /// Write these records, and report when their memory is free again.
     Piece {
         records: Vec<u8>,
         /// Told when they are written, or dropped.
@@ -130,7 +130,7 @@ impl fmt::Debug for NextPiece {
 /// What is kept for the next output until that is open, in bytes. For more than this, the engine has to wait for its buffers.
 const MOST_EARLY_BYTES: usize = 64 << 20;
 
-/// What is for the next output and came before that was open.
+/// Records for the next output that arrived before it was open.
 #[derive(Debug, Default)]
 struct Early {
     requests: Vec<EarlyRequest>,
@@ -200,7 +200,7 @@ pub struct Written {
     effort: Mutex<Effort>,
 }
 
-/// What the drain thread's time went into, up to the last buffer that it gave back.
+/// What the drain thread spent its time on, up to the last buffer that it returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     pub times: ThreadTimes,
@@ -241,7 +241,7 @@ impl Written {
         left_out.stacks += lacks.stacks;
     }
 
-    /// What the drain thread's time went into.
+    /// What the drain thread spent its time on.
     pub fn effort(&self) -> Effort {
         *self.effort.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,7 +266,7 @@ impl Written {
 pub struct Drained {
     /// The sink, to which an end may be added.
     pub sink: Box<dyn Sink>,
-    /// What outputs before it have come to.
+    /// The totals of earlier outputs.
     pub earlier: Totals,
     /// What the output lacks.
     pub left_out: LeftOut,
@@ -354,7 +354,7 @@ pub fn spawn(
     })
 }
 
-/// The sign of life that systemd's `WatchdogSec=` wants. An output that takes nothing any more ends it.
+/// The sign of life that systemd's `WatchdogSec=` wants. It ends when the output accepts nothing more.
 struct Pulse {
     every: Option<Duration>,
     last: Option<Instant>,
@@ -377,7 +377,7 @@ impl Pulse {
 
 struct Drain<F> {
     sink: Box<dyn Sink>,
-    /// What outputs before it have come to.
+    /// The totals of earlier outputs.
     earlier: Totals,
     result: Result<(), SinkError>,
     failed: Option<F>,
@@ -453,7 +453,7 @@ impl<F: FnOnce()> Drain<F> {
         self.written.explain((taken, estimate), self.left_out);
     }
 
-    /// Ends the output and begins the next. When either fails, nothing more is written anywhere.
+    /// Ends the output and begins the next. If either fails, nothing more is written to any of them.
     fn turn(mut self, engine: &Engine, next: NextPiece) -> Drain<F> {
         let NextPiece { tail, open, head, done } = next;
         self.explain();
@@ -486,7 +486,7 @@ impl<F: FnOnce()> Drain<F> {
         self
     }
 
-    /// How long the compressor may still hold what it has.
+    /// How long the compressor may still keep its data.
     fn until_flush(&self) -> Option<Duration> {
         self.unflushed.then(|| FLUSH_INTERVAL.saturating_sub(self.flushed.elapsed()))
     }

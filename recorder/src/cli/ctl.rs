@@ -36,7 +36,7 @@ pub struct CtlArgs {
     /// What to do.
     #[command(subcommand)]
     pub verb: CtlVerb,
-    /// What all of them have.
+    /// The options that all of them have.
     #[command(flatten)]
     pub common: CtlCommon,
 }

@@ -1,4 +1,4 @@
-//! The command line: clap's types and their help, and nothing that acts.
+//! The command line: clap's types and their help, and no code that performs anything.
 //!
 //! Types in here check what can be checked by looking at the text alone. What
 //! an argument means on this machine (who `@sudo` is, whether stdout is a

@@ -136,7 +136,7 @@ fn plain(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", noun(number, one, many))
 }
 
-/// What a reader noticed about the file as a whole.
+/// What a reader noticed about the whole file.
 fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if summary.damaged_regions > 0 {
         let (places, bytes) = (summary.damaged_regions, summary.damaged_bytes);

@@ -1,8 +1,7 @@
 //! Turns arguments into a plan: everything that a recording will do, with all
 //! choices made and all contradictions rejected.
 //!
-//! Making a plan looks at the system (the user database, what standard output
-//! is) and changes nothing.
+//! To make a plan, the system is examined (the user database, the type of standard output), but not changed.
 
 mod categories;
 pub mod flight;
@@ -174,7 +173,7 @@ pub enum PlanError {
     )]
     Mistyped {
         word: String,
-        /// What may have been meant.
+        /// The names that may have been meant.
         near: String,
     },
     /// A value as a separate word, for an option that needs an equals sign.

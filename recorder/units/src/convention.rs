@@ -1,4 +1,4 @@
-//! What all that write into fxtrec's traces agree on, and the format leaves open.
+//! The conventions of all writers of fxtrec's traces that the format leaves open.
 
 use fxt_format::{Koid, ProviderId};
 

@@ -1,8 +1,8 @@
 //! Makes text from others safe to show.
 //!
 //! Threads choose their names, applications their log messages, and users their file names. A terminal obeys escape sequences in such text,
-//! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] sits before the terminal and
-//! escapes whatever was forgotten elsewhere.
+//! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to the
+//! terminal and escapes what was forgotten elsewhere.
 //!
 //! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in
 //! every output, since a log is not a terminal.

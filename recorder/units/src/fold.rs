@@ -9,7 +9,7 @@
 
 use std::io::{self, Write};
 
-/// Minimum width of a continuation line, whatever its indentation would be.
+/// Minimum width of a continuation line, regardless of its indentation.
 const LEAST: usize = 24;
 
 /// An output whose lines are folded at blanks. Do not use it for text with colours: their bytes would count as columns.

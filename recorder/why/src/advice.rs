@@ -1,4 +1,4 @@
-//! What to try next, by what dominates the critical path; and what the recording lacks.
+//! What to try next, depending on what dominates the critical path; and what the recording lacks.
 
 use std::cmp::Reverse;
 
@@ -248,7 +248,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
     })
 }
 
-/// What was seen about which the recording could say more.
+/// What was found that the recording could say more about.
 #[derive(Debug, Default)]
 struct Seen {
     ran: bool,

@@ -1,4 +1,4 @@
-//! What is found out, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
+//! The findings, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Answer {
     pub explanations: Vec<Explanation>,
 }
 
-/// What there is to know of the recording.
+/// What is known about the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trace {
     pub begin_ns: u64,
@@ -101,7 +101,7 @@ pub struct Part {
     pub syscall: Option<String>,
     /// For `blocked`, what ended it: `thread`, `interrupt`, `unknown` or `not_yet`.
     pub ended_by: Option<&'static str>,
-    /// What the interrupt was about that ended it.
+    /// The cause of the interrupt that ended it.
     pub interrupt: Option<Interrupt>,
     /// For `blocked`, whether it could not be interrupted.
     pub uninterruptible: Option<bool>,
@@ -117,7 +117,7 @@ pub struct Share {
     pub ns: u64,
 }
 
-/// A link of the critical path: what the thread at its end did that had to be over first.
+/// A link of the critical path: what the thread at its end did that had to end first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Link {
     pub from_ns: u64,
@@ -125,7 +125,7 @@ pub struct Link {
     /// How many threads wait for this one.
     pub depth: usize,
     pub thread: Who,
-    /// As `part` of the blame, without the division of what it had the CPU for.
+    /// As `part` of the blame, without a breakdown of the CPU time.
     pub state: &'static str,
     pub cpu: Option<u16>,
     /// For `waiting`, who had the CPU.
@@ -136,7 +136,7 @@ pub struct Link {
     pub class: Option<&'static str>,
     pub syscall: Option<String>,
     pub ended_by: Option<&'static str>,
-    /// What the interrupt was about that ended it.
+    /// The cause of the interrupt that ended it.
     pub interrupt: Option<Interrupt>,
     /// The address of the futex that it was blocked on, and the owner of that lock when the wait began.
     pub futex: Option<String>,
@@ -157,7 +157,7 @@ pub struct Link {
     pub reason: Option<&'static str>,
 }
 
-/// What an interrupt was about that woke a thread.
+/// The cause of an interrupt that woke a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
     /// As in the recording, if recorded.
@@ -168,7 +168,7 @@ pub struct Interrupt {
     pub text: String,
 }
 
-/// A request to a disk. What is not known is absent.
+/// A request to a disk. Unknown values are absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
     pub operation: Option<String>,

@@ -104,7 +104,7 @@ const TURN: usize = 3;
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
     pub(crate) spans: Spans,
-    /// What units of work are made of, if the query may be about one.
+    /// The data about units of work, if the query may be about one.
     waits: Option<Waits>,
     /// Whether the query is about stretches, not spans or one interval.
     stretches: bool,
@@ -476,7 +476,7 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     let metric = match name.unwrap_or_default() {
         "wakeup" | "preempt" | "runqueue" | "throttled" => Some(Metric::RunQueue),
         "blocked" | "blocked_d" => Some(Metric::Blocked),
-        // A slice, or what was taken from one.
+        // A slice, or time that was taken from one.
         _ => None,
     };
     let from = fired.from.max(first);
@@ -665,7 +665,7 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
 }
 
 /// From when to when COMMAND waited for the recorder to begin: its process is made before, and runs the program once everything is
-/// ready. That is nothing that COMMAND does without a recorder.
+/// ready. COMMAND does not do that without a recorder.
 fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)> {
     let (waker, since, until) = life.first_woken?;
     let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
@@ -696,7 +696,7 @@ fn stretches(
             let is_own = |waker| process(koid).is_some() && process(waker) == process(koid);
             let of_others = waker.filter(|waker| !is_own(*waker));
             let ended = of_others.and_then(|waker| last_slices.get(&waker)).copied();
-            // A query for one thread shows what it waited for, whatever that was.
+            // A query for one thread shows the whole wait, whatever the thread waited for.
             found.push(match query.metric.is_none() && query.thread.is_none() {
                 true => delay.without_end(ended),
                 false => delay,
@@ -729,7 +729,7 @@ fn longest(
     };
     for &(lists, metric) in metrics {
         let mut found = stretches(query, tracker, finder, threads, lists);
-        // What is left of a wait for another's end is a stretch of the other list as well.
+        // The rest of a wait for the end of another thread is also a stretch of the other list.
         found.sort_by_key(|delay| (delay.koid, delay.from, delay.to));
         found.dedup_by_key(|delay| (delay.koid, delay.from, delay.to));
         if query.metric.is_none() {

@@ -57,7 +57,7 @@ impl Names<'_> {
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
-    /// What the interrupt was about that woke a thread.
+    /// The cause of the interrupt that woke a thread.
     pub(crate) fn interrupt(&self, origin: Origin) -> Interrupt {
         let origins = &self.tracker.origins;
         Interrupt {
@@ -107,7 +107,7 @@ impl Names<'_> {
         self.tracker.cgroup(number).map(str::to_owned)
     }
 
-    /// What the lock of the kernel is called that a thread waited for.
+    /// The name of the kernel lock that a thread waited for.
     pub(crate) fn kernel_lock(&self, blocked: &Blocked) -> Option<String> {
         let id = blocked.lock.and_then(Lock::kernel_id)?;
         self.tracker.known_lock_name(id).map(str::to_owned)
@@ -139,7 +139,7 @@ pub fn explain<'r>(
     explain_keeping(query, open, syscall, Keep { most: log::MOST, at_once: true })
 }
 
-/// What is kept of an interval to be followed.
+/// What is kept about an interval that is to be followed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     /// Maximum number of entries.
@@ -199,7 +199,7 @@ pub(crate) fn explain_keeping<'r>(
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
-    // What a usual unit consists of, by the place of its interval.
+    // What a typical unit consists of, by the place of its interval.
     let mut usual = vec![None; choices.len()];
     for (choice, usual) in choices.iter().zip(&mut usual) {
         if let Subject::Unit(Compared { usual: (from, to), is_unusual: true, .. }) = choice.subject

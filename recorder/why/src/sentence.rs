@@ -70,7 +70,7 @@ struct Group<'a> {
     stopped: Option<Reason>,
 }
 
-/// What makes it the same reason.
+/// What identifies a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Why {
     class: Class,
@@ -157,7 +157,7 @@ impl<'a> Sums<'a> {
                     group.holders.extend(blocked.holder.as_deref());
                     group.stopped = blocked.stopped.or(group.stopped);
                 }
-                // The wake-up is a part of what it ends.
+                // The wake-up is part of the wait that it ends.
                 What::Underway => {}
                 What::Packet => sums.packet += length,
                 What::Request(..) => sums.request += length,
@@ -197,7 +197,7 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // Only for the longest one does the sentence say what the waker did.
+            // The sentence says what the waker did only for the longest one.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
@@ -461,7 +461,7 @@ struct Clause {
     text: String,
 }
 
-/// What the thread of these frames did mostly; empty if there are none.
+/// What the thread in these frames mainly did; empty if there are no frames.
 fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     let told = Sums::of(frames, names).told(names, depth);
     let with_was = |clause: &Clause| match clause.passive && depth > 0 {
@@ -568,7 +568,7 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
     }
 }
 
-/// What takes less than this share of COMMAND's time is not listed by itself.
+/// Parts below this share of COMMAND's time are not listed separately.
 const LEAST_PERCENT: f64 = 0.04;
 
 const WAITED: &str = "waiting for a CPU";

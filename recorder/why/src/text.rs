@@ -11,7 +11,7 @@ use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, 
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
-/// What the recorder took is shown from this share of the interval on.
+/// The recorder's own time is shown if it is at least this share of the interval.
 const RECORDER_SHARE: u64 = 50;
 
 /// Number of rows of the blame, and of links of the chain, that are shown.
@@ -275,7 +275,7 @@ fn in_call(syscall: Option<&str>) -> String {
 
 fn write_chain(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "What it waited for, in order:")?;
-    // The longest ones; what is between them is summed up.
+    // The longest ones; those between them are summed up.
     let mut order: Vec<usize> = (0..why.chain.len()).collect();
     order.sort_by_key(|&at| u64::MAX - (why.chain[at].to_ns - why.chain[at].from_ns));
     let mut shown = vec![false; why.chain.len()];
@@ -372,7 +372,7 @@ fn shares(tenants: &[Share]) -> String {
     words.join(", ")
 }
 
-/// A link of a chain in words: whose it is, what it did, and what that waited for.
+/// A link of a chain in words: its thread, what it did, and what it waited for.
 pub fn describe_link(link: &Link) -> String {
     let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {

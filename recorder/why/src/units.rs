@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Waits at one place are alike: they have the same system call, the same kind of waker, and for sleeps and locks the same stack. A place
-//! is idle if the thread waits there in many parts of its life, and if nothing was done for these waits, as far as the recording shows: the
-//! wakers, and the wakers' wakers, slept most of the time.
+//! is idle if the thread waits there in many parts of its lifetime, and if no thread worked for these waits, as far as the recording shows:
+//! the wakers, and the wakers' wakers, slept most of the time.
 //!
 //! For a thread without idle waits, such as a client that sends one request after the other, single waits are examined: each is compared
 //! with the median of those at its place.
@@ -150,7 +150,7 @@ pub(crate) struct Judged {
     pub(crate) usual: Option<Unit>,
 }
 
-/// What alike waits have in common: system call, how they end, stack.
+/// What similar waits have in common: system call, how they end, stack.
 type Place = (u32, Ender, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -279,7 +279,7 @@ impl Waits {
             {
                 (chosen, unit) = found.remove(at);
             }
-            // What it waited for is the same incident.
+            // The thing that it waited for belongs to the same incident.
             found.retain(|(at, it)| !self.waits_for(chosen, &unit, *at, it));
             units.push(unit);
         }
@@ -322,7 +322,7 @@ impl Waits {
                 unknown += wait.length();
                 continue;
             }
-            // The waker exists only since then: a thread that waited for it earlier had nothing to do.
+            // The waker exists only since then: a thread that waited for it earlier was idle.
             let waker = self.threads.get(wait.by as usize);
             let is_idle = idle.contains_key(place) || waker.is_some_and(|it| it.first > wait.from);
             if !is_idle {
@@ -386,7 +386,7 @@ impl Waits {
         (wait.call, ender, stack)
     }
 
-    /// The places at which the thread waits because it has nothing to do, with the number of waits at each.
+    /// The places at which the thread waits because it is idle, with the number of waits at each.
     fn idle_places(
         &self,
         thread: &Thread,
@@ -442,7 +442,7 @@ impl Waits {
         idle
     }
 
-    /// Whether nothing was done for the waits at a place; `None` if that is unknown.
+    /// Whether no thread worked for the waits at a place; `None` if that is unknown.
     fn is_idle(&self, place: &Place, waits: &[&Wait], known: &Known<'_>) -> Option<bool> {
         let class = (known.class)((place.0 != NO_CALL).then(|| u64::from(place.0)));
         match (class, place.1) {

@@ -12,7 +12,7 @@ use crate::threads::Index;
 /// Why the state of a thread is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The recording has nothing of the thread before.
+    /// The recording contains nothing about the thread before this.
     #[default]
     NotSeen,
     Lost,
@@ -154,7 +154,7 @@ impl Lock {
 pub trait Sink {
     /// A thread begins to do something. If that is to run, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
-    /// What was taken of the slice that the thread is in.
+    /// What was taken from the slice that the thread is in.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
     /// The cgroup whose quota held the thread back in the wait that has ended.
     fn quota(&mut self, _: Index, _cgroup: u32) {}

@@ -170,7 +170,7 @@ struct Decoder {
     taken: Option<Taken>,
     /// For how long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
-    /// What the interrupt that does the next wake-up is about.
+    /// The cause of the interrupt that does the next wake-up.
     origin: Option<(RawOrigin, Bytes)>,
     /// Time of the last move.
     moved: Nanos,

@@ -25,7 +25,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
-/// A thread as a CPU's chain remembers it. This may outlive what is known about the thread.
+/// A thread as a CPU's chain remembers it. This may be kept for longer than what is known about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     pub slot: Slot,
@@ -39,7 +39,7 @@ pub struct Chain {
     pub(super) seat: CpuState<Occupant>,
     /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
-    /// What is known of the slice that the next switch ends.
+    /// What is known about the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
     pub taken: Option<Taken>,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
@@ -88,7 +88,7 @@ impl Chain {
         self.seat.forget(read_time(time));
     }
 
-    /// What is known of the slice of `koid`, which a switch ends at `time`.
+    /// What is known about the slice of `koid`, which a switch ends at `time`.
     #[inline]
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> (Option<SliceFacts>, Option<Taken>) {
         if self.slice.is_none() && self.taken.is_none() {

@@ -56,16 +56,16 @@ pub struct Encoder<L> {
     /// What is waited for, when something is.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
-    /// What is known of the quota of the thread that the next event of this CPU wakes.
+    /// What is known about the quota of the thread that the next event of this CPU wakes.
     queued: Option<(Cpu, Throttle)>,
-    /// What the interrupt is about that does the next wake-up of this CPU.
+    /// The cause of the interrupt that does the next wake-up of this CPU.
     origin: Option<(Cpu, Origin)>,
     kernel: Arc<KernelSymbols>,
     /// The cgroups that are throttled now.
     periods: OpenPeriods,
     /// Gives kernel locks ids of this recording, instead of their addresses.
     lock_ids: RandomState,
-    /// What locks are called that are variables of the kernel.
+    /// The names of locks that are variables of the kernel.
     contended: Contended,
     /// Whether weights of nice 0 are left out.
     brief_weights: bool,
@@ -123,7 +123,7 @@ fn unseen_state(koid: Koid) -> OutgoingState {
     OutgoingState { fxt, detail: None }
 }
 
-/// What is not recorded, as a side.
+/// The side that stands for what is not recorded.
 fn nobody(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
 }
@@ -245,7 +245,7 @@ impl<L: Lanes> Encoder<L> {
         self.threads.unseen_globs().iter().map(|glob| glob.as_str())
     }
 
-    /// The CPUs that left a task unseen, though nothing was lost, since this was last asked.
+    /// The CPUs that missed a task although nothing was lost, since the last call.
     pub fn take_silent(&mut self) -> Vec<Cpu> {
         std::mem::take(&mut self.silent)
     }
@@ -269,8 +269,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Writes what there is to write about an event of the sort that nearly all are. False, and nothing has been done, when it
-    /// is not such a one.
+    /// Writes what there is to write about an event of the most common kinds. Returns false, without having done anything, for any
+    /// other event.
     #[inline(always)]
     pub(super) fn plain_event(
         &mut self,
@@ -405,8 +405,8 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// A switch between two threads of which nothing is new or in doubt, with nothing to tell but itself; nearly all are such.
-    /// Writes and notes what [`Encoder::switch`] does for it. False, and nothing has been done, when it is not so plain.
+    /// A switch between two threads about which nothing is new or in doubt, and with no further facts; nearly all switches are like this.
+    /// Writes and notes what [`Encoder::switch`] does for it. Returns false, without having done anything, for any other switch.
     #[inline(always)]
     fn plain_switch(&mut self, time: Nanos, cpu: Cpu, switch: &Switch) -> Result<bool, Closed> {
         let Some(current) = self.plain_occupant(cpu, switch.prev, &switch.prev_comm) else {
@@ -484,7 +484,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// Whether what the kernel says of the thread's scope, if it does, is what is known.
+    /// Whether the thread's scope according to the kernel, if it reports one, agrees with what is known.
     #[inline(always)]
     fn is_known_scope(&self, slot: Slot, told: Option<bool>) -> bool {
         slot == IDLE || told.is_none_or(|told| told == self.threads.thread(slot).in_scope)
@@ -655,7 +655,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(true)
     }
 
-    /// The arguments that have nothing to do with slices and waits; how many there are.
+    /// The arguments that are unrelated to slices and waits; returns how many there are.
     #[inline]
     fn common_args(&self, args: &mut [Arg<'_>], out: Side, inn: Side, words: Words) -> usize {
         let mut count = 0;

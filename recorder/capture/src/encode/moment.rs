@@ -1,4 +1,4 @@
-//! What the machine is in the middle of at some moment, written so that a trace can begin there.
+//! The state of the machine at some moment, written so that a trace can begin there.
 //!
 //! ```text
 //! recording  ===a====|======b=====|==a==     a has the CPU, c waits for it, b is inside of f
@@ -59,14 +59,14 @@ pub struct Span {
 /// A process and one of its threads.
 pub type Track = (Koid, Koid);
 
-/// What the machine is in the middle of.
+/// The current state of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The thread on each CPU, as the trace shows it. Idle CPUs may be missing.
     pub cpus: BTreeMap<u16, Contender>,
     /// The threads that wait for a CPU: queue and weight of each.
     pub waiting: BTreeMap<Koid, (u16, i32)>,
-    /// What threads are inside of, the outermost first.
+    /// The spans that threads are in, the outermost first.
     pub spans: BTreeMap<Track, Vec<Span>>,
 }
 

@@ -249,7 +249,7 @@ impl Threads {
         self.by_tid.len()
     }
 
-    /// The greatest numbers of threads and of processes that were ever kept at once.
+    /// The maximum numbers of threads and of processes that were kept at the same time.
     #[cfg(test)]
     pub fn places(&self) -> (usize, usize) {
         (self.slots.len(), self.processes.places())

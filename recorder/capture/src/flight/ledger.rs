@@ -1,4 +1,4 @@
-//! What each thread is in the middle of, and since when.
+//! What each thread is currently doing, and since when.
 //!
 //! The durations are those of the report, by the same rules: after a loss nothing is known about any waits, and what begins or ends with an
 //! inferred switch has no length.
@@ -71,7 +71,7 @@ impl Places {
     }
 }
 
-/// What all threads are in the middle of.
+/// What all threads are currently doing.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     machine: Machine<Occupant>,

@@ -1,7 +1,7 @@
 //! Triggers, tested on every duration, loss and probe as it occurs.
 //!
 //! All of this is on the path of an event. A value that meets no limit costs a comparison; conditions are evaluated only when a limit was
-//! met. What was met is limited by time and number:
+//! met. What meets a trigger is limited by time and number:
 //!
 //! ```text
 //!   met          x  x      x            x x        x
@@ -19,7 +19,7 @@ use fxtrec_gates::{Comparison, Condition, Trigger, What};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// What has fired and was not taken yet; more than these are suppressed.
+/// The maximum number of triggers that have fired and were not taken yet; more are suppressed.
 const MOST_WAITING: usize = 64;
 
 /// How many metrics there are.
@@ -61,7 +61,7 @@ pub struct Fired {
     pub from: Option<String>,
 }
 
-/// What became of all that met a trigger.
+/// Counts of all that met a trigger, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub fired: u64,
@@ -87,7 +87,7 @@ impl Limit {
         self.comparison.holds(value, self.limit)
     }
 
-    /// The lengths that may meet it.
+    /// The durations that may meet it.
     fn reach(&self) -> Reach {
         let (least, most) = (self.limit.floor() as u64, self.limit.ceil() as u64);
         match self.comparison {
@@ -99,7 +99,7 @@ impl Limit {
     }
 }
 
-/// Lengths from one to another: outside of them no limit of a metric is met.
+/// A range of durations: outside of it, no limit of a metric is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reach {
     least: u64,
@@ -117,11 +117,11 @@ impl Reach {
 /// All triggers, and what they need to know of threads.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// What threads are in the middle of.
+    /// What threads are currently doing.
     pub ledger: Ledger,
     triggers: Vec<Trigger>,
     lengths: [Vec<Limit>; METRICS],
-    /// What any limit of each metric may be met by.
+    /// The durations for each metric that may meet one of its limits.
     reach: [Reach; METRICS],
     losses: Vec<Limit>,
     /// The trigger of each non-scheduler event.
@@ -176,7 +176,7 @@ impl Watch {
         }
     }
 
-    /// Watches nothing, and only remembers what threads are in the middle of.
+    /// Watches nothing, and only keeps track of what threads are doing.
     pub fn only_ledger() -> Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
     }
@@ -287,17 +287,17 @@ impl Watch {
         self.fired.push(fired);
     }
 
-    /// Says whether what has fired is more than can be dealt with, so that for now no more may.
+    /// Sets whether more has fired than can be handled, so that nothing more may fire for now.
     pub fn set_busy(&mut self, busy: bool) {
         self.busy = busy;
     }
 
-    /// What has fired since this was last asked.
+    /// What has fired since the last call.
     pub fn take_fired(&mut self) -> std::vec::Drain<'_, Fired> {
         self.fired.drain(..)
     }
 
-    /// What became of all that met a trigger so far.
+    /// Counts of all that has met a trigger so far, by outcome.
     pub fn counts(&self) -> Counts {
         self.counts
     }

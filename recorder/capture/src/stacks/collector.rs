@@ -40,7 +40,8 @@ const QUIET: Duration = Duration::from_millis(80);
 /// How long samples are dealt with while others wait for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// How many programs are known at once. When there are more, all that is known is named, and those that had no stack lately are forgotten.
+/// Maximum number of programs that are known at the same time. When there are more, all that is known is named, and those that had no stack
+/// lately are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
 /// When a program has had no stack lately.
@@ -130,7 +131,7 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// When what it is about had happened.
+    /// When the event that it is about happened.
     pub(super) fn until(&self) -> Nanos {
         match self {
             Told::Code { until, .. } | Told::Stack { until, .. } => *until,
@@ -149,7 +150,7 @@ pub(super) struct Placed {
     has_tables: bool,
 }
 
-/// What is known of a program.
+/// What is known about a program.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) pid: u32,
@@ -161,7 +162,7 @@ pub(super) struct Program {
     found: Arc<Vec<ExecutableMapping>>,
     /// What they take, in bytes.
     found_bytes: usize,
-    /// What it has compiled itself.
+    /// The code that it has compiled itself.
     pub(super) made: JitCode,
     /// The look at the ring in which its mappings were read last.
     read_in: Option<u64>,
@@ -192,7 +193,7 @@ impl Program {
         end.filter(|_| !self.found.is_empty()).unwrap_or(frames.len())
     }
 
-    /// Whether a frame is in what was read last.
+    /// Whether a frame is in the mappings that were read last.
     fn finds(&self, frame: u64) -> bool {
         find(&self.found, frame).is_some()
     }
@@ -232,7 +233,7 @@ pub(super) struct Collector {
     in_parts: bool,
     /// For how long functions get names when a file ends; `None` if they get none at all.
     pub(super) symbols: Option<Duration>,
-    /// What a sample of a running thread stands for, in nanoseconds.
+    /// The time that a sample of a running thread represents, in nanoseconds.
     period: u64,
     /// Whether stacks are those of chosen processes: see [`Wanted`].
     chosen: bool,
@@ -268,7 +269,7 @@ pub(super) struct Collector {
     pub(super) looks: u64,
     /// When the ring was last checked.
     pub(super) fetched: Instant,
-    /// What was in it and is to be sent.
+    /// Its content that is to be sent.
     samples: VecDeque<Sample>,
     /// Bytes of that.
     waiting: usize,
@@ -344,7 +345,7 @@ impl Collector {
         self.named.clone()
     }
 
-    /// Reads until `stop` says so, and then what is left; names functions last.
+    /// Reads until `stop` is set, and then what is left; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
@@ -415,7 +416,7 @@ impl Collector {
         }
     }
 
-    /// Deals with what there is, as long as it is to `go_on` at a time. Whether there was anything.
+    /// Handles what is available, as long as `go_on` returns true for the current time. Returns whether there was anything.
     fn look(&mut self, go_on: impl Fn(Instant) -> bool) -> bool {
         let found = self.fetch();
         while let Some(sample) = self.samples.pop_front() {
@@ -739,7 +740,7 @@ impl Collector {
         if mapped.is_some_and(|mapping| is_made(&mapping.path)) && self.frames.has_room() {
             program.made.want(self.images.files(), program.pid, frame);
         }
-        // What a program has compiled itself is in no file.
+        // Code that a program has compiled itself is in no file.
         let is_named = |mapping: &&ExecutableMapping| !mapping.path.as_os_str().is_empty();
         let mapped = mapped.filter(is_named).filter(|_| self.placed < MOST_PLACED);
         let number_of = |_| next_module(&mut self.modules, program.pid);

@@ -76,7 +76,7 @@ enum What {
     Ended,
 }
 
-/// What matters for Python interpreters.
+/// A change that matters for Python interpreters.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     /// The process has mapped a file that is named like an interpreter.
@@ -104,14 +104,14 @@ pub(super) struct MappingHistory {
     /// How many mappings were added since the last count.
     added: usize,
     lost: u64,
-    /// What became of processes with a Python interpreter, if that is wanted.
+    /// The changes that matter for Python interpreters, if they are wanted.
     changes: Option<Vec<(Pid, Change)>>,
     /// Time of the oldest sample that has not been processed, if there is one.
     needed_since: Option<Nanos>,
 }
 
 impl MappingHistory {
-    /// No sample needs what was over before `since`.
+    /// No sample needs what ended before `since`.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
     }
@@ -181,7 +181,7 @@ impl MappingHistory {
                         let is_over = |told: &Told| {
                             told.pid == parent && matches!(told.what, What::Executed | What::Ended)
                         };
-                        // What the process runs by now is not what its child had.
+                        // The process now runs a different program from its child's.
                         if told[at..].iter().any(is_over) {
                             continue;
                         }
@@ -276,7 +276,7 @@ impl MappingHistory {
         mappings.sort_unstable_by_key(|mapping| mapping.start);
     }
 
-    /// Forgets what was over long ago, or everything if it is too much.
+    /// Forgets what ended long ago, or everything if that is too much.
     fn forget(&mut self, now: Nanos) {
         let now = self.needed_since.map_or(now, |since| now.min(since));
         while let Some(&(time, pid, since)) = self.over.front()

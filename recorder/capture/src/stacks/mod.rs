@@ -58,7 +58,7 @@ pub const NAMING: Duration = Duration::from_secs(5);
 /// How much may wait for the capture thread. What comes then is counted as lost.
 const WAITING: usize = 4 * 1024;
 
-/// What became of the stacks, counted.
+/// Counts of stacks by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Backtraces that were written.
@@ -116,7 +116,7 @@ impl Counts {
     }
 }
 
-/// What becomes of a recording: how its stacks are explained depends on it.
+/// The kind of output of a recording: how its stacks are explained depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// It is one file.
@@ -177,7 +177,7 @@ impl Named {
 #[derive(Debug)]
 pub struct Stacks {
     told: Receiver<Told>,
-    /// What was taken from there and is too early.
+    /// What was taken from there too early to be written.
     early: VecDeque<Told>,
     /// Which waits the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
@@ -250,7 +250,7 @@ impl Stacks {
         ended: Nanos,
         mut room: u64,
     ) -> Result<bool, Closed> {
-        // The answer does not wait for what is too early.
+        // The answer does not wait for what is too early to be written.
         while self.looks_ahead {
             match self.told.try_recv() {
                 Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
@@ -312,8 +312,8 @@ impl Stacks {
         asked
     }
 
-    /// Asks for all that there is by now, for [`Stacks::round`] to write: to be called before [`Stacks::end_piece`], which waits for what is left.
-    /// Functions of large files may take seconds to be named.
+    /// Requests everything that is available by now, for [`Stacks::round`] to write. To be called before [`Stacks::end_piece`], which waits
+    /// for what is left. Functions of large files may take seconds to be named.
     pub fn look_ahead(&mut self) {
         self.looks_ahead = self.ask();
     }
@@ -334,7 +334,7 @@ impl Stacks {
     }
 
     /// Ends a file of a divided recording: what comes later is for the next file, and so is what is not known yet if
-    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what is to stand at the file's end.
+    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what belongs at the file's end.
     ///
     /// # Errors
     /// [`Closed`] when the trace takes no more records.

@@ -79,8 +79,8 @@ impl Collector {
         frames
     }
 
-    /// Tells all names that are left when a file of the recording ends, as far as there is time: those of a file of code together,
-    /// whichever programs it is of, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
+    /// Reports all names that are left when a file of the recording ends, as far as there is time: those of a file of code together,
+    /// regardless of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
     pub(super) fn name_rest(&mut self) {
         let until = Instant::now() + self.symbols.unwrap_or(super::NAMING);
         let mut of_files: FxHashMap<usize, FileFrames> = FxHashMap::default();

@@ -46,7 +46,7 @@ const SAMPLE_WORDS: usize = 5;
 /// What a stack takes in addition to its frames, in words.
 const STACK_WORDS: usize = 14;
 
-/// The most distinct frames that are known at once, and stacks that the caller of [`Sequence::add`] has not numbered.
+/// Maximum number of distinct frames that are known at the same time, and of stacks that the caller of [`Sequence::add`] has not numbered.
 const MOST_STACKS: usize = 64 * 1024;
 
 /// The most frames of left-out samples that are remembered, so that they can be named.
@@ -123,7 +123,7 @@ pub struct Module<'a> {
     pub address: u64,
 }
 
-/// What is known of a frame.
+/// What is known about a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub function: Option<&'a str>,
@@ -155,7 +155,7 @@ impl Samples {
     }
 
     pub(super) fn add(&mut self, sample: Sample, program: usize, frames: &[u64]) {
-        // Only as many are removed as are added: no more work at once.
+        // Only as many are removed as are added, so that the work is spread out.
         while self.rolls
             && (self.all.len() >= MOST_SAMPLES
                 || self.words + frames.len() + STACK_WORDS > MOST_WORDS)

@@ -49,7 +49,7 @@ const MOST_MEMORIES: usize = 256;
 const UNREAD: &str = "[a Python function that could not be read]";
 const MORE: &str = "[more Python functions]";
 
-/// What is known of a code object.
+/// What is known about a code object.
 #[derive(Debug)]
 struct Known {
     mark: u64,
@@ -132,7 +132,7 @@ impl Functions {
         added
     }
 
-    /// What stands in a stack for a frame.
+    /// What represents a frame in a stack.
     fn text(&self, frame: PythonFrame) -> String {
         let known = self.known.get(&frame.code).and_then(|known| known.function.as_ref());
         let Some(function) = known else { return UNREAD.to_owned() };

@@ -63,7 +63,7 @@ pub(super) struct Described {
     pub(super) segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     pub(super) symbols: u64,
-    /// Whether its process may read it, and so may know the names of its functions. Otherwise nothing is revealed about it.
+    /// Whether its process may read it, and so may know the names of its functions. Otherwise the answer reveals nothing about it.
     pub(super) is_readable: bool,
     /// The rights that decide which other files are opened for it.
     pub(super) rights: Rights,

@@ -235,7 +235,7 @@ pub(super) struct Rings {
     _other: Sender<()>,
 }
 
-/// Makes the other thread take soon what was read.
+/// Makes the other thread take what was read soon.
 #[derive(Clone, Debug)]
 pub(super) struct DrainBoost(Arc<Order>);
 
@@ -297,7 +297,7 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that takes what is read; it gets low priority while it is not late. Without the right to raise its
+    /// Makes the calling thread the one that takes what was read; it has low priority while it is not late. Without the right to raise its
     /// priority again, it stays unchanged.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();

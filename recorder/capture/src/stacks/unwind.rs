@@ -172,7 +172,7 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
     registers.fp()
 }
 
-/// What is known of the code at an address.
+/// What is known about the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// There are tables for its file; finding its rules may take this much work, 0 if it is little.
@@ -277,7 +277,7 @@ impl<'a> Stack<'a> {
         let found = cache.rules.stats().misses();
         let rules = &mut cache.rules;
         let stepped = unwinder.step(rules, self.address, &mut self.registers, self.copy);
-        // Rules that were already known cost nothing.
+        // Rules that are already known cost nothing.
         if rules.stats().misses() > found {
             self.left -= paid;
             cache.left -= paid;

@@ -355,7 +355,7 @@ impl Records {
         Ok(())
     }
 
-    /// Writes what the stacks of a file need and do not contain themselves: code, names, and everything again for Perfetto.
+    /// Writes what the stacks of a file refer to: code, names, and everything again for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
         self.explain_code(lanes, time)?;
         let mut written = Ok(());

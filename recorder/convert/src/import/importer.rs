@@ -45,7 +45,7 @@ pub(super) struct Origin {
     pub(super) command_line: Option<String>,
     /// The clock of its times.
     pub(super) clock: Option<String>,
-    /// What the machine is, as uname(2) says it.
+    /// The machine's description, as uname(2) returns it.
     pub(super) machine: Option<String>,
     /// The facts that the trace has, as `causes` in `trace_info` lists them.
     pub(super) causes: Option<String>,
@@ -114,7 +114,7 @@ impl<W: Write> Sequence<W> {
     }
 }
 
-/// The provider of what the recorded programs said themselves.
+/// The provider of records that the recorded programs wrote themselves.
 pub(super) const PROGRAMS: (ProviderId, &str) = (ProviderId(PROVIDER.0 + 1), "programs");
 
 impl<W: Write> Sink<W> {
@@ -155,7 +155,7 @@ pub(super) struct Importer<W: Write> {
     catalog: Catalog,
     /// The event that each described tracepoint became, from when one was seen.
     extras: FxHashMap<usize, ExtraIndex>,
-    /// When the last event happened; nothing before the first.
+    /// When the last event happened; `None` before the first.
     last: Option<Nanos>,
     pub(super) report: Report,
 }

@@ -201,7 +201,7 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
 }
 
 /// Where packages of kernels put a vmlinux with symbols, in the folder of one distribution or another: Debian's have no link by its
-/// build id. What the trace calls the kernel's release leads nowhere: it may be any path.
+/// build id. The kernel's release as named in the trace is not made part of a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let read = fs::read_dir(folder).into_iter().flatten();

@@ -38,7 +38,7 @@ pub(super) const HANDLERS: [&str; 13] = [
 ];
 
 /// The programs on device interrupts, soft interrupts (unless these are `threaded`), vectors, and timers. None if the kernel has no
-/// tracepoints for the first two. The ends come first, so that nothing that has already begun seems never to end.
+/// tracepoints for the first two. The ends are attached first; otherwise something that has already begun could seem never to end.
 ///
 /// # Errors
 /// [`ObjectError`].

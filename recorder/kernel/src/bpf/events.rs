@@ -50,7 +50,7 @@ pub enum BpfError {
     Load {
         name: &'static str,
         error: io::Error,
-        /// What the verifier said; empty when it was not asked.
+        /// The verifier's log; empty if none was requested.
         log: String,
     },
     /// A program could not be attached to its tracepoint.
@@ -62,7 +62,7 @@ pub enum BpfError {
 }
 
 impl BpfError {
-    /// What the verifier said, when it was asked and had something to say.
+    /// The verifier's log, if one was requested and is not empty.
     pub fn verifier_log(&self) -> Option<&str> {
         match self {
             BpfError::Load { log, .. } => Some(log.trim_end()).filter(|log| !log.is_empty()),
@@ -114,7 +114,7 @@ pub struct Wanted<'a> {
     pub locks: bool,
     /// Whether to report the senders of packets that wake threads.
     pub packets: bool,
-    /// Whether only switches and wake-ups are, and nothing that explains them.
+    /// Whether only switches and wake-ups are recorded, and nothing that explains them.
     pub plain: bool,
     /// The system calls that are wanted, if any are: those with these numbers, or all.
     pub calls: Option<Option<&'a [u16]>>,
@@ -157,7 +157,7 @@ pub struct Tells {
     pub kernel_locks: bool,
     /// The waker, which may be an interrupt.
     pub wakers: bool,
-    /// What such an interrupt is about.
+    /// The cause of such an interrupt.
     pub origins: bool,
     /// Which thread of this host sent the packet, if it is one.
     pub packets: bool,

@@ -32,7 +32,7 @@
 //! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
 //! before the first one after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that
 //! keeps its thread from running; most slices have none. With `--locks`, so do the futex on which its thread blocks, and the kernel lock
-//! that it waits for. What an interrupt is about comes before its wake-up.
+//! that it waits for. The cause of an interrupt comes before its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
@@ -324,7 +324,7 @@ pub enum RecordKind {
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
-    /// What interrupts took of the slice that the lane's next switch ends, and when that switch was requested.
+    /// What interrupts took from the slice that the lane's next switch ends, and when that switch was requested.
     Taken = 11,
     /// The futex on which the outgoing thread of the lane's next switch blocks.
     Futex = 12,
@@ -332,7 +332,7 @@ pub enum RecordKind {
     Contention = 13,
     /// A system call begins; with the first flag, it ends.
     Call = 14,
-    /// What the interrupt is about that does the lane's next wake-up.
+    /// The cause of the interrupt that does the lane's next wake-up.
     Origin = 15,
     /// More bytes of an `Origin`.
     More = 16,
@@ -406,7 +406,7 @@ pub enum Record {
         /// For how long the hypervisor had taken the CPU (steal time).
         stolen: Nanos,
     },
-    /// What interrupts took of the slice that the next switch ends.
+    /// What interrupts took from the slice that the next switch ends.
     Taken {
         /// The time in interrupts, and how many there were.
         irq: Nanos,
@@ -457,7 +457,7 @@ pub enum Record {
         result: Option<i64>,
         is_32_bit: bool,
     },
-    /// What the interrupt is about that does the next wake-up.
+    /// The cause of the interrupt that does the next wake-up.
     Origin(RawOrigin),
     /// More bytes of this.
     More([u8; part::MORE_BYTES]),

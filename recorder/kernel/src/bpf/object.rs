@@ -6,12 +6,12 @@
 //! ```
 //!
 //! `aya-obj` reads the object and relocates it. The maps are made and shared by the rest of this module's neighbours, so an
-//! object only names them. What it leaves open is done here:
+//! object only names them. The remaining steps are done here:
 //!
 //! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
 //!   turned off, and nothing is loaded from memory when the program runs.
 //! - A map that is memory becomes the address of its value.
-//! - Functions and variables of the kernel that have no fixed number are marked by numbers that mean nothing else
+//! - Functions and variables of the kernel that have no fixed number are marked by numbers that have no other meaning
 //!   ([`Extern`]).
 
 use std::collections::{HashMap, HashSet};
@@ -63,7 +63,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // Others have no registers of programs there that are known, and need what it has to put stores in order.
+            // On others, the registers of programs at that place are not known, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -96,7 +96,7 @@ pub static INTERRUPTS: Compiled = compiled!("interrupts");
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
-/// What a program uses of the kernel that has no fixed number there, by the number of its type.
+/// The functions and variables of the kernel without a fixed number that a program uses, by the number of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
     /// `bpf_rdonly_cast`.
@@ -105,7 +105,7 @@ pub enum Extern {
     Variable(TypeId),
 }
 
-/// What the programs of an object are given.
+/// The parameters of the programs of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Given<'a> {
     /// A map that programs look up.
@@ -151,7 +151,7 @@ impl Object {
         Ok(Object { name, inner })
     }
 
-    /// The numbers that its functions return, which do nothing else; without those that this kernel has no number for.
+    /// The numbers that its functions return (they do nothing else), without those that this kernel has no number for.
     pub fn numbers(&self) -> HashMap<String, i32> {
         let number = |(name, program): (&String, &aya_obj::Program)| {
             let function = self.inner.functions.get(&program.function_key())?;
@@ -225,7 +225,7 @@ const OF_MAP: u8 = 1;
 const OF_VALUE: u8 = 2;
 const OF_TYPE: u8 = 3;
 const CALL: u8 = 0x85;
-/// What stands in the place of a register in a call of a function by the number of its type.
+/// The value of the register field in a call of a function by the number of its type.
 const BY_TYPE: u8 = 2;
 
 /// What programs call and load instead of [`Extern`], as in `fxtrec.h`.

@@ -1,8 +1,8 @@
-//! What ends a sleep, if an interrupt does.
+//! The causes of interrupts that end a sleep.
 //!
 //! Programs on interrupts and timers (`interrupts.bpf.c`) note in memory of their CPU what is handled there. The program on wake-ups
-//! reports that note for threads woken meanwhile. It looks there only if the kernel says that an interrupt runs, so a thread that wakes
-//! another one pays nothing.
+//! reports that note for threads woken meanwhile. It looks there only if the kernel says that an interrupt runs, so it costs nothing when a
+//! thread wakes another one.
 //!
 //! ```text
 //!   CPU 0   irq_handler_entry virtio0 ---- sched_waking A ---- irq_handler_exit      A is woken by the device
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::account::HANDLERS;
 use crate::units::{Nanos, Tid};
 
-/// Bytes of what is noted of a CPU.
+/// Size of the notes about a CPU, in bytes.
 pub const LINE_BYTES: usize = 256;
 
 /// Bytes noted about threads that are being woken.
@@ -24,7 +24,7 @@ pub const TOLD_BYTES: usize = 1024 * 128;
 /// How many bytes may be reported in addition to the record itself.
 pub const MOST_BYTES: usize = 60;
 
-/// What an interrupt is about that wakes a thread.
+/// The cause of an interrupt that wakes a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A timer that is due at a nanosecond: a sleep, the timeout of a system call, a timer of a program.
@@ -167,7 +167,7 @@ pub struct RawOrigin {
 }
 
 impl RawOrigin {
-    /// What that is, with the bytes that came along; `None` if it is nothing known.
+    /// What that is, with the bytes that came along; `None` if it is unknown.
     pub fn understand(self, bytes: Bytes) -> Option<Origin> {
         Some(match self.kind {
             kind::HRTIMER => Origin::HrTimer { function: self.what },
@@ -247,7 +247,7 @@ const LEAST: usize = 20;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What a soft interrupt is called.
+/// The name of a soft interrupt.
 pub fn softirq(number: u32) -> Option<&'static str> {
     const NAMES: [&str; 10] = [
         "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER",

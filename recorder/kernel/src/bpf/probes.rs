@@ -34,7 +34,7 @@ const VALUES: usize = 15;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Hit {
-    /// What a tracepoint has before the thread: its id and flags. Zero here.
+    /// What a tracepoint's record contains before the thread: its id and flags. Zero here.
     pub(super) common: u32,
     pub(super) tid: u32,
     pub(super) cookie: u64,

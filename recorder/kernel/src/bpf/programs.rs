@@ -32,7 +32,7 @@ use super::sys::{self, BpfSys, Insn, On, ProgramSpec};
 use super::types::Types;
 use crate::cgroups::Hierarchy;
 
-/// What the programs are made for.
+/// What the programs are built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub types: &'a Types,
@@ -176,7 +176,7 @@ pub struct Objects {
 }
 
 impl Setting<'_> {
-    /// What every program that writes into lanes is given.
+    /// The parameters of every program that writes into lanes.
     fn of_lanes(&self) -> [Choice; 3] {
         let records = self.shape.records as u64;
         [
@@ -226,7 +226,7 @@ impl Setting<'_> {
         cast.into_iter().chain(variable).collect()
     }
 
-    /// All maps of the programs on events. What is not there is not used either, so any map will do.
+    /// All maps of the programs on events. If it does not exist, it is not used either, so any map will do.
     pub(super) fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
         let none = Given::Memory(self.wakers);
         let (threads, groups) = match self.scope {
@@ -328,8 +328,8 @@ pub(super) fn newtask(
     scope.on("fxtrec_newtask", types.tracepoint("task_newtask")?)
 }
 
-/// The programs on system calls with these numbers, a bit each, or on all. The end comes first: what has begun before is not
-/// taken for something that never ends. The lanes of the setting are those of calls.
+/// The programs on system calls with these numbers, a bit each, or on all. The end comes first, so that something that began earlier is not
+/// mistaken for something that never ends. The lanes of the setting are those of calls.
 ///
 /// # Errors
 /// As of [`all`].

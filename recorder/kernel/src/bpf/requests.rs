@@ -14,7 +14,7 @@
 //! - A flush of the disk's cache is done by a request of the kernel for all that wait for it; these are completed right after that.
 //! - The kernel uses addresses of requests again. A new request is recognized by its beginning; before Linux 6.5, by the kernel's own time
 //!   for it.
-//! - The table has 1024 places, found by the address. If a place has the entry of another request, nothing is known of this one.
+//! - The table has 1024 places, found by the address. If a place holds the entry of another request, nothing is known about this one.
 //! - Only interrupts of devices and of timers, and the soft ones for disks, count: others complete requests among many other things.
 
 use super::object::{Choice, Given, Object, ObjectError};

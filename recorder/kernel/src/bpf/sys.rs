@@ -210,8 +210,8 @@ pub trait BpfSys: Debug {
     /// How often the program did not run because it was already running on that CPU, if the kernel counts this.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 
-    /// What wakes the reader instead of a ring buffer, if a test plays the kernel: user space can map BPF's ring buffers, but not add to
-    /// them.
+    /// What wakes the reader instead of a ring buffer, if a test simulates the kernel: user space can map BPF's ring buffers, but not add
+    /// to them.
     fn bell(&self) -> Option<Bell> {
         None
     }

@@ -1,5 +1,5 @@
-//! What the running kernel says of itself: its types, by which programs are relocated, and the numbers of tracepoints, functions and
-//! variables.
+//! What the running kernel says about itself: its types, which are needed to relocate programs, and the numbers of tracepoints, functions
+//! and variables.
 //!
 //! `aya-obj` reads the types. The names that it does not expose are read here, in one pass: tracepoints (typedefs that begin with
 //! `btf_trace_`), `bpf_rdonly_cast`, and the per-CPU variables, with their places.

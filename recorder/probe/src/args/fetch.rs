@@ -11,7 +11,7 @@ pub(crate) enum Fetch {
     Returned,
     /// Memory this many bytes from an address.
     Deref(i64, Box<Fetch>),
-    /// What a spec says in the same words.
+    /// The parts of a spec that are the same in the kernel's syntax.
     Verbatim(Verbatim),
 }
 

@@ -1,4 +1,4 @@
-//! What specs write as the kernel does.
+//! The parts that specs write as the kernel does.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Verbatim {
 }
 
 impl Verbatim {
-    /// What is there by default.
+    /// The default type.
     pub(super) fn kind(self) -> ArgKind {
         match self {
             Verbatim::StackPointer => ArgKind::Ptr,

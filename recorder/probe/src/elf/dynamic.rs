@@ -25,7 +25,7 @@ pub struct Dynamic {
 }
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// Reads the dynamic section; a static program's says nothing.
+    /// Reads the dynamic section; a static program's is empty.
     ///
     /// # Errors
     /// When it is not within the file.

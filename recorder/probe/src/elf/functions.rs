@@ -19,7 +19,7 @@ pub struct Function {
     pub raw: String,
     /// Its size in bytes; `None` when the file does not say.
     pub size: Option<u64>,
-    /// Whether what is there only chooses the function, when the program starts.
+    /// Whether the code there only selects the function when the program starts.
     pub chooses: bool,
 }
 

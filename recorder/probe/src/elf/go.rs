@@ -10,7 +10,7 @@
 //! Go 1.2 has one part, and offsets from its beginning. Go 1.16 has parts, Go 1.18 addresses relative to the text, and Go 1.20 one field
 //! more. Since Go 1.26 the beginning of the text is only in the runtime's description of the program (`.go.module`).
 //!
-//! The table is read as a whole, and what is looked up costs a search in a sorted list. A list of values has no index: it is followed for
+//! The whole table is read, and a lookup is a search in a sorted list. A list of values has no index: it is followed for
 //! a limited number of steps.
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ enum Version {
     Go20,
 }
 
-/// What a function is to an unwinder.
+/// How an unwinder treats a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flags {
     /// It has no caller.

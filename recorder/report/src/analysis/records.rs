@@ -185,7 +185,7 @@ impl<O: Observer> Analysis<O> {
                 let origin = origin(event);
                 self.narrow = origin.is_narrow();
                 let causes = Causes::parse(event.args.str("causes").unwrap_or_default());
-                // What one of several recordings does not have, all together do not.
+                // A kind of fact counts as recorded only if all of several recordings have it.
                 self.causes = self.origin.as_ref().map_or(causes, |_| causes.and(self.causes));
                 self.origin = Some(origin);
                 if let Some(Value::Koid(command)) = event.args.get("command") {

@@ -43,7 +43,7 @@ pub(super) enum Event {
     /// A thread turns out to have had a CPU since its occupant became unknown, in nanoseconds of the trace's clock; 0 for before the trace.
     /// If the thread's state was unknown, it ran.
     Claim { cpu: u16, thread: ThreadIndex, since: u64, ran_since: Option<u64> },
-    /// What was taken of the slice that the CPU's next switch ends, at the same time.
+    /// What was taken from the slice that the CPU's next switch ends, at the same time.
     Taken { cpu: u16, taken: Taken },
     /// A CPU has no occupant, or an unknown one; this applies to the previous `length` nanoseconds as well.
     Vacate { cpu: u16, length: u64 },
@@ -119,7 +119,7 @@ pub(super) struct ThreadLane {
 pub(super) struct Lanes {
     cpus: Vec<CpuLane>,
     threads: Vec<ThreadLane>,
-    /// What the host took of the slice that ends with the next event.
+    /// What the host took from the slice that ends with the next event.
     stolen: u64,
 }
 

@@ -57,7 +57,7 @@ impl Packer {
         let number = self.taken;
         self.taken += 1;
         match number.checked_rem(self.lanes.len()).and_then(|at| self.lanes.get(at)) {
-            // A thread that does not receive any more has failed; `finish` returns its error.
+            // A thread that no longer receives has failed; `finish` returns its error.
             Some(lane) => drop(lane.columns.send((number, columns))),
             None => self.here.push((number, pack(&columns)?)),
         }

@@ -29,7 +29,7 @@ impl Runtime {
         })
     }
 
-    /// What names its functions in the next recording.
+    /// How to get names for its functions in the next recording.
     pub fn advice(self) -> &'static str {
         match self {
             Runtime::Java => {

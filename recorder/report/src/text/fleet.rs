@@ -1,4 +1,4 @@
-//! What many traces come to: the head, and a row for each.
+//! The summary of many traces: the head, and a row for each.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -91,7 +91,7 @@ pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> 
     writeln!(out)
 }
 
-/// The greatest first; names from A to Z. What a trace has no figure of, such as its CPU time, is the figure of its slices.
+/// The greatest first; names from A to Z. Where a trace has no figure, such as its CPU time, the figure of its slices is used.
 fn rank(row: &TraceRow, style: TableStyle) -> (Reverse<u128>, &str) {
     let figures = row.figures(style.metric);
     let nanos = |duration: Option<Duration>| duration.map_or(0, |it| it.as_nanos() + 1);

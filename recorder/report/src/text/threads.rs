@@ -70,7 +70,7 @@ pub struct TableStyle {
     pub look: Look,
 }
 
-/// What gives way on a narrow terminal.
+/// What is shortened on a narrow terminal.
 const SPARE: [&str; 11] = [
     "Migr",
     "Censored",

@@ -140,7 +140,7 @@ pub enum CategoryError {
     #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
         text: String,
-        /// What may have been meant.
+        /// The names that may have been meant.
         meant: Option<&'static str>,
     },
     /// A user probe that cannot be understood.

@@ -279,7 +279,7 @@ impl KernelRecorder {
         Notice::from_bytes(&message[..bytes])
     }
 
-    /// Lets it write what is left, and end. Everything is delivered when this returns.
+    /// Lets it write what is left and exit. Everything is delivered when this returns.
     pub(super) fn stop(mut self) {
         self.end();
         let Some(file) = self.file.take() else { return };

@@ -20,10 +20,10 @@ use super::spool::Spool;
 use super::writer::{Destination, Writer, Wrote};
 use fxtrec_units::text::bytes;
 
-/// After its session has ended, a reader that takes nothing for so long gets nothing more.
+/// After the session has ended, a reader that reads nothing for this time gets nothing more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often to check whether the session has ended, while a reader takes nothing.
+/// How often to check whether the session has ended while a reader reads nothing.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Called with the reason when nothing more can be written.
@@ -150,7 +150,7 @@ impl Output {
         self.lock().total
     }
 
-    /// Why nothing more can be written, if so.
+    /// The reason if nothing more can be written.
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }

@@ -98,7 +98,7 @@ impl Splitter {
     }
 }
 
-/// The text of a string record; nothing if it claims to be longer than its record.
+/// The text of a string record; `None` if it claims to be longer than its record.
 fn content(first: u64, record: &[u8]) -> &[u8] {
     let length = usize::try_from(string::LENGTH.get(first)).unwrap_or(usize::MAX);
     record.get(WORD_BYTES..).and_then(|text| text.get(..length)).unwrap_or_default()

@@ -310,7 +310,7 @@ impl Service {
         config: wire::TraceConfig,
         output: Passed,
     ) -> Result<(), ControllerError> {
-        // A session that is there goes before what is wrong with the request.
+        // An existing session takes precedence over errors in the request.
         machine::answer(self.lock().state, Request::Initialize)?;
         let config = Config::new(config)?;
         let who = &caller.credentials;

@@ -169,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Where the kernel's records go: out at once if the session streams, else to the held data.
+    /// Where the kernel's records go: directly to the output if the session streams, otherwise to the held data.
     fn deliver(&self) -> Deliver {
         let (output, held) = (self.output.clone(), self.held.clone());
         let (wanted, progress) = (self.wanted.clone(), self.kernel.clone());

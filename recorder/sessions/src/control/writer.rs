@@ -12,8 +12,8 @@
 //!                 <--- so many are written -----+--> what the client passed
 //! ```
 //!
-//! The process has a time limit for everything and is killed beyond it. One that cannot even be killed is abandoned: it
-//! holds nothing of the daemon's, and occupies one of its user's few places.
+//! The process has a time limit for everything and is killed beyond it. One that cannot even be killed is abandoned: it holds no resources
+//! of the daemon, and occupies one of its user's few places.
 
 pub(super) mod process;
 mod talk;
@@ -204,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Gives as much as is taken without waiting.
+    /// Writes as much as possible without waiting.
     ///
     /// # Errors
     /// Why nothing more can be written.
@@ -225,7 +225,7 @@ impl Writer {
         }
     }
 
-    /// How many of the bytes that were given are not written yet.
+    /// How many of the bytes that it was given are not written yet.
     ///
     /// # Errors
     /// Why nothing more can be written.
@@ -265,7 +265,7 @@ impl Writer {
     }
 }
 
-/// It ends at once, with or without its consent.
+/// Kills the process.
 impl Drop for Writer {
     fn drop(&mut self) {
         // A thread, in tests, sees that.

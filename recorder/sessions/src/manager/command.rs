@@ -18,7 +18,7 @@ pub struct Started {
     pub late: Vec<String>,
 }
 
-/// What a session came to.
+/// The result of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stopped {
     /// All providers that recorded something or violated the protocol.

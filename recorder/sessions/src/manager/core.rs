@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    /// How long nothing has to be done by itself.
+    /// How long until something has to be done without a request.
     fn timeout(&self) -> Option<Duration> {
         if !self.settling.is_empty() {
             return Some(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What a provider can do against the protocol.
+//! The ways in which a provider can violate the protocol.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(super) enum Fault {
     /// An impossible request or buffer content.
     #[error(transparent)]
     Memory(#[from] RemoteError),
-    /// Records that it had finished are not what they were.
+    /// Records that it had finished have changed.
     #[error("it repeatedly changed records in its buffer after it had completed them")]
     Changed,
     /// Another message than REGISTER came first.

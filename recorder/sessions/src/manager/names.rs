@@ -136,7 +136,7 @@ impl Names {
         // Objects are called by strings.
         let strings = self.strings.values().map(|(record, _)| record);
         let others = self.threads.values().chain(self.objects.values());
-        // A reference to what is not there would be damage.
+        // A reference to a missing definition would be damage.
         for index in self.unkept().filter_map(|index| StringRef::indexed(index).ok()) {
             let written = StringRecord { index, content: UNKEPT }.write(out);
             debug_assert!(written.is_ok(), "{written:?}");

@@ -255,7 +255,7 @@ impl Output {
         }
     }
 
-    /// What later archives lack for lack of room.
+    /// What later archives lack because there was not enough room.
     pub(super) fn left_out(&self) -> LeftOut {
         // Dropped pieces are in no archive.
         let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
@@ -383,7 +383,7 @@ impl Output {
 }
 
 impl LeftOut {
-    /// Counts names that were left out of what was just recalled.
+    /// Counts names that were left out of what was just repeated.
     fn add_names(&mut self, known: &mut Known) {
         self.names = self.names.saturating_add(known.names.take_left_out());
     }

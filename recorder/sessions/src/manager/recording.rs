@@ -55,7 +55,7 @@ pub(super) struct Recording {
     /// Gone when the provider has closed it or did something against the protocol.
     fifo: Option<Seqpacket>,
     remote: Remote<SharedView>,
-    /// Whether STARTED came: before that nothing in the buffer counts.
+    /// Whether STARTED has arrived: before that, the content of the buffer is not valid.
     has_started: bool,
     phase: Phase,
     /// The provider's count of dropped records at the last read.
@@ -330,7 +330,7 @@ impl Recording {
         output.take(Owned { id, name, process, piece, losses: self.losses.take() });
     }
 
-    /// Counts what the provider has dropped since this was last asked.
+    /// Counts what the provider has dropped since the last call.
     fn note_dropped(&mut self, stats: &mut ProviderStats) {
         let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
         let more = dropped.saturating_sub(self.dropped);

@@ -33,13 +33,13 @@ pub enum OutFileError {
     /// The file that was there before could not be kept.
     #[error("cannot keep the earlier file as {}: {source}", .old.display())]
     KeepOld {
-        /// What it was to be called.
+        /// Its intended name.
         old: OsString,
         source: OsError,
     },
     #[error("{0} is recording to it: wait until it ends, or use another name with -o")]
     InUse(Holder),
-    /// It would be read and written at once.
+    /// It would be read and written at the same time.
     #[error("it is the same file as the input: give the output another name")]
     IsInput,
     /// Two outputs of one command.

@@ -161,7 +161,7 @@ impl Place {
     }
 }
 
-/// What procfs calls what is open.
+/// The target of the link in procfs for an open file.
 fn shown(open: impl AsFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).ok()
 }
@@ -206,7 +206,7 @@ pub fn refuse_same(output: &Path, others: &[&Path]) -> Result<(), OutFileError> 
     }
 }
 
-/// What a path leads to.
+/// The target of a path.
 fn facts_of(path: &Path) -> std::io::Result<Facts> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let held = nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())?;

@@ -58,12 +58,12 @@ pub struct Hold {
     heir: Option<Owner>,
 }
 
-/// What became of the name of a recording's file.
+/// What happened to the name of a recording's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The path still refers to this file.
     InPlace,
-    /// It has no name any more.
+    /// It no longer has a name.
     Removed,
     /// It was moved. Where to, if known.
     Moved(Option<PathBuf>),
@@ -209,7 +209,7 @@ impl Place {
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
-        // What a full disk or a kill has left is not worth keeping, and must not replace an earlier `.old` that is.
+        // A file that a full disk or a kill has left is not worth keeping, and must not replace an earlier `.old` that is.
         if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
             fresh.put_over(&self.name)?;
             return Ok(Some(None));
@@ -318,7 +318,7 @@ impl Recording {
     }
 }
 
-/// Removes a file again into which nothing was recorded.
+/// Removes a file again if nothing was recorded into it.
 #[derive(Debug)]
 pub struct Undo {
     place: Place,

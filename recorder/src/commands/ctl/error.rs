@@ -78,7 +78,7 @@ pub enum CtlError {
         "cannot request a snapshot from process {pid}: {source}; if it belongs to another user, use sudo"
     )]
     Process { pid: u32, source: io::Error },
-    /// The output does not take any more.
+    /// The output accepts no more data.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
     /// A system call that never fails did.

@@ -25,7 +25,7 @@ use crate::units::text::{bytes, counted};
 
 const MIB: u64 = 1024 * 1024;
 
-/// What `ctl start` has to say.
+/// The messages of `ctl start`.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     /// The file that gets the trace; null for standard output.
@@ -269,7 +269,7 @@ fn is_own(wanted: &[String], known: &[KnownCategory]) -> bool {
     wanted.is_empty() && !permitted("sched") && permitted("sched:own")
 }
 
-/// What the daemon would leave out without a word: it narrows a list without names, and wildcards, to what is permitted.
+/// What the daemon would leave out silently: it narrows a list without names, and wildcards, to what is permitted.
 fn not_permitted(wanted: &[String], known: &[KnownCategory]) -> Vec<String> {
     let is_wanted = |name: &str| {
         let covers = |wanted: &String| {

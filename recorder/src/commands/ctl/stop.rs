@@ -10,7 +10,7 @@ use crate::cli::{CtlCommon, CtlStopArgs};
 use crate::control::client::{Client, ClientError};
 use crate::control::wire::{ControllerError, ProviderStats, SessionState, StopOptions, Stopped};
 
-/// What `ctl stop` has to say.
+/// The messages of `ctl stop`.
 #[derive(Debug, Serialize)]
 struct Answer {
     /// The session's state: `stopped` with `--keep`, else `ready`.

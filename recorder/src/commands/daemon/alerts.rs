@@ -179,7 +179,7 @@ impl FigureAlerts {
         }
     }
 
-    /// Holds what was counted since the last look against the limits.
+    /// Compares what was counted since the last check with the limits.
     pub(super) fn look(&mut self, groups: &Groups) {
         let during = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
         let since = std::mem::take(&mut self.since);
@@ -194,7 +194,7 @@ impl FigureAlerts {
     }
 }
 
-/// What the statistic is, if it stands to the limit as it should not, and whose own is the greatest.
+/// The value of the statistic if it violates the limit, and the group with the greatest value.
 fn judge(gate: &Gate, since: &HashMap<Key, Figures>, groups: &Groups) -> Option<String> {
     let mut all = Figures::default();
     let mut most: Option<(f64, &str)> = None;
@@ -329,7 +329,7 @@ pub(super) fn start(
     Ok((AlertRecorder { stop, thread: Some(thread) }, (figures, written)))
 }
 
-/// Those that the recorder looks at, and those that are about what the kernel counts.
+/// Those that the recorder checks, and those about what the kernel counts.
 fn divide(args: &DaemonArgs) -> Result<(Vec<Trigger>, Vec<Gate>), AlertsError> {
     let (mut triggers, mut gates) = (Vec::new(), Vec::new());
     for alert in &args.alerts {
@@ -399,7 +399,7 @@ fn earlier(folder: &Path, budget: u64) -> io::Result<(Files, Option<(u64, PathBu
     Ok((files, newest.map(|newest| (left, newest))))
 }
 
-/// What the thread works with.
+/// The data of the thread.
 #[derive(Debug)]
 struct Keeper {
     history: History,

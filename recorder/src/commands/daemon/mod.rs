@@ -119,7 +119,7 @@ fn end(service: Arc<Service>) -> bool {
         // The waiting thread may have given up.
         let _ = done.send(());
     };
-    // What cannot be done by a thread of its own is not waited for.
+    // Work that cannot be given to a separate thread is not waited for.
     let thread = std::thread::Builder::new().name("fxtrec-end".to_owned()).spawn(shut_down);
     thread.is_ok() && is_done.recv_timeout(END).is_ok()
 }

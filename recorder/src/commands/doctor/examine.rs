@@ -1,4 +1,4 @@
-//! Finds out what the machine allows, by doing what a recording does.
+//! Finds out what the machine permits by trying what a recording does.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -50,7 +50,7 @@ pub(super) fn remedy(examination: &Examination) -> Option<String> {
     }
 }
 
-/// The first check without which nothing can be recorded.
+/// The first failed check that makes a recording impossible.
 fn obstacle(examination: &Examination) -> Option<&'static str> {
     if examination.tracefs.is_err() {
         Some("tracefs")

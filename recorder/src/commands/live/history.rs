@@ -54,7 +54,7 @@ impl History {
         let (send, said) = channel();
         let errors = history.recorder.stderr.take();
         let listen = move |errors: ChildStderr| {
-            // No line is longer, whatever the path.
+            // Lines are never longer than this, for any path.
             let mut lines = BufReader::new(errors);
             loop {
                 let mut line = String::new();

@@ -84,7 +84,7 @@ const PIP: &str = "python3 -m pip install duckdb";
 const FORCED_PIP: &str = "python3 -m pip install --user --break-system-packages duckdb";
 
 impl NoEngine {
-    /// What is missing, and one command that installs it.
+    /// What is missing, and a command that installs it.
     pub(super) fn describe(self) -> String {
         let installs = |manager: &str| in_path(manager).is_some();
         self.describe_by(installs)

@@ -23,7 +23,7 @@ use temporary::Temporary;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// Everything that is missing, so that the user can fix it at once.
+    /// Everything that is missing, so that the user can fix it in one step.
     #[error("cannot query: {}", .0.join("\n  "))]
     Missing(Vec<String>),
     #[error("{}: not a directory that fxtrec export has written: it contains none of its tables; for a directory of traces, export it first: fxtrec export {} -o tables", .0.display(), .0.display())]

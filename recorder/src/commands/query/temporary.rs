@@ -41,7 +41,7 @@ impl Temporary {
 
     /// Starts a program with this process's original signal mask.
     pub(super) fn start<T>(&self, start: impl FnOnce() -> T) -> T {
-        // A failure is harmless here, and the child could do nothing about it.
+        // A failure is harmless here, and the child could not handle it.
         let now = self.before.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let started = start();
         let _ = now.map(|now| now.thread_set_mask());
@@ -59,7 +59,7 @@ fn watch(mut signals: Signals, folder: &Path) {
         }
         match signals.read() {
             Ok(Some(caught)) if caught.signal != Signal::SIGCHLD => {
-                // If it cannot be removed, nothing can be done.
+                // If it cannot be removed, there is nothing else to do.
                 let _ = std::fs::remove_dir_all(folder);
                 let _ = SigSet::all().thread_unblock();
                 let _ = raise(caught.signal);

@@ -137,7 +137,7 @@ impl Capture {
         }
         let mut stopped = None;
         while intake.open && (!self.stop.is_stopped() || self.source.has_more()) {
-            // What a round left to the next one may have happened before the stop.
+            // Events that a round left to the next one may have happened before the stop.
             if self.stop.is_stopped() && intake.ended >= *stopped.get_or_insert_with(clock::now) {
                 break;
             }
@@ -195,7 +195,7 @@ impl Capture {
                 break;
             }
         }
-        // What is in the rings still is not counted: it goes into a file that has room.
+        // What is still in the rings is not counted: it is written to a file that has room.
         if let Some(pieces) = &mut self.pieces {
             let (engine, encoder, source) = (&self.engine, &mut self.encoder, &*self.source);
             let (providers, stacks) = (self.providers.as_ref(), self.stacks.as_mut());
@@ -284,7 +284,7 @@ impl Capture {
         loop {
             let is_all = stacks.round(&mut self.encoder, ended, pieces.room_for_stacks())?;
             self.encoder.lanes().commit();
-            // What is left when that takes too long goes into the last file, or is lost.
+            // If that takes too long, the rest is written to the last file, or lost.
             if is_all && !stacks.is_looking_ahead() || Instant::now() >= until {
                 return Ok(());
             }

@@ -61,16 +61,16 @@ pub(super) fn clock_change<L: Lanes>(
     encoder.instant(time, Text::Inline("clock_change"), &args)
 }
 
-/// The kernel's own counts of what was taken from everybody, as they are when a recording begins.
+/// The kernel's own counts of time taken from all threads, as of the beginning of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches {
     /// What the host of a virtual machine took.
     host: StealWatch,
-    /// What quotas kept from running.
+    /// The time for which quotas prevented threads from running.
     pub(super) quotas: QuotaWatch,
 }
 
-/// What they have grown by.
+/// Their increase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     pub(super) host: StealGrowth,
@@ -219,7 +219,7 @@ pub(super) fn snapshot_info(
     Ok(info)
 }
 
-/// What the stacks are of.
+/// The events that stacks were recorded for.
 fn stack_info(wanted: &Wanted) -> Vec<Arg<'static>> {
     let kind = match (wanted.wakes, wanted.frequency.is_some()) {
         (false, false) => "offcpu",
@@ -280,7 +280,7 @@ fn loss_cause<'a>(cause: &LossCause, text: &'a str) -> [Arg<'a>; 6] {
     ]
 }
 
-/// What the host took of a CPU.
+/// What the host took from a CPU.
 fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
     [
         Arg::new(strings::CPU, Value::Uint32(cpu.0)),

@@ -50,7 +50,7 @@ pub enum RecordError {
     #[error("{source}: {unsaved}")]
     Output {
         source: SinkError,
-        /// What is not in it.
+        /// What it lacks.
         unsaved: Unsaved,
     },
     /// A file that was written is not there, or was not written at all.
@@ -92,7 +92,7 @@ impl RecordError {
         }
     }
 
-    /// What to type to try again with more rights, when an ordinary user may get them so.
+    /// What to type to try again with more rights, if that is possible for an ordinary user.
     pub fn with_sudo(&self) -> Option<String> {
         let RecordError::Refused(refusal) = self else { return None };
         let helps = refusal.remedy.contains("sudo") && !nix::unistd::geteuid().is_root();

@@ -135,7 +135,7 @@ fn record(
     let inherited_limits = limits::Inherited::now();
     // Stacks come first. Each source raises it for its CPUs.
     limits::raise_open_files(0);
-    // Before the source, so that what it defines is dropped after what uses it.
+    // Declared before the source, so that its definitions are dropped after their users.
     let bpf = kernel.bpf();
     let may_use_bpf = matches!(plan.source, SourceChoice::Auto | SourceChoice::Bpf);
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
@@ -192,7 +192,7 @@ fn record(
         // Cgroups are everybody's.
         Some(_) => Watches::of_host(),
     };
-    // What all of this has disturbed is over, and not in the trace.
+    // The disturbance that all of this has caused is over, and is not in the trace.
     let time = source.begin();
     let inherited = signals.inherited();
     let mut launch = plan.launch.clone();
@@ -208,7 +208,7 @@ fn record(
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
         source.narrow(&wanted);
     }
-    // What COMMAND's process waits for before is fxtrec.
+    // Before that, COMMAND's process waits for fxtrec.
     let from = stacks.as_ref().and_then(StackSource::from).filter(|_| by_default && held.is_some());
     if let Some(from) = &from {
         from.store(u64::MAX, Ordering::Relaxed);
@@ -387,11 +387,11 @@ fn record(
     }
 }
 
-/// When the output is given to the user who called sudo. If COMMAND runs as that user, it could change what is read back.
+/// When the output is given to the user who called sudo. If COMMAND runs as that user, it could change the file before it is read back.
 fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     let user = plan.launch.as_ref().and_then(|launch| launch.user.as_ref());
     let is_commands = owner.zip(user).is_some_and(|(owner, user)| owner.uid == user.uid);
-    // What is divided is not read back.
+    // A divided recording is not read back.
     match is_commands && plan.flight.rotate.is_none() {
         true => Given::AtLast,
         false => Given::AtOnce,

@@ -129,7 +129,7 @@ impl Series {
         Ok(sink)
     }
 
-    /// What became of the files: the last number, how many were removed, what went wrong.
+    /// What happened to the files: the last number, how many were removed, what went wrong.
     pub(super) fn outcome(&self) -> SeriesOutcome {
         let mut named = self.named();
         let whereabouts =
@@ -149,7 +149,7 @@ fn is_elsewhere(hold: &Hold) -> bool {
     hold.whereabouts() != Whereabouts::InPlace
 }
 
-/// What became of the files of a recording.
+/// What happened to the files of a recording.
 #[derive(Debug)]
 pub(super) struct SeriesOutcome {
     /// The last one.
@@ -159,7 +159,7 @@ pub(super) struct SeriesOutcome {
     pub(super) removed: Removed,
     /// How many others removed or moved before they were complete.
     pub(super) missing: u64,
-    /// What became of the last one's name.
+    /// What happened to the last one's name.
     pub(super) whereabouts: Whereabouts,
     /// What went wrong without ending the recording.
     pub(super) warnings: Vec<String>,
@@ -178,14 +178,14 @@ pub(super) struct Pieces {
     pub(super) sizes: Sizes,
 }
 
-/// What is known of the size of the file that is written.
+/// What is known about the size of the file that is being written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sizes {
     /// The size that it will have if it ends after the next round.
     expected: u64,
     /// How much more than it will have if it ends now it may have.
     room: u64,
-    /// What it has by now, and had after the round before, at most.
+    /// Its maximum size now, and after the previous round.
     now: u64,
     before: u64,
     /// The most that a round has added.
@@ -200,7 +200,7 @@ const EVENTS_PART: u64 = 32;
 const EVENT_BYTES: u64 = 64;
 const LEAST_EVENTS: u64 = 512;
 
-/// How much of a file the stacks of a round may be, and what they may be in any case, in bytes.
+/// The stacks of a round may take up this part of a file, and in any case this many bytes.
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
@@ -217,7 +217,7 @@ const PACKED_PERCENT: u64 = 40;
 /// Expected size of the next explanation, in percent of the last one.
 const MARGIN_PERCENT: u64 = 130;
 
-/// What is done about the end of a file.
+/// The action at the end of a file.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// Nothing: it is not due.
@@ -237,7 +237,7 @@ impl Pieces {
     fn measure(&mut self, engine: &Engine, stacks: Option<&Stacks>) {
         let Rotate::Size(limit) = self.rotate else { return };
         let Sizes { expected, room, now, before, round } = &mut self.sizes;
-        // First what is in the engine: what it hands over in between is counted twice, and not left out.
+        // The content of the engine is counted first: what it hands over in between is counted twice rather than left out.
         let unsaved = engine.unsaved_bytes() as u64;
         *before = std::mem::replace(now, self.written.piece_bytes_at_most() + unsaved);
         // The first round has the head as well.

@@ -83,20 +83,20 @@ pub(super) struct Inputs {
     pub(super) memory: Option<TraceMemory>,
 }
 
-/// What a recording came to.
+/// The result of a recording.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) captured: Captured,
     pub(super) totals: Totals,
     pub(super) result: Result<(), SinkError>,
-    /// What the output did not take.
+    /// The data that the output did not accept.
     pub(super) unsaved: Unsaved,
     pub(super) duration: std::time::Duration,
     /// The results of snapshots, if there could be any.
     pub(super) snapshots: Option<SnapshotCounts>,
-    /// What became of the files of a recording that was divided.
+    /// What happened to the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
-    /// What became of the file's name while it was written; of the last one, if there are several.
+    /// What happened to the file's name while the file was written; to the last one's, if there are several.
     pub(super) output: Whereabouts,
 }
 
@@ -177,7 +177,7 @@ impl Pipeline {
             Pieces { beginning, rotate, series, written, begun, stage, sizes }
         });
         let series = pieces.as_ref().map(|pieces| pieces.series.clone());
-        // What waits for a CPU at the beginning of a piece is known by this only.
+        // Only this tells which threads wait for a CPU at the beginning of a piece.
         let ledger = pieces.as_ref().map(|_| Watch::only_ledger());
         if let Some(watch) = extras.watch.or(ledger) {
             encoder.watch_with(watch);
@@ -311,7 +311,7 @@ impl Pipeline {
         let (ending, growth) = (&captured.ending, &captured.growth);
         let of_last = (sink.totals().record_bytes, left_out);
         let tail = describe::tail(ending, growth, self.recorder, of_last).unwrap_or_default();
-        // What keeps it from being written, the end of the sink says as well.
+        // The result of the sink also contains the reason if it cannot be written.
         let _ = sink.write(&tail);
         let totals = match sink.finish() {
             Ok(totals) => totals,

@@ -1,4 +1,4 @@
-//! What is said at the end of a recording.
+//! The messages at the end of a recording.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Summary<'a> {
     pub(super) lacking: &'a [&'a str],
     pub(super) target: &'a Target,
     pub(super) colour: bool,
-    /// The lines that are shown even if they count nothing, since they were requested.
+    /// The lines that are shown even if their count is zero, because they were requested.
     pub(super) asked_for: &'a [&'static str],
     /// Whether the trace holds only the last events.
     pub(super) partial: bool,
@@ -334,7 +334,7 @@ impl Expected<'_> {
     }
 }
 
-/// What was written, or was to be, but is not in place; `None` when all is. With what to do about it.
+/// What was written, or should have been, but is not in its place; `None` when all is. With what to do about it.
 pub(super) fn missing(
     finished: &Finished,
     target: &Target,
@@ -372,7 +372,7 @@ pub(super) fn missing(
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What is missing although the output took everything it was given, a line for each way to lose it. Said even where
+/// What is missing although the output accepted all data, with a line for each kind of loss. Said even where
 /// no summary is wanted.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
@@ -429,7 +429,7 @@ const LEAST_STOLEN: f64 = 0.001;
 /// The number of CPUs listed separately.
 const STOLEN_CPUS: usize = 4;
 
-/// What the host of a virtual machine took of its CPUs, the worst first.
+/// What the host of a virtual machine took from its CPUs, the worst first.
 fn stolen(host: &StealGrowth) -> Option<String> {
     let share =
         |(cpu, stolen): &(Cpu, Nanos)| (*cpu, stolen.0 as f64 / host.during.0.max(1) as f64);

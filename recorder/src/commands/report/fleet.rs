@@ -94,7 +94,7 @@ pub(super) fn run(
     };
     let style = Style { colour: Terminal::of_stderr().colour, failures_only: false };
     let selection = options(args).selection;
-    // What would be read again is refused above.
+    // Inputs that would have to be read again are refused above.
     let open = || trace_file::read(&args.file);
     let about = counted(traces.len() as u64, "trace", "traces");
     Ok(gates.judge(Path::new(&about), (&report, &selection), style, open, show, err)?)

@@ -69,7 +69,7 @@ impl Sources {
         }
     }
 
-    /// What became of requests to servers.
+    /// The outcomes of requests to servers.
     pub(super) fn fetched(&self) -> Vec<(&'static str, u64)> {
         self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }

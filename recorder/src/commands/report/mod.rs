@@ -78,7 +78,7 @@ pub enum ReportError {
     /// The stacks cannot be shown.
     #[error(transparent)]
     Stacks(#[from] stacks::StacksError),
-    /// The output does not take any more.
+    /// The output accepts no more data.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
 }
@@ -116,7 +116,7 @@ pub fn run(
     }
     let mut out = BufWriter::new(out);
     let quietly = |written: io::Result<()>| match written {
-        // The output has no reader any more, but the status may still be checked.
+        // The output no longer has a reader, but the exit status may still be checked.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     };
@@ -286,7 +286,7 @@ fn chosen(args: &ReportArgs) -> Vec<String> {
     comms.chain(pids).chain(tids).chain(cgroups).collect()
 }
 
-/// What is to be said about names that are like those that no thread has.
+/// Hints for names that no thread has but that resemble existing ones.
 fn near(args: &ReportArgs) -> String {
     let by_name = !args.comms.is_empty() || !args.cgroups.is_empty();
     let all = match args.file.is_file() && by_name {

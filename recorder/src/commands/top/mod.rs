@@ -60,7 +60,7 @@ struct View {
     paused: bool,
 }
 
-/// What there is to be shown.
+/// The data to show.
 struct Shown {
     rows: Vec<Row>,
     during: Duration,
@@ -126,11 +126,11 @@ struct Top {
     interval: Duration,
     since: Instant,
     history: Option<History>,
-    /// What the last key did.
+    /// The effect of the last key.
     note: String,
 }
 
-/// What a wait ended with.
+/// The result of a wait.
 enum Woken {
     Time,
     Key,
@@ -361,7 +361,7 @@ fn wait(
             return Ok(Woken::Time);
         }
         let timeout = match left {
-            // Rounded up: what is less than a millisecond would be spent in a tight loop.
+            // Rounded up: with less than a millisecond, the loop would be busy.
             Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)),
             None => Ok(PollTimeout::NONE),
         };

@@ -52,7 +52,7 @@ impl Screen {
             return Ok(vec!['q']);
         }
         let text = String::from_utf8_lossy(&bytes[..got]).into_owned();
-        // Arrows and the like are sequences that mean nothing here.
+        // Arrow keys and the like send sequences, which are ignored here.
         let is_sequence = text.len() > 1 && text.starts_with('\u{1b}');
         Ok(if is_sequence { Vec::new() } else { text.chars().collect() })
     }

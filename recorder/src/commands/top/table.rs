@@ -163,7 +163,7 @@ fn rank(figures: &Figures, sort: TopSort) -> u64 {
     }
 }
 
-/// What the whole machine did.
+/// The row of the whole machine.
 fn headline(all: &Figures, shown: &Shown, view: &View, rows: usize) -> Vec<String> {
     let seconds = shown.during.as_secs_f64();
     let waits = all.run_queue();

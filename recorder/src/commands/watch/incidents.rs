@@ -1,4 +1,4 @@
-//! What is unusual in one recording after the other.
+//! Finds what is unusual in successive recordings.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ impl Incidents {
         Duration::from_nanos(self.not_seen_ns)
     }
 
-    /// Those that ended after the recording before, in order of time.
+    /// Those that ended after the previous recording, ordered by time.
     ///
     /// # Errors
     /// [`WhyError`], but not that there is nothing to explain.

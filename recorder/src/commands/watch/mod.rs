@@ -65,7 +65,7 @@ pub fn run(args: &WatchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     let mut signals = Signals::catch().map_err(WatchError::Signals)?;
     let every = args.every.duration().max(SHORTEST);
     let failed = |path: &Path, source| WatchError::Folder { path: path.to_owned(), source };
-    // What is not kept is removed with this folder, which no other user can enter.
+    // Files that are not kept are removed with this folder, which no other user can enter.
     let temporary = std::env::temp_dir();
     let private = tempfile::Builder::new().prefix("fxtrec-watch-").tempdir_in(&temporary);
     let private = private.map_err(|error| failed(&temporary, error))?;
@@ -133,7 +133,7 @@ struct Watch<'a> {
     err: &'a mut dyn Write,
 }
 
-/// What a wait ended with.
+/// The result of a wait.
 enum Woken {
     Time,
     /// The recorder may have ended.

@@ -1,4 +1,4 @@
-//! What the machine is in the middle of, as the encoder knows it.
+//! The current state of the machine (running and waiting threads, open spans), as the encoder knows it.
 
 use fxt_reader::record::is_not_recorded;
 use fxt_writer::Koid;
@@ -15,7 +15,7 @@ use crate::encode::{unrecorded, weight};
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// What the machine is in the middle of, as far as the trace shows it. Only an encoder with a [`Watch`](crate::flight::watch::Watch)
+    /// The current state of the machine, as far as the trace shows it. Only an encoder with a [`Watch`](crate::flight::watch::Watch)
     /// knows which threads wait for a CPU.
     pub fn present(&mut self) -> Moment {
         let mut moment = Moment::default();
@@ -74,7 +74,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Ends a piece of the trace at `time`, and closes what is open in it. Returns what the next piece must begin with: the names of
-    /// everything in the trace, and what the machine is in the middle of.
+    /// everything in the trace, and the current state of the machine.
     ///
     /// # Errors
     /// [`Closed`] if the trace takes no more records.

@@ -16,7 +16,7 @@ use fxtrec_kernel::bpf::origins::{self, Origin, Request};
 use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// What an interrupt is about, in a word.
+/// The cause of an interrupt, in a word.
 fn kind_of(origin: &Origin) -> Text<'static> {
     match origin {
         Origin::HrTimer { .. } => strings::HRTIMER,
@@ -59,7 +59,7 @@ fn name_of<'a>(origin: &'a Origin, kernel: &'a KernelSymbols) -> Option<Cow<'a, 
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// A wake-up of a thread of which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
+    /// A wake-up of a thread about which nothing is new or in doubt, by the thread that has the CPU or by an interrupt. Writes and
     /// notes what [`Encoder::wake`] does for it. Returns false, without doing anything, if the event is not a plain one.
     #[inline(always)]
     pub(super) fn plain_wake(
@@ -92,7 +92,7 @@ impl<L: Lanes> Encoder<L> {
         let tells_weight = self.tells_weight(weight);
         let weight = Arg::new(strings::WEIGHT, Value::Int32(weight));
         let wakeup = Wakeup { cpu, time: at, thread, args: [weight] };
-        // Each spells out what it has, so that the compiler knows the record's size.
+        // Each function lists its arguments explicitly, so that the compiler knows the record's size.
         match wake.by {
             Waker::Task(tid) if tid != wake.current => return Ok(false),
             Waker::Task(_) => {

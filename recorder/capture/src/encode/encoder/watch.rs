@@ -1,4 +1,4 @@
-//! Telling a [`Watch`] what happens, and writing down what it fires on.
+//! Reports events to a [`Watch`], and records what it fires on.
 //!
 //! Without a watch each of these is one look at whether there is one; for a switch, the encoder itself has that look.
 
@@ -24,7 +24,7 @@ use fxtrec_units::{Cpu, Nanos};
 /// An expression is cut to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
 
-/// What a thread does that was switched out in this state.
+/// What a thread that was switched out in this state does.
 fn next(state: OutgoingState) -> State {
     let letters = matches!(state.detail, Some(Detail::Uninterruptible)).then_some("D");
     State::after(state.fxt, letters)
@@ -304,7 +304,7 @@ impl<L: Lanes> Encoder<L> {
         self.fire(Fired { trigger, time, since: None, cpu, thread: None, value, from: None }, slot)
     }
 
-    /// Notes what has fired, and for which thread, unless it is too soon or too much.
+    /// Notes what has fired, and for which thread, unless that is too soon after the last one or too many have fired.
     #[cold]
     fn fire(&mut self, mut fired: Fired, slot: Option<Slot>) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };

@@ -1,6 +1,6 @@
 //! Derives the machine's state at the beginning of a trace from its end.
 //!
-//! If the first part of a trace was overwritten, the encoder only knows what the machine is in the middle of at its end. The state at the
+//! If the first part of a trace was overwritten, the encoder knows the state of the machine only at its end. The state at the
 //! beginning follows from that and from the records in between:
 //!
 //! ```text
@@ -28,7 +28,7 @@ use super::{Contender, Label, Moment, Span, Track};
 use crate::encode::weight::NICE_0;
 use fxtrec_units::Nanos;
 
-/// When the trace of `pieces` begins, and what the machine was in the middle of then. `now` is the state at its end, and `head` has the
+/// When the trace of `pieces` begins, and the state of the machine at that time. `now` is the state at its end, and `head` has the
 /// strings that the records of the pieces refer to.
 ///
 /// # Errors

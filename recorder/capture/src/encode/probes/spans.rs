@@ -1,4 +1,4 @@
-//! What a thread is inside of: functions and system calls that have begun and not ended.
+//! What a thread is in: functions and system calls that have begun and not ended.
 //!
 //! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never seen:
 //! longjmp(3) leaves a function, the kernel watches at most 64 returns of a thread at once, a sample is lost. The stack pointer shows this,
@@ -31,7 +31,7 @@ const RETURN_ADDRESS: u64 =
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
-/// What a thread is inside of.
+/// What a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A function, with the stack pointer at its call, if known.
@@ -53,7 +53,7 @@ pub struct Open {
     pub losses: u32,
 }
 
-/// What one thread is inside of, the outermost first.
+/// What one thread is in, the outermost first.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     open: Vec<Open>,
@@ -137,7 +137,7 @@ fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     }
 }
 
-/// What every thread is inside of.
+/// What every thread is in.
 #[derive(Debug, Default)]
 pub struct Spans {
     threads: FxHashMap<Koid, Stack>,

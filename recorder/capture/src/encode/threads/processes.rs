@@ -79,7 +79,7 @@ impl Processes {
         &mut self.slots[slot.0 as usize]
     }
 
-    /// The greatest number of processes that were ever kept at once.
+    /// The maximum number of processes that were kept at the same time.
     #[cfg(test)]
     pub(super) fn places(&self) -> usize {
         self.slots.len()

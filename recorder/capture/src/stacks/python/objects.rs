@@ -1,6 +1,6 @@
 //! Reads code objects from the memory of a process, in the process that may wait for that: see [`super::super::files`].
 //!
-//! The memory is the program's own and may hold anything: each part is bounded, and what is not plausible is not there.
+//! The memory is the program's own and may hold anything: each part is bounded, and what is not plausible is ignored.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -21,7 +21,7 @@ const MOST_LINES: u64 = 32 << 10;
 /// The most bytes of a code object before its instructions.
 const MOST_HEAD: u64 = 512;
 
-/// What is known of a function.
+/// What is known about a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Function {
     pub(in super::super) name: String,
@@ -37,7 +37,7 @@ impl Function {
     }
 }
 
-/// What became of a code object.
+/// The outcome for a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Found {
     /// There is none.

@@ -60,7 +60,7 @@ pub(super) struct Sequence {
     pub(super) default_track: u64,
     /// The thread of events without a track.
     pub(super) thread: Option<(u32, u32)>,
-    /// What samples count, if they do not say so themselves.
+    /// What samples count, if they do not specify it themselves.
     pub(super) samples: Option<Box<str>>,
     /// Whether everything since the last clear was seen.
     pub(super) is_whole: bool,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::KeyBy;
 use crate::units::{Pid, Tid};
 
-/// Bytes of what is known of a thread; its entry is found by the lower bits of its id.
+/// Size of the data about a thread, in bytes; its entry is found by the lower bits of its id.
 pub(in crate::bpf) const PLACE_BYTES: usize = 16;
 pub(super) const PLACES_BYTES: usize = PLACE_BYTES * 128 * 1024;
 

@@ -28,7 +28,7 @@ use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
 use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// What has figures of its own. The numbers are those of `counts.bpf.c`.
+/// What separate figures are kept for. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
@@ -47,12 +47,12 @@ pub struct Wanted {
     pub steal: bool,
 }
 
-/// What is not in the figures, since the programs were attached.
+/// What is missing from the figures since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Events that no program saw since it was running already on their CPU, where the kernel counts that.
     pub unseen: u64,
-    /// Threads of which it was forgotten since when they do what they do, for one with the same lower bits of its id.
+    /// Threads whose entry was replaced by that of a thread with the same lower bits in its id, so that the start of their state is lost.
     pub evicted: u64,
     /// Figures that went to "other" since the table was full.
     pub overflowed: u64,
@@ -219,8 +219,8 @@ impl SchedCounts {
         PLACES_BYTES + self.cpus.len()
     }
 
-    /// Hands out what was counted since the last call, each key once, in no order. A thread that was renamed during the call has one of its
-    /// names.
+    /// Returns what was counted since the last call, each key once, in no particular order. A thread that was renamed during the call has
+    /// one of its names.
     ///
     /// # Errors
     /// What bpf(2) returns when it is asked to wait for the programs. Nothing is lost then.

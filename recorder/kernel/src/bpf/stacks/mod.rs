@@ -75,7 +75,8 @@ const NOTES: usize = 64 * 1024;
 /// Bytes of a bell: a thousand long waits of a CPU from one look at the samples to the next.
 const BELL_BYTES: usize = 16 << 10;
 
-/// Bytes of the ring that samples come through: some three thousand of the largest, as a herd of threads leaves at once.
+/// Bytes of the ring that samples come through: enough for about three thousand of the largest, as when many threads are switched out at
+/// the same time.
 const RING_BYTES: usize = 16 << 20;
 
 /// The same if only waits of chosen threads are recorded.
@@ -93,7 +94,7 @@ const BLOCK: usize = 4096;
 /// How many different user stacks there is room for, before Linux 6.15.
 const USER_STACKS: u32 = 16 * 1024;
 
-/// The most frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
+/// Maximum number of frames of a user stack; no more than the kernel's default for `perf_event_max_stack`.
 pub const USER_FRAMES: usize = 127;
 
 /// The most frames of a kernel stack.
@@ -168,7 +169,7 @@ pub struct Walked {
     pub python_end: PythonEnd,
 }
 
-/// What became of a thread's user stack.
+/// The outcome for a thread's user stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserStack {
     /// It was taken after the wait.
@@ -262,7 +263,7 @@ impl<'a> WaitNotes<'a> {
         [("taking", taking), ("over", over.0), ("are_chosen", chosen.is_some().into())]
     }
 
-    /// The maps that it works with. What is not there is not used either, so any map will do.
+    /// The maps that it works with. If it does not exist, it is not used either, so any map will do.
     pub(super) fn maps(&self) -> [(&'static str, Given<'a>); 7] {
         let Maps { taking, notes, chosen, scratch, ring, shared, .. } = self.maps;
         let none = Given::Memory(notes.as_fd());
@@ -509,7 +510,7 @@ impl BlockedStacks {
         self.from.clone()
     }
 
-    /// Puts the threads of these processes among the chosen, to which belongs what they start from [`BlockedStacks::prepare`] on.
+    /// Adds the threads of these processes to the chosen ones; threads that they start after [`BlockedStacks::prepare`] are chosen, too.
     pub fn choose(&self, pids: &[Pid]) {
         let Some(chosen) = &self.maps.chosen else { return };
         pids.iter().for_each(|pid| chosen.insert_process(*pid));
@@ -560,7 +561,7 @@ impl BlockedStacks {
         self.links.clear();
     }
 
-    /// Hands out the samples that there are, the oldest first. What is not one counts as unreadable.
+    /// Hands out the samples that there are, the oldest first. Anything else counts as unreadable.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         if let Taking::Interrupt(Bells { bells, .. }) = &self.maps.taking {
             bells.iter().for_each(Doorbell::answer);
@@ -636,7 +637,7 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
     let words = |bytes: &[u8]| -> Vec<u64> {
         bytes.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word)).collect()
     };
-    // What could not be walked has a negative length.
+    // A stack that could not be walked has a negative length.
     let kernel = match usize::try_from(double(offset_of!(Head, kernel))?.cast_signed()) {
         Ok(length) => Some(words(next(length)?)),
         Err(_) => None,

@@ -1,4 +1,4 @@
-//! The Python functions of threads: what programs must know of an interpreter to walk them, and what they found. See `python.h`.
+//! The Python functions of threads: what programs must know about an interpreter to walk them, and what they found. See `python.h`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What `sizeof` and its kin are of: a type if `text` ends with a `t`.
+    /// The operand of `sizeof` and similar operators: a type if `text` ends with a `t`.
     fn any_operand(&mut self, text: &'static str) -> Option<Id> {
         let (text, operand) = match text.strip_suffix('t') {
             Some(text) => (text, self.kind()?),
@@ -322,7 +322,7 @@ impl<'a> Parser<'a> {
         Some(self.pieces(pieces))
     }
 
-    /// What stands for an element of an object, in braces.
+    /// The designator of an element of an object, in braces.
     fn braced(&mut self) -> Option<Id> {
         let field = |own: &mut Self, name: Id| {
             let value = own.deeper(Self::braced)?;

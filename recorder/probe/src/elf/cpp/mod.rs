@@ -34,7 +34,7 @@ impl Qualifiers {
     const RESTRICT: u8 = 4;
 }
 
-/// A piece of what is printed as it stands.
+/// A piece that is printed unchanged.
 #[derive(Clone, Debug)]
 enum Piece<'a> {
     Text(&'a str),

@@ -8,7 +8,7 @@ pub(super) struct Parser<'a> {
     pub(super) nodes: Vec<Node<'a>>,
     /// What a later part can repeat.
     known: Vec<Id>,
-    /// What the parameters of the innermost function template stand for.
+    /// The arguments of the innermost function template.
     arguments: Vec<Id>,
     /// Whether a parameter may stand for an argument that comes later: in the name of a conversion.
     looks_forward: bool,
@@ -18,11 +18,11 @@ pub(super) struct Parser<'a> {
     depth: usize,
 }
 
-/// What is known of a name when its end is reached.
+/// What is known about a name when its end is reached.
 #[derive(Clone, Debug, Default)]
 struct Ending {
     is_template: bool,
-    /// A constructor, destructor or conversion: what it returns is not in the name.
+    /// A constructor, destructor or conversion: its return type is not in the name.
     is_special: bool,
     signature: Signature,
 }
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
     /// A function or variable, or what compilers make for them.
     pub(super) fn encoding(&mut self) -> Option<Id> {
         self.deeper(|own| {
-            // What it takes is of its own template.
+            // Its parameters belong to its own template.
             let arguments = std::mem::take(&mut own.arguments);
             let looks_forward = std::mem::take(&mut own.looks_forward);
             let lambdas = std::mem::take(&mut own.lambdas);
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
             return Some(name);
         }
         if ending.is_template && !ending.is_special {
-            // What it returns is not shown.
+            // Its return type is not shown.
             self.kind()?;
         }
         let mut signature = ending.signature;
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Encoding(name, signature)))
     }
 
-    /// What compilers make for something else.
+    /// Names that compilers generate for something else.
     fn special(&mut self) -> Option<Id> {
         let of_type = [
             ("TV", "vtable for "),

@@ -232,7 +232,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// What a pointer leads to, with its sign: a reference to a reference is one.
+    /// The pointed-to type, with its sign: a reference to a reference is one.
     fn collapsed(&mut self, id: Id) -> Option<(Id, &'static str)> {
         let &Node::Pointer(mut inner, mut sign) = self.node(id) else { return None };
         if sign != "*" {

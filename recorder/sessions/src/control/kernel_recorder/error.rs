@@ -12,7 +12,7 @@ pub(in crate::control) enum KernelError {
     /// It ended before it recorded.
     #[error("cannot record the kernel: {0}")]
     Refused(String),
-    /// It neither records nor ends.
+    /// It neither records nor exits.
     #[error("the kernel's recorder did not become ready")]
     Silent,
     /// It was not waited for.

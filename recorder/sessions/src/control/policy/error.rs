@@ -1,4 +1,4 @@
-//! What a policy says no with.
+//! The errors of a policy.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub enum Denied {
     NoSuchProbe {
         name: String,
         path: PathBuf,
-        /// What may have been meant.
+        /// The names that may have been meant.
         meant: Option<String>,
     },
 }

@@ -44,7 +44,7 @@ impl Service {
         answer.map(|()| wire::Stopped { provider_stats, incomplete })
     }
 
-    /// Stops applications, then the kernel's recorder, so that the last of the ones is within what the other knows.
+    /// Stops applications, then the kernel's recorder, so that the last events of applications are within the kernel's recording.
     fn stop(&self, session: &Session, write: bool) -> (Stopped, Result<Option<String>, String>) {
         // This notifies the thread that is starting it, which then ends soon.
         let stopped = self.manager.stop(write, STOP_TIMEOUT).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Service {
         }
     }
 
-    /// Makes this request of whatever session there is; `None` when it is refused.
+    /// Makes this request to any existing session; `None` when it is refused.
     fn take_over(&self, request: Request) -> Option<Arc<Session>> {
         let mut inner = self.lock();
         let session = inner.session.clone()?;

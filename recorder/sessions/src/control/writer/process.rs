@@ -29,7 +29,7 @@ pub const NAME: &str = "fxtrec-output";
 /// What is written to a file at once, in bytes.
 const FILE_BYTES: usize = 256 * 1024;
 
-/// What is written to a pipe or socket at once, in bytes: so that progress of every reader is noticed.
+/// The maximum size of a write to a pipe or socket, in bytes, so that progress of every reader is noticed.
 const PIPE_BYTES: usize = 4096;
 
 /// Does all of it; `args` are user, group, the daemon's process and the most bytes of a message.

@@ -1,4 +1,4 @@
-//! What the process that writes says to the daemon.
+//! What the writing process reports to the daemon.
 //!
 //! ```text
 //!  0      1        5
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::Destination;
 
-/// The most that is said at once: a message of a client.
+/// Maximum size of a message: one of a client.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 
 /// Bytes before the payload.
@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 5;
 pub(super) enum News {
     /// This is the message that came with descriptors.
     Received(Vec<u8>),
-    /// This is what is to be written to.
+    /// This is the output.
     Output(Destination),
     /// Nothing can be written to it, and why.
     Unfit(String),
@@ -77,7 +77,7 @@ impl Inbox {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The first of what is there as a whole.
+    /// The first complete message.
     ///
     /// # Errors
     /// When it is invalid: the process runs as the client's user and is not trusted.

@@ -44,7 +44,7 @@ pub(super) struct Sample {
 pub(super) enum Value {
     /// For a counter or a gauge.
     Number(f64),
-    /// It has samples: without any there is nothing to tell, and the first one makes it appear.
+    /// It has samples: a family without samples is not exported until its first sample.
     Histogram(Box<Histogram>),
 }
 

@@ -41,7 +41,7 @@ use rendered::Rendered;
 /// How often the kernel's tables are emptied without a scrape: their counts have 32 bits.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How long to do without new connections when there is nothing left to serve them with.
+/// How long to wait before accepting new connections when there are no resources to serve them.
 const DEAF: Duration = Duration::from_millis(200);
 
 /// Maximum number of slots of a table: cgroups that run threads between two scrapes.
@@ -237,7 +237,7 @@ impl Server {
     }
 }
 
-/// What there is to say to a request.
+/// The answer to a request.
 enum Response {
     Metrics(Format),
     /// Status and text.

@@ -62,7 +62,7 @@ impl Extras {
     fn beside(sys: &dyn Sys, bpf: Option<&dyn BpfSys>, plan: &Plan) -> Result<Extras, ExtraError> {
         let mut extras = Extras::default();
         if let Ok(Some(tracefs)) = Tracefs::find_mounted(sys) {
-            // What cannot be read cannot be removed; it only clutters the list of definitions.
+            // Definitions that cannot be read cannot be removed; they only clutter the list.
             let _ = definitions::sweep(sys, &tracefs);
         }
         let wanted = &plan.trace_points;

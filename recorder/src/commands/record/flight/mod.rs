@@ -138,8 +138,7 @@ impl Flight {
         let _ = self.shots.send(Shot { cause, at, records: records.clone() });
     }
 
-    /// What stands before the engine's `packets` in a file: the head of a trace, names, and what the machine was in the
-    /// middle of when they begin.
+    /// What precedes the engine's `packets` in a file: the head of a trace, names, and the state of the machine when they begin.
     pub(super) fn beginning(
         &self,
         engine: &Engine,
@@ -165,7 +164,7 @@ impl Pending {
         if ended > end {
             return true;
         }
-        // On a machine on which nothing happens no event tells that the time has come.
+        // On an idle machine, no event indicates that the time has come.
         self.looks += u8::from(now > end && self.looks < LOOKS);
         self.looks >= LOOKS
     }

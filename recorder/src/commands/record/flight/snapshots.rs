@@ -30,7 +30,7 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
-/// What the engine held at one moment.
+/// The content of the engine at one moment.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Records {
     /// The records that name everything in the buffers.
@@ -39,13 +39,13 @@ pub(in crate::commands::record) struct Records {
     pub(super) buffers: Vec<u8>,
     /// What explains the stacks in the buffers.
     pub(super) stacks: Vec<u8>,
-    /// What the machine was in the middle of at their end.
+    /// The state of the machine at their end.
     pub(super) now: Moment,
     /// The recording up to then.
     pub(super) ending: Ending,
     /// Whether there was more before them.
     pub(super) overwritten: bool,
-    /// What applications had recorded of themselves.
+    /// What applications had recorded themselves.
     pub(super) sections: Vec<Section>,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for News {
     }
 }
 
-/// What became of all snapshots.
+/// The outcomes of all snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::commands::record) struct SnapshotCounts {
     pub(in crate::commands::record) written: u64,
@@ -158,7 +158,7 @@ pub(in crate::commands::record) struct SnapshotCounts {
 /// How far memory reached back and how far it should have, if that was too short.
 type Reach = Option<(Nanos, Nanos)>;
 
-/// What the thread works with.
+/// The data of the thread.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) beginning: Arc<Beginning>,

@@ -24,7 +24,7 @@ use crate::units::convention::PROVIDER;
 /// The records of an application, preceded by the begins of the spans that are open where the records begin.
 fn opened(section: &Section) -> Vec<u8> {
     let alone = archive_of(section, &[]);
-    // After a damaged record nothing is known; then the section begins without such begins.
+    // After a damaged record nothing is known; then the section begins without these begin records.
     let begun = rewind_trace(&mut Reader::from_slice(&alone), &Moment::default()).ok().flatten();
     let mut opened = Vec::new();
     if let Some((begin, moment)) = begun.filter(|(_, moment)| !moment.spans.is_empty()) {

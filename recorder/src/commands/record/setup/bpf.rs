@@ -173,7 +173,7 @@ fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) 
             return (cause, format!("Raise it with `ulimit -l unlimited`. {OTHER}"));
         }
         SourceError::Bpf(error) => match error.verifier_log() {
-            // What a kernel says to an operation on shared memory that it does not know.
+            // The error of a kernel for an operation on shared memory that it does not know.
             Some(log) if log.contains("BPF_STX uses reserved fields") => {
                 "The programs need atomic operations, which came with Linux 5.12: for a narrow scope (--scope app, -p, --cgroup), and on CPUs other than x86-64 always.".to_owned()
             }

@@ -40,7 +40,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationEnd, hit)
     }
 
-    /// A thread is switched out for the last time: nothing that it is inside of will end.
+    /// A thread is switched out for the last time: nothing that it is in will end.
     pub(in crate::encode::encoder) fn end_thread_spans(
         &mut self,
         time: Nanos,
@@ -56,7 +56,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A thread executes another program: what it was inside of in the old one will not end.
+    /// A thread executes another program: what it was in in the old one will not end.
     pub(in crate::encode::encoder) fn end_program_spans(
         &mut self,
         time: Nanos,

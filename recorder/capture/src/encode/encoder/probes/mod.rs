@@ -72,12 +72,12 @@ impl Unseen {
 }
 
 impl Probes {
-    /// What threads are inside of.
+    /// The functions and system calls that threads are in.
     pub(super) fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// What CPUs are inside of.
+    /// The interrupts that CPUs are in.
     pub(super) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
