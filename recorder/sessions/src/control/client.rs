@@ -244,7 +244,7 @@ impl Client {
         self.write(wire::Snapshot { output: 0, fired: None }, output)
     }
 
-    /// The same of what it held around the oldest trigger that fired and was not asked for.
+    /// The same for the snapshot of the oldest trigger that fired and was not requested yet.
     ///
     /// # Errors
     /// [`ClientError`].

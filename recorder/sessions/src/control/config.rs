@@ -142,7 +142,7 @@ fn chosen(
     Ok((processes, cgroups))
 }
 
-/// The triggers, all of which are on delays of threads.
+/// The triggers, which must all be on delays of threads.
 fn triggers(
     triggers: Option<Vec<String>>,
     mode: BufferingMode,

@@ -104,7 +104,7 @@ pub(super) struct Settings<'a> {
     pub(super) cgroups: &'a [String],
     /// Which stacks are recorded.
     pub(super) stacks: &'a [String],
-    /// Of which delays there are snapshots.
+    /// The delays that have a snapshot written.
     pub(super) triggers: &'a [String],
     /// What happens when its buffer is full.
     pub(super) mode: BufferingMode,
@@ -249,7 +249,7 @@ impl KernelRecorder {
                 other => Self::remove(&other),
             }
         }
-        // The recorder keeps a few.
+        // The recorder keeps only a few.
         self.fired.retain(|path| path.exists());
     }
 
@@ -408,7 +408,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
 }
 
-/// The options that choose the processes, and what is recorded of them.
+/// The options that choose the processes, and what is recorded about them.
 fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     let Settings { only_user, processes, cgroups, .. } = settings;
     let mut args = Vec::new();

@@ -155,7 +155,8 @@ pub struct Service {
     me: Weak<Service>,
 }
 
-/// Whether the processes that are chosen may be, and what is asked for of them. The kernel decides at each event; this is to tell early.
+/// Whether the chosen processes, and the data requested about them, are permitted. The kernel decides at each event; this check only
+/// reports a refusal early.
 fn may_choose(
     who: &Credentials,
     granted: &Granted,

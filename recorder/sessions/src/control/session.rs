@@ -225,13 +225,13 @@ impl Session {
         }
     }
 
-    /// How many snapshots of triggers wait to be taken, unless the recorder is busy.
+    /// How many snapshots of triggers wait to be taken; 0 if the recorder is busy.
     pub(super) fn fired(&self) -> u64 {
         let recorder = self.recorder.try_lock();
         recorder.ok().and_then(|mut it| Some(it.as_mut()?.fired())).unwrap_or(0)
     }
 
-    /// The kernel's data that a circular session holds, or that of the oldest trigger that fired. Stops waiting when the session ends.
+    /// The kernel's data that a circular session holds, or the data of the oldest trigger that fired. Stops waiting when the session ends.
     ///
     /// # Errors
     /// [`KernelError`].

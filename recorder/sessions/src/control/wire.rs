@@ -200,7 +200,7 @@ pub struct Ended {
 pub struct Snapshot {
     /// Which of the descriptors that come with the call gets the trace.
     pub output: u32,
-    /// The oldest that a trigger had made, in place of one of now.
+    /// The oldest snapshot of a trigger, instead of a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired: Option<bool>,
 }

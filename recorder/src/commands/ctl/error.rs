@@ -30,15 +30,15 @@ pub enum CtlError {
     /// A pipe to a session that continues after ctl has ended.
     #[error("-o - needs a session that ends with ctl: add --foreground, or a COMMAND")]
     DetachedPipe,
-    /// Triggers of a session that goes on when ctl has ended.
+    /// Triggers in a session that continues after ctl has ended.
     #[error(
         "--trigger needs a session that ends with ctl, which writes the snapshots: add --foreground, or a COMMAND"
     )]
     DetachedTrigger,
-    /// What triggers need is not there.
+    /// A requirement of triggers is not met.
     #[error(transparent)]
     Flight(#[from] FlightError),
-    /// Nothing has such a name.
+    /// No process has such a name.
     #[error("no running process{} matches --comm {}", if *.own { " of yours" } else { "" }, .globs.join(" "))]
     NoSuchName { globs: Vec<String>, own: bool },
     /// `/proc` cannot be read.

@@ -17,7 +17,7 @@ use crate::kernel::stop_token::StopToken;
 /// The longest single wait; every reason to end it comes as an event.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How often there is a look.
+/// How often to check.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
 }
 
 /// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. A session that ends by
-/// itself ends the wait for Ctrl-C, but not COMMAND. Meanwhile, and before it ends, has a `look` at what else there is to do.
+/// itself ends the wait for Ctrl-C, but not COMMAND. Calls `look` regularly while the session runs.
 pub(super) fn until_the_end(
     mut signals: Signals,
     held: Option<Held>,

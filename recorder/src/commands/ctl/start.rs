@@ -157,7 +157,7 @@ pub(super) fn start(
     }
 }
 
-/// Whether somebody writes the snapshots, and where.
+/// Checks that snapshots will be written, and where.
 fn check_triggers(args: &CtlStartArgs, path: &Path, detached: bool) -> Result<(), CtlError> {
     if args.mode != Mode::Circular {
         return Err(FlightError::NeedsCircular("--trigger").into());
@@ -193,7 +193,7 @@ fn take_fired(
     Ok(())
 }
 
-/// The running processes whose name matches, and of those only the user's `own`.
+/// The running processes whose name matches; with `own`, only those of the user.
 fn named_so(globs: &[Pattern], own: bool) -> Result<Vec<u32>, CtlError> {
     let found = match own {
         true => Snapshot::take_of(nix::unistd::getuid().as_raw())?,

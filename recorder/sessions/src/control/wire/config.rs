@@ -80,7 +80,7 @@ pub struct TraceConfig {
     /// The stacks that are recorded: `offcpu`, `wake`, `cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Vec<String>>,
-    /// Of a circular session: delays of which each has a snapshot made, as of `fxtrec --trigger`.
+    /// For a circular session: conditions as for `fxtrec --trigger`; a snapshot is written for each delay that meets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub triggers: Option<Vec<String>>,
     /// Whether the session outlives the connection.
