@@ -201,7 +201,7 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
         Some("symbolize") => vec![
             (
                 "fxtrec symbolize board.fxt",
-                "Name the functions of a trace from another machine; writes board.symbolized.fxt.",
+                "Name the functions in the stacks of a trace from another machine; writes board.symbolized.fxt.",
             ),
             (
                 "fxtrec symbolize board.fxt --debug-dir sysroot --vmlinux vmlinux",

@@ -85,7 +85,7 @@ impl Figures {
 /// Traces that have been put together so far.
 #[derive(Debug, Default)]
 pub struct Fleet {
-    /// What threads are put together by, if not by their names.
+    /// How threads are grouped, if not by their names.
     by: Option<GroupBy>,
     sum: Report,
     threads: Groups,

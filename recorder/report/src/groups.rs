@@ -20,7 +20,7 @@ const OTHERS: &str = "(others)";
 /// the recording.
 pub(crate) const KEPT: usize = 2;
 
-/// What threads are put together by, other than their names.
+/// How threads are grouped, other than by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     Process,

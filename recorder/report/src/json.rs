@@ -22,7 +22,7 @@ struct Document<'a> {
     /// If there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<OneOfMany<'a>>,
-    /// What threads are put together by, if by something else than their names.
+    /// How threads are grouped, if not by their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'static str>,
     losses: Losses,

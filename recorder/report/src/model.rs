@@ -388,7 +388,7 @@ pub struct Sleep {
     pub by_interrupt: bool,
 }
 
-/// The longest times for which threads were blocked, at most one of each thread.
+/// The longest blocked times, at most one of each thread.
 #[derive(Clone, Debug)]
 pub struct Blocked<'a> {
     /// The longest first; those of selected threads if any are selected, else of COMMAND's threads if there is a COMMAND.
@@ -517,7 +517,7 @@ impl Report {
         &self.worst_of_command
     }
 
-    /// The longest times for which threads were blocked. A wait of more than half of the trace is normal for the thread, not an incident:
+    /// The longest blocked times of threads. A wait of more than half of the trace is normal for the thread, not an incident:
     /// the next longest of that thread replaces it.
     pub fn blocked(&self) -> Blocked<'_> {
         let only_uninterruptible = !self.has_command && !self.is_chosen;

@@ -28,7 +28,7 @@ pub struct WatchArgs {
     /// Only these running processes
     #[arg(short, long = "pid", value_name = "PID,..", value_delimiter = ',', value_parser = pid, conflicts_with = "command")]
     pub pids: Vec<u32>,
-    /// Only processes in cgroups whose path matches this glob, and in all below; can be given more than once
+    /// Only processes in cgroups whose path matches this glob, and in the cgroups below them; can be given more than once
     #[arg(long = "cgroup", value_name = "GLOB", conflicts_with_all = ["pids", "command"])]
     pub cgroups: Vec<String>,
     /// Stop after this long

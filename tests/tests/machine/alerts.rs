@@ -192,8 +192,12 @@ fn what_the_daemon_cannot_look_at_is_refused_before_it_starts() {
         folder.fxtrec(with.iter().chain(options)).expect(125).stderr
     };
     for (alert, options, why) in [
-        ("wakeup.p99 > 1ms", &[][..], "give --metrics as well"),
-        ("wakeup.p99 > 1ms if comm = 'a'", &["--metrics", "0"], "give --metrics-comm as well"),
+        ("wakeup.p99 > 1ms", &[][..], "add --metrics"),
+        (
+            "wakeup.p99 > 1ms if comm = 'a'",
+            &["--metrics", "0"],
+            "counts by name need --metrics-comm",
+        ),
     ] {
         let said = refused(&[&["--alert", alert][..], options].concat());
         assert!(said.contains(why), "{said}");

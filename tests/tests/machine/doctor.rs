@@ -117,7 +117,7 @@ fn a_user_made_by_su_is_told_the_same() {
         .expect("su is installed");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("What to do: Run it with sudo"), "{text}");
+    assert!(text.contains("What to do: Run fxtrec with sudo"), "{text}");
 }
 
 #[test]

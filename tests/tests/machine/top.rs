@@ -190,7 +190,7 @@ fn on_a_terminal_keys_sort_filter_pause_and_end_it() {
     terminal.press(" g");
     terminal.until("Cgroup");
     terminal.press("d");
-    terminal.until("kept with --history");
+    terminal.until("needs --history");
     terminal.press("q");
     terminal.finish();
 }

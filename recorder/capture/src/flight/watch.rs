@@ -65,7 +65,7 @@ pub struct Fired {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub fired: u64,
-    /// How often one would have, too soon after another.
+    /// How many were suppressed because they came too soon after another.
     pub too_soon: u64,
     /// How often one would have fired after the permitted number.
     pub too_many: u64,

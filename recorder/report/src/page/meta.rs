@@ -270,7 +270,7 @@ impl Contents<'_> {
         Metric::ALL.into_iter().chain(self.report.facts()).map(metric).collect()
     }
 
-    /// The longest times for which threads were blocked.
+    /// The longest blocked times of threads.
     fn blocked(&self) -> Value {
         let sleep = |sleep: &&Sleep| {
             json!({

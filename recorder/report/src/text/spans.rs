@@ -254,7 +254,7 @@ Spans, and the sums of the parts of their time:
         let text = written_with(&scene, (None, true));
         let rows: Vec<Vec<&str>> = text
             .lines()
-            .skip_while(|line| !line.starts_with("The parts of spans"))
+            .skip_while(|line| !line.starts_with("Parts of spans"))
             .filter(|line| line.contains("app:request"))
             .map(|line| line.split_whitespace().collect())
             .collect();
@@ -273,7 +273,7 @@ Spans, and the sums of the parts of their time:
         let row = text.lines().find(|line| line.contains("app:fetch (async)")).expect(&text);
         let cells: Vec<&str> = row.split_whitespace().skip(2).collect();
         assert_eq!(cells, ["1", "3.000", "3.000", "3.000", "3.000", "-", "-", "-", "1"], "{text}");
-        assert!(text.contains("of asynchronous spans only the length is known"), "{text}");
+        assert!(text.contains("for asynchronous spans, only the length is known"), "{text}");
         assert!(!text.contains("app:fetch (async)  cpu"), "{text}");
     }
 

@@ -177,7 +177,7 @@ fn in_call(report: &Report, call: Option<u16>) -> String {
     call.unwrap_or_default()
 }
 
-/// Writes the longest times for which threads were blocked, at most `most`.
+/// Writes the longest blocked times of threads, at most `most`.
 ///
 /// # Errors
 /// Those of `out`.

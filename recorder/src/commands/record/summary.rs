@@ -126,7 +126,7 @@ impl Summary<'_> {
             (counts.unknown_processes, "processes could not be examined (exited?)"),
             (
                 counts.unanswered_files,
-                "executables and libraries not read: their file systems did not answer, or reading took too long",
+                "executables or libraries not read: their file systems did not answer, or reading took too long",
             ),
             (counts.unanswered_addresses, "addresses without names, in such files"),
             (counts.unnamed, UNNAMED),

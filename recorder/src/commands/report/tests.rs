@@ -215,7 +215,8 @@ fn what_programs_tell_is_reported_without_any_scheduling() {
     scene.counter(2_000, 101, "queue", &[("depth", fxt_writer::Value::Int64(4))]);
     for line in [&[][..], &["--all"], &["--show", "spans,counters"]] {
         let text = report_of(scene.bytes(), line).expect("a report");
-        for part in ["no scheduling in the trace", "app:request", "app:fetch (async)", "app:queue"]
+        for part in
+            ["no scheduling records in the trace", "app:request", "app:fetch (async)", "app:queue"]
         {
             assert!(text.contains(part), "{part} in {text}");
         }
@@ -300,7 +301,7 @@ fn a_directory_has_one_report_with_a_row_for_each_trace() {
     assert_eq!(judged("runqueue.max > 1s").expect("a verdict"), Outcome::Passed);
     assert_eq!(judged("runqueue.count > 1").expect("a verdict"), Outcome::Failed);
     let error = judged("runqueue.max > 1s if cpu = 0").expect_err("CPUs of which host");
-    assert!(error.to_string().contains("judge them one by one"), "{error}");
+    assert!(error.to_string().contains("judge the traces one by one"), "{error}");
     let error = report_all(&["--timehist"]).expect_err("times of which host");
     assert!(error.to_string().starts_with("--timehist is about one trace"), "{error}");
 }

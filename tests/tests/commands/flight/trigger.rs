@@ -216,7 +216,7 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     };
     let said = ended(&["--trigger-interval", "1h"]);
     assert_eq!(summary(&said, "triggers"), "1 fired");
-    assert!(said.contains("more too soon after another"), "{said}");
+    assert!(said.contains("more suppressed within --trigger-interval of another"), "{said}");
 
     let said = ended(&["--trigger-interval", "1ms", "--max-snapshots", "2"]);
     assert_eq!(summary(&said, "triggers"), "2 fired");
@@ -270,7 +270,7 @@ fn a_probe_fires_when_it_is_hit() {
     let (code, said) = Recorder::start(&options, &output, &[program.text(), "3"]).end();
     assert_eq!(code, 0, "{said}");
     assert_eq!(summary(&said, "triggers"), "1 fired");
-    assert!(said.contains("2 more too soon"), "three calls: {said}");
+    assert!(said.contains("2 more suppressed within"), "three calls: {said}");
     assert!(said.contains("trigger probe work: calls ("), "{said}");
     let window = Trace::read(&folder.path().join("calls.1.fxt"));
     window.assert_sound();

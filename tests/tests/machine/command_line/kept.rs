@@ -71,7 +71,7 @@ fn a_trace_that_was_removed_or_moved_is_a_failure_that_the_last_line_names() {
     {
         let done = record(name, script).expect(125);
         let line = last_line(&done);
-        assert!(line.contains("is not the trace") && line.contains(now), "{}", done.stderr);
+        assert!(line.contains("is no longer the trace") && line.contains(now), "{}", done.stderr);
         Trace::open(&done.path(now)).expect_complete();
     }
     // COMMAND's own failure comes first.

@@ -246,7 +246,7 @@ fn a_file_system_that_does_not_answer_any_more_holds_up_nobody_and_the_trace_is_
     let (mut daemon, fuse) = (Daemon::start(), Fuse::mount());
     let mut client = begin_in_silence(&daemon, &fuse);
     let incomplete = client.stop(WRITE).expect("it stops").incomplete.expect("not all is there");
-    assert!(incomplete.contains("are missing in the file"), "{incomplete}");
+    assert!(incomplete.contains("are missing from the file"), "{incomplete}");
     client.terminate().expect("it ends").incomplete.expect("not all is there");
     assert_eq!(asleep_for_good(&daemon), 0);
     record_as_usual(&daemon);

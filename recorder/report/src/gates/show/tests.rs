@@ -206,5 +206,8 @@ fn what_is_disturbed_is_said_everywhere_and_with_what_it_counts_as() {
     let mut lost = disturbed(&gate, true, false);
     lost.blame = Some(Blame::Lost);
     let text = Text { verdicts: &[lost], colour: false, failures_only: false }.to_string();
-    assert!(text.contains("FAILED") && text.contains("whether it was disturbed is not"), "{text}");
+    assert!(
+        text.contains("FAILED") && text.contains("whether it was disturbed is unknown"),
+        "{text}"
+    );
 }

@@ -234,7 +234,7 @@ fn mistakes_are_told_with_their_place_and_what_was_expected() {
             "[[allow]]\nusers = \"builder\"",
             "policy.toml:2:9: expected a list: [\"...\", \"...\"], found a string",
         ),
-        ("[[allow]]\nkernel = [\"sched\"]", "policy.toml:1:1: this rule applies to nobody"),
+        ("[[allow]]\nkernel = [\"sched\"]", "policy.toml:1:1: this rule applies to no user"),
         (
             "[[allow]]\nusers=[1]\nkernel = [\"scehd\"]",
             "policy.toml:3:11: unknown kernel category 'scehd', did you mean 'sched'?",

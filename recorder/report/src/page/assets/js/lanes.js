@@ -193,7 +193,7 @@
     } else if (row.kind === "cpu") {
       name.textContent = `CPU ${row.id}`;
       if (row.cpu.busy === null) {
-        label.title = `CPU ${row.id}: the trace has the switches of its scope only, the rest is not recorded`;
+        label.title = `CPU ${row.id}: the trace has only the switches of its scope; the rest is not recorded`;
       } else {
         detail.textContent = fx.units.percent(row.cpu.busy, fx.trace.length);
         label.title = `CPU ${row.id}: busy for ${fx.units.time(row.cpu.busy)}`;
