@@ -217,7 +217,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// When there are [`ShortArgs::MOST`] already, or the value takes a word of its own or is an inline string.
+    /// When there are [`ShortArgs::MOST`] already, or the value takes a separate word or is an inline string.
     #[inline(always)]
     pub fn push(&mut self, name: StringRef, value: Value<'_>) {
         self.push_if(true, name, value);

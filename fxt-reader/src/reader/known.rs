@@ -175,7 +175,7 @@ impl Decoder {
         self.known.provider()
     }
 
-    /// Decodes the record that `bytes` consists of; it begins at byte `offset` of the trace.
+    /// Decodes the record that `bytes` consists of. The record begins at byte `offset` of the trace.
     ///
     /// # Errors
     ///

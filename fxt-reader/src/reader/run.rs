@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         Some(ByteOrder::Little.word(*bytes))
     }
 
-    /// Passes the record of these bytes, which ends at the position, to the visitor.
+    /// Passes the record in these bytes, which end at the position, to the visitor.
     #[inline(always)]
     fn show<V: Visitor>(&mut self, bytes: &'a [u8], record: Record<'a>, visitor: &mut V) -> bool {
         self.records += 1;

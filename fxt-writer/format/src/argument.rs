@@ -23,17 +23,17 @@ pub const NULL: u64 = 0;
 pub const INT32: u64 = 1;
 /// 32-bit unsigned integer, in the header word.
 pub const UINT32: u64 = 2;
-/// 64-bit signed integer, in a word of its own.
+/// 64-bit signed integer, in a separate word.
 pub const INT64: u64 = 3;
-/// 64-bit unsigned integer, in a word of its own.
+/// 64-bit unsigned integer, in a separate word.
 pub const UINT64: u64 = 4;
-/// Double-precision floating point number, in a word of its own.
+/// Double-precision floating point number, in a separate word.
 pub const DOUBLE: u64 = 5;
 /// String: a string ref in the header word, and the bytes when inline.
 pub const STRING: u64 = 6;
-/// Pointer, in a word of its own.
+/// Pointer, in a separate word.
 pub const POINTER: u64 = 7;
-/// Kernel object id, in a word of its own.
+/// Kernel object id, in a separate word.
 pub const KOID: u64 = 8;
 /// Boolean, in the header word.
 pub const BOOL: u64 = 9;

@@ -534,7 +534,7 @@ impl Log {
         }
     }
 
-    /// Something was taken of the slice that the thread is in.
+    /// Some time was taken from the slice that the thread is in.
     pub fn taken(&mut self, thread: Index, taken: Taken) {
         let Some(id) = self.last(thread).filter(|_| self.on) else { return };
         let entry = match self.place(id) {

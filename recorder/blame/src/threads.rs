@@ -305,7 +305,7 @@ impl CommandThreads {
     }
 
     /// A thread without earlier records is woken. A new thread has the name of the thread that created it, which is also the one that wakes
-    /// it; kernel threads have names of their own. Ids ascend, so a thread that existed before COMMAND has a smaller id, unless ids wrapped
+    /// it; kernel threads have their own names. Ids ascend, so a thread that existed before COMMAND has a smaller id, unless ids wrapped
     /// around in between.
     pub fn first_woken(
         &mut self,

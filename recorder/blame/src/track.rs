@@ -680,7 +680,7 @@ impl Tracker {
         };
     }
 
-    /// An event of the scheduler that is not a record of its own.
+    /// An event of the scheduler without a separate record type.
     #[cold]
     fn sched_event<S: Sink>(&mut self, event: &Event<'_>, sink: &mut S) -> bool {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)

@@ -1,6 +1,6 @@
 //! The tracepoints that report threads coming, going and being renamed.
 //!
-//! perf has records of its own for this; with ftrace, these tracepoints replace them.
+//! perf has its own records for this; with ftrace, these tracepoints replace them.
 
 use super::event::{Comm, Kind, Life};
 use super::homes::CLONE_INTO_CGROUP;

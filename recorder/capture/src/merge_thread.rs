@@ -1,4 +1,4 @@
-//! Merges on a thread of its own while the machine is busy, so that reading and merging take one CPU, and encoding another.
+//! Merges on a separate thread while the machine is busy, so that reading and merging take one CPU, and encoding another.
 //!
 //! A source reads its rings, merges their events in order of time, and hands them to the encoder. On a machine with few CPUs, or few events,
 //! the capture thread does all of it. If that takes half of its time, the first two steps move to a second thread for as long as it does:
@@ -29,19 +29,19 @@ use fxtrec_kernel::priority::ThreadId;
 use fxtrec_kernel::thread_times::{ThreadClock, ThreadTimes};
 use fxtrec_units::{Cpu, Nanos};
 
-/// One thread more is worthwhile for each of so many CPUs.
+/// One more thread is worthwhile for each group of this many CPUs.
 const CPUS_PER_THREAD: usize = 8;
 
 /// Records in a run: some tens of KiB, which stay in a cache until they are encoded.
 const RUN: usize = 1024;
 
-/// Bytes of the samples in a run, give or take one sample.
+/// Bytes of the samples in a run, within one sample.
 const RUN_BYTES: usize = 256 * 1024;
 
 /// Runs that wait to be encoded; more would leave the cache.
 const WAITING: usize = 16;
 
-/// In place of the number of a backlog: an event of a queue.
+/// Stands for an event of a queue, instead of the number of a backlog.
 const OF_QUEUE: u32 = u32::MAX;
 
 /// The rings of a source, and their merger.
@@ -62,7 +62,7 @@ pub(crate) trait Intake: Debug + Send + 'static {
 /// Merged events and items.
 #[derive(Debug)]
 struct Run<Item> {
-    /// Whose they are, in order: the backlog's number or [`OF_QUEUE`], the CPU, and their number.
+    /// Their sources, in order: the backlog's number or [`OF_QUEUE`], the CPU, and the number of events.
     parts: Vec<(u32, Cpu, usize)>,
     items: Vec<Item>,
     /// Events of queues, each with the number of bytes that it carries.
@@ -71,12 +71,12 @@ struct Run<Item> {
     end: Option<End>,
 }
 
-/// What the last run of a round says.
+/// The result at the end of the last run of a round.
 #[derive(Clone, Copy, Debug)]
 struct End {
     /// Whether all was taken.
     all: bool,
-    /// Which thread it was, and where its time went so far.
+    /// Which thread it was, and what it has spent its time on so far.
     thread: ThreadId,
     times: ThreadTimes,
 }
@@ -103,7 +103,7 @@ impl<Item> Run<Item> {
         }
     }
 
-    /// Passes everything on; false if `to` took not all of it.
+    /// Passes everything on; false if `to` did not take all of it.
     fn hand_out(&self, handed: &mut Handed, to: &mut impl Receive<Item>) -> bool {
         let (mut items, mut events) = (self.items.iter(), self.events.iter());
         let mut bytes = self.bytes.as_slice();
@@ -141,7 +141,7 @@ struct Shared<I: Intake> {
     runs: Sender<Run<I::Item>>,
     /// Runs that were encoded, to be filled again.
     spare: Receiver<Run<I::Item>>,
-    /// Whether the capture thread takes no more.
+    /// Whether the capture thread has stopped taking runs.
     refused: Arc<AtomicBool>,
 }
 
@@ -243,12 +243,12 @@ impl<Item: Send + 'static> MergeThread<Item> {
     }
 }
 
-/// The rings of a source, and who reads and merges them.
+/// The rings of a source, and the threads that read and merge them.
 #[derive(Debug)]
 pub(crate) struct Merging<I: Intake> {
     intake: Arc<Mutex<I>>,
     thread: Option<MergeThread<I::Item>>,
-    /// The merge thread, if it has merged, and where its time went.
+    /// The merge thread, if it has merged, and what it spent its time on.
     load: Option<(ThreadId, ThreadTimes)>,
     wanted: Wanted,
     failed: Option<io::Error>,
@@ -298,7 +298,7 @@ impl<I: Intake> Merging<I> {
         lock(&self.intake)
     }
 
-    /// The merge thread, if it has merged, and where its time went.
+    /// The merge thread, if it has merged, and what it spent its time on.
     pub(crate) fn load(&self) -> Option<(ThreadId, ThreadTimes)> {
         self.load
     }

@@ -158,12 +158,12 @@ impl Queue {
     }
 }
 
-/// Events of one CPU that wait outside of the queues, sorted by time, in a form of their own.
+/// Events of one CPU that wait outside of the queues, sorted by time, in a separate format.
 pub trait Backlog {
-    /// That form.
+    /// That format.
     type Item;
 
-    /// The number by which [`Receive::item`] gets its items; each has another one.
+    /// The number with which [`Receive::item`] gets its items; it is different for each backlog.
     fn number(&self) -> usize;
 
     fn cpu(&self) -> Cpu;
@@ -194,12 +194,12 @@ pub trait Backlog {
     fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Self::Item) -> bool) -> bool;
 }
 
-/// Takes what a [`Merger`] hands out. Both methods return false to get no more.
+/// Receives what a [`Merger`] hands out. Both methods return false to stop.
 pub trait Receive<Item> {
     /// Takes an event of a queue, with the time to give it, and the bytes that it carries.
     fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool;
 
-    /// Takes an item of the backlog with the number `backlog`, which is of `cpu`. `handed` gives the time to give each of its events.
+    /// Takes an item of the backlog with the number `backlog`, which belongs to `cpu`. `handed` gives the time to give each of its events.
     fn item(&mut self, handed: &mut Handed, backlog: usize, cpu: Cpu, item: &Item) -> bool;
 }
 
@@ -275,8 +275,8 @@ pub struct Merger {
     has_more: bool,
 }
 
-/// Time of the first event of a queue or backlog, and which one it is; events with the same time are in the order of the latter. All is in one
-/// number, because the heap compares heads several times for each event.
+/// Time of the first event of a queue or backlog, and which one it is; events with the same time are in the order of the latter. All of
+/// this is in one number, because the heap compares heads several times for each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(u128);
 
@@ -290,7 +290,7 @@ enum Part {
 }
 
 impl Head {
-    /// In place of a backlog's index.
+    /// Stands for a queue, instead of a backlog's index.
     const NONE: u32 = u32::MAX;
 
     /// The head of a queue. The numbers of queues and backlogs are below those of all CPUs that there may be.
@@ -330,7 +330,7 @@ enum Emitted {
     All,
     /// As many as requested were passed on.
     Enough,
-    /// The receiver takes no more.
+    /// The receiver has stopped.
     Refused,
 }
 
@@ -405,7 +405,7 @@ impl Merger {
         known.map_or_else(|| self.another_lane(cpu), Lane)
     }
 
-    /// Makes another queue of `cpu`, for events that come another way and in an order of their own.
+    /// Makes another queue of `cpu`, for events that arrive in another way and are ordered separately.
     pub fn another_lane(&mut self, cpu: Cpu) -> Lane {
         let (events, payloads) = (VecDeque::new(), Payloads::default());
         let youngest = Nanos(0);

@@ -123,7 +123,7 @@ impl<R: ReadRing> Readers<R> {
         Readers { readers, brought: 0, worth, cpus_per_reader, most, failed: None }
     }
 
-    /// Has `threads` read the rings of `cpus` CPUs at each look, the calling one among them.
+    /// Makes `threads` threads, including the calling one, read the rings of `cpus` CPUs in each round.
     pub(super) fn exactly(threads: usize, cpus: usize) -> Readers<R> {
         let most = threads.saturating_sub(1).min(MOST_READERS);
         let mut readers = Readers::sharing(cpus.div_ceil(most + 1).max(1), 0);

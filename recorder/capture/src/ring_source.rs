@@ -1,7 +1,7 @@
 //! Sources whose events all come through rings of the kernel, one per CPU: perf's and ftrace's.
 //!
 //! perf is used where BPF is refused, and ftrace where perf events are refused but tracefs is accessible. With ftrace, the scheduler's
-//! tracepoints are the same, in the same form; forks, exits and names, for which perf has records of its own, come from tracepoints too.
+//! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, come from tracepoints too.
 //! These use the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
 
 use std::fmt::Debug;
@@ -59,7 +59,7 @@ pub trait Rings: Debug + Send + 'static {
         Ok(())
     }
 
-    /// Has so many threads read the rings, the calling one among them, whatever the load.
+    /// Makes this many threads, including the calling one, read the rings, regardless of the load.
     fn use_threads(&mut self, threads: usize);
 
     /// Moves what the rings hold into the merger; true if something stays in a ring because its lane is full.

@@ -248,11 +248,11 @@ pub trait Source: Debug + Send {
     /// Bytes of the smallest ring that the kernel granted to a CPU.
     fn ring_bytes(&self) -> usize;
 
-    /// Has so many threads capture, the calling one among them, whatever the load. By default it is one for few CPUs, and others help while
-    /// there is much to do. To be called before the events run.
+    /// Makes this many threads, including the calling one, capture, regardless of the load. By default it is one for few CPUs, and others
+    /// help while there is a lot to do. Must be called before the events run.
     fn use_threads(&mut self, _threads: usize) {}
 
-    /// The thread that merges, if there is one, and where its time went: it does a part of the capture thread's work.
+    /// The thread that merges, if there is one, and what it spent its time on: it does a part of the capture thread's work.
     fn merge_load(&self) -> Option<(ThreadId, ThreadTimes)> {
         None
     }

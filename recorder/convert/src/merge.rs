@@ -1,6 +1,6 @@
 //! Several recordings as one archive.
 //!
-//! Each provider of each recording becomes a provider of the archive, with tables of its own.
+//! Each provider of each recording becomes a provider of the archive, with separate tables.
 //! Records stand in the order of their times:
 //!
 //! ```text

@@ -312,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for content in [own, Vec::new(), b"# tracer: nop\n".to_vec()] {
             let (reader, mut writer) = io::pipe().expect("a pipe");
-            // A name of its own, since another pipe may get this number next.
+            // A unique name, since another pipe may get this number next.
             let path = folder.path().join(content.len().to_string());
             let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
             std::os::unix::fs::symlink(pipe, &path).expect("room");

@@ -18,7 +18,7 @@ struct Request {
     reply: Sender<io::Result<Child>>,
 }
 
-/// Starts processes that get SIGTERM when this one ends, however it ends.
+/// Starts processes that get SIGTERM when this one ends for any reason.
 ///
 /// The kernel sends that signal when the *thread* that started the process ends, so a separate thread starts them, which lives as long as
 /// the launcher.

@@ -28,7 +28,7 @@ pub enum StackSource {
 }
 
 impl StackSource {
-    /// What a source of switches needs to note which threads wait, so that stacks need no program of their own on switches.
+    /// What a source of switches needs to note which threads wait, so that stacks need no separate program on switches.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         match self {
             StackSource::Bpf(stacks) => stacks.notes(),

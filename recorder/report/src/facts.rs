@@ -102,7 +102,7 @@ pub(super) struct FactTallies {
 impl FactTallies {
     /// The samples of one of [`Metric::FACTS`].
     pub(super) fn tally(&mut self, metric: Metric) -> &mut Tally {
-        // The other metrics have tallies of their own.
+        // The other metrics have separate tallies.
         &mut self.tallies[metric.fact_index().unwrap_or(0)]
     }
 

@@ -1,6 +1,6 @@
 //! A report as JSON, in the shape that `docs/reference/figures.md` describes.
 //!
-//! The shape is a promise of its own, so it has types of its own, whatever becomes of the model.
+//! The shape is guaranteed separately, so it has separate types, which do not change with the model.
 
 mod fill;
 

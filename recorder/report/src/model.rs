@@ -43,7 +43,7 @@ pub struct Report {
     pub may_have_spans: bool,
     /// Whether there are spans, of a program or of the kernel.
     pub has_spans: bool,
-    /// Whether a program recorded spans or asynchronous operations of its own.
+    /// Whether a program recorded its own spans or asynchronous operations.
     pub has_app_spans: bool,
     /// The [worst span](super::spans::worst) of a program, if that was determined.
     pub worst_span: Option<WorstSpan>,
@@ -132,7 +132,7 @@ pub struct Losses {
     pub others: u64,
     /// Whether these may be fewer.
     pub others_at_most: bool,
-    /// Records that applications dropped of their own, by the application's name. All switches and wake-ups are there.
+    /// Records that applications dropped themselves, by the application's name. No switches or wake-ups are missing.
     pub providers: Vec<ProviderLosses>,
     /// How often there was a gap; damaged places of the file count.
     pub gaps: u64,
@@ -158,7 +158,7 @@ impl Losses {
     }
 }
 
-/// What an application dropped of its own, since it had no room for it. Several with one name count together.
+/// The records that an application dropped because it had no room for them. Several applications with the same name are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderLosses {
     pub name: String,

@@ -41,7 +41,7 @@ pub struct Scene {
 
 const PROVIDER: ProviderId = ProviderId(1);
 
-/// One that records events of its own.
+/// One that records its own events.
 const APPLICATION: ProviderId = ProviderId(2);
 
 fn name(text: &str) -> Text<'_> {

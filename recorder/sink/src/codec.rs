@@ -101,7 +101,7 @@ impl Codec for Gzip {
     }
 }
 
-/// One zstd frame (RFC 8878) without a checksum; and a second one, which other threads compress, if one thread is busy.
+/// One zstd frame (RFC 8878) without a checksum. If one thread is too busy, it is followed by a second frame, which other threads compress.
 pub(super) struct Zstd {
     encoder: ZstdEncoder<'static, Vec<u8>>,
     /// How many threads compress the second frame; 0 to have none.
@@ -119,10 +119,10 @@ const EMPTY_LAST_ZSTD_BLOCK: [u8; 3] = [0x01, 0x00, 0x00];
 /// One thread more compresses for each of so many CPUs that this process may use.
 const CPUS_PER_HELPER: usize = 8;
 
-/// The most of them: then the disk is the limit.
+/// The maximum number of threads: with more, the disk is the limit.
 const MOST_HELPERS: u32 = 8;
 
-/// How many threads compress while one is busy, if this process may use so many CPUs.
+/// How many threads compress while one is too busy, if this process may use this many CPUs.
 fn helpers_for(cpus: usize) -> u32 {
     match u32::try_from(cpus / CPUS_PER_HELPER).unwrap_or(MOST_HELPERS) {
         0 | 1 => 0,
@@ -165,7 +165,7 @@ impl fmt::Debug for Zstd {
 
 impl Codec for Zstd {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Not at the flush: until then, the stream can be ended there as the first frame is.
+        // Not at the flush: until then, the stream can be ended there while the first frame is still open.
         if std::mem::take(&mut self.is_busy) {
             self.get_help()?;
         }
@@ -219,7 +219,7 @@ mod tests {
                 (0..300_000_u32).flat_map(|word| ((word / 7) ^ round).to_le_bytes()).collect();
             codec.write(&piece).expect("memory takes it");
             plain.extend(piece);
-            // However fast this machine is, it counts as busy from the third round on.
+            // Regardless of the machine's speed, it counts as busy from the third round on.
             codec.spent = if round < 2 { Duration::ZERO } else { Duration::from_secs(3600) };
             codec.flush().expect("memory takes it");
             packed.append(codec.output());

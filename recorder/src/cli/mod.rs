@@ -275,7 +275,7 @@ impl Cli {
         Ok(Cli::parse_all(line)?.0)
     }
 
-    /// Parses a whole command line, the program's own name first: what to do, and how text looks.
+    /// Parses a whole command line, which begins with the program's name, and returns what to do and how text looks.
     ///
     /// # Errors
     /// A [`clap::Error`], which also stands for `--help` and `--version`: exit with [`exit_code`]. What goes to standard

@@ -165,7 +165,7 @@ pub struct RecordArgs {
 
     /// Number of threads that read and merge events and write records, 1 to 16
     ///
-    /// By default one, and more while it is busy: at most one for each 8 CPUs.
+    /// By default one, and more while that one is busy: at most one for each 8 CPUs.
     #[arg(long, value_name = "N", help_heading = BUFFERS,
         value_parser = clap::value_parser!(u8).range(1..=16))]
     pub capture_threads: Option<u8>,

@@ -96,7 +96,7 @@ pub struct Plan {
     pub mode: Mode,
     /// Kernel ring of each CPU, in bytes: a power of two; `None` for [`default_ring_bytes`].
     pub ring_bytes: Option<usize>,
-    /// How many threads capture, if not as many as the load needs.
+    /// How many threads capture, unless that depends on the load.
     pub capture_threads: Option<usize>,
     /// Trace buffer, in bytes: a multiple of 4096.
     pub buffer_bytes: usize,

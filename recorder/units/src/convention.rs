@@ -14,7 +14,7 @@ pub const SCHEMA: u64 = 1;
 /// The argument that marks beginnings and ends of durations which are only those of a piece.
 pub const CUT: &str = "cut";
 
-/// A koid for a thread of a provider with a pid namespace of its own, if only its id in that namespace is known. Two threads whose ids have
+/// A koid for a thread of a provider in a separate pid namespace, if only its id in that namespace is known. Two threads whose ids have
 /// the same lower half cannot be distinguished.
 pub fn unseen_thread_koid(provider: ProviderId, tid: u32) -> Koid {
     // Beyond the koids of processes below, within the 32 bits that readers keep.

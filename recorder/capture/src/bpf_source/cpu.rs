@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// `TASK_REPORT`: states that are reported without translation. This includes bits of `exit_state`.
 const REPORTED: u32 = 0x7f;
 
-/// `TASK_IDLE`: `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` together, reported as a state of its own.
+/// `TASK_IDLE`: `TASK_UNINTERRUPTIBLE` and `TASK_NOLOAD` together, reported as a separate state.
 const IDLE: u32 = 0x402;
 const REPORTED_IDLE: u32 = 0x80;
 
@@ -368,12 +368,12 @@ impl Held {
     /// Time of the events that the record becomes; `None` if it is about a later record.
     #[inline]
     fn time(&self, record: &RawRecord) -> Option<Nanos> {
-        // The report of a queue to which a thread was moved has the time of that move.
+        // A queue's report about a thread that was moved to it has the time of that move.
         Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
     }
 
-    /// Time of the first record that has one. Those before it are about it, so they go out with it; it may not have arrived yet, unless there
-    /// is no room for it.
+    /// Time of the first record that has one. The records before it refer to it, so they are handed out with it; it may not have arrived
+    /// yet, unless there is no room for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
         let full = || (self.records.len() >= QUEUE_EVENTS).then_some(self.youngest);
@@ -583,7 +583,7 @@ impl Decoder {
             Record::Contention(raw) => {
                 self.slice.get_or_insert_default().kernel_lock = Some(KernelLock::new(raw));
             }
-            // This record has no time of its own: it belongs to the next record, or to the previous move.
+            // This record has no time: it belongs to the next record, or to the previous move.
             Record::Wait { tid, kept, cpu, own, of_queues, begins, goes_on } => {
                 let kind = Kind::Kept(Kept { tid, kept, cpu, own, of_queues, begins, goes_on });
                 match begins {

@@ -72,7 +72,7 @@ struct LaneIntake {
     readers: Readers<CpuLane>,
     rings: PerfRings,
     merger: Merger,
-    /// How many lanes there ever were.
+    /// How many lanes there have been in total.
     added: usize,
 }
 
@@ -117,12 +117,12 @@ impl Receive<RawRecord> for Decoding<'_, '_> {
     }
 }
 
-/// The programs, and what takes their records.
+/// The programs, and the receiver of their records.
 #[derive(Debug)]
 pub struct BpfSource {
     events: BpfEvents,
     merging: Merging<LaneIntake>,
-    /// One for each lane that there ever was.
+    /// One for each lane that there has been.
     decoders: Vec<LaneDecoder>,
     states: States,
     narrow: Option<ScopeBy>,
@@ -434,7 +434,7 @@ impl Source for BpfSource {
                 let online = rings.online()?;
                 for lane in &mut *lanes {
                     lane.follow(online.contains(&lane.cpu));
-                    // All that a CPU did that is offline is in its lane by now.
+                    // Everything that a CPU did before it went offline is in its lane by now.
                     lane.look();
                 }
             }
@@ -457,7 +457,7 @@ impl Source for BpfSource {
                 decoders.push(LaneDecoder::new(states.clone(), *narrow, None));
                 let (lane, merger) = intake.add(lane, false);
                 lane.open();
-                // It had no lane until now, and events that found none were not counted.
+                // It had no lane until now, and events without a lane were not counted.
                 lane.tell_unknown(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
                     decoders.push(LaneDecoder::new(states.clone(), None, Some(calls)));

@@ -1,6 +1,6 @@
 //! What a running recording watches for, and how much it keeps.
 //!
-//! [`ledger`] remembers what each thread is in the middle of, and since when. [`watch`] compares every wait, slice and loss with the
+//! [`ledger`] tracks what each thread is doing, and since when. [`watch`] compares every wait, slice and loss with the
 //! triggers as it ends, and limits how often they fire. [`files`] keeps the files of one run within bounds.
 //!
 //! ```text

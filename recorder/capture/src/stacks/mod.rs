@@ -8,7 +8,7 @@
 //!
 //! In recordings that are kept in parts, functions are named as they are met, since a part may have to be written at any time.
 //!
-//! The thread that looks processes up may wait, so it is a thread of its own. The capture thread only takes what is ready, once in a
+//! The thread that looks processes up may wait, so it is a separate thread. The capture thread only takes what is ready, once in a
 //! round. Files are read by another process (`fxtrec-files`), which is abandoned when one never answers: see [`files`].
 
 mod collector;

@@ -1,6 +1,6 @@
 //! Python functions in stacks.
 //!
-//! CPython evaluates Python functions in a function of its own, `_PyEval_EvalFrameDefault`, so a native stack does not say which they are.
+//! CPython evaluates Python functions in its own function, `_PyEval_EvalFrameDefault`, so a native stack does not show which ones they are.
 //! The program that takes the stack also walks the interpreter's list of frames (`python.h`), in processes that are known to have an
 //! interpreter. Here the code objects that it found get names, and replace that function:
 //!

@@ -62,7 +62,7 @@ impl<'w, 'f> Files<'w, 'f> {
             && !build.in_kernel
             && let Some(fetch) = &mut self.fetch
         {
-            // It has limits of its own.
+            // It has its own limits.
             let begun = Instant::now();
             let is_fetched = fetch.fetch(&build.id);
             self.until = self.until.and_then(|until| until.checked_add(begun.elapsed()));

@@ -29,7 +29,7 @@ pub(super) mod notes {
     pub(crate) const SAMPLE: &str = "sample";
     /// The name of an `M` event with information about a process or thread other than its name.
     pub(crate) const METADATA: &str = "metadata";
-    /// A complete event on a track of its own, since it overlaps with another event of its thread.
+    /// A complete event on a separate track, because it overlaps with another event of its thread.
     pub(crate) const OVERLAP: &str = "overlap";
     /// The id of a process or thread in JSON, if its koid differs.
     pub(crate) const ID: &str = "id";

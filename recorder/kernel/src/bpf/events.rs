@@ -352,7 +352,7 @@ impl BpfEvents {
             .map(|notes| first_loaded(ways.clone(), Way::LEAST, |way| load_with(way, Some(notes))));
         let notes = matches!(noting, Some(Ok(_)));
         let (way, (programs, calls, packets, requests)) = match noting {
-            // Without, stacks have a program of their own.
+            // Without it, stacks have a separate program.
             None | Some(Err(BpfError::Load { .. })) => {
                 first_loaded(ways, Way::LEAST, |way| load_with(way, None))?
             }

@@ -500,7 +500,7 @@ fn prio(byte: u8) -> i32 {
 }
 
 impl Record {
-    /// The time of the record, without parsing the rest of it; `None` for a record without a time of its own.
+    /// The time of the record, without parsing the rest of it; `None` for a record without a time.
     #[inline]
     pub fn time(bytes: &RawRecord) -> Option<Nanos> {
         const TIMED: u32 = 1 << RecordKind::Switch as u8

@@ -41,7 +41,7 @@ pub enum Origin {
     Packet(Option<Ends>),
     /// A request to a disk that is done.
     Request(Request),
-    /// An interrupt that is not from a device: one of those that have a tracepoint of their own.
+    /// An interrupt that is not from a device: one of those that have a separate tracepoint.
     Vector(u32),
 }
 

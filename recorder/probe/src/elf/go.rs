@@ -151,7 +151,7 @@ impl<'d> GoTable<'d> {
         self.bytes.len()
     }
 
-    /// The same with bytes of its own.
+    /// The same with owned bytes.
     pub(super) fn into_owned(self) -> GoTable<'static> {
         GoTable { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
     }

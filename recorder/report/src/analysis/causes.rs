@@ -85,7 +85,7 @@ pub(super) fn note_held(live: &mut Live, on: &mut CpuState, nanos: u64, whole: b
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Takes a scheduler event that has no record type of its own. False after the end of the selected part.
+    /// Takes a scheduler event without a separate record type. False after the end of the selected part.
     #[cold]
     pub(super) fn sched_event(&mut self, event: &Event<'_>) -> bool {
         if let ("migrate", EventKind::Instant) = (event.name, event.kind)

@@ -116,7 +116,7 @@ impl<O: Observer> Analysis<O> {
         true
     }
 
-    /// An application dropped records of its own. The event's time is not in order with the scheduling records around it.
+    /// An application dropped some of its records. The event's time is not in order with the scheduling records around it.
     pub(super) fn lost_records(&mut self, event: &Event<'_>) {
         let name = event.args.str("provider").unwrap_or_default();
         self.dropping.said(name);

@@ -52,7 +52,7 @@ pub trait Evidence {
     /// The number of events that are missing from the recording.
     fn lost(&self) -> u64;
 
-    /// Whether applications dropped records of their own: spans may be missing, or be shorter or longer than they seem.
+    /// Whether applications dropped some of their records: spans may be missing, or be shorter or longer than they seem.
     fn lacks_records(&self) -> bool {
         false
     }

@@ -112,7 +112,7 @@ impl Contents<'_> {
         })
     }
 
-    /// What programs report in addition to spans: operations, which have tracks of their own after all threads; arguments, flows and
+    /// What programs report in addition to spans: operations, which have separate tracks after all threads; arguments, flows and
     /// counters.
     fn told(&self) -> Value {
         let Extract { threads, operations, arguments, flows, counters, .. } = self.extract;

@@ -1,4 +1,4 @@
-//! Operations that span several threads: asynchronous events. Those with the same name have rows of their own.
+//! Operations that span several threads: asynchronous events. Those with the same name have separate rows.
 //!
 //! ```text
 //!  row 0   |---- request 7 -----|     |-- request 9 --|

@@ -15,9 +15,9 @@
 //! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
 //! | nothing | all categories of applications, and `sched` |
 //!
-//! **Collisions.** Applications get the names of kernel categories as well: one with a category `sched` of its own records that together
-//! with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the
-//! kernel's. Whatever else begins with `sched:`, `irq:` or `syscall:` is taken for a slip.
+//! **Collisions.** Applications get the names of kernel categories as well: one with its own category `sched` records that together with
+//! the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the kernel's.
+//! Whatever else begins with `sched:`, `irq:` or `syscall:` is taken for a slip.
 //!
 //! Nothing in here looks at the system.
 

@@ -1,4 +1,4 @@
-//! The kernel's part of a session: a recorder of its own, which is this same program.
+//! The kernel's part of a session: a separate recorder process, which runs this same program.
 //!
 //! ```text
 //!   fxtrec daemon                              fxtrec record -a -o - ...
@@ -13,7 +13,7 @@
 //!
 //! What it says on standard error is for people: it is passed on, never interpreted.
 //!
-//! So a recording that fails, or exhausts its limits, does so in a process of its own, and the service continues. In circular
+//! So a recording that fails, or exhausts its limits, does so in a separate process, and the service continues. In circular
 //! mode the recorder writes into a folder that only the daemon sees, since a pipe could not carry snapshots.
 
 mod error;

@@ -2,7 +2,7 @@
 //!
 //! The manager does not check events: they concern only their provider. But some
 //! records concern the whole machine: scheduling records, and the names of
-//! processes and threads. Of these, a provider may write only names of its own
+//! processes and threads. Of these, a provider may write only its own names
 //! process and its threads, so that a hostile one can falsify only what is known
 //! about itself. (Metadata never gets this far.)
 

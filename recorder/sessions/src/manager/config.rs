@@ -73,7 +73,7 @@ impl Default for Options {
 pub enum Koids {
     /// The ids are those of the initial namespace.
     AsTheyAre,
-    /// They are not; processes whose id is known here only have koids of their own.
+    /// They are not; processes whose id is known only here have separate koids.
     Inner,
 }
 

@@ -65,7 +65,7 @@ pub(super) struct Recording {
     ahead: Ahead,
     /// The size of its buffer, in words.
     buffer_words: usize,
-    /// Its threads, if it knows them by ids of its own.
+    /// Its threads, if it uses its own ids for them.
     inner: Option<InnerThreads>,
 }
 

@@ -6,7 +6,7 @@
 //!   events --> triggers, which that recorder looks at itself -+
 //! ```
 //!
-//! The recorder is a process of its own, as that of `fxtrec top --history`. A thread waits for its messages, keeps its files within their
+//! The recorder is a separate process, like that of `fxtrec top --history`. A thread waits for its messages, keeps its files within their
 //! budget, and passes on requests of the statistics, at the permitted rate.
 
 use std::collections::HashMap;

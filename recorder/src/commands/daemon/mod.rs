@@ -37,7 +37,7 @@ use crate::kernel::signals::Signals;
 use crate::kernel::sys::Linux;
 use crate::manager::Koids;
 
-/// How long the session that runs may take to end. Each of its parts has a bound of its own, and this is beyond their sum.
+/// How long the session that runs may take to end. Each of its parts has a separate limit, and this is more than their sum.
 const END: Duration = Duration::from_secs(45);
 
 /// Runs the service until SIGTERM, SIGINT or SIGHUP. A session that runs then is stopped, with its results.

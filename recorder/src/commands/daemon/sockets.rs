@@ -1,7 +1,7 @@
 //! The two sockets, and the lock of their owner.
 //!
-//! A killed daemon leaves its sockets behind. The holder of the lock may replace them: the kernel releases a lock when
-//! its process ends, however it ends.
+//! A killed daemon leaves its sockets behind. The holder of the lock may replace them: the kernel releases a lock when its process ends for
+//! any reason.
 //!
 //! systemd may have created one or both already, and start the daemon on the first connection (`systemd/fxtrec.socket`).
 //! Such a socket is used with its owner and mode, and is not removed.

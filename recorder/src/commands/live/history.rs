@@ -26,7 +26,7 @@ const WRITTEN: &str = " written to ";
 /// How often to check whether the recorder has ended before that.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A child process `fxtrec record --mode circular`, which ends with this process, however it ends.
+/// A child process `fxtrec record --mode circular`, which ends when this process ends for any reason.
 #[derive(Debug)]
 pub(in crate::commands) struct History {
     recorder: Child,

@@ -1,8 +1,8 @@
 //! Long recordings in several files, each of which stands alone.
 //!
-//! When a file has its size or its time, the capture thread ends it between two rounds of events: what is open in it is
-//! closed, and everything that the engine holds goes into it. The next one begins with a head, all names, and what the
-//! machine is in the middle of; so both can be read without the other, and no event is in both or in neither.
+//! When a file has its size or its time, the capture thread ends it between two rounds of events: what is open in it is closed, and
+//! everything that the engine holds goes into it. The next file begins with a head, all names, and the current state of the machine, so
+//! each file can be read without the other, and each event is in exactly one of them.
 //!
 //! ```text
 //!  capture   round | turn: close, hand over, begin | round | round | round | round
@@ -204,7 +204,7 @@ const LEAST_EVENTS: u64 = 512;
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
-/// What is left in the rings at the end goes into a file of its own if the last one has reached that part of its size.
+/// What is left in the rings at the end is written to a separate file if the last one has reached this part of its size.
 const REST_PART: u64 = 4;
 
 /// The part of a file that the explanation of its stacks may take.

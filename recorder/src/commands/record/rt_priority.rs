@@ -66,7 +66,7 @@ impl Decision {
     }
 
     /// Whether it should be a real-time thread after a look at `now` that yielded `events`, with `running` nanoseconds of
-    /// CPU time so far of so many threads.
+    /// The CPU time so far of this many threads.
     fn after_look(&mut self, now: u64, running: u64, events: u64, threads: u64) -> bool {
         if events >= MANY {
             self.busy_until = now + BUSY_FOR;

@@ -187,7 +187,7 @@ fn run_to(
 /// The report with its threads grouped as `args` request. Gates are about threads.
 fn shown<'r>(args: &ReportArgs, report: &'r Report) -> Cow<'r, Report> {
     match args.by.group() {
-        // Processes have a table of their own.
+        // Processes have a separate table.
         None | Some(GroupBy::Process) => Cow::Borrowed(report),
         Some(by) => {
             let mut grouped = report.clone();

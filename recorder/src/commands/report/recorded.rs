@@ -3,7 +3,7 @@
 //! A file is read again when it is complete: that costs nothing while the machine is recorded, the
 //! file is in the page cache still, and a reader takes a fraction of the time that recording took. It is read through the
 //! descriptor that it was written by: COMMAND may have put something else in its place.
-//! Output to a pipe cannot be read again. Then a thread of its own analyses a copy of the
+//! Output to a pipe cannot be read again. Then a separate thread analyses a copy of the
 //! records as the drain thread writes them; when it falls behind, it gives up, so that neither the
 //! capture nor the output ever waits for it. All of this is done only if it is needed.
 

@@ -27,7 +27,7 @@ use crate::units::look::Look;
 use screen::Screen;
 use table::Table;
 
-/// Threads between two looks that have figures of their own, and cgroups.
+/// Threads with separate figures, and cgroups, between two updates.
 const SLOTS: usize = 4096;
 
 /// An interval is not shorter.

@@ -88,7 +88,7 @@ impl<L: Lanes> Encoder<L> {
         words: Words,
         name: Option<&'a str>,
     ) -> [Option<Arg<'a>>; 3] {
-        // For a futex with priority inheritance, the kernel also has a lock of its own. The futex says more.
+        // For a futex with priority inheritance, the kernel also has its own lock. The futex is more informative.
         if let Some(futex) = facts.futex.filter(|_| words.syscall.is_some()) {
             let owner = futex.owner.and_then(|owner| self.threads.find(owner));
             let owner = owner.map(|slot| Value::Koid(self.threads.thread(slot).koid));

@@ -264,7 +264,7 @@ fn described(minor: u8, table: &[u8]) -> Option<Layout> {
         table.as_chunks().0.iter().map(|word: &[u8; 8]| u64::from_le_bytes(*word)).collect();
     let word = |at: usize| words.get(at).copied();
     let near = |at: usize| word(at).filter(|offset| *offset < FAR);
-    // Without a global lock, objects have another head, and threads have instructions of their own.
+    // Without a global lock, objects have a different header, and threads have separate instructions.
     let (version, is_free_threaded) = (word(1)?, word(2)? != 0);
     if version >> 16 != u64::from(3_u16 << 8 | u16::from(minor)) || is_free_threaded {
         return None;

@@ -557,7 +557,7 @@ impl Spans {
     }
 }
 
-/// The name of flow events, which have no name of their own.
+/// The name of flow events, which do not have one in the input.
 const FLOW: &str = "flow";
 
 fn clean(bytes: &[u8]) -> Cow<'_, str> {

@@ -109,7 +109,7 @@ struct Importer<'o> {
     /// Names of objects, for later records about them.
     names: FxHashMap<(bool, u64), String>,
     overlaps: Overlaps,
-    /// The number of complete events that got tracks of their own.
+    /// The number of complete events that got separate tracks.
     overlapping: u64,
     /// The ftrace text outside of the events.
     ftrace: Option<File>,

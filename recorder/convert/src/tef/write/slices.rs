@@ -57,13 +57,13 @@ struct Sides {
     state: ThreadState,
 }
 
-/// The occupant for a koid. Pseudo-threads for time that is not recorded keep tracks of their own.
+/// The occupant for a koid. Pseudo-threads for time that is not recorded keep separate tracks.
 fn occupant(thread: Koid) -> Occupant<Koid> {
     if thread == Koid(0) { Occupant::Idle } else { Occupant::Thread(thread) }
 }
 
 impl Slices {
-    /// The thread has durations of its own, with which slices of its states would overlap.
+    /// The thread has its own durations, with which slices of its states would overlap.
     pub(super) fn has_durations(&mut self, thread: Koid) {
         self.states.has_durations(thread);
     }

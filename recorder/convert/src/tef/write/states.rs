@@ -110,7 +110,7 @@ impl States {
     }
 }
 
-/// Writes a slice on the thread's track, except for pseudo-threads. If the thread has durations of its own, with which the slice would not
+/// Writes a slice on the thread's track, except for pseudo-threads. If the thread has its own durations, with which the slice would not
 /// nest, it becomes an async pair that viewers draw next to them.
 fn write_state(
     document: &mut Document<'_>,

@@ -1,4 +1,4 @@
-//! Figures without records: programs of their own on the scheduler's tracepoints that count in tables of the kernel's memory,
+//! Figures without records: separate programs on the scheduler's tracepoints that count in tables of the kernel's memory,
 //! by cgroup or by thread. They are loaded only on request, and share nothing with those that record.
 //!
 //! ```text

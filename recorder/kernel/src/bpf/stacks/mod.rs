@@ -1,4 +1,4 @@
-//! Where threads block: programs of their own on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
+//! Where threads block: separate programs on the scheduler's tracepoints, which are loaded only if stacks are requested. They are in
 //! `recorder/kernel/bpf`: `notes.h` notes which threads wait, `stacks.bpf.c` turns the stack of the running thread into a sample.
 //!
 //! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only if the
@@ -391,7 +391,7 @@ impl BlockedStacks {
             shared,
             pythons: Pythons::new(&*sys).map_err(map_error("Python's interpreters"))?,
         };
-        // One of these programs may interrupt another, so each has memory of its own.
+        // One of these programs may interrupt another, so each has separate memory.
         let of_wakes = wanted.wakes.then(scratch).transpose()?;
         let of_clocks = wanted.frequency.map(|_| scratch()).transpose()?;
         let programs = |maps: &Maps, walks_python: bool| {

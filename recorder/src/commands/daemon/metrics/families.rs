@@ -1,4 +1,4 @@
-//! What is served, in every format: families of samples with labels.
+//! The served data, for all formats: families of samples with labels.
 
 use super::super::alerts::AlertFiles;
 use super::ledger::{Group, Labels, Ledger};

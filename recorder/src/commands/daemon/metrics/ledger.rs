@@ -142,7 +142,7 @@ impl Ledger {
     /// Notes a set without a place; the number of distinct ones is limited.
     fn wait(&mut self, labels: Labels, busy: u64) {
         let is_new = !self.waiting.contains_key(&labels);
-        // Sets without a path of their own always have a place.
+        // Sets without their own path always have a place.
         if matches!(labels.group, Group::Path(_)) && (!is_new || self.waiting.len() < 4 * self.most)
         {
             let sum = self.waiting.entry(labels).or_default();

@@ -225,7 +225,7 @@ impl Server {
     }
 
     fn respond(&self, request: &Request) -> Response {
-        // A web page may point a DNS name of its own at this machine, and read the figures with the browser of a local user.
+        // A web page may point its own DNS name at this machine, and read the figures with the browser of a local user.
         if self.address.ip().is_loopback() && !request.host.as_deref().is_none_or(is_of_here) {
             return Response::Other("421 Misdirected Request", Vec::new());
         }

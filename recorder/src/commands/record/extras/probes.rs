@@ -1,6 +1,6 @@
 //! `-P`: user probes.
 //!
-//! A probe without arguments is a perf event of its own, which leaves nothing
+//! A probe without arguments is a separate perf event, which leaves nothing
 //! behind but needs `CAP_SYS_ADMIN`. The kernel fetches arguments only for a
 //! probe that is defined in tracefs. The two ends of a span carry the stack
 //! pointer, by which they are paired.

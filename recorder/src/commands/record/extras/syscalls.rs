@@ -55,7 +55,7 @@ pub(super) fn add(
                 side: if name == "sys_enter" { CallSide::Enter } else { CallSide::Exit },
                 numbers: numbers.clone(),
             }),
-            // It also says whether the program is a 32-bit one, whose calls have other numbers.
+            // It also says whether the program is a 32-bit program, because the calls of these have other numbers.
             user_stack: true,
             filter: filter.clone(),
         };
