@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// Why servers cannot be asked.
+/// Why servers cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DebuginfodError {

@@ -92,7 +92,7 @@ pub struct Taken {
 /// What is known about a thread that begins to wait in a queue that a quota holds back, or has held back before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// For how long its queue was throttled so far, by the queue's own count.
+    /// For how long its queue has been throttled so far, according to the queue's own count.
     pub kept: Nanos,
     /// The number of the cgroup whose quota is used up; 0 if none is, or if it is unknown.
     pub cgroup: u64,

@@ -88,7 +88,7 @@ pub struct PerfWords {
 }
 
 impl PerfWords {
-    /// These words; more than three are cut off.
+    /// These words; words after the third are cut off.
     pub fn new(words: &[u64]) -> PerfWords {
         let mut read = PerfWords::default();
         read.len = words.len().min(read.words.len());

@@ -26,7 +26,7 @@ pub struct Report {
     pub causes: Causes,
     /// What the host took from the CPUs, if the kernel counted that.
     pub host: Vec<HostSteal>,
-    /// The cgroups that quotas stopped in the whole recording, where the kernel counted that.
+    /// The cgroups that quotas stopped during the whole recording, if the kernel counted that.
     pub quotas: Vec<Quota>,
     /// From the first scheduling record to the end, or where it was cut.
     pub span: Span,
@@ -53,7 +53,7 @@ pub struct Report {
     pub names_left_out: u64,
     /// Strings and threads that programs registered, and for which the reader had no room: they are unknown.
     pub strings_left_out: u64,
-    /// The spans, if they were [measured](super::spans::measure), which takes reading the trace again.
+    /// The spans, if they were [measured](super::spans::measure); for that, the trace is read again.
     pub spans: Option<SpanReport>,
     /// Whether programs recorded counters.
     pub has_counters: bool,

@@ -168,7 +168,7 @@ pub trait Sink {
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
     /// A span of a thread that something other than the kernel reported.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
-    /// A scheduling record of this time comes next. Whether it is wanted still.
+    /// A scheduling record of this time comes next. Whether it is still wanted.
     fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
         true
     }

@@ -64,7 +64,7 @@ impl Stats {
         self.lost_others_at_most |= lost.at_most;
     }
 
-    /// Whether every event is there, as far as that can be known.
+    /// Whether no events are missing, as far as that can be known.
     pub fn is_whole(&self) -> bool {
         self.losses == 0 && self.lost_others == 0 && self.lost_lives == 0 && self.unseen_lives == 0
     }

@@ -26,7 +26,7 @@ const LONGEST_LINK: u64 = 4096;
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// The build ID that the linker wrote; that of Go, before Go 1.24 wrote GNU's too.
     pub fn build_id(&self) -> Option<&'d [u8]> {
-        // A kernel has all its notes in one section, and so has its vDSO.
+        // A kernel has all its notes in one section, and so does its vDSO.
         let gnu = [".note.gnu.build-id", ".notes", ".note"].into_iter().find_map(|section| {
             let (notes, _) = self.section_within(section, MOST_NOTES)?;
             let id = gnu_build_id(notes);

@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Runs until it is asked to end.
+    /// Runs until it is told to stop.
     pub(super) fn run(&mut self) {
         loop {
             let listener = self.acceptor.listener();

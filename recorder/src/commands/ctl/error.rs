@@ -16,7 +16,7 @@ pub enum CtlError {
     /// The daemon cannot be reached, or refuses.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The file for the trace cannot be made.
+    /// The file for the trace cannot be created.
     #[error(transparent)]
     Sink(#[from] SinkError),
     /// A trace on a terminal.

@@ -12,7 +12,7 @@ use crate::report::stacks::Line;
 /// The time limit for all files together, including those that answer: each has its own limit, but their number is unlimited.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
-/// The most bytes of names in all answers, which are kept until the report is printed.
+/// The maximum number of bytes of names in all answers, which are kept until the report is printed.
 const MOST_TEXT: usize = 64 << 20;
 
 /// Finds lines, and remembers which files did not answer.

@@ -141,7 +141,7 @@ pub(super) fn explain(error: &SourceError, facts: &Facts) -> Refusal {
     Refusal { call: format!("The BPF source cannot be used: {error}."), cause, remedy }
 }
 
-/// The reason, and what to do, on a kernel of this release.
+/// The reason, and what to do, for a kernel of this release.
 fn cause(error: &SourceError, facts: &Facts, release: &str) -> (String, String) {
     const OTHER: &str = "Omit --source, or use --source perf.";
     let cause = match error {
