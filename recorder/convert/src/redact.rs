@@ -31,7 +31,7 @@ use crate::traces;
 pub enum Secret {
     /// Values that are text: of spans, probes and tracepoints, messages of logs, and the command line of the recording.
     Args,
-    /// Files that programs have mapped, with their build ids.
+    /// Files that programs have mapped, with their build ids, and those in names of functions: `work (job.py:9)`.
     Paths,
     /// Processes and threads, and what applications call their spans, counters and arguments.
     Names,
@@ -184,6 +184,14 @@ fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     }
 }
 
+/// The function, the file and the line in the name of a function that says where it is: `work (job.py:9)`.
+fn place(text: &str) -> Option<(&str, &str, &str)> {
+    let (function, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
+    let (file, line) = place.rsplit_once(':')?;
+    let is_line = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+    is_line.then_some((function, file, line))
+}
+
 /// Knows the pseudonyms of one run. They are made with a random key, so that a name cannot be found by trying.
 #[derive(Debug)]
 pub(crate) struct Redactor {
@@ -199,6 +207,21 @@ impl Redactor {
     /// The pseudonym of a text, if it has to have one.
     pub(crate) fn text(&self, role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<String> {
         let secret = secret_of(role, text, of_fxtrec)?;
+        if secret == Secret::Functions
+            && let Some((function, file, line)) = place(text)
+        {
+            let other = self.replacement(secret, function);
+            let other_file = self.replacement(Secret::Paths, file);
+            let is_other = other.is_some() || other_file.is_some();
+            let (function, file) =
+                (other.as_deref().unwrap_or(function), other_file.as_deref().unwrap_or(file));
+            return is_other.then(|| format!("{function} ({file}:{line})"));
+        }
+        self.replacement(secret, text)
+    }
+
+    /// What stands for a text of this kind, if that is wanted.
+    fn replacement(&self, secret: Secret, text: &str) -> Option<String> {
         if !self.secrets.contains(&secret) || text.is_empty() {
             return None;
         }

@@ -47,8 +47,8 @@ pub struct CutArgs {
     /// Replace args, paths, names, cgroups, hosts or functions by pseudonyms; a text gets the same pseudonym everywhere
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Secret>,
-    /// The same as --redact args,paths,names,cgroups,hosts
-    #[arg(long, conflicts_with = "redact")]
+    /// The same as --redact args,paths,names,cgroups,hosts, in addition to what --redact names
+    #[arg(long)]
     pub for_sharing: bool,
     /// Print nothing unless it fails
     #[arg(short, long)]
@@ -57,8 +57,9 @@ pub struct CutArgs {
 
 impl CutArgs {
     /// What gets pseudonyms.
-    pub fn secrets(&self) -> &[Secret] {
-        if self.for_sharing { &Secret::FOR_SHARING } else { &self.redact }
+    pub fn secrets(&self) -> Vec<Secret> {
+        let shared = if self.for_sharing { &Secret::FOR_SHARING[..] } else { &[] };
+        shared.iter().chain(&self.redact).copied().collect()
     }
 
     /// Whether all of the trace is wanted.

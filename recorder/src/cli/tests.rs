@@ -31,6 +31,19 @@ fn the_command_definition_is_consistent() {
 }
 
 #[test]
+fn what_is_shared_and_what_is_redacted_besides_add_up() {
+    use crate::convert::redact::Secret;
+    let secrets = |line: &[&str]| match parse(line) {
+        Ok(Command::Cut(args)) => args.secrets(),
+        other => panic!("{line:?} is {other:?}"),
+    };
+    let line = ["cut", "a.fxt", "b.fxt", "--for-sharing", "--redact", "functions"];
+    assert_eq!(secrets(&line[..4]), Secret::FOR_SHARING);
+    assert_eq!(secrets(&line), Secret::ALL);
+    assert_eq!(secrets(&["cut", "a.fxt", "b.fxt"]), []);
+}
+
+#[test]
 fn everything_behind_the_first_word_of_command_belongs_to_command() {
     let line = ["-o", "t.fxt", "ls", "-a", "-o", "other", "--help", "--", "-d"];
     let args = record(&line);

@@ -134,6 +134,23 @@ fn functions_stay_in_what_is_shared_unless_they_are_asked_for() {
 }
 
 #[test]
+fn a_file_in_the_name_of_a_function_is_a_path() {
+    let text = |secrets: &[Secret], name: &str| {
+        Redactor::new(secrets).text(Role::Address(Koid(7)), name, false)
+    };
+    let shared = text(&Secret::FOR_SHARING, "work (jobs/lock.py:9)").expect("another name");
+    let file = shared.strip_prefix("work (file-").expect("the function stays");
+    assert!(file.ends_with(":9)") && file.contains("/file-") && !file.contains("lock"), "{shared}");
+    let all = text(&Secret::ALL, "work (lock.py:9)").expect("another name");
+    assert!(all.starts_with("fn-") && all.contains(" (file-") && all.ends_with(":9)"), "{all}");
+    let function = text(&[Secret::Functions], "work (lock.py:9)").expect("another name");
+    assert!(function.starts_with("fn-") && function.ends_with(" (lock.py:9)"), "{function}");
+    for other in ["work", "operator() (int)", "work (lock.py:)", "work (a:b)"] {
+        assert_eq!(text(&Secret::FOR_SHARING, other), None, "{other}");
+    }
+}
+
+#[test]
 fn a_name_has_one_pseudonym_and_a_path_one_for_each_part() {
     let (shared, _) = redacted(&[Secret::Names, Secret::Paths]);
     let shared = listed(&shared);

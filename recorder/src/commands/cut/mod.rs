@@ -51,7 +51,7 @@ fn cut_file(
     if !secrets.is_empty() && args.is_of_all() && args.input.is_file() {
         // Unlike a piece, it has the counts of the recording.
         let mut output = Output::create(args.output(), packing, &[&args.input])?;
-        let report = redact(&args.input, secrets, !args.quiet, &mut output)?;
+        let report = redact(&args.input, &secrets, !args.quiet, &mut output)?;
         output.finish()?;
         return Ok(report);
     }
@@ -66,9 +66,9 @@ fn cut_file(
     };
     let mut input = Input::open_trace(&args.input, !args.quiet)?;
     let mut output = Output::create(args.output(), packing, &[&args.input])?;
-    let mut piece = match secrets {
-        [] => None,
-        _ => Some(tempfile::NamedTempFile::new().map_err(ConvertError::Write)?),
+    let mut piece = match secrets.is_empty() {
+        true => None,
+        false => Some(tempfile::NamedTempFile::new().map_err(ConvertError::Write)?),
     };
     let target: &mut dyn Write = match &mut piece {
         Some(piece) => piece,
@@ -78,7 +78,7 @@ fn cut_file(
     input.finish();
     let report = result?;
     if let Some(piece) = piece {
-        redact(piece.path(), secrets, false, &mut output)?;
+        redact(piece.path(), &secrets, false, &mut output)?;
     }
     output.finish()?;
     Ok(report)
