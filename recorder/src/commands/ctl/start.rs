@@ -72,8 +72,6 @@ pub(super) fn start(
     let is_own = is_own(&args.categories, &known);
     if is_own {
         args.categories = OWN.map(str::to_owned).to_vec();
-        let text = "recording your own processes; others are \"another user\" (the policy does not permit sched)";
-        remark(common, err, text);
     }
     let not_permitted = not_permitted(&args.categories, &known);
     if !not_permitted.is_empty() {
@@ -96,6 +94,10 @@ pub(super) fn start(
             return Err(error);
         }
     };
+    if is_own {
+        let text = "recording your own processes; others are \"another user\" (the policy does not permit sched)";
+        remark(common, err, text);
+    }
     let mut answer = Answer {
         output: file.path(),
         detached,

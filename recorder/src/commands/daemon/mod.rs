@@ -58,7 +58,7 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     };
     let mut signals = Signals::catch().map_err(DaemonError::while_doing("catch signals"))?;
     let facts = Facts::gather(&Linux);
-    let Opened { sockets, providers, control } =
+    let Opened { sockets, providers, control, remark } =
         Sockets::open(&args.runtime_dir, args.group.as_deref(), passed)?;
     let setup = Setup {
         providers,
@@ -75,6 +75,9 @@ pub fn run(args: &DaemonArgs, err: &mut dyn Write) -> Result<(), DaemonError> {
     // If standard error is closed, the message has no reader.
     let _ = writeln!(err, "fxtrec: clients at {}", sockets.control().display());
     let _ = writeln!(err, "fxtrec: applications at {}", sockets.providers());
+    if let Some(remark) = remark {
+        let _ = writeln!(err, "fxtrec: {remark}");
+    }
     let started = args.alert_dir.as_ref().map(|folder| alerts::start(args, folder)).transpose()?;
     let (recorder, for_metrics) = started.unzip();
     let metrics = match args.metrics {

@@ -26,6 +26,9 @@ use crate::kernel::seqpacket::{Address, Listener};
 /// The default group whose users may connect, if it exists.
 const GROUP: &str = "fxtrec";
 
+const NO_GROUP: &str =
+    "no group fxtrec: only root may connect; groupadd -r fxtrec and a restart permit its users";
+
 /// The name of a passed control socket.
 const CONTROL: &str = "control";
 
@@ -46,6 +49,8 @@ pub(super) struct Opened {
     pub(super) sockets: Sockets,
     pub(super) providers: Listener,
     pub(super) control: UnixListener,
+    /// What to say of a socket that was made for root only.
+    pub(super) remark: Option<&'static str>,
 }
 
 /// The known sockets that were passed.
@@ -100,7 +105,8 @@ impl Sockets {
         };
         let address = providers.address().clone();
         let sockets = Sockets { control: path, providers: address, made, _lock: lock };
-        Ok(Opened { sockets, providers, control })
+        let for_root = group.is_none() && sockets.made.contains(&sockets.control);
+        Ok(Opened { sockets, providers, control, remark: for_root.then_some(NO_GROUP) })
     }
 
     pub(super) fn control(&self) -> &Path {
@@ -252,6 +258,22 @@ mod tests {
         drop(opened);
         assert!(!control.exists() && !providers_socket(path).exists());
         open().expect("there is nobody any more");
+    }
+
+    #[test]
+    fn that_only_root_may_connect_is_said_where_nobody_chose_that() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let remark = |group: Option<&str>, passed| {
+            let opened = Sockets::open(folder.path(), group, passed);
+            opened.map(|opened| opened.remark).expect("nobody else is there")
+        };
+        let own = nix::unistd::getegid().to_string();
+        assert_eq!(remark(Some(&own), Vec::new()), None);
+        let there_is_none = Group::from_name(GROUP).is_ok_and(|group| group.is_none());
+        assert_eq!(remark(None, Vec::new()), there_is_none.then_some(NO_GROUP));
+        let socket = UnixListener::bind(folder.path().join("elsewhere")).expect("bound").into();
+        let passed = vec![Passed { name: CONTROL.to_owned(), socket }];
+        assert_eq!(remark(None, passed), None, "the service manager decides that");
     }
 
     #[test]

@@ -73,23 +73,36 @@ impl RecordError {
         move |source| RecordError::System { doing, source }
     }
 
-    /// The same, if `user` wants to record these processes: another user's process should be recorded by the daemon, not by a program that
-    /// gives its rights to every user who runs it.
-    pub(super) fn of_others(self, pids: &[Pid], user: u32) -> RecordError {
+    /// The same, if `user` wants to record these processes: the daemon should record them, not a program that gives its rights to every
+    /// user who runs it. A user's own processes need no line in the policy.
+    pub(super) fn of_processes(
+        self,
+        pids: &[Pid],
+        user: u32,
+        has_daemon: impl FnOnce() -> bool,
+    ) -> RecordError {
+        let RecordError::Refused(refusal) = self else { return self };
         let is_others = |pid: &&Pid| {
             let folder = std::fs::metadata(format!("/proc/{}", pid.0));
             user != 0 && folder.is_ok_and(|folder| folder.uid() != user)
         };
-        match (self, pids.iter().find(is_others)) {
-            (RecordError::Refused(refusal), Some(pid)) => {
-                let remedy = format!(
-                    "Process {0} is another user's. The daemon records it for you if its policy permits you sched: fxtrec ctl start --foreground --pid {0} -o FILE.\nWithout the daemon: {1}",
-                    pid.0, refusal.remedy
-                );
-                RecordError::Refused(Refusal { remedy, ..refusal })
+        let (said, pids) = match pids.iter().find(is_others) {
+            Some(pid) => {
+                let of =
+                    format!("Process {} is another user's. The daemon records it for you", pid.0);
+                (format!("{of} if its policy permits you sched"), pid.0.to_string())
             }
-            (error, _) => error,
-        }
+            None if user != 0 && !pids.is_empty() && has_daemon() => {
+                let pids: Vec<String> = pids.iter().map(|pid| pid.0.to_string()).collect();
+                ("The daemon records your own processes".to_owned(), pids.join(","))
+            }
+            None => return RecordError::Refused(refusal),
+        };
+        let remedy = format!(
+            "{said}: fxtrec ctl start --foreground --pid {pids} -o FILE.\nWithout the daemon: {}",
+            refusal.remedy
+        );
+        RecordError::Refused(Refusal { remedy, ..refusal })
     }
 
     /// What to type to try again with more rights, if that is possible for an ordinary user.
@@ -113,5 +126,34 @@ impl RecordError {
             RecordError::Plan(PlanError::Mistyped { .. }) => 127,
             _ => EXIT_FAILURE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_named_to_those_who_want_to_record_their_own_processes() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let mut nobodys = Command::new("sleep").arg("60").uid(65_534).spawn().expect("it starts");
+        let pid = Pid(nobodys.id());
+        let said = |user, has_daemon| {
+            let [call, cause, remedy] = ["call", "cause", "remedy"].map(str::to_owned);
+            let refused = RecordError::Refused(Refusal { call, cause, remedy });
+            refused.of_processes(&[pid], user, || has_daemon).to_string()
+        };
+        let [own, without, others, root] =
+            [said(65_534, true), said(65_534, false), said(1000, false), said(0, true)];
+        nobodys.kill().and_then(|()| nobodys.wait()).expect("it ends");
+        let command = format!("fxtrec ctl start --foreground --pid {} -o FILE", pid.0);
+        assert!(own.contains(&format!("your own processes: {command}")), "{own}");
+        assert!(others.contains("is another user's") && others.contains(&command), "{others}");
+        assert_eq!([&without, &root], ["call\ncause\nremedy"; 2]);
     }
 }

@@ -33,6 +33,7 @@ mod summary;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +60,7 @@ use crate::commands::gates::{Gates, Style};
 use crate::commands::plan::flight::piece_number;
 use crate::commands::plan::{Filter, Plan};
 use crate::commands::report::recorded::{self, Purpose};
+use crate::control::{RUNTIME_DIR, control_socket};
 use crate::encode::ids::Ids;
 use crate::encode::lookup::ProcLookup;
 use crate::encode::snapshot;
@@ -142,7 +144,7 @@ fn record(
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
     let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)
-        .map_err(|error| error.of_others(plan.pids(), facts.user))?;
+        .map_err(|error| error.of_processes(plan.pids(), facts.user, has_daemon))?;
     let Chosen { mut source, instead } = chosen;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
@@ -475,4 +477,9 @@ fn unrecorded_metrics(triggers: &[Trigger], causes: Causes) -> Vec<Metric> {
         _ => None,
     };
     triggers.iter().filter_map(lacks).collect()
+}
+
+/// Whether a daemon runs that this user may ask.
+fn has_daemon() -> bool {
+    UnixStream::connect(control_socket(Path::new(RUNTIME_DIR))).is_ok()
 }
