@@ -114,6 +114,7 @@ pub struct Roster {
 struct Process {
     name: Box<str>,
     cgroup: Option<Box<str>>,
+    host: Option<Box<str>>,
 }
 
 impl Roster {
@@ -156,15 +157,19 @@ impl Roster {
         let cgroup = object.args.str("cgroup");
         let is_new_cgroup =
             cgroup.is_some() && known.is_none_or(|it| it.cgroup.as_deref() != cgroup);
+        let host = object.args.str("host");
+        let is_new_host = host.is_some() && known.is_none_or(|it| it.host.as_deref() != host);
         let is_new = known.is_none();
         if is_told
             && !(self.told.has_room(object.name, is_new_name, is_new)
-                && self.told.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false))
+                && self.told.has_room(cgroup.unwrap_or_default(), is_new_cgroup, false)
+                && self.told.has_room(host.unwrap_or_default(), is_new_host, false))
         {
             return;
         }
         let cgroup = cgroup.map(Into::into);
-        self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup });
+        let host = host.map(Into::into);
+        self.processes.insert(object.koid.0, Process { name: object.name.into(), cgroup, host });
     }
 
     /// Names a thread; `is_told` if a program reported the name.
@@ -202,6 +207,11 @@ impl Roster {
     /// The path of the process's cgroup, if known.
     pub fn cgroup(&self, koid: u64) -> Option<&str> {
         self.processes.get(&koid)?.cgroup.as_deref()
+    }
+
+    /// The host of the process, in a merged trace.
+    pub fn host(&self, koid: u64) -> Option<&str> {
+        self.processes.get(&koid)?.host.as_deref()
     }
 
     pub fn tid(&self, koid: u64) -> u64 {

@@ -17,7 +17,7 @@ use fxt_reader::record::{
 use fxt_reader::{Cpu, Item, Koid, Nanos, ObjectType, ProviderId, Record, ThreadState};
 use fxtrec_sched::{
     Change, CpuInterval, Edge, Enter, FilledUp, Held, Leave, Left, Machine, Met, Periods,
-    Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupSaid, cpu_of,
+    Scheduler, State, SwitchArgs, Thread, UsualArgs, WakeupSaid, cpu_of, signed,
 };
 use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
@@ -52,6 +52,8 @@ pub struct Origin {
     pub source: String,
     /// Which facts it has.
     pub causes: Causes,
+    /// What to add to its times for nanoseconds since 1970.
+    pub wall_clock_offset: Option<i64>,
     /// Whether it is fxtrec's.
     pub is_known: bool,
 }
@@ -664,6 +666,8 @@ impl Tracker {
         // A kind of fact counts as recorded only if all of several recordings have it.
         let before = self.origin.is_known.then_some(&self.origin);
         let causes = before.map_or(causes, |origin| causes.and(origin.causes));
+        let offset = event.args.get("wall_clock_offset_ns").and_then(signed);
+        let wall_clock_offset = before.and_then(|origin| origin.wall_clock_offset).or(offset);
         let scope = text("scope");
         self.narrow = !matches!(scope.as_str(), "" | "all");
         if let Some(Value::Koid(command)) = event.args.get("command") {
@@ -676,6 +680,7 @@ impl Tracker {
             scope,
             source: text("source"),
             causes,
+            wall_clock_offset,
             is_known: true,
         };
     }

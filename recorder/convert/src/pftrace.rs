@@ -175,7 +175,7 @@ fn about(event: &Event<'_>, packets: &mut Packets<'_>) -> Result<(), ConvertErro
     };
     let mut snapshot = Message::default();
     snapshot.bytes(1, &clock(BOOT_TIME, time).0);
-    if let Some(offset) = event.args.get("wall_clock_offset_ns").and_then(signed) {
+    if let Some(offset) = event.args.get("wall_clock_offset_ns").and_then(fxtrec_sched::signed) {
         snapshot.bytes(1, &clock(REAL_TIME, time.wrapping_add_signed(offset)).0);
     }
     let mut packet = Message::default();
@@ -233,12 +233,4 @@ fn name(
     packet.bytes(packet::PROCESS_TREE, &tree.0);
     packet.number(packet::SEQUENCE, ABOUT_THREADS);
     packets.put(&packet)
-}
-
-fn signed(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Int32(value) => Some(value.into()),
-        Value::Int64(value) => Some(value),
-        value => fxtrec_sched::unsigned(value).and_then(|value| i64::try_from(value).ok()),
-    }
 }

@@ -58,6 +58,8 @@ impl Report {
         let host = self.origin.as_ref().map_or("", |origin| &*origin.host).into();
         for thread in &mut self.threads {
             thread.comm = by.of(thread, &host);
+            // A host has COMMAND and others.
+            thread.in_command &= by != GroupBy::Host;
         }
         self.grouped_by = Some(by);
     }

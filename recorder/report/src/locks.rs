@@ -132,6 +132,7 @@ fn party(roster: &Roster, thread: Index) -> Party {
         pid: process.map(|process| roster.tid(process)),
         tid: roster.tid(koid),
         cgroup: process.and_then(|process| roster.cgroup(process)).map(Into::into),
+        host: process.and_then(|process| roster.host(process)).map(Into::into),
     }
 }
 
@@ -178,7 +179,9 @@ pub fn measure(
     let mut found = BTreeMap::<(bool, Option<u64>, u64), Vec<(Index, Growing)>>::new();
     for ((thread, is_kernel, address), growing) in locks.of {
         let waiter = party(roster, thread);
-        if selection.threads.admits(waiter.who()) {
+        let is_left_out =
+            selection.leaves_out_recorder() && tracker.family.is_recorder(roster, waiter.koid.0);
+        if selection.threads.admits(waiter.who()) && !is_left_out {
             let process = roster.process(waiter.koid.0).filter(|_| !is_kernel);
             found.entry((is_kernel, process, address)).or_default().push((thread, growing));
         }
@@ -264,6 +267,29 @@ mod tests {
         // This wait does not end.
         scene.switch_with((500, 0), 102, Leaves::S, 0, &wait(0x10, owner(103))).end(600);
         scene
+    }
+
+    #[test]
+    fn locks_of_the_recorder_are_left_out_unless_they_are_asked_for() {
+        let mut scene = Scene::recorded_by(900, "waker,syscall,futex", None);
+        scene.name(101, "audio").name(901, "fxtrec-drain");
+        scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, 901);
+        for (thread, cpu) in [(101, 0), (901, 1)] {
+            scene.switch_with((100, cpu), thread, Leaves::S, 0, &wait(0x10, None));
+        }
+        scene.wake_by(150, 0, 101, 0).wake_by(160, 1, 901, 0);
+        scene.switch(151, 0, 0, Leaves::R, 101).switch(161, 1, 0, Leaves::R, 901).end(200);
+        let waiters = |recorder: bool| {
+            let selection = Selection { recorder, ..Selection::default() };
+            let reader = Reader::from_slice(scene.bytes());
+            let locks = measure(reader, &selection, &scene.report()).expect("a trace");
+            let waiters = locks.rows.iter().flat_map(|row| &row.waiters);
+            let mut names: Vec<String> = waiters.map(|(it, _)| it.comm.to_string()).collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(waiters(false), ["audio"]);
+        assert_eq!(waiters(true), ["audio", "fxtrec-drain"]);
     }
 
     #[test]

@@ -97,6 +97,8 @@ pub struct Origin {
     pub scope: String,
     /// The instruction set, as `uname -m` has it.
     pub machine: String,
+    /// What to add to its times for nanoseconds since 1970.
+    pub wall_clock_offset: Option<i64>,
 }
 
 impl Origin {
@@ -452,6 +454,8 @@ pub struct Party {
     pub tid: u64,
     /// The path of its process's cgroup, where that is known.
     pub cgroup: Option<Arc<str>>,
+    /// The host of its process, in a merged trace.
+    pub host: Option<Arc<str>>,
 }
 
 impl Party {

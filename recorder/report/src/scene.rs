@@ -8,8 +8,8 @@ use fxt_reader::record::{
     ABSENT_WEIGHT_ARG, IDLE_WEIGHT, NOT_RECORDED_WEIGHT, WEIGHT_INFO, is_not_recorded,
 };
 use fxt_writer::record::{
-    ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
-    ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, Wakeup,
+    Backtrace, ContextSwitch, Event, EventKind, Initialization, KernelObject, Magic, ObjectType,
+    ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, UserspaceObject, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
 
@@ -85,14 +85,25 @@ impl Scene {
 
     /// The same, for a recording by the process of this thread.
     pub fn recorded_by(recorder: u64, causes: &str, command: Option<u64>) -> Scene {
-        Scene::start_by(recorder, "all", Some(causes), command)
+        Scene::start_by(recorder, "all", Some(causes), command, None)
+    }
+
+    /// The same, of a COMMAND, whose clock is so many nanoseconds behind the wall clock.
+    pub fn of_command_at(offset: i64, causes: &str, command: u64) -> Scene {
+        Scene::start_by(9, "all", Some(causes), Some(command), Some(offset))
     }
 
     fn start(scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
-        Scene::start_by(9, scope, causes, command)
+        Scene::start_by(9, scope, causes, command, None)
     }
 
-    fn start_by(recorder: u64, scope: &str, causes: Option<&str>, command: Option<u64>) -> Scene {
+    fn start_by(
+        recorder: u64,
+        scope: &str,
+        causes: Option<&str>,
+        command: Option<u64>,
+        wall_clock: Option<i64>,
+    ) -> Scene {
         let mut scene =
             Scene { bytes: Vec::new(), named: Default::default(), brief_weights: false, recorder };
         scene.put(&Magic);
@@ -104,6 +115,8 @@ impl Scene {
         args.extend(causes.map(|causes| Arg::new(name("causes"), Value::Str(name(causes)))));
         args.extend(command.map(|koid| Arg::new(name("command"), Value::Koid(Koid(koid)))));
         args.extend(causes.map(|_| Arg::new(name("machine"), Value::Str(name("x86_64")))));
+        let wall_clock = wall_clock.map(Value::int);
+        args.extend(wall_clock.map(|offset| Arg::new(name("wall_clock_offset_ns"), offset)));
         scene.own_event(0, "trace_info", &args);
         scene
     }
@@ -156,16 +169,25 @@ impl Scene {
 
     /// The same, its process being in this cgroup.
     pub fn name_in(&mut self, koid: u64, comm: &str, cgroup: Option<&str>) -> &mut Scene {
+        self.name_with(koid, comm, cgroup.map(|path| ("cgroup", path)))
+    }
+
+    /// The same, its process being of this host.
+    pub fn name_on(&mut self, koid: u64, comm: &str, host: &str) -> &mut Scene {
+        self.name_with(koid, comm, Some(("host", host)))
+    }
+
+    fn name_with(&mut self, koid: u64, comm: &str, fact: Option<(&str, &str)>) -> &mut Scene {
         self.named.insert(koid);
         let process = koid / 100 * 100;
         let process_name = format!("p{process}");
         let of = [Arg::new(name("process"), Value::Koid(Koid(process)))];
-        let cgroup = cgroup.map(|path| Arg::new(name("cgroup"), Value::Str(name(path))));
+        let fact = fact.map(|(of, value)| Arg::new(name(of), Value::Str(name(value))));
         self.put(&KernelObject {
             object_type: ObjectType::Process,
             koid: Koid(process),
             name: name(&process_name),
-            args: cgroup.as_slice(),
+            args: fact.as_slice(),
         });
         self.put(&KernelObject {
             object_type: ObjectType::Thread,
@@ -326,6 +348,19 @@ impl Scene {
             Arg::new(name("from_ns"), Value::Uint64(from * 1000)),
         ];
         self.own_event(micros, "snapshot_info", &args);
+        self
+    }
+
+    /// A thread begins to wait in a function of the kernel, according to its stack.
+    pub fn stack(&mut self, micros: u64, koid: u64, function: &str) -> &mut Scene {
+        const POINTER: u64 = 0xffff_ffff_8100_0010;
+        self.own_event(micros, "stack_info", &[Arg::new(name("over_ns"), Value::Uint64(1))]);
+        let kernel = ThreadName::Inline { process: Koid(0), thread: Koid(0) };
+        let function = name(function);
+        self.put(&UserspaceObject { pointer: POINTER, process: kernel, name: function, args: &[] });
+        let thread = ThreadName::Inline { process: Koid(koid / 100 * 100), thread: Koid(koid) };
+        let time = Ticks(micros * 1000);
+        self.put(&Backtrace { time, thread, flags: 0, frames: &[POINTER] });
         self
     }
 

@@ -156,6 +156,15 @@ impl<'a> WakeupSaid<'a> {
     }
 }
 
+/// A number, whatever its type.
+pub fn signed(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Int32(number) => Some(number.into()),
+        Value::Int64(number) => Some(number),
+        value => unsigned(value).and_then(|number| i64::try_from(number).ok()),
+    }
+}
+
 /// A number that is not negative, whatever its type.
 pub fn unsigned(value: Value<'_>) -> Option<u64> {
     match value {

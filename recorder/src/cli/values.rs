@@ -27,16 +27,38 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: seconds of its clock as they are printed or, with a unit or a plus, time after its beginning. `--from` and
+/// A time in a trace: seconds of its clock as they are printed, or or, with a unit or a plus, after its beginning; or of the day. `--from` and
 /// `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimePoint(Moment);
+pub enum TimePoint {
+    In(Moment),
+    /// So many nanoseconds of the day have passed, in UTC.
+    OfDay(u64),
+}
 
 impl TimePoint {
-    /// The time.
-    pub fn moment(self) -> Moment {
-        self.0
+    /// The time, if the trace need not be asked for the day.
+    pub fn moment(self) -> Option<Moment> {
+        match self {
+            TimePoint::In(moment) => Some(moment),
+            TimePoint::OfDay(_) => None,
+        }
     }
+}
+
+/// The nanoseconds of the day of HH:MM:SS, with or without a fraction and a Z.
+fn of_day(text: &str) -> Option<u64> {
+    let (hours, rest) = text.strip_suffix('Z').unwrap_or(text).split_once(':')?;
+    let (minutes, seconds) = rest.split_once(':')?;
+    let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let part = |text: &str, most: u64| {
+        let is_number = text.len() == 2 && text.bytes().all(|it| it.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|number| is_number && *number < most)
+    };
+    let seconds = (part(hours, 24)? * 60 + part(minutes, 60)?) * 60 + part(seconds, 60)?;
+    let is_fraction = fraction.len() <= 9 && fraction.bytes().all(|it| it.is_ascii_digit());
+    let nanos = format!("{fraction:0<9}").parse::<u64>().ok().filter(|_| is_fraction)?;
+    Some(seconds * 1_000_000_000 + nanos)
 }
 
 impl FromStr for TimePoint {
@@ -49,13 +71,16 @@ impl FromStr for TimePoint {
             Err(ValueError::Zero) => Ok(0),
             Err(error) => Err(error),
         };
+        if text.contains(':') {
+            return of_day(text).map(TimePoint::OfDay).ok_or(ValueError::NoTimeOfDay);
+        }
         let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
         match text.strip_prefix('+') {
             Some(after) => nanos(after).map(Moment::After),
             None if has_unit => nanos(text).map(Moment::After),
             None => nanos(text).map(|nanos| Moment::At(Nanos(nanos))),
         }
-        .map(TimePoint)
+        .map(TimePoint::In)
     }
 }
 
@@ -100,13 +125,24 @@ mod tests {
 
     #[test]
     fn a_plus_or_a_unit_counts_from_the_beginning() {
-        let parse = |text: &str| text.parse::<TimePoint>().map(TimePoint::moment);
+        let parse = |text: &str| text.parse::<TimePoint>().map(|it| it.moment().expect("no day"));
         assert_eq!(parse("+1.5s"), Ok(Moment::After(1_500_000_000)));
         assert_eq!(parse("200ms"), Ok(Moment::After(200_000_000)));
         assert_eq!((parse("+1.5"), parse("0s")), (parse("1.5s"), parse("+0")));
         assert_eq!(parse("1234.000000001"), Ok(Moment::At(Nanos(1_234_000_000_001))));
         assert_eq!((parse("+0"), parse("0")), (Ok(Moment::After(0)), Ok(Moment::At(Nanos(0)))));
         assert!(parse("+").is_err() && parse("soon").is_err());
+    }
+
+    #[test]
+    fn a_colon_makes_it_a_time_of_the_day() {
+        let parse = |text: &str| text.parse::<TimePoint>();
+        assert_eq!(parse("00:00:01"), Ok(TimePoint::OfDay(1_000_000_000)));
+        let late = TimePoint::OfDay(86_399_250_000_000);
+        assert_eq!((parse("23:59:59.25"), parse("23:59:59.250Z")), (Ok(late), Ok(late)));
+        for text in ["24:00:00", "1:00:00", "10:60:00", "10:00", "+1:00:00", "10:00:0x"] {
+            assert_eq!(parse(text), Err(ValueError::NoTimeOfDay), "{text}");
+        }
     }
 
     #[test]

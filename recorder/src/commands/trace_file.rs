@@ -1,16 +1,18 @@
 //! The trace that a command line names: a file, or `-` for standard input.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Error, Nanos, Reader, Record};
+use fxt_reader::{Error, Item, Nanos, Reader, Record};
 
 use crate::cli::TimePoint;
 use crate::convert::{ConvertError, traces};
 use crate::kernel::progress;
 use crate::report::Moment;
+use crate::sched::{signed, unsigned};
 use crate::sink::outfile::refuse_inputs;
+use crate::units::convention::SCHEMA;
 
 /// A trace cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,9 @@ pub enum ReadError {
     /// The requested window is empty.
     #[error("{}: {source}", path.display())]
     Outside { path: PathBuf, source: ConvertError },
+    /// A time of the day was given.
+    #[error("{}: the trace does not say at what time of day it was recorded: give times of its clock, as fxtrec report prints them", .0.display())]
+    NoWallClock(PathBuf),
     /// The output would be appended to the trace itself.
     #[error("{}: the output is the same file as the input: name another file", .0.display())]
     IsOutput(PathBuf),
@@ -66,16 +71,31 @@ pub fn resolve(
     from: Option<TimePoint>,
     to: Option<TimePoint>,
 ) -> Result<(Option<Nanos>, Option<Nanos>), ReadError> {
-    let moments = [from, to].map(|point| point.map(TimePoint::moment));
-    let begin = match moments.iter().flatten().any(|moment| matches!(moment, Moment::After(_))) {
-        true => {
+    let is_plain = |point: &TimePoint| matches!(point, TimePoint::In(Moment::At(_)));
+    let (begin, wall_clock) = match [from, to].iter().flatten().all(is_plain) {
+        true => (Nanos(0), None),
+        false => {
             keep(path)?;
             beginning(&mut open(path)?)
         }
-        false => Nanos(0),
     };
-    let [from, to] = moments.map(|moment| moment.map(|moment| moment.resolve(begin)));
-    Ok((from, to))
+    let time = |point: TimePoint| match point {
+        TimePoint::In(moment) => Ok(moment.resolve(begin)),
+        TimePoint::OfDay(nanos) => wall_clock
+            .and_then(|offset| on_day_of(begin, offset, nanos))
+            .ok_or_else(|| ReadError::NoWallClock(path.to_owned())),
+    };
+    Ok((from.map(time).transpose()?, to.map(time).transpose()?))
+}
+
+/// The time at which so many nanoseconds of the day have passed that is nearest to `begin`.
+fn on_day_of(begin: Nanos, offset: i64, nanos: u64) -> Option<Nanos> {
+    const DAY: u64 = 86_400_000_000_000;
+    let wall = begin.0.checked_add_signed(offset)?;
+    let same_day = wall - wall % DAY + nanos;
+    let all = [same_day.checked_sub(DAY), Some(same_day), same_day.checked_add(DAY)];
+    let nearest = all.into_iter().flatten().min_by_key(|it| it.abs_diff(wall))?;
+    Some(Nanos(nearest.saturating_add_signed(offset.checked_neg()?)))
 }
 
 /// Explains an empty window: the trace may lie outside of it.
@@ -116,21 +136,60 @@ pub fn refuse_outside(
     }
 }
 
-/// Read errors are reported when the content is read.
-fn beginning(reader: &mut Reader<'_>) -> Nanos {
-    let mut first = None;
+/// When the trace begins, and how far its clock is behind the wall clock. Read errors are reported when the content is read.
+fn beginning(reader: &mut Reader<'_>) -> (Nanos, Option<i64>) {
+    let (mut first, mut wall_clock) = (None, None);
     loop {
         match reader.next() {
             Ok(Some(item)) => match (&item.record, item.record.time()) {
                 (
                     Record::ContextSwitch(_) | Record::LegacyContextSwitch(_) | Record::Wakeup(_),
                     Some(time),
-                ) => return time,
-                (_, Some(time)) => first = first.or(Some(time)),
+                ) => return (time, wall_clock),
+                (record, Some(time)) => {
+                    if let Record::Event(event) = record
+                        && (event.category, event.name) == ("fxtrec", "trace_info")
+                    {
+                        let offset = event.args.get("wall_clock_offset_ns");
+                        wall_clock = wall_clock.or(offset.and_then(signed));
+                    }
+                    first = first.or(Some(time));
+                }
                 (_, None) => {}
             },
             Err(Error::Damaged(_)) => {}
-            Ok(None) | Err(_) => return first.unwrap_or(Nanos(0)),
+            Ok(None) | Err(_) => return (first.unwrap_or(Nanos(0)), wall_clock),
+        }
+    }
+}
+
+/// So many records at most are read to find what the recorder says of the trace.
+const MOST_BEFORE_INFO: usize = 10_000;
+
+/// Warns if events of the trace may have another meaning than this program takes them to have.
+pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
+    // A pipe can be read only once.
+    let Some(mut reader) = path.is_file().then(|| read(path).ok()).flatten() else { return };
+    for _ in 0..MOST_BEFORE_INFO {
+        match reader.next() {
+            Ok(Some(Item { record: Record::Event(event), .. }))
+                if (event.category, event.name) == ("fxtrec", "trace_info") =>
+            {
+                let schema = event.args.get("schema").and_then(unsigned).unwrap_or(0);
+                if schema > SCHEMA {
+                    let version = event.args.str("version").unwrap_or("a newer version");
+                    // Without standard error, nobody is there to be warned.
+                    let _ = writeln!(
+                        err,
+                        "fxtrec: warning: {}: the schema of this trace is {schema}, and this fxtrec knows {SCHEMA}: what it prints \
+                         may be wrong; use the fxtrec that recorded it ({version}), or a newer one",
+                        path.display()
+                    );
+                }
+                return;
+            }
+            Ok(Some(_)) | Err(Error::Damaged(_)) => {}
+            Ok(None) | Err(_) => return,
         }
     }
 }
@@ -202,6 +261,36 @@ pub mod tests {
     }
 
     #[test]
+    fn a_trace_with_a_newer_schema_gets_a_warning() {
+        let warning = |schema: u64| {
+            let mut trace = fxt_writer::Writer::new(Vec::new());
+            trace.start("fxtrec", 1_000_000_000).expect("room");
+            let version = fxt_writer::Value::Str(fxt_writer::Text::Inline("7.8.9"));
+            let args = [("schema", fxt_writer::Value::uint(schema)), ("version", version)];
+            let thread = (fxt_writer::Koid(7), fxt_writer::Koid(7));
+            let time = fxt_writer::Ticks(1);
+            trace.instant(time, thread, "fxtrec", "trace_info", &args).expect("room");
+            let file = tempfile::NamedTempFile::new().expect("a place for a file");
+            std::fs::write(file.path(), trace.into_inner()).expect("room");
+            let mut err = Vec::new();
+            warn_of_newer(file.path(), &mut err);
+            String::from_utf8(err).expect("text")
+        };
+        let said = warning(SCHEMA + 1);
+        assert!(said.contains("the schema of this trace is 2") && said.contains("7.8.9"), "{said}");
+        assert_eq!(warning(SCHEMA), "");
+    }
+
+    #[test]
+    fn a_time_of_the_day_is_the_nearest_one_to_the_recording() {
+        const HOUR: u64 = 3_600_000_000_000;
+        // It begins 100 hours after the start of the machine, at 23:00 of some day.
+        let (begin, offset) = (Nanos(100 * HOUR), (24 * 20_000 + 23 - 100) * HOUR as i64);
+        let at = |hour: u64| on_day_of(begin, offset, hour * HOUR).expect("a time").0 / HOUR;
+        assert_eq!([at(23), at(22), at(0), at(12)], [100, 99, 101, 89]);
+    }
+
+    #[test]
     fn times_after_the_beginning_of_a_pipe_leave_the_trace_to_be_read() {
         let mut scene = crate::report::scene::Scene::new();
         let leaves = crate::report::scene::Leaves::S;
@@ -211,9 +300,13 @@ pub mod tests {
             let (from, to) = resolve(path, Some(from), None).expect("a trace");
             assert_eq!((from, to), (Some(Nanos(1_500_000)), None));
             for _ in 0..2 {
-                assert_eq!(beginning(&mut open(path).expect("kept")), Nanos(1_000_000));
+                let found = beginning(&mut open(path).expect("kept"));
+                assert_eq!(found, (Nanos(1_000_000), None));
             }
         });
+        let of_day = Some("10:00:00".parse().expect("a time"));
+        let refused = through_a_pipe(scene.bytes(), |path| resolve(path, of_day, None));
+        assert!(matches!(refused, Err(ReadError::NoWallClock(_))), "{refused:?}");
         assert!(matches!(keep(Path::new("/")), Err(ReadError::Open(_))));
     }
 }

@@ -53,11 +53,16 @@ pub enum ValueError {
     Zero,
     /// Too large for 64 bits of the smallest unit.
     TooLarge,
+    /// There is a colon, and no time of the day.
+    NoTimeOfDay,
 }
 
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ValueError::NoTimeOfDay => {
+                write!(f, "expected a time of day in UTC, such as 20:37:56 or 20:37:56.250")
+            }
             ValueError::NoNumber { example } => {
                 write!(f, "expected a number and a unit, such as {example}")
             }

@@ -77,6 +77,18 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// The time of the day in UTC.
+pub fn time_of_day(since_1970: Duration) -> String {
+    let seconds = since_1970.as_secs() % 86_400;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", seconds % 60, since_1970.subsec_millis())
+}
+
+/// The same of a time of a trace, whose clock is so far behind the wall clock.
+pub fn wall_time(time: u64, offset: i64) -> Option<String> {
+    time.checked_add_signed(offset).map(|nanos| time_of_day(Duration::from_nanos(nanos)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +103,15 @@ mod tests {
         ];
         assert_eq!(texts, expected);
         assert_eq!(short(Duration::from_secs(86_400)), "86400 s");
+    }
+
+    #[test]
+    fn the_time_of_the_day_is_that_of_utc() {
+        assert_eq!(time_of_day(Duration::from_millis(1_795_906_799_250)), "22:59:59.250Z");
+        assert_eq!(time_of_day(Duration::ZERO), "00:00:00.000Z");
+        let wall = wall_time(5_000_000_000, 1_795_906_794_250_000_000);
+        assert_eq!(wall.as_deref(), Some("22:59:59.250Z"));
+        assert_eq!(wall_time(5, -6), None, "before 1970");
     }
 
     #[test]

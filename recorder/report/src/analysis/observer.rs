@@ -202,6 +202,11 @@ impl<'a> Names<'a> {
         self.0.cgroup(thread.0).map(|path| &**path)
     }
 
+    /// The host of its process, in a merged trace.
+    pub fn host(self, thread: Koid) -> Option<&'a str> {
+        self.0.host(thread.0).map(|host| &**host)
+    }
+
     pub fn tid(self, thread: Koid) -> u64 {
         self.0.tid(thread.0)
     }

@@ -7,7 +7,7 @@ use fxt_reader::record::{
     is_not_recorded,
 };
 use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
-use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, unsigned};
+use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, signed, unsigned};
 
 use super::causes::about_wakeup;
 use super::cpu::Occupant;
@@ -309,5 +309,6 @@ fn origin(event: &Event<'_>) -> Origin {
         cpus: number(event, "cpus").unwrap_or(0),
         scope: text("scope"),
         machine: text("machine"),
+        wall_clock_offset: event.args.get("wall_clock_offset_ns").and_then(signed),
     }
 }

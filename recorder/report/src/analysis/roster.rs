@@ -225,8 +225,17 @@ impl Roster {
 
     /// The path of the cgroup of the thread's process, where that is known.
     pub(super) fn cgroup(&self, koid: u64) -> Option<&Arc<str>> {
+        self.process_of(koid)?.cgroup.as_ref()
+    }
+
+    /// The host of the thread's process, in a merged trace.
+    pub(super) fn host(&self, koid: u64) -> Option<&Arc<str>> {
+        self.process_of(koid)?.host.as_ref()
+    }
+
+    fn process_of(&self, koid: u64) -> Option<&Process> {
         let process = self.named.get(&koid)?.process?;
-        self.processes.get(&process)?.cgroup.as_ref()
+        self.processes.get(&process)
     }
 
     /// A thread has a name; whether that `is_told` by a program.
@@ -308,8 +317,8 @@ impl Roster {
             Some(named) => (named.comm.clone(), named.process.map(|process| self.tid(process))),
             None => (self.text(&format!("[{tid}]")), None),
         };
-        let cgroup = self.cgroup(koid).cloned();
-        Party { koid: Koid(koid), comm, pid, tid, cgroup }
+        let (cgroup, host) = (self.cgroup(koid).cloned(), self.host(koid).cloned());
+        Party { koid: Koid(koid), comm, pid, tid, cgroup, host }
     }
 
     /// The thread in the slot has ended.
@@ -355,10 +364,9 @@ impl Roster {
             return None;
         }
         let process = self.named.get(&live.koid).and_then(|named| named.process);
-        let Party { koid, comm, pid, tid, cgroup } = self.party(live.koid);
+        let Party { koid, comm, pid, tid, cgroup, host } = self.party(live.koid);
         let home = process.and_then(|process| self.processes.get(&process));
         let process_name = home.map(|home| home.name.clone());
-        let host = home.and_then(|home| home.host.clone());
         let sleeps = live.sleeps.take().map(|sleeps| sleeps.told(live.koid, self));
         Some(ThreadReport {
             koid: Some(koid),

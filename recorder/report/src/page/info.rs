@@ -1,9 +1,8 @@
 //! What the recorder says about the recording: the events `trace_info` and
 //! `trace_stats`.
 
-use fxt_reader::record::{Args, Value};
-/// An argument that is a count, of any integer type.
-use fxtrec_sched::unsigned as number;
+use fxt_reader::record::Args;
+use fxtrec_sched::signed;
 
 /// What the page shows of `trace_info` and `trace_stats`. Traces of other
 /// recorders have neither.
@@ -28,9 +27,6 @@ impl Info {
         self.host = text("host");
         self.release = text("release");
         self.version = text("version");
-        self.wall_clock_offset = args.get("wall_clock_offset_ns").and_then(|value| match value {
-            Value::Int64(offset) => Some(offset),
-            value => number(value).and_then(|offset| i64::try_from(offset).ok()),
-        });
+        self.wall_clock_offset = args.get("wall_clock_offset_ns").and_then(signed);
     }
 }

@@ -113,7 +113,8 @@ pub fn blocked<'r, E: From<Error>>(
     for thread in report.threads() {
         let (Some(koid), Some(tid)) = (thread.koid, thread.tid) else { continue };
         let (comm, cgroup) = (thread.comm.clone(), thread.cgroup.clone());
-        let party = Party { koid, comm, pid: thread.pid, tid, cgroup };
+        let host = thread.host.clone();
+        let party = Party { koid, comm, pid: thread.pid, tid, cgroup, host };
         blocked.running.insert(koid.0, party);
     }
     for wait in &blocked.waits {
@@ -138,7 +139,8 @@ struct Waits {
 fn party(koid: Koid, names: Names<'_>) -> Party {
     let (comm, pid) = names.of(koid);
     let cgroup = names.cgroup(koid).map(Into::into);
-    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid), cgroup }
+    let host = names.host(koid).map(Into::into);
+    Party { koid, comm: comm.unwrap_or_default().into(), pid, tid: names.tid(koid), cgroup, host }
 }
 
 impl Observer for Waits {

@@ -8,7 +8,7 @@ use super::worst::recorder_line;
 use crate::{Distribution, Metric, Report};
 use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
-use fxtrec_units::text::{count, counted, percent, short, short_or_dash};
+use fxtrec_units::text::{count, counted, percent, short, short_or_dash, wall_time};
 
 /// Writes what was recorded, and what is missing.
 ///
@@ -21,15 +21,25 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     let threads = counted(threads, "thread", "threads");
     let rate = count(report.switches_per_second() as u64);
     let cpus = counted(report.cpus.len() as u64, "CPU", "CPUs");
+    let begin = report.span.begin;
+    let offset = report.origin.as_ref().and_then(|origin| origin.wall_clock_offset);
+    let wall = offset.and_then(|offset| wall_time(begin.0, offset));
+    let wall = wall.map_or_else(String::new, |wall| format!(" ({wall})"));
     writeln!(
         out,
-        "{length:.6} s from {}, {cpus}, {threads}, {switches} ({rate} per second)",
-        report.span.begin
+        "{length:.6} s from {begin}{wall}, {cpus}, {threads}, {switches} ({rate} per second)"
     )?;
     if let Some(origin) = &report.origin {
+        // Several in a merged trace.
+        let mut hosts: Vec<&str> =
+            report.threads().iter().filter_map(|it| it.host.as_deref()).collect();
+        hosts.push(&origin.host);
+        hosts.sort_unstable();
+        hosts.dedup();
+        let hosts = hosts.join(", ");
         // Other recorders write less about this.
         let parts = [
-            (" on ", &origin.host, ""),
+            (" on ", &hosts, ""),
             (" (Linux ", &origin.release, ")"),
             (": ", &origin.command_line, ""),
         ];

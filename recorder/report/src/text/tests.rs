@@ -111,6 +111,34 @@ fn the_head_says_where_and_of_what_as_far_as_the_trace_does() {
 }
 
 #[test]
+fn the_head_says_at_what_time_of_day_the_recording_began() {
+    let mut report = report();
+    let begin = report.span.begin;
+    report.origin =
+        Some(crate::Origin { wall_clock_offset: Some(3_600_000_000_000), ..Default::default() });
+    let head = text(|out| write_head(&report, Look::PLAIN, out));
+    assert!(head.contains(&format!(" s from {begin} (01:00:00.")), "{head}");
+}
+
+#[test]
+fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table() {
+    let mut scene = crate::scene::Scene::of_command("waker", 100);
+    scene.name_on(100, "client", "web-1").name_on(201, "hog", "web-2").name_on(301, "sh", "web-1");
+    scene.switch(1_000, 0, 0, Leaves::R, 100).switch(2_000, 0, 100, Leaves::R, 201);
+    scene.switch(32_000, 0, 201, Leaves::R, 100).switch(33_000, 0, 100, Leaves::S, 301);
+    scene.switch(34_000, 0, 301, Leaves::S, 0).end(100_000);
+    let mut report = scene.report();
+    let head = text(|out| write_head(&report, Look::PLAIN, out));
+    assert!(head.contains("\nrecorded on web-1, web-2"), "{head}");
+    let (_, worst) = super::worst_of_all(&report).expect("a delay");
+    assert!(worst.contains("client[100]@web-1") && worst.contains("hog[201]@web-2"), "{worst}");
+    report.group_by(crate::GroupBy::Host);
+    let mut rows: Vec<_> = report.threads().iter().map(|it| (&*it.comm, it.threads)).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [("web-1", 2), ("web-2", 1)]);
+}
+
+#[test]
 fn what_applications_dropped_is_told_by_name() {
     let mut report = report();
     let one = |name: &str, records, gaps, unknown| crate::model::ProviderLosses {

@@ -12,9 +12,11 @@ use fxtrec_units::text::{count, short};
 /// The maximum number of threads that are named for having the CPU during the worst wait.
 const MOST_NAMED: usize = 2;
 
-/// A thread as it is named in sentences: `cc1[1234]`.
+/// A thread as it is named in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub fn party(party: &Party) -> String {
-    format!("{}[{}]", printable(&party.comm, 32), party.tid)
+    let host = party.host.as_deref();
+    let host = host.map_or_else(String::new, |host| format!("@{}", printable(host, 24)));
+    format!("{}[{}]{host}", printable(&party.comm, 32), party.tid)
 }
 
 /// The threads that had the CPU during the wait, the longest first, in one line; at most `most` of them by name.

@@ -10,13 +10,13 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::Cpu;
+use fxt_reader::{Cpu, Nanos};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Outcome, Style, reading_again};
 use crate::commands::many::{ManyError, expand};
 use crate::commands::trace_file::{
-    self, ReadError, keep, open, open_watched, refuse_outside, watched,
+    self, ReadError, keep, open, open_watched, refuse_outside, resolve, watched,
 };
 use crate::kernel::terminal::{Terminal, stdout_is_terminal};
 use crate::report::Cause;
@@ -28,7 +28,7 @@ use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
 use crate::report::{self, GroupBy, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
-use crate::report::{counters, locks};
+use crate::report::{Moment, counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
 use crate::units::text::counted;
@@ -100,9 +100,19 @@ pub fn run(
         (true, ..) if stdout_is_terminal() => return Err(ReportError::PageToTerminal),
         _ => {}
     }
+    let is_of_day = [args.from, args.to].iter().flatten().any(|it| it.moment().is_none());
     if !args.more.is_empty() || args.file.is_dir() {
+        if is_of_day {
+            return Err(ReportError::OneOnly("a time of day"));
+        }
         let named: Vec<PathBuf> = std::iter::once(&args.file).chain(&args.more).cloned().collect();
         return fleet::run(args, &expand(&named)?, look, out, err);
+    }
+    if is_of_day {
+        let (from, to) = resolve(&args.file, args.from, args.to)?;
+        let at = |time: Nanos| TimePoint::In(Moment::At(time));
+        let args = ReportArgs { from: from.map(at), to: to.map(at), ..args.clone() };
+        return run(&args, look, out, err);
     }
     if args.stacks {
         stacks::run(args, options(args), out, err)?;
@@ -323,7 +333,8 @@ fn options(args: &ReportArgs) -> Options {
         tids: args.tids.clone(),
         cgroups: args.cgroups.clone(),
     };
-    let moment = |point: Option<TimePoint>| point.map(TimePoint::moment);
+    // Times of the day have been resolved.
+    let moment = |point: Option<TimePoint>| point.and_then(TimePoint::moment);
     let selection = Selection {
         threads,
         cpus: args.cpus.iter().copied().map(Cpu).collect(),

@@ -13,7 +13,7 @@ use crate::commands::trace_file;
 use crate::kernel::clock;
 use crate::kernel::regular::{Links, Regular};
 use crate::report::call_name;
-use crate::units::text::short;
+use crate::units::text::{short, time_of_day};
 use crate::why::{self, Explanation, MOST_EXPLAINED, Pick, Query, WhyError};
 
 /// The version of the JSON. It changes when a member changes its meaning or is removed.
@@ -131,22 +131,9 @@ impl Incident {
     }
 }
 
-/// The time of the day in UTC.
-fn time_of_day(since_1970: Duration) -> String {
-    let seconds = since_1970.as_secs() % 86_400;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{:03}Z", seconds % 60, since_1970.subsec_millis())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_time_of_the_day_is_that_of_utc() {
-        assert_eq!(time_of_day(Duration::from_millis(1_795_906_799_250)), "22:59:59.250Z");
-        assert_eq!(time_of_day(Duration::ZERO), "00:00:00.000Z");
-    }
 
     #[test]
     fn a_link_and_another_kind_of_file_are_no_recording() {
