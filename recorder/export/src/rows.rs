@@ -13,10 +13,16 @@ use crate::identity::week;
 use crate::schema::Table;
 use crate::sheet::{Cell, Sheet, Word};
 use crate::stacks::Stacks;
-use crate::thread_table::{Gone, IDLE, ThreadTable};
+use crate::thread_table::{Gone, IDLE, Person, ThreadTable};
 
 /// The categories of fxtrec's own events, and of scheduler events other than switches and wake-ups.
 const OWN: [&str; 2] = ["fxtrec", "sched"];
+
+/// The process that reads files of other programs for a recorder, and its threads.
+const FILES: &str = "fxtrec-files";
+
+/// The maximum number of merged recordings that are distinguished; a file may name any number.
+const MOST_RECORDERS: usize = 64;
 
 /// Makes rows of a trace.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub(crate) struct Rows<'a> {
     spans: Spans,
     /// The provider of fxtrec's own records.
     own: Option<ProviderId>,
+    /// The processes that made the recording: one, or one for each recording that was merged.
+    recorders: Vec<u64>,
     clock_offset: Option<i64>,
     waits: i64,
     /// `None` if the tables of stacks are not requested.
@@ -73,6 +81,7 @@ impl<'a> Rows<'a> {
             people: ThreadTable::default(),
             spans: Spans::default(),
             own: None,
+            recorders: Vec::new(),
             clock_offset: None,
             waits: 0,
             stacks: [Table::Sample, Table::Stack]
@@ -192,6 +201,12 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Whether it is a thread of a process that made the recording, or of the one that reads files for it.
+    fn is_recorder(&self, person: &Person) -> bool {
+        let is_of = |process| self.recorders.contains(&process);
+        person.process.is_some_and(is_of) || person.name.as_deref() == Some(FILES)
+    }
+
     fn gone(&mut self, Gone { koid, person }: &Gone) {
         let upid = person.process.map(|process| self.people.upid(process));
         let row = [
@@ -202,6 +217,7 @@ impl<'a> Rows<'a> {
             Cell::some(person.end),
             person.process.map_or(Cell::NULL, |process| Cell::flag(process == *koid)),
             Cell::int(koid.cast_signed()),
+            Cell::flag(self.is_recorder(person)),
         ];
         self.push(Table::Thread, &row);
     }
@@ -221,6 +237,7 @@ impl<'a> Rows<'a> {
             Cell::NULL,
             Cell::NULL,
             Cell::of(0),
+            Cell::flag(false),
         ];
         self.push(Table::Thread, &idle);
         if let Some(stacks) = self.stacks.take() {
@@ -322,6 +339,9 @@ impl Observer for Rows<'_> {
             Record::Event(event) if event.category == OWN[0] && event.name == "trace_info" => {
                 let offset = event.args.get("wall_clock_offset_ns");
                 self.clock_offset = offset.and_then(clock_offset).or(self.clock_offset);
+                if self.recorders.len() < MOST_RECORDERS {
+                    self.recorders.push(event.thread.process.0);
+                }
             }
             Record::Event(event) if OWN.contains(&event.category) => {}
             Record::Event(event) => {

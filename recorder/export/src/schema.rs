@@ -309,6 +309,7 @@ const THREAD: &[Column] = &[
     or_null(nanos("end_ts")),
     or_null(flag("is_main_thread")),
     count("koid"),
+    flag("is_recorder"),
 ];
 
 const PROCESS: &[Column] =

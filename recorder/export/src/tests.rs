@@ -379,6 +379,20 @@ fn a_wait_tells_who_woke_whom_and_who_had_the_cpu() {
 }
 
 #[test]
+fn threads_of_the_recorder_are_marked() {
+    let mut scene = Scene::recorded_by(900, "waker", None);
+    scene.name(101, "app").name(901, "fxtrec-capture").name(1001, "fxtrec-files");
+    scene.switch(10, 0, 0, Leaves::R, 101).switch(20, 0, 101, Leaves::R, 901);
+    scene.switch(30, 0, 901, Leaves::R, 1001).switch(40, 0, 1001, Leaves::X, 0).end(50);
+    let told = tell(scene.bytes());
+    let rows = told.rows(Table::Thread);
+    let own = rows.iter().filter(|row| bool(row, "is_recorder"));
+    let mut own: Vec<i64> = own.map(|row| int(row, "tid")).collect();
+    own.sort_unstable();
+    assert_eq!((rows.len(), own), (4, vec![901, 1001]));
+}
+
+#[test]
 fn a_file_says_its_version_and_is_sorted_and_packed_to_be_pruned_by_time() {
     // More than a row group of slices that end in another order than they begin.
     let mut scene = Scene::new();
