@@ -27,7 +27,7 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A time in a trace: seconds of its clock as they are printed, or or, with a unit or a plus, after its beginning; or of the day. `--from` and
+/// A time in a trace: seconds of its clock as they are printed, or, with a unit or a plus, after its beginning; or of the day. `--from` and
 /// `--to` of report, why, cut and dump share this syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimePoint {

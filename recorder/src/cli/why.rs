@@ -27,6 +27,8 @@ Examples:
   fxtrec why app.fxt --thread audio --from 2s --to 2.5s
                                                   half a second of its time
   fxtrec why app.fxt --json | jq .explanations[0].sentence
+  fxtrec why runs/ --top 10                       the worst of each trace in a directory
+  fxtrec why app.fxt --at 20:37:56                what happened at that time of day (UTC)
   fxtrec why app.fxt --worst 5 --annotate marked.pftrace
                                                   mark them in a copy of the trace
 
@@ -35,6 +37,8 @@ docs/reference/why.md defines every part."
 pub struct WhyArgs {
     /// FXT trace, plain, gzip or zstd; - for standard input
     pub file: PathBuf,
+    /// More traces; directories stand for all traces in them. The worst of each is listed, the worst first
+    pub more: Vec<PathBuf>,
 
     /// Thread to explain, by name or id [default: COMMAND's threads]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
@@ -61,7 +65,7 @@ pub struct WhyArgs {
     /// Explain all intervals longer than this, at most 20
     #[arg(long, value_name = "TIME", group = "pick", help_heading = INTERVAL)]
     pub over: Option<TimeSpan>,
-    /// Explain all intervals that contain this time: seconds as printed, or 1.5s or +1.5 after the first scheduling record
+    /// Explain all intervals that contain this time: seconds as printed, 1.5s or +1.5 after the first scheduling record, or HH:MM:SS in UTC
     #[arg(long, value_name = "TIME", group = "pick", help_heading = INTERVAL)]
     pub at: Option<TimePoint>,
     /// Start of the time range; without --span and --metric, the interval itself begins there

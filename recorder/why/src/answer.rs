@@ -12,6 +12,20 @@ pub struct Answer {
     pub trace: Trace,
     /// One for each interval, in the order of the query: the longest first.
     pub explanations: Vec<Explanation>,
+    /// The name of COMMAND, if fxtrec chose to explain a part of its life.
+    #[serde(skip)]
+    pub part_of: Option<String>,
+}
+
+impl Answer {
+    /// How bad the first explanation is: by how much that is longer than usual, if it is an incident at all.
+    pub fn severity(&self) -> u64 {
+        let is_incident = |why: &&Explanation| {
+            why.is_unusual != Some(false) && !matches!(why.subject, "critical_path" | "life")
+        };
+        let first = self.explanations.first().filter(is_incident);
+        first.map_or(0, |why| why.length_ns.saturating_sub(why.median_ns.unwrap_or(0)))
+    }
 }
 
 /// What is known about the recording.
@@ -24,6 +38,8 @@ pub struct Trace {
     pub scope: Option<String>,
     /// The facts that the recording has.
     pub causes: Vec<&'static str>,
+    /// What to add to times for nanoseconds since 1970.
+    pub wall_clock_offset_ns: Option<i64>,
     /// How often events were lost.
     pub gaps: u64,
     /// How long fxtrec's own threads had CPUs, if they are left out.
@@ -36,6 +52,9 @@ pub struct Who {
     pub koid: u64,
     pub tid: u64,
     pub comm: String,
+    /// The host, in a merged trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// Why a thread took so long for something.

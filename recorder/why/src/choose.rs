@@ -20,6 +20,9 @@ const MOST_EACH: usize = 1000;
 /// A shorter wait for a CPU is not an incident, in nanoseconds.
 const LEAST_WAIT: u64 = 1_000_000;
 
+/// A shorter part of the life of COMMAND, if that is a build or a script, does not explain how long it takes: this fraction of it.
+const LEAST_SHARE: u64 = 10;
+
 /// A stretch of a thread that may be the requested interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
@@ -375,7 +378,7 @@ pub(crate) fn choose(
         _ => 1,
     };
     let all = matches!(threads.threads, Threads::All);
-    let Judged { incidents, usual } = match &finder.waits {
+    let Judged { incidents, usual, served } = match &finder.waits {
         None => Judged::default(),
         Some(waits) => {
             let most = wanted + units::MOST_INCIDENTS - 1;
@@ -394,16 +397,26 @@ pub(crate) fn choose(
         });
         add_waits(&mut list, waits, wanted + units::MOST_INCIDENTS);
     }
+    let batch = match threads.threads {
+        Threads::Command if is_open => batch(tracker, finder),
+        _ => None,
+    };
+    let is_of_batch = |all: &Choice| {
+        let worst = incidents.first().or(usual.as_ref());
+        let is_step = worst.is_none_or(|unit| is_step(unit, all.length(), finder, tracker, known));
+        served < all.length() / 2 && is_step && is_batch(all, finder, tracker, known)
+    };
+    if let Some(choice) = batch.as_ref().filter(|it| wanted == 1 && is_of_batch(it)) {
+        return Ok(vec![choice.clone()].into());
+    }
     if !list.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
         list.extend(usual.iter().map(|unit| of_unit(unit, incidents.len())));
         return Ok(Choices { list, most: Some(wanted) });
     }
-    if is_open
-        && matches!(threads.threads, Threads::Command)
-        && let Some(choice) = batch(tracker, finder).filter(|it| {
-            is_batch(it, finder, tracker, known) || is_one_request(it, finder, tracker, known)
-        })
-    {
+    let is_whole = |it: &Choice| {
+        is_batch(it, finder, tracker, known) || is_one_request(it, finder, tracker, known)
+    };
+    if let Some(choice) = batch.filter(is_whole) {
         return Ok(vec![choice].into());
     }
     longest(query, tracker, finder, &threads, end - first).map(Choices::from)
@@ -451,6 +464,24 @@ fn is_batch(choice: &Choice, finder: &Finder, tracker: &Tracker, known: &units::
     let is_child = |call| (known.class)(call) == Class::Child;
     let waits = finder.waits.as_ref().map_or(0, |waits| waits.in_calls(index, is_child));
     waits > choice.length() / 2
+}
+
+/// Whether a unit is only a step of a batch that takes `all`: one program of a pipeline waited for the next one, or the unit is a small
+/// part, of a program that was one of many.
+fn is_step(
+    unit: &Unit,
+    all: u64,
+    finder: &Finder,
+    tracker: &Tracker,
+    known: &units::Known<'_>,
+) -> bool {
+    let is_local = || (known.by_stack)(unit.koid, (unit.from, unit.to)) != Some(Class::Network);
+    if unit.is_wait && (known.class)(unit.call) == Class::Io && is_local() {
+        return true;
+    }
+    let index = tracker.roster.find(unit.koid);
+    let life = index.zip(finder.waits.as_ref()).map_or(0, |(index, waits)| waits.life(index));
+    life < all / 2 && (!unit.is_unusual() || unit.to - unit.from < all / LEAST_SHARE)
 }
 
 /// Whether COMMAND is a single thread that waits for others over the network for most of its life: a client with one request.
@@ -571,8 +602,17 @@ fn threads<'a>(
     let recorded = recorded(query, tracker, finder);
     let Some(wanted) = &query.thread else { return Ok(recorded) };
     let roster = &tracker.roster;
-    let fits =
-        |koid: &u64| roster.comm(*koid) == Some(wanted) || wanted.parse() == Ok(roster.tid(*koid));
+    let of_host = |koid: u64| roster.process(koid).and_then(|process| roster.host(process));
+    let is_called = |koid: u64, name: &str| {
+        roster.comm(koid) == Some(name) || name.parse() == Ok(roster.tid(koid))
+    };
+    // As `client@web-1` in a merged trace.
+    let at_host = wanted.rsplit_once('@');
+    let fits = |koid: &u64| {
+        let is_there =
+            |(name, host): (&str, &str)| of_host(*koid) == Some(host) && is_called(*koid, name);
+        is_called(*koid, wanted) || at_host.is_some_and(is_there)
+    };
     let mut found: Vec<u64> = roster.koids().filter(fits).collect();
     // Among several with the name, those that the recording is about.
     if found.len() > 1 && found.iter().any(|koid| recorded.has(*koid)) {

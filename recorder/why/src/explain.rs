@@ -42,7 +42,8 @@ impl Names<'_> {
     pub(crate) fn who_of(&self, koid: u64) -> Who {
         let roster = &self.tracker.roster;
         let comm = roster.comm(koid).unwrap_or_default().to_owned();
-        Who { koid, tid: roster.tid(koid), comm }
+        let host = roster.process(koid).and_then(|process| roster.host(process));
+        Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
     }
 
     /// Whether the thread is one of those that made the recording.
@@ -169,6 +170,7 @@ pub(crate) fn explain_keeping<'r>(
         true => Some(Recorded::read(&mut open()?)?),
         false => None,
     };
+    let places = stacks.as_ref().map(Places::of);
     let choices = {
         let (roster, origin) = (&tracker.roster, &tracker.origin);
         let known = units::Known {
@@ -183,6 +185,7 @@ pub(crate) fn explain_keeping<'r>(
                 }
             },
             stacks: stacks.as_ref(),
+            by_stack: &|koid, wait| places.as_ref()?.find(Koid(koid), wait),
         };
         choose(query, &tracker, &finder, &known)?
     };
@@ -208,7 +211,6 @@ pub(crate) fn explain_keeping<'r>(
             intervals.push(Interval { koid: choice.koid, from, to });
         }
     }
-    let places = stacks.as_ref().map(Places::of);
     let kept = match (keeper, &intervals[..]) {
         (Some(keeper), &[interval]) => keeper.follow(&tracker, interval),
         _ => None,
@@ -261,6 +263,12 @@ pub(crate) fn explain_keeping<'r>(
         Some(why)
     };
     let explanations = explained.into_iter().filter_map(tell).collect();
+    let is_part = |choice: &Choice| choice.subject != Subject::Batch;
+    let command =
+        names.tracker.family.process.filter(|_| {
+            query.may_be_unit() && query.thread.is_none() && choices.iter().all(is_part)
+        });
+    let part_of = command.map(|koid| names.who_of(koid).comm).filter(|comm| !comm.is_empty());
     let origin = &tracker.origin;
     let text = |text: &String| origin.is_known.then(|| text.clone());
     let trace = Trace {
@@ -270,10 +278,11 @@ pub(crate) fn explain_keeping<'r>(
         source: text(&origin.source),
         scope: text(&origin.scope),
         causes: origin.causes.names().collect(),
+        wall_clock_offset_ns: origin.wall_clock_offset,
         gaps,
         recorder_ns,
     };
-    Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations })
+    Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of })
 }
 
 /// Maximum number of listed threads that ran during the unit.

@@ -27,7 +27,7 @@ impl Places {
     }
 
     /// The class according to the last stack of a wait that began at `since` and ended at `until`.
-    fn find(&self, thread: Koid, (since, until): (u64, u64)) -> Option<Class> {
+    pub(crate) fn find(&self, thread: Koid, (since, until): (u64, u64)) -> Option<Class> {
         let list = self.0.get(&thread.0)?;
         let before = list.partition_point(|place| place.0 < until).checked_sub(1)?;
         let (time, class) = list[before];

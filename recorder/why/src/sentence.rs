@@ -49,11 +49,12 @@ pub(crate) fn nanos(nanos: u64) -> String {
     short(Duration::from_nanos(nanos))
 }
 
-/// A thread as it is called in sentences: `cc1[1234]`.
+/// A thread as it is called in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub(crate) fn party(who: &Who) -> String {
     let comm = fxtrec_units::escape::line(&who.comm);
     let short: String = comm.chars().take(32).collect();
-    format!("{short}[{}]", who.tid)
+    let host = who.host.as_deref().map(fxtrec_units::escape::line);
+    format!("{short}[{}]{}", who.tid, host.map_or_else(String::new, |host| format!("@{host}")))
 }
 
 /// Time in which threads were blocked for the same reason.

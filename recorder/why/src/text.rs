@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
-use fxtrec_units::text::{counted, percent};
+use fxtrec_units::text::{counted, percent, wall_time};
 
-use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Wait, Who};
+use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Request, Share, Trace, Wait, Who};
 use crate::sentence::{OUTSIDE, nanos, party};
 use crate::{Reason, seconds};
 
@@ -33,30 +33,60 @@ pub fn write_json(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the answer as text.
+impl Trace {
+    /// The time of day of a time in the trace.
+    fn wall(&self, time: u64) -> Option<String> {
+        self.wall_clock_offset_ns.and_then(|offset| wall_time(time, offset))
+    }
+}
+
+/// Writes the answer about `file` as text.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_text(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
     for (at, why) in answer.explanations.iter().enumerate() {
         if at > 0 {
             writeln!(out)?;
         }
+        let wall = answer.trace.wall(why.from_ns);
+        let begin = wall.map_or_else(String::new, |wall| format!("{wall}  "));
+        wrapped_at(0, &begin, &why.sentence, out)?;
         write_explanation(why, out)?;
     }
-    write_left_out(answer, out)
+    write_left_out(answer, out)?;
+    write_rest(answer, file, out)
 }
 
 /// Writes a sentence for each explanation, with the time at which it begins.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_list(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
     for (at, why) in answer.explanations.iter().enumerate() {
-        let head = format!("{:>3}. {}  ", at + 1, seconds(why.from_ns));
+        let wall = answer.trace.wall(why.from_ns);
+        let wall = wall.map_or_else(String::new, |wall| format!(" ({wall})"));
+        let head = format!("{:>3}. {}{wall}  ", at + 1, seconds(why.from_ns));
         wrapped_at(5, &head, &why.sentence, out)?;
     }
-    write_left_out(answer, out)
+    write_left_out(answer, out)?;
+    write_rest(answer, file, out)
+}
+
+/// Writes the first sentence about each of several files, with the file and the time at which it begins.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Result<()> {
+    for (at, (file, answer)) in answers.iter().enumerate() {
+        let Some(why) = answer.explanations.first() else { continue };
+        let wall = answer.trace.wall(why.from_ns);
+        let wall = wall.map_or_else(String::new, |wall| format!(" ({wall})"));
+        let (file, begin) = (escape::line(file), seconds(why.from_ns));
+        let head = format!("{:>3}. {file}: {begin}{wall}  ", at + 1);
+        wrapped_at(5, &head, &why.sentence, out)?;
+    }
+    Ok(())
 }
 
 fn write_left_out(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
@@ -67,8 +97,14 @@ fn write_left_out(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// How to see the rest of COMMAND's life.
+fn write_rest(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
+    let Some(command) = &answer.part_of else { return Ok(()) };
+    let command = escape::line(command);
+    writeln!(out, "\nAll of {command}: fxtrec why {} --critical-path", escape::line(file))
+}
+
 fn write_explanation(why: &Explanation, out: &mut dyn Write) -> io::Result<()> {
-    wrapped("", &why.sentence, out)?;
     writeln!(out)?;
     let (from, to) = (seconds(why.from_ns), seconds(why.to_ns));
     let who = party(&why.thread);

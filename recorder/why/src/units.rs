@@ -148,6 +148,8 @@ pub(crate) struct Judged {
     pub(crate) incidents: Vec<Unit>,
     /// The unit with the largest excess among those that are not unusual.
     pub(crate) usual: Option<Unit>,
+    /// The longest life of a thread that does one unit of work after the other, as those of a service and its clients do.
+    pub(crate) served: u64,
 }
 
 /// What similar waits have in common: system call, how they end, stack.
@@ -167,6 +169,8 @@ pub(crate) struct Known<'a> {
     pub(crate) comm: &'a dyn Fn(u64) -> Option<&'a str>,
     pub(crate) class: &'a dyn Fn(Option<u64>) -> Class,
     pub(crate) stacks: Option<&'a Recorded>,
+    /// What a thread waited for between two times, according to the stack.
+    pub(crate) by_stack: &'a dyn Fn(u64, (u64, u64)) -> Option<Class>,
 }
 
 impl Waits {
@@ -229,6 +233,11 @@ impl Waits {
         self.count > MOST_WAITS
     }
 
+    /// From the first record of a thread to its last.
+    pub(crate) fn life(&self, thread: Index) -> u64 {
+        self.threads.get(thread as usize).map_or(0, |thread| thread.last - thread.first)
+    }
+
     /// How long a thread waited in the system calls that `is_one` accepts.
     pub(crate) fn in_calls(&self, thread: Index, is_one: impl Fn(Option<u64>) -> bool) -> u64 {
         let waits = self.threads.get(thread as usize).map_or(&[][..], |thread| &thread.waits);
@@ -250,6 +259,7 @@ impl Waits {
         let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
         let mut found: Vec<(usize, Unit)> = Vec::new();
         let mut usual: Option<Unit> = None;
+        let mut served = 0;
         for (at, thread) in self.threads.iter().enumerate() {
             let koid = (known.koid)(at as Index);
             if thread.waits.len() < LEAST_UNITS || !wanted(koid) {
@@ -258,6 +268,9 @@ impl Waits {
             for unit in self.of_thread(thread, koid, known, &stacks) {
                 if all && (unit.call.is_none() || unit.count < LEAST_UNITS_OF_ALL) {
                     continue;
+                }
+                if !unit.is_wait {
+                    served = served.max(thread.last - thread.first);
                 }
                 match unit.is_unusual() {
                     true => found.push((at, unit)),
@@ -283,7 +296,7 @@ impl Waits {
             found.retain(|(at, it)| !self.waits_for(chosen, &unit, *at, it));
             units.push(unit);
         }
-        Judged { incidents: units, usual }
+        Judged { incidents: units, usual, served }
     }
 
     /// Whether the thread waited, during its unit, for most of the other's unit.

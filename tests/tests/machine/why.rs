@@ -577,6 +577,27 @@ fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_ran_meanwhi
     assert!(length > 50_000_000 && median < length / 10, "{length} and {median}");
 }
 
+#[test]
+fn a_script_is_explained_as_a_whole_whatever_waits_in_its_pipelines() {
+    if !may_record() {
+        return;
+    }
+    let pipeline = "seq 1 300000 | sort -R | head -n 100000 | sort -r | tail -n 1";
+    let programs = "seq 1 400000 >numbers; sort -r numbers >sorted; gzip -9 sorted";
+    for script in [
+        format!("{pipeline}; {pipeline}"),
+        format!("{pipeline}; sleep 0.6; {pipeline}"),
+        format!("{programs}; true"),
+    ] {
+        let why = Recorded::of(&["sh", "-c", &script]).explain(&[]);
+        if !why.has("waker") || !why.has("syscall") {
+            return skip("nobody tells who wakes whom, or in which system call threads block here");
+        }
+        assert_eq!(why.why["subject"], "critical_path", "{script}: {}", why.sentence);
+        why.says(&["sh[", " took ", " from its start to its end: "]);
+    }
+}
+
 /// Outsiders take turns with COMMAND on its only CPU.
 #[test]
 fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_others_are_not() {

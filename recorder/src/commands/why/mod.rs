@@ -1,11 +1,15 @@
 //! `fxtrec why`: from "late" to "because".
 
+use std::cmp::Reverse;
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use fxt_reader::Reader;
+
 use crate::cli::WhyArgs;
 use crate::commands::conversion::refuse_terminal;
-use crate::commands::trace_file::{ReadError, keep, open, refuse_outside, resolve, watched};
+use crate::commands::many::{ManyError, each, expand};
+use crate::commands::trace_file::{ReadError, keep, open, read, refuse_outside, resolve, watched};
 use crate::convert::annotate::{Incident, Mark};
 use crate::convert::{self, ConvertError, Format, Output, UnknownFormat};
 use crate::report::call_name;
@@ -24,6 +28,15 @@ pub enum Error {
     /// The trace with its incidents cannot be written.
     #[error(transparent)]
     Annotate(#[from] ConvertError),
+    /// Traces were to be in a directory.
+    #[error(transparent)]
+    Many(#[from] ManyError),
+    /// Something is about one trace.
+    #[error("{0} is about one trace, and there are several: name one")]
+    OneOnly(&'static str),
+    /// None of several traces has anything to explain.
+    #[error("nothing to explain in any of {0} traces")]
+    NothingIn(usize),
     /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Write(#[from] io::Error),
@@ -34,30 +47,97 @@ pub enum Error {
 /// # Errors
 /// When the trace cannot be read, has nothing to explain, or the output fails.
 pub fn run(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
+    if !args.more.is_empty() || args.file.is_dir() {
+        return run_many(args, out);
+    }
     let path = &args.file;
     keep(path)?;
     drop(open(path)?);
-    let query = query(args)?;
-    let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
-    let answer = why::explain(&query, || watched(path), syscall);
+    let answer = explain(&query(args)?, path, watched);
     if answer.is_err() {
         refuse_outside(path, args.from, args.to)?;
         refuse_outside(path, args.at, args.at)?;
     }
-    let answer = answer.map_err(|error| match error {
-        WhyError::Read(source) => Error::Read(ReadError::new(path, source)),
-        error => Error::Why { path: path.clone(), error },
-    })?;
+    let answer = answer?;
     if let Some(marked) = &args.annotate {
         annotate(&args.file, marked, &answer)?;
     }
     let mut out = BufWriter::new(out);
+    let file = path.to_string_lossy();
     let written = match (args.json, args.top) {
         (true, _) => why::write_json(&answer, &mut out),
-        (false, Some(_)) => why::write_list(&answer, &mut out),
-        (false, None) => why::write_text(&answer, &mut out),
+        (false, Some(_)) => why::write_list(&answer, &file, &mut out),
+        (false, None) => why::write_text(&answer, &file, &mut out),
     };
-    match written.and_then(|()| out.flush()) {
+    quietly(written.and_then(|()| out.flush()))
+}
+
+type Open = fn(&Path) -> Result<Reader<'static>, fxt_reader::Error>;
+
+fn explain(query: &Query, path: &Path, open: Open) -> Result<Answer, Error> {
+    let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
+    why::explain(query, || open(path), syscall).map_err(|error| match error {
+        WhyError::Read(source) => Error::Read(ReadError::new(path, source)),
+        error => Error::Why { path: path.to_owned(), error },
+    })
+}
+
+/// Lists the worst of each trace.
+fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
+    let about_one = [
+        (args.json, "--json"),
+        (args.annotate.is_some(), "--annotate"),
+        (args.worst.is_some(), "--worst"),
+        (args.over.is_some(), "--over"),
+        (args.at.is_some(), "--at"),
+        (args.from.is_some(), "--from"),
+        (args.to.is_some(), "--to"),
+    ];
+    if let Some((_, option)) = about_one.into_iter().find(|(is_given, _)| *is_given) {
+        return Err(Error::OneOnly(option));
+    }
+    let named: Vec<PathBuf> = std::iter::once(&args.file).chain(&args.more).cloned().collect();
+    let traces = expand(&named)?;
+    let query = query(&WhyArgs { top: None, ..args.clone() })?;
+    let mut answers = Vec::new();
+    let work = |path: &Path| match explain(&query, path, read) {
+        Ok(answer) => Ok(Some(answer)),
+        // A thread or span need not be in each of them.
+        Err(Error::Why { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    each(&traces, work, |at, answer| answers.extend(answer.map(|answer| (at, answer))))?;
+    if answers.is_empty() {
+        return Err(Error::NothingIn(traces.len()));
+    }
+    answers.sort_by_key(|(at, answer)| (Reverse(answer.severity()), *at));
+    answers.truncate(args.top.unwrap_or(usize::MAX));
+    let name = |at: usize| traces[at].to_string_lossy().into_owned();
+    let answers: Vec<(String, Answer)> =
+        answers.into_iter().map(|(at, answer)| (name(at), answer)).collect();
+    let mut out = BufWriter::new(out);
+    quietly(why::write_files(&answers, &mut out).and_then(|()| out.flush()))
+}
+
+/// Explains the worst thing in a recording of the whole machine that did not happen to this process, which watches it.
+///
+/// # Errors
+/// As of [`run`].
+pub fn worst_of_others(path: &Path, out: &mut dyn Write) -> Result<(), Error> {
+    let query = Query { pick: Pick::Incidents(why::MOST_EXPLAINED), ..Query::default() };
+    let mut answer = explain(&query, path, read)?;
+    let own = Path::new("/proc/self/task");
+    answer.explanations.retain(|why| !own.join(why.thread.tid.to_string()).exists());
+    answer.explanations.truncate(1);
+    if answer.explanations.is_empty() {
+        return Ok(writeln!(out, "Nothing happened to other programs than fxtrec.")?);
+    }
+    Ok(why::write_text(&answer, &path.to_string_lossy(), out)?)
+}
+
+/// An output that is closed early is not an error.
+fn quietly(written: io::Result<()>) -> Result<(), Error> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }

@@ -75,6 +75,68 @@ fn options_choose_the_interval() {
 }
 
 #[test]
+fn times_of_the_day_are_printed_and_taken() {
+    // It begins at 20:37:56.
+    let offset = 1_700_000_000_000_000_000 / 86_400_000_000_000 * 86_400_000_000_000;
+    let offset = offset + ((20 * 60 + 37) * 60 + 56) * 1_000_000_000;
+    let mut scene = Scene::of_command_at(offset, "waker,syscall", 100);
+    scene.name(100, "app");
+    for second in [1_000_000, 2_000_000] {
+        scene.switch(second, 0, 0, Leaves::R, 100).switch(second + 2_000, 0, 100, Leaves::R, 201);
+        scene.switch(second + 12_000, 0, 201, Leaves::R, 100);
+        scene.switch(second + 13_000, 0, 100, Leaves::S, 0);
+    }
+    scene.end(3_000_000);
+    let first = |line: &[&str]| {
+        let text = why_of(scene.bytes(), line).expect("an explanation");
+        text.lines().next().expect("a sentence").to_owned()
+    };
+    assert!(first(&[]).starts_with("20:37:57.002Z  app[100] was 10.0 ms late"), "{}", first(&[]));
+    let listed = first(&["--top", "5"]);
+    assert!(listed.starts_with("  1. 1.002000000 (20:37:57.002Z)  app[100] "), "{listed}");
+    let at = ["--metric", "runqueue", "--at", "20:37:58.005"];
+    assert!(first(&at).starts_with("20:37:58.002Z  app[100] "), "{}", first(&at));
+    let error = why_of(scene.bytes(), &["--metric", "late", "--at", "20:38:58"]).expect_err("none");
+    assert!(error.to_string().contains("outside"), "{error}");
+}
+
+#[test]
+fn of_several_traces_the_worst_of_each_is_listed_and_the_worst_comes_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut short = Scene::of_command("waker,syscall", 100);
+    short.name(100, "brief").switch(1_000, 0, 0, Leaves::R, 100);
+    short.switch(2_000, 0, 100, Leaves::R, 201).switch(4_000, 0, 201, Leaves::R, 100);
+    short.end(100_000);
+    for (name, bytes) in [("a.fxt", short.bytes()), ("b.fxt", scene().bytes())] {
+        std::fs::write(folder.path().join(name), bytes).expect("room");
+    }
+    std::fs::write(folder.path().join("c.fxt"), Scene::new().bytes()).expect("room");
+    let list = |line: &[&str]| {
+        let mut out = Vec::new();
+        let done = run(&args(line, folder.path()).expect("arguments"), &mut out);
+        done.map(|()| String::from_utf8(out).expect("text").replace("\n     ", " "))
+    };
+    let text = list(&[]).expect("a list");
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &str, number: u32, file: &str, who: &str| {
+        let file = folder.path().join(file);
+        line.starts_with(&format!("  {number}. {}: 0.002000000", file.display()))
+            && line.contains(&format!("  {who}[100] was "))
+    };
+    assert!(
+        lines.len() == 2
+            && begins(lines[0], 1, "b.fxt", "app")
+            && begins(lines[1], 2, "a.fxt", "brief"),
+        "{text}"
+    );
+    assert_eq!(list(&["--top", "1"]).expect("a list").lines().count(), 1);
+    let refused = list(&["--json"]).expect_err("it is about one").to_string();
+    assert!(refused.contains("--json is about one trace"), "{refused}");
+    let nothing = list(&["--thread", "nobody"]).expect_err("none has it").to_string();
+    assert!(nothing.contains("nothing to explain in any of 3 traces"), "{nothing}");
+}
+
+#[test]
 fn json_has_the_same() {
     let json: serde_json::Value = serde_json::from_str(&why(&["--json"])).expect("JSON");
     let why = &json["explanations"][0];

@@ -25,6 +25,7 @@ pub(super) const SLEEP: u32 = 230;
 pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
     match number {
         0 => Some("read"),
+        1 => Some("write"),
         45 => Some("recvfrom"),
         61 => Some("wait4"),
         74 => Some("fsync"),

@@ -647,7 +647,7 @@ fn the_functions_in_which_threads_were_blocked_are_told() {
     let none = waits.iter().find(|wait| wait.from_ns == 30 * MS).expect("the third");
     assert_eq!((&none.stack, &none.waker_stack), (&None, &None));
     let mut text = Vec::new();
-    crate::write_text(&answer, &mut text).expect("memory");
+    crate::write_text(&answer, "a.fxt", &mut text).expect("memory");
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("5.00 ms  work;er[41] was blocked in a;b::<c d> < 0x9000"), "{text}");
     assert!(text.contains("5.00 ms  work;er[41] was woken in kick"), "{text}");
@@ -668,6 +668,27 @@ fn what_a_runtime_needs_for_the_names_of_its_functions_is_said_once() {
     assert_eq!(advice("/opt/libjvm.so", &[]), 1);
     assert_eq!(advice("/opt/libjvm.so", &[0x9000]), 0);
     assert_eq!(advice("/lib/x.so", &[]), 0);
+}
+
+#[test]
+fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
+    let mut scene = Scene::with_causes(ALL);
+    scene.name_on(101, "client", "web-1").name_on(201, "client", "web-2");
+    scene.switch(1_000, 0, 0, Leaves::R, 101).switch(1_000, 1, 0, Leaves::R, 201);
+    scene.switch(2_000, 0, 101, Leaves::R, 301).switch(3_000, 1, 201, Leaves::R, 301);
+    scene.switch(12_000, 0, 301, Leaves::R, 101).switch(22_000, 1, 301, Leaves::R, 201);
+    scene.end(50_000);
+    for (wanted, who) in [
+        ("client@web-1", "client[101]@web-1 "),
+        ("client@web-2", "client[201]@web-2 "),
+        ("201@web-2", "client[201]@web-2 "),
+    ] {
+        let query = Query { life: true, ..of(wanted) };
+        let why = ask(&scene, &query);
+        assert!(why.sentence.starts_with(who), "{}", why.sentence);
+    }
+    let nowhere = super::try_ask(&scene, &Query { life: true, ..of("client@web-3") });
+    assert!(matches!(nowhere, Err(crate::WhyError::NoThread { .. })), "{nowhere:?}");
 }
 
 #[test]

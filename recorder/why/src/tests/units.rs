@@ -15,6 +15,8 @@ fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
 /// A system call that waits for readiness of files.
 const POLL: u32 = 232;
 
+const WRITE: u32 = 1;
+
 /// The process that made the recording.
 const RECORDER: u64 = 900;
 
@@ -67,10 +69,72 @@ fn the_request_that_takes_unusually_long_is_explained_and_not_the_longest_wait()
     assert_eq!(why.meanwhile[0].thread.as_ref().map(|who| who.tid), Some(102));
     let answer = super::try_ask(&client_and_server(50_000), &Query::default()).expect("an answer");
     let mut text = Vec::new();
-    crate::write_text(&answer, &mut text).expect("memory has room");
+    crate::write_text(&answer, "a.fxt", &mut text).expect("memory has room");
     let text = String::from_utf8(text).expect("text");
     let usual = "\n    200 us  usually: 150 us blocked in read, 35.0 us on the CPU, 15.0 us waiting for a CPU\n";
     assert!(text.contains(usual), "{text}");
+    assert!(text.ends_with("\nAll of sh: fxtrec why a.fxt --critical-path\n"), "{text}");
+}
+
+/// A script (100) runs a pipeline of `seq` and `sort`, which reads slowly once, and then `gzip` for `rest` milliseconds. Of each write that
+/// waits for `sort`, `stack` tells in which kernel function.
+fn pipeline(rest: u64, stack: Option<&str>) -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "script.sh").name(201, "script.sh").name(202, "script.sh");
+    scene.name(201, "seq").name(202, "sort").name(303, "script.sh").name(303, "gzip");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    scene.wake_by(10, 1, 202, 100).wake_by(20, 0, 201, 100);
+    scene.switch(30, 1, 0, Leaves::R, 202);
+    scene.switch_with((50, 0), 100, Leaves::S, 201, &call(61));
+    let mut now = 60;
+    for write in 0..60 {
+        now += 100;
+        scene.switch_with((now, 0), 201, Leaves::S, 0, &call(WRITE));
+        if let Some(function) = stack {
+            scene.stack(now, 201, function);
+        }
+        now += if write == 30 { 12_000 } else { 50 };
+        scene.wake_by(now, 0, 201, 202);
+        scene.switch(now + 5, 0, 0, Leaves::R, 201);
+    }
+    scene.switch(now + 10, 0, 201, Leaves::X, 0);
+    scene.switch(now + 20, 1, 202, Leaves::X, 0);
+    scene.wake_by(now + 30, 0, 100, 202).switch(now + 35, 0, 0, Leaves::R, 100);
+    scene.wake_by(now + 40, 1, 303, 100).switch(now + 45, 1, 0, Leaves::R, 303);
+    scene.switch_with((now + 50, 0), 100, Leaves::S, 0, &call(61));
+    now += rest * 1000;
+    scene.switch(now + 60, 1, 303, Leaves::X, 0);
+    scene.wake_by(now + 70, 0, 100, 303).switch(now + 75, 0, 0, Leaves::R, 100);
+    scene.switch(now + 100, 0, 100, Leaves::X, 0);
+    scene.end(now + 200);
+    scene
+}
+
+#[test]
+fn a_script_is_explained_by_its_critical_path_and_not_by_a_wait_in_a_pipeline() {
+    for rest in [1, 200] {
+        let scene = pipeline(rest, None);
+        let why = ask(&scene, &Query::default());
+        assert_eq!(why.subject, "critical_path", "{}", why.sentence);
+        assert!(why.sentence.contains("sort[202] at work"), "{}", why.sentence);
+        let answer = super::try_ask(&scene, &Query::default()).expect("an answer");
+        assert_eq!(answer.part_of, None, "it is about all of the script");
+        // Its incidents are still listed.
+        let query = Query { pick: crate::Pick::Incidents(5), ..Query::default() };
+        assert_eq!(ask(&scene, &query).subject, "wait");
+    }
+}
+
+#[test]
+fn a_wrapper_around_a_service_is_no_script() {
+    // The wait is a small part of the wrapper's life, and a client waits for others over the network during most of it.
+    let why = ask(&client_and_server(5_000), &Query::default());
+    assert_eq!((why.subject, why.thread.tid), ("unit", 101), "{}", why.sentence);
+    let why = ask(&pipeline(1, Some("tcp_recvmsg")), &Query::default());
+    assert_eq!((why.subject, why.thread.tid), ("wait", 201), "{}", why.sentence);
+    // The same as one of several steps.
+    let why = ask(&pipeline(200, Some("tcp_recvmsg")), &Query::default());
+    assert_eq!(why.subject, "critical_path", "{}", why.sentence);
 }
 
 #[test]
@@ -118,7 +182,7 @@ fn of_a_whole_machine_different_incidents_are_listed_and_no_cause_of_one_is_anot
     let why = ask(&scene, &Query::default());
     assert_eq!((why.thread.tid, why.subject), (101, "unit"), "{}", why.sentence);
     let mut text = Vec::new();
-    crate::write_list(&top(2), &mut text).expect("memory has room");
+    crate::write_list(&top(2), "a.fxt", &mut text).expect("memory has room");
     let text = String::from_utf8(text).expect("text");
     let begins: Vec<&str> = text.lines().filter(|line| !line.starts_with("    ")).collect();
     assert!(

@@ -69,7 +69,7 @@ fn arguments_that_are_repeated_are_escaped() {
     let shown = r"\x1b[31m\x1b]0;title\x07\x9b1m\u{202e}\x1b[1;31mx";
     let option = format!("--{evil}");
     for (line, code) in [
-        (&["why", "a", evil][..], 2),
+        (&["dump", "a", evil][..], 2),
         (&["report", &option], 2),
         (&["convert", "--sched", evil, "a", "b"], 2),
         (&["cut", "a", "b", "--pid", evil], 2),
