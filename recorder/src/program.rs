@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use crate::apart;
 use crate::capture::stacks::READER_PROCESS;
 use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
+use crate::commands::trace_file::warn_of_newer;
 use crate::commands::{
     compare, completions, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge,
     open, probes, query, record, report, symbolize, top, watch, why,
@@ -78,6 +79,15 @@ pub fn main() -> ExitCode {
     config.apply(&mut command);
     choose_colour(display.color.or(config.color).unwrap_or_default().colour());
     let pages = Pages { wanted: !display.no_pager, usual: config.pager.as_deref() };
+    let explained = match &command {
+        Command::Report(args) => Some(&args.file),
+        Command::Why(args) => Some(&args.file),
+        Command::Dump(args) if args.check => Some(&args.file),
+        _ => None,
+    };
+    if let Some(path) = explained {
+        warn_of_newer(path, &mut messages());
+    }
     match command {
         Command::Record(args) if args.quiet > 1 => match record::run(args, &mut sink()) {
             Ok(code) => ExitCode::from(code),
@@ -137,7 +147,7 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, error.exit_code()),
         },
-        Command::Top(args) => done(top::run(&args, &mut text())),
+        Command::Top(args) => done(top::run(&args, &mut text(), &mut messages())),
         Command::Watch(args) => {
             let watched = match args.json {
                 true => watch::run(&args, &mut stdout().lock(), &mut messages()),

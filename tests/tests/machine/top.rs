@@ -267,10 +267,23 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     let written = written.expect("just seen");
     let report = folder.fxtrec(["report", &written, "--show", "threads"]).expect(0).stdout;
     assert!(report.contains("pingpong"), "{report}");
+    // The sentence is what a small terminal shows.
+    terminal.resize((24, 80));
     terminal.press("y");
     terminal.until("Any key goes back. The recording is last.");
+    let page = terminal.seen.lock().expect("nobody panics").clone();
+    let page = page.rsplit_once("\u{1b}[H\u{1b}[J").expect("a page").1.replace('\r', "");
+    let lines: Vec<&str> = page.lines().collect();
+    assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80), "{page}");
+    let sentence = page.split("\n\n").next().expect("a paragraph");
+    assert!(sentence.trim_end().ends_with('.') && !sentence.contains(" fxtrec["), "{page}");
     terminal.press("x");
     terminal.until("pingpong:");
     terminal.press("q");
+    let seen = terminal.seen.clone();
     terminal.finish();
+    // What is left is said.
+    let last = seen.lock().expect("nobody panics").clone();
+    assert!(last.contains("fxtrec: the last seconds are in last.fxt"), "{last}");
+    assert!(folder.path("last.fxt").exists());
 }

@@ -177,6 +177,25 @@ impl History {
         Some(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
     }
 
+    /// The file that it writes when it ends.
+    pub(in crate::commands) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// Ends it; returns the file that it has written.
+    ///
+    /// # Errors
+    /// What it said, or its exit status.
+    pub(in crate::commands) fn finish(mut self) -> io::Result<PathBuf> {
+        self.end();
+        let status = self.recorder.wait()?;
+        if status.success() {
+            return Ok(self.output.clone());
+        }
+        let last = self.said.iter().flat_map(Receiver::try_iter).last();
+        Err(io::Error::other(last.unwrap_or_else(|| status.to_string())))
+    }
+
     /// Asks it to end.
     pub(in crate::commands) fn end(&mut self) {
         // Once it was waited for, its id may be another's.

@@ -23,6 +23,7 @@ use crate::kernel::cgroups::Hierarchy;
 use crate::kernel::signals::Signals;
 use crate::kernel::terminal::Terminal;
 use crate::units::escape::Escaping;
+use crate::units::fold::Fold;
 use crate::units::look::Look;
 use screen::Screen;
 use table::Table;
@@ -75,7 +76,7 @@ struct Shown {
 ///
 /// # Errors
 /// [`TopError`].
-pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
+pub fn run(args: &TopArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), TopError> {
     let mut signals = Signals::catch_resizes_too().map_err(TopError::Terminal)?;
     let history = match args.history {
         true => Some(History::start(&args.output, &[]).map_err(TopError::History)?),
@@ -103,6 +104,15 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> Result<(), TopError> {
         true => top.interactive(args, &mut signals),
         false => top.lines(args, &mut signals, terminal.look(), out),
     };
+    if let Some(history) = top.history.take() {
+        // It writes them when it ends, on whatever occasion.
+        let text = match history.finish() {
+            Ok(path) => format!("the last seconds are in {}", path.display()),
+            Err(error) => format!("the last seconds were not written: {error}"),
+        };
+        // Without standard error, nobody is there to be told.
+        let _ = writeln!(err, "fxtrec: {text}");
+    }
     match result {
         // The reader has seen enough.
         Err(TopError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -217,7 +227,16 @@ impl Top {
         // Names of threads and cgroups are others' to choose.
         let mut page = Escaping::coloured(&mut text, terminal.colour);
         match shown {
-            None => writeln!(page, "counting ...")?,
+            None => {
+                writeln!(page, "counting ...")?;
+                if let Some(history) = &self.history {
+                    let path = history.output().display();
+                    writeln!(
+                        page,
+                        "keeping the last seconds; at the end they are written to {path}"
+                    )?;
+                }
+            }
             Some(shown) => {
                 let table = Table::of(shown, &self.view, &mut self.groups);
                 writeln!(page, "{}", table.headline(terminal.look().columns))?;
@@ -227,11 +246,12 @@ impl Top {
         }
         page.flush()?;
         drop(page);
-        let status = self.status();
+        let status = self.status(terminal.look().columns.unwrap_or(80));
         screen.draw(&text, &status, lines, terminal.look().columns).map_err(TopError::Write)
     }
 
-    fn status(&self) -> String {
+    /// The last line of the page.
+    fn status(&self, columns: usize) -> String {
         if self.view.typing {
             return format!("filter: {}_", self.view.filter);
         }
@@ -243,15 +263,7 @@ impl Top {
                 self.note.clone()
             };
         }
-        let filter = match self.view.filter.as_str() {
-            "" => "filter".to_owned(),
-            filter => format!("filter: {filter}"),
-        };
-        let others = match self.view.by {
-            TopBy::Thread => "cgroups",
-            TopBy::Cgroup => "threads",
-        };
-        format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  d dump  y why")
+        keys(&self.view, columns)
     }
 
     /// Whether to continue.
@@ -289,11 +301,13 @@ impl Top {
                 self.note = self.dump().map_or_else(|why| why, |path| format!("written: {path}"));
             }
             'y' => {
-                let text = self.explain().unwrap_or_else(|why| why);
+                let (text, end) = self.explain().unwrap_or_else(|why| (why, KEY.to_owned()));
                 // Until a key is pressed.
                 let mut woken = Woken::Resize;
                 while let Woken::Resize = woken {
-                    screen.page(&text).map_err(TopError::Terminal)?;
+                    let terminal = Terminal::of_stdout();
+                    let size = (terminal.lines().unwrap_or(24), terminal.look().columns);
+                    screen.page(&page(&text, &end, size)).map_err(TopError::Terminal)?;
                     woken =
                         wait(signals, Some(screen.keyboard()), None).map_err(TopError::Terminal)?;
                 }
@@ -322,22 +336,62 @@ impl Top {
         Ok(path.display().to_string())
     }
 
-    /// The worst of the last seconds in words.
-    fn explain(&mut self) -> Result<String, String> {
+    /// The worst of the last seconds in words, and what to say below.
+    fn explain(&mut self) -> Result<(String, String), String> {
         let path = self.dump()?;
-        let line = ["fxtrec", "why", path.as_str()];
-        let parsed = crate::cli::Cli::parse_line(line).map_err(|error| error.to_string())?;
-        let crate::cli::Command::Why(args) = parsed else { return Err(path) };
         let mut text = Vec::new();
         let mut page = Escaping::new(&mut text);
-        super::why::run(&args, &mut page).map_err(|error| error.to_string())?;
+        super::why::worst_of_others(path.as_ref(), &mut page).map_err(|error| error.to_string())?;
         page.flush().map_err(|error| error.to_string())?;
         drop(page);
-        Ok(format!(
-            "{}\nAny key goes back. The recording is {path}",
-            String::from_utf8_lossy(&text)
-        ))
+        let end = format!("{KEY} The recording is {path}");
+        Ok((String::from_utf8_lossy(&text).into_owned(), end))
     }
+}
+
+const KEY: &str = "Any key goes back.";
+
+/// What fits on a page: the first lines of a text, and this below.
+fn page(text: &str, end: &str, (lines, columns): (usize, Option<usize>)) -> String {
+    let mut folded = Vec::new();
+    let mut fold = Fold::new(&mut folded, columns);
+    // The first paragraph is a sentence, whose lines were made for another width.
+    let (sentence, rest) = text.split_once("\n\n").unwrap_or((text.trim_end(), ""));
+    let sentence = sentence.replace('\n', " ");
+    let written = writeln!(fold, "{sentence}\n\n{rest}").and_then(|()| fold.flush());
+    debug_assert!(written.is_ok(), "memory takes everything");
+    drop(fold);
+    let folded = String::from_utf8_lossy(&folded);
+    let end: String = end.chars().take(columns.unwrap_or(usize::MAX)).collect();
+    let shown = folded.trim_end().lines().take(lines.saturating_sub(2));
+    shown.chain(["", &*end]).collect::<Vec<_>>().join("\n")
+}
+
+/// The keys, in one line; a filter has the place that is left.
+fn keys(view: &View, columns: usize) -> String {
+    let others = match view.by {
+        TopBy::Thread => "cgroups",
+        TopBy::Cgroup => "threads",
+    };
+    let space = if view.paused { "PAUSED" } else { "pause" };
+    let line = |filter: &str| {
+        format!("q quit  w p m r b s t sort  space {space}  g {others}  / {filter}  d dump  y why")
+    };
+    if view.filter.is_empty() {
+        return line("filter");
+    }
+    // The last column stays free.
+    let room = columns.saturating_sub(1 + line("").chars().count());
+    let long = format!("filter: {}", view.filter);
+    if long.chars().count() <= room {
+        return line(&long);
+    }
+    let most = room.saturating_sub(2);
+    let short: String = match view.filter.chars().count() <= most {
+        true => view.filter.clone(),
+        false => view.filter.chars().take(most.saturating_sub(2)).chain("..".chars()).collect(),
+    };
+    line(&format!("'{short}'"))
 }
 
 /// Waits for a key, the time, another size of the terminal, or a signal that means the end.
@@ -374,5 +428,48 @@ fn wait(
         if polled.get(1).is_some_and(|keyboard| keyboard.any().unwrap_or(false)) {
             return Ok(Woken::Key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_keys_has_all_keys_whatever_else_it_says() {
+        let line = |filter: &str, paused: bool| {
+            let filter = filter.to_owned();
+            let view =
+                View { by: TopBy::Thread, sort: TopSort::Wait, filter, typing: false, paused };
+            keys(&view, 80)
+        };
+        for filter in ["", "audio", "a-long-name-of-a-thread", "\u{4e2d}\u{6587}\u{540d}\u{5b57}"] {
+            for paused in [false, true] {
+                let line = line(filter, paused);
+                assert!(line.chars().count() < 80, "{line}");
+                for key in ["q quit", "space ", "g cgroups", "/ ", "d dump", "y why"] {
+                    assert!(line.contains(key), "{key} in {line}");
+                }
+            }
+        }
+        assert!(line("audio", true).contains("PAUSED  g cgroups  / 'audio'  d"));
+        assert!(
+            line("a-long-name", false).contains("/ 'a-long..'  d"),
+            "{}",
+            line("a-long-name", false)
+        );
+    }
+
+    #[test]
+    fn an_explanation_begins_with_its_sentence_and_fits_the_page() {
+        let text =
+            format!("{}\nwoke it.\n\nWhere it went:\n{}", "word ".repeat(19), "x\n".repeat(40));
+        let page = page(&text, "Any key goes back. The recording is top.1.fxt", (24, Some(80)));
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(lines.len(), 24, "{page}");
+        assert!(lines.iter().all(|line| line.len() <= 80), "{page}");
+        assert!(lines[0].starts_with("word word") && lines[1].ends_with("woke it."), "{page}");
+        assert_eq!((lines[2], lines[3]), ("", "Where it went:"));
+        assert_eq!(lines[23], "Any key goes back. The recording is top.1.fxt");
     }
 }
