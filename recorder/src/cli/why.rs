@@ -27,8 +27,8 @@ Examples:
   fxtrec why app.fxt --thread audio --from 2s --to 2.5s
                                                   half a second of its time
   fxtrec why app.fxt --json | jq .explanations[0].sentence
-  fxtrec why runs/ --top 10                       the worst of each trace in a directory
-  fxtrec why app.fxt --at 20:37:56                what happened at that time of day (UTC)
+  fxtrec why runs/ --top 10                       the worst of each trace
+  fxtrec why app.fxt --at 20:37:56                at that time of day (UTC)
   fxtrec why app.fxt --worst 5 --annotate marked.pftrace
                                                   mark them in a copy of the trace
 

@@ -33,7 +33,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
         // Several in a merged trace.
         let mut hosts: Vec<&str> =
             report.threads().iter().filter_map(|it| it.host.as_deref()).collect();
-        hosts.push(&origin.host);
+        hosts.extend(Some(&*origin.host).filter(|host| !host.is_empty()));
         hosts.sort_unstable();
         hosts.dedup();
         let hosts = hosts.join(", ");
