@@ -80,7 +80,7 @@ pub use lease::Lease;
 pub use lifecycle::{BufferDisposition, StartError};
 pub use memory::{Batch, BatchSlot, RollingSlot};
 pub use recover::{RecoverError, Recovered, recover};
-pub use remote::{Piece, Remote, RemoteError, SharedWords, Tally};
+pub use remote::{Cursor, Piece, Remote, RemoteError, SharedWords, Tally};
 pub use reserve::Rolling;
 pub use view::{View, ViewError};
 

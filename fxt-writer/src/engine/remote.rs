@@ -21,9 +21,12 @@
 //! taking it, for a snapshot of a running recording. [`live`] describes how both
 //! read memory that is being written to.
 
+mod follow;
 mod live;
 
 use std::ops::Range;
+
+pub use follow::Cursor;
 
 use super::config::{Config, ConfigError, Division, HEADER_WORDS, Mode};
 use super::header::Header;
@@ -234,7 +237,7 @@ impl<W: SharedWords> Remote<W> {
             0 => Vec::new(),
             _ => self.copy(self.filling(&header, part)?),
         };
-        let durable = self.copy_durable(durable_end);
+        let durable = self.copy_durable(self.durable_saved..durable_end);
         self.words.let_go();
         let (wrapped, fillings, tally) = (request.data32, vec![filling], Tally::default());
         let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
@@ -310,17 +313,15 @@ impl<W: SharedWords> Remote<W> {
         }
     }
 
-    fn copy(&self, range: Range<usize>) -> Vec<u64> {
-        range.map(|index| self.words.load(index)).collect()
+    fn copy(&self, indices: impl Iterator<Item = usize>) -> Vec<u64> {
+        indices.map(|index| self.words.load(index)).collect()
     }
 
-    /// The durable words from the end of the saved ones to `end`, joined if they
-    /// wrap around the ring's end.
-    fn copy_durable(&self, end: u64) -> Vec<u64> {
+    /// These durable words, joined if they wrap around the ring's end.
+    fn copy_durable(&self, words: Range<u64>) -> Vec<u64> {
         let base = self.division.durable_base();
         let size = self.division.durable as u64;
         // If the part has no words, the range is empty. Below the part's size, hence a usize.
-        let words = self.durable_saved..end;
         words.map(|count| self.words.load(base + (count % size) as usize)).collect()
     }
 

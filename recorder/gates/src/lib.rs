@@ -53,7 +53,7 @@ pub use metric::{Metric, NoSuchMetric};
 pub use problem::{ParseError, Problem};
 pub use quantity::{Dimension, Quantity, Stat, Total};
 pub use span::{SpanMetric, SpanPart};
-pub use trigger::{Trigger, What};
+pub use trigger::{Lasting, Trigger, What};
 
 /// How a measured value is compared with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

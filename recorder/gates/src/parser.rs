@@ -6,7 +6,7 @@ use fxtrec_units::glob::{self, Pattern};
 
 use super::lexer::{Kind, Token, tokens};
 use super::problem::{ParseError, Problem};
-use super::trigger::{Trigger, What};
+use super::trigger::{Lasting, Trigger, What};
 use super::{
     Amount, Comparison, Condition, Dimension, Gate, Measure, Metric, Quantity, SpanMetric,
     SpanPart, Stat, Total,
@@ -63,6 +63,10 @@ pub(super) fn trigger(source: &str) -> Result<Trigger, ParseError> {
     }
     if condition.as_ref().is_some_and(Condition::names_command) {
         return parser.fail(begin..source.len(), Problem::CommandOfTrigger);
+    }
+    let is_span = matches!(what, What::Lasts { what: Lasting::Span(_), .. });
+    if is_span && condition.as_ref().is_some_and(|condition| !condition.cpus().is_empty()) {
+        return parser.fail(begin..source.len(), Problem::CpuOfSpan);
     }
     Ok(Trigger { text: source.trim().to_owned(), what, condition })
 }
@@ -173,13 +177,8 @@ impl<'a> Parser<'a> {
 
     /// `"(" TEXT ")" [ "." PART ] "." STAT`, after the word at `span`, which is already taken.
     fn span(&mut self, word: Range<usize>) -> Result<Quantity, ParseError> {
-        if !self.take_if("(") {
-            return self.unexpected("`(` and a span name, as in span(\"app:request\").p99");
-        }
-        let name = self.text()?.0.into_boxed_str();
-        if !self.take_if(")") {
-            return self.unexpected("`)`");
-        }
+        let name = "`(` and a span name, as in span(\"app:request\").p99";
+        let name = self.in_parentheses(name)?.into_boxed_str();
         let whole = word.start..self.peek().span.start.max(word.end);
         if !self.take_if(".") {
             return self.fail(whole, Problem::NoStat("span"));
@@ -232,7 +231,26 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME`
+    /// `"(" TEXT ")"`
+    fn in_parentheses(&mut self, expected: &'static str) -> Result<String, ParseError> {
+        if !self.take_if("(") {
+            return self.unexpected(expected);
+        }
+        let text = self.text()?.0;
+        if !self.take_if(")") {
+            return self.unexpected("`)`");
+        }
+        Ok(text)
+    }
+
+    /// The rest of a trigger on how long something took.
+    fn lasts(&mut self, name: &str, what: Lasting) -> Result<What, ParseError> {
+        let comparison = self.comparison()?;
+        let limit = self.limit(name, Dimension::Time)?;
+        Ok(What::Lasts { what, comparison, limit })
+    }
+
+    /// `METRIC OP VALUE | lasting OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME`
     fn what(&mut self) -> Result<What, ParseError> {
         if self.peek().kind != Kind::Name {
             return self.unexpected("a trigger, such as wakeup > 5ms");
@@ -257,6 +275,15 @@ impl<'a> Parser<'a> {
                 let limit = self.limit(word, Dimension::Count)?;
                 Ok(What::Lost { comparison, limit })
             }
+            "turn" => self.lasts(word, Lasting::Turn),
+            "span" => {
+                let name = self.in_parentheses("`(`, as in span(\"app:request\") > 20ms")?;
+                self.lasts(word, Lasting::Span(name))
+            }
+            "probe" if self.word() == "(" => {
+                let name = self.in_parentheses("`(`")?;
+                self.lasts(word, Lasting::Call(name))
+            }
             "probe" => self
                 .name(
                     "the name of a probe, in quotes if it contains anything but letters, digits and dots",
@@ -272,7 +299,8 @@ impl<'a> Parser<'a> {
                     return self.fail(span, Problem::NoMoment(total.name()));
                 }
                 let known = Metric::every().map(Metric::name);
-                let nearest = nearest(name, known.chain(["lost", "probe", "alert"]), 1).pop();
+                let others = ["turn", "span", "lost", "probe", "alert"];
+                let nearest = nearest(name, known.chain(others), 1).pop();
                 self.fail(span, Problem::NoTrigger { name: name.to_owned(), nearest })
             }
         }

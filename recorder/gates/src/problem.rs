@@ -110,7 +110,10 @@ fn kind_name(dimension: Dimension) -> &'static str {
 /// The names of what a trigger can wait for.
 fn triggers() -> String {
     let metrics: Vec<&str> = Metric::every().map(Metric::name).collect();
-    format!("expected {}, lost, probe NAME or alert NAME", metrics.join(", "))
+    format!(
+        "expected {}, turn, span(NAME), probe(NAME), lost, probe NAME or alert NAME",
+        metrics.join(", ")
+    )
 }
 
 impl Problem {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! trigger    = what [ "if" condition ]
-//! what       = METRIC OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
+//! what       = METRIC OP VALUE | lasting OP VALUE | "lost" OP NUMBER | "probe" NAME | "alert" NAME
+//! lasting    = "turn" | "span" "(" TEXT ")" | "probe" "(" TEXT ")"
 //! ```
 //!
 //! METRIC is one of the metrics of gates that are durations; OP, VALUE and `condition` are those of gates. NAME is a plain name or a
@@ -23,6 +24,13 @@ pub enum What {
         comparison: Comparison,
         limit: Amount,
     },
+    /// How long something took, from its begin to its end.
+    Lasts {
+        what: Lasting,
+        /// The comparison with the limit.
+        comparison: Comparison,
+        limit: Amount,
+    },
     /// The number of events that the kernel dropped at once.
     Lost {
         /// The comparison with the limit.
@@ -33,6 +41,17 @@ pub enum What {
     Probe(String),
     /// An alert of this name, raised by a provider.
     Alert(String),
+}
+
+/// What begins and ends on a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// A thread's turn, from a wake-up to the next sleep.
+    Turn,
+    /// A span of this name that an application records.
+    Span(String),
+    /// A call of the function of the user probe of this name.
+    Call(String),
 }
 
 /// An event to wait for while recording.
@@ -90,6 +109,25 @@ mod tests {
     }
 
     #[test]
+    fn what_lasts_can_be_waited_for() {
+        let limit = Amount { number: 2e7, dimension: Dimension::Time };
+        for (text, what) in [
+            ("turn > 20ms", Lasting::Turn),
+            (r#"span("app:request") > 20ms"#, Lasting::Span("app:request".to_owned())),
+            ("probe ( 'lib:func' ) > 20ms", Lasting::Call("lib:func".to_owned())),
+        ] {
+            let comparison = Comparison::Above;
+            assert_eq!(trigger(text).what, What::Lasts { what, comparison, limit }, "{text}");
+            assert!(trigger(&format!("{text} if comm = 'app'")).condition.is_some());
+        }
+        let [message, marks, _] = refused("span('x') > 5");
+        assert_eq!(message, "span is a length of time and needs a unit");
+        assert_eq!(marks, "            ^");
+        let [message, ..] = refused("span('x') > 1ms if cpu = 1");
+        assert!(message.starts_with("a span may be on several CPUs"), "{message}");
+    }
+
+    #[test]
     fn conditions_are_those_of_gates_and_the_text_is_kept() {
         let parsed = trigger(r#" wakeup > 5ms if comm ~ "audio*" and not cpu = 1 "#);
         assert!(matches!(parsed.condition, Some(Condition::All(parts)) if parts.len() == 2));
@@ -109,7 +147,9 @@ mod tests {
     #[test]
     fn what_is_no_trigger_is_refused_where_it_stands() {
         let metrics = "wakeup, preempt, runqueue, slice, blocked, blocked_d, steal, throttled, irq, need_resched";
-        let known = format!("expected {metrics}, lost, probe NAME or alert NAME");
+        let known = format!(
+            "expected {metrics}, turn, span(NAME), probe(NAME), lost, probe NAME or alert NAME"
+        );
         for (text, marks, message, help) in [
             (
                 "wakeup.p99 > 2ms",
@@ -153,6 +193,10 @@ mod tests {
             "alert",
             "alert > 1",
             "probe > 2",
+            "probe(work) > 2ms",
+            "probe('work')",
+            "span 'x'",
+            "turn",
             "wakeup",
             "wakeup >",
             "wakeup > 1ms and lost > 0",

@@ -5,7 +5,7 @@ use fxtrec_sched::State;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::units::{self, Judged, Unit, Waits};
-use crate::{Compared, Metric, Pick, Query, Subject, WhyError};
+use crate::{Compared, Metric, Pick, Query, Subject, Triggered, WhyError};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Frame, Step, What};
 use fxtrec_blame::spans::Spans;
@@ -501,17 +501,18 @@ fn is_one_request(
     waits > choice.length() / 2
 }
 
-/// The delay for which the file was written, if it is one that ended when the trigger fired. The other metrics are parts of one.
+/// The interval for which the file was written, if it is one that ended when the trigger fired.
 fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     let name = fired.expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
-    let metric = match name.unwrap_or_default() {
-        "wakeup" | "preempt" | "runqueue" | "throttled" => Some(Metric::RunQueue),
-        "blocked" | "blocked_d" => Some(Metric::Blocked),
-        // A slice, or time that was taken from one.
-        _ => None,
+    let what = match name.unwrap_or_default() {
+        "wakeup" | "preempt" | "runqueue" | "throttled" => Triggered::Late,
+        "blocked" | "blocked_d" => Triggered::Blocked,
+        "turn" => Triggered::Turn,
+        "span" | "probe" => Triggered::Span,
+        _ => Triggered::Slice,
     };
     let from = fired.from.max(first);
-    let subject = Subject::Trigger { expression: fired.expression.clone(), metric };
+    let subject = Subject::Trigger { expression: fired.expression.clone(), what };
     (from < fired.at && fired.at <= end).then_some(Choice {
         koid: fired.koid,
         from,

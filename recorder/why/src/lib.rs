@@ -146,6 +146,21 @@ impl Metric {
     }
 }
 
+/// What a trigger fired for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triggered {
+    /// A wait for a CPU.
+    Late,
+    /// A time in which the thread could not run.
+    Blocked,
+    /// A slice, or what was taken of one.
+    Slice,
+    /// A thread's turn, from a wake-up to the next sleep.
+    Turn,
+    /// A span, or a call of a function.
+    Span,
+}
+
 /// Why an interval was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -165,8 +180,7 @@ pub enum Subject {
     /// A flight recording wrote the file because of it.
     Trigger {
         expression: String,
-        /// The kind of interval; `None` for a slice.
-        metric: Option<Metric>,
+        what: Triggered,
     },
     /// It is the whole life of the thread.
     Life,

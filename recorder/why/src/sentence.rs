@@ -15,7 +15,7 @@ use crate::answer::Who;
 use crate::choose::Choice;
 use crate::explain::{Meanwhile, Names};
 use crate::text::until_done;
-use crate::{Compared, Metric, Subject};
+use crate::{Compared, Metric, Subject, Triggered};
 use fxtrec_blame::Class;
 use fxtrec_blame::chain::{Blocked, Ended, Frame, Step, What};
 use fxtrec_blame::origins::OWN_TIMER;
@@ -515,11 +515,15 @@ pub(crate) fn sentence(
         }
         Subject::Unit(compared) => compare(compared, &who, choice.to - choice.from, names),
         Subject::Batch => return critical_path(&who, frame, names),
-        Subject::Trigger { expression, metric } => {
-            let did = match metric {
-                Some(Metric::Blocked) => format!("made no progress for {length}"),
-                Some(_) => format!("was {length} late"),
-                None => format!("had a CPU for {length}"),
+        Subject::Trigger { expression, what } => {
+            let did = match what {
+                Triggered::Blocked => format!("made no progress for {length}"),
+                Triggered::Late => format!("was {length} late"),
+                Triggered::Slice => format!("had a CPU for {length}"),
+                Triggered::Turn => {
+                    format!("needed {length} from its wake-up to its next sleep")
+                }
+                Triggered::Span => format!("took {length}"),
             };
             format!("{who} {did} (trigger '{}')", fxtrec_units::escape::line(expression))
         }

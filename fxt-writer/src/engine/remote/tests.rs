@@ -1,3 +1,4 @@
+mod follow;
 mod live;
 
 use std::cell::RefCell;

@@ -6,6 +6,7 @@
 //! ```text
 //!   woken          in             out, can run      in           out, waits      woken
 //!     |--- wakeup ---|--- slice -----|--- preempt ----|-- slice ----|--- blocked ---|
+//!     |--- turn ----------------------------------------------------|
 //! ```
 
 use fxt_reader::{Cpu as ReadCpu, Nanos as ReadNanos};
@@ -76,9 +77,35 @@ impl Places {
 pub struct Ledger {
     machine: Machine<Occupant>,
     threads: Places,
+    /// When the turn of each thread began that is in one, by the place where it is kept; if anybody asks for turns.
+    turns: Option<Vec<(Koid, Nanos)>>,
 }
 
 impl Ledger {
+    /// One that knows turns as well.
+    pub fn with_turns() -> Ledger {
+        Ledger { turns: Some(Vec::new()), ..Ledger::default() }
+    }
+
+    /// How long the turn was that ends as a thread goes out, if it was seen to begin and the thread goes to sleep.
+    #[inline]
+    pub fn end_turn(&mut self, outgoing: Has<Occupant>, next: State, time: Nanos) -> Option<Nanos> {
+        let turns = self.turns.as_mut().filter(|_| !next.is_waiting())?;
+        let thread = outgoing.thread()?;
+        let turn = turns.get_mut(thread.slot.index()).filter(|turn| turn.0 == thread.koid)?;
+        let since = std::mem::replace(turn, (NOBODY, time)).1;
+        next.is_blocked().then(|| Nanos(time.0.saturating_sub(since.0)))
+    }
+
+    fn begin_turn(&mut self, thread: Occupant, time: Nanos) {
+        let Some(turns) = &mut self.turns else { return };
+        let at = thread.slot.index();
+        if at >= turns.len() {
+            turns.resize(at + 1, (NOBODY, time));
+        }
+        turns[at] = (thread.koid, time);
+    }
+
     /// A CPU goes from one to another. The slice that ends with it, and the wait, if they were seen to begin.
     #[inline]
     pub fn switch(
@@ -109,6 +136,7 @@ impl Ledger {
     pub fn wake(&mut self, thread: Occupant, cpu: Cpu, time: Nanos) -> Option<Length> {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         let change = self.machine.wake(&mut self.threads, thread, cpu, time)?;
+        self.begin_turn(thread, Nanos(time.0));
         let metric = match change.before.state {
             State::Uninterruptible => Metric::BlockedUninterruptible,
             state if state.is_blocked() => Metric::Blocked,
@@ -124,6 +152,11 @@ impl Ledger {
         if !before {
             self.machine.forget(cpu, time);
         }
+        // Whoever was thought to have it may have slept since.
+        let before = self.machine.seat(cpu).occupant.and_then(|it| it.thread());
+        for thread in before.into_iter().chain(now.thread()) {
+            self.end_turn(Has::Thread(thread), State::Unknown, Nanos(time.0));
+        }
         self.machine.found(&mut self.threads, (cpu, now), time);
     }
 
@@ -132,6 +165,9 @@ impl Ledger {
     pub fn lose(&mut self, cpu: Cpu, current: Option<Has<Occupant>>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         self.machine.invalidate();
+        if let Some(turns) = &mut self.turns {
+            turns.clear();
+        }
         self.machine.gap(&mut self.threads, cpu, (time, time));
         if let Some(current) = current {
             self.machine.found(&mut self.threads, (cpu, current), time);
@@ -201,6 +237,36 @@ mod tests {
         let out = goes_out(&mut ledger, t, State::Sleeping, (42, CPU));
         assert_eq!(out, length(Metric::Slice, 11));
         assert_eq!(ledger.wake(t, Cpu(0), Nanos(55)), length(Metric::Blocked, 13));
+    }
+
+    #[test]
+    fn a_turn_is_from_a_wake_up_to_the_next_sleep_if_nothing_is_missing_in_between() {
+        let (mut ledger, t) = (Ledger::with_turns(), thread(5));
+        let end = |ledger: &mut Ledger, next, time| {
+            let ended = ledger.end_turn(Has::Thread(t), next, Nanos(time));
+            goes_out(ledger, t, next, (time, CPU));
+            ended
+        };
+        assert_eq!(end(&mut ledger, State::Sleeping, 5), None, "its begin was not seen");
+        ledger.wake(t, CPU, Nanos(10));
+        comes_in(&mut ledger, t, 15);
+        assert_eq!(end(&mut ledger, State::Preempted, 22), None, "it goes on");
+        comes_in(&mut ledger, t, 31);
+        assert_eq!(end(&mut ledger, State::Uninterruptible, 42), Some(Nanos(32)));
+        ledger.wake(t, CPU, Nanos(50));
+        ledger.lose(Cpu(9), None, Nanos(51));
+        comes_in(&mut ledger, t, 52);
+        assert_eq!(end(&mut ledger, State::Sleeping, 53), None, "it may have slept meanwhile");
+        ledger.wake(t, CPU, Nanos(60));
+        comes_in(&mut ledger, t, 61);
+        ledger.found(CPU, true, Has::Thread(thread(6)), Nanos(62));
+        assert_eq!(end(&mut ledger, State::Sleeping, 63), None, "it was not seen to go out");
+        ledger.wake(t, CPU, Nanos(70));
+        comes_in(&mut ledger, t, 71);
+        assert_eq!(end(&mut ledger, State::Dead, 72), None, "it does not sleep");
+        let mut without = Ledger::default();
+        without.wake(t, CPU, Nanos(10));
+        assert_eq!(without.end_turn(Has::Thread(t), State::Sleeping, Nanos(11)), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::event::Comm;
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
 use fxtrec_gates::Metric;
-use fxtrec_gates::{Comparison, Condition, Trigger, What};
+use fxtrec_gates::{Comparison, Condition, Lasting, Trigger, What};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
@@ -49,15 +49,15 @@ pub struct Fired {
     /// Which, by its place among all.
     pub trigger: usize,
     pub time: Nanos,
-    /// When the slice, the wait or the blocked time began that ended then; none for a loss, a probe and an alert.
+    /// When the slice, the wait or whatever it was began that ended then; none for a loss, a hit of a probe and an alert.
     pub since: Option<Nanos>,
-    /// The CPU of the value; none for an alert.
+    /// The CPU of the value; none for an alert and a span.
     pub cpu: Option<Cpu>,
-    /// The thread; none for a loss and an alert.
+    /// The thread; none for a loss and an alert, and for a span of a thread that the scheduler's events do not know.
     pub thread: Option<Culprit>,
-    /// What was measured; none for a probe and an alert.
+    /// What was measured; none for a hit of a probe and an alert.
     pub value: Option<Amount>,
-    /// The provider that raised an alert, as text.
+    /// Which application an alert or a span is of, as text.
     pub from: Option<String>,
 }
 
@@ -109,6 +109,11 @@ struct Reach {
 impl Reach {
     const NOTHING: Reach = Reach { least: u64::MAX, most: 0 };
 
+    #[inline(always)]
+    fn has(self, nanos: Nanos) -> bool {
+        (self.least..=self.most).contains(&nanos.0)
+    }
+
     fn with(self, other: Reach) -> Reach {
         Reach { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
@@ -124,8 +129,11 @@ pub struct Watch {
     /// The durations for each metric that may meet one of its limits.
     reach: [Reach; METRICS],
     losses: Vec<Limit>,
-    /// The trigger of each non-scheduler event.
-    probes: Vec<Option<usize>>,
+    turns: Vec<Limit>,
+    /// The durations that may meet a limit on turns.
+    turn_reach: Reach,
+    /// The triggers of each non-scheduler event.
+    probes: Vec<Vec<usize>>,
     limits: Limits,
     /// Whether the recorder's own threads fire.
     recorder: bool,
@@ -139,7 +147,7 @@ pub struct Watch {
 impl Watch {
     pub fn new(triggers: Vec<Trigger>, limits: Limits) -> Watch {
         let mut lengths: [Vec<Limit>; METRICS] = Default::default();
-        let mut losses = Vec::new();
+        let (mut losses, mut turns) = (Vec::new(), Vec::new());
         for (trigger, wanted) in triggers.iter().enumerate() {
             match &wanted.what {
                 What::Length { metric, comparison, limit } => {
@@ -150,7 +158,11 @@ impl Watch {
                     let (comparison, limit) = (*comparison, limit.number);
                     losses.push(Limit { trigger, comparison, limit });
                 }
-                What::Probe(_) | What::Alert(_) => {}
+                What::Lasts { what: Lasting::Turn, comparison, limit } => {
+                    let (comparison, limit) = (*comparison, limit.number);
+                    turns.push(Limit { trigger, comparison, limit });
+                }
+                What::Lasts { .. } | What::Probe(_) | What::Alert(_) => {}
             }
         }
         let mut reach = lengths
@@ -161,11 +173,13 @@ impl Watch {
         reach[Metric::Wakeup as usize] = either;
         reach[Metric::Preemption as usize] = either;
         Watch {
-            ledger: Ledger::default(),
+            ledger: if turns.is_empty() { Ledger::default() } else { Ledger::with_turns() },
             triggers,
             reach,
             lengths,
             losses,
+            turn_reach: turns.iter().map(Limit::reach).fold(Reach::NOTHING, Reach::with),
+            turns,
             probes: Vec::new(),
             limits,
             recorder: false,
@@ -194,20 +208,25 @@ impl Watch {
         &self.triggers
     }
 
-    /// Says that samples of `extra` are hits of the probe that `trigger` waits for.
+    /// Says that samples of `extra` are hits of the probe, or returns of the function, that `trigger` waits for.
     pub fn expect(&mut self, extra: ExtraIndex, trigger: usize) {
         let at = usize::from(extra.0);
         if at >= self.probes.len() {
-            self.probes.resize(at + 1, None);
+            self.probes.resize(at + 1, Vec::new());
         }
-        self.probes[at] = Some(trigger);
+        self.probes[at].push(trigger);
     }
 
     /// Whether a duration may meet a trigger: two comparisons, and hardly any does.
     #[inline(always)]
     pub fn may_meet(&self, metric: Metric, nanos: Nanos) -> bool {
-        let Reach { least, most } = self.reach[metric as usize];
-        (least..=most).contains(&nanos.0)
+        self.reach[metric as usize].has(nanos)
+    }
+
+    /// Whether a turn of this length may meet a trigger.
+    #[inline(always)]
+    pub fn may_meet_turn(&self, nanos: Nanos) -> bool {
+        self.turn_reach.has(nanos)
     }
 
     /// The trigger that a duration meets, if any. `is_true` evaluates a condition.
@@ -253,8 +272,42 @@ impl Watch {
 
     /// The trigger that waits for this probe, if one does.
     pub fn probe(&self, extra: ExtraIndex, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
-        let trigger = self.probes.get(usize::from(extra.0)).copied().flatten();
-        trigger.filter(|trigger| self.applies(*trigger, &is_true))
+        let hits = |trigger: &usize| matches!(self.triggers[*trigger].what, What::Probe(_));
+        self.of_probe(extra).filter(hits).find(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// The trigger that a call which this return ends meets, if one does.
+    pub fn call(
+        &self,
+        extra: ExtraIndex,
+        nanos: Nanos,
+        is_true: impl Fn(&Condition) -> bool,
+    ) -> Option<usize> {
+        self.of_probe(extra).find(|trigger| self.lasts(*trigger, nanos, &is_true))
+    }
+
+    fn of_probe(&self, extra: ExtraIndex) -> impl Iterator<Item = usize> {
+        self.probes.get(usize::from(extra.0)).into_iter().flatten().copied()
+    }
+
+    /// The trigger that a turn of this length meets, if one does.
+    pub fn turn(&self, nanos: Nanos, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
+        let met = self.turns.iter().filter(|limit| limit.is_met(nanos.0 as f64));
+        met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
+    }
+
+    /// Whether something of this length that a trigger waits for meets it.
+    pub fn lasts(
+        &self,
+        trigger: usize,
+        nanos: Nanos,
+        is_true: impl Fn(&Condition) -> bool,
+    ) -> bool {
+        let met = match &self.triggers[trigger].what {
+            What::Lasts { comparison, limit, .. } => comparison.holds(nanos.0 as f64, limit.number),
+            _ => false,
+        };
+        met && self.applies(trigger, &is_true)
     }
 
     /// The trigger that waits for an alert of this name, if one does.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fxt_writer::engine;
-use fxtrec_gates::{Trigger, What};
+use fxtrec_gates::{Lasting, Trigger, What};
 use fxtrec_units::glob::Pattern;
 
 use super::categories::Selection;
@@ -158,8 +158,11 @@ fn triggers(
     for text in &triggers {
         let trigger =
             Trigger::from_str(text).map_err(|error| bad("triggers", error.to_string()))?;
-        if !matches!(trigger.what, What::Length { .. }) {
-            let why = format!("'{text}'; expected METRIC OP TIME, such as 'runqueue > 5ms'");
+        let is_turn = matches!(trigger.what, What::Lasts { what: Lasting::Turn, .. });
+        if !is_turn && !matches!(trigger.what, What::Length { .. }) {
+            let why = format!(
+                "'{text}'; expected METRIC OP TIME, such as 'runqueue > 5ms', or turn OP TIME"
+            );
             return Err(bad("triggers", why));
         }
     }

@@ -1,10 +1,12 @@
 //! The manager's settings: which connections to accept, and how to record a session.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fxt_writer::Koid;
 use fxt_writer::engine::{BufferDisposition, Mode};
 
+use super::follower::SpanLimit;
 use fxtrec_kernel::namespaces::Namespaces;
 use fxtrec_units::LocalId;
 use fxtrec_units::convention::inner_process_koid;
@@ -50,6 +52,8 @@ pub struct Options {
     pub divided: bool,
     /// The size at which an archive is rotated, in bytes. The head of each archive takes a part of that.
     pub archive_bytes: u64,
+    /// Spans to [watch for](super::Manager::spans); only in circular mode.
+    pub spans: Arc<[SpanLimit]>,
 }
 
 impl Default for Options {
@@ -64,6 +68,7 @@ impl Default for Options {
             copying: Duration::from_secs(2),
             divided: false,
             archive_bytes: u64::MAX,
+            spans: Arc::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ use fxt_writer::provider::wire::MAX_MESSAGE_BYTES;
 use super::acceptor::{Acceptor, DEAF};
 use super::command::{Command, Started, Stopped, Waiting};
 use super::config::Options;
+use super::follower::LongSpan;
 use super::output::Output;
 use super::provider::{Provider, Said};
 use super::ready::{self, Ready};
@@ -43,6 +44,7 @@ pub(super) struct Core {
     commands: Receiver<Command>,
     bell: Bell,
     alerts: Sender<Alert>,
+    spans: Sender<LongSpan>,
     output: Output,
     providers: Vec<Provider>,
     departed: std::collections::VecDeque<ProviderStatus>,
@@ -64,7 +66,7 @@ impl Core {
         output: Output,
         commands: Receiver<Command>,
         bell: Bell,
-        alerts: Sender<Alert>,
+        (alerts, spans): (Sender<Alert>, Sender<LongSpan>),
     ) -> Core {
         Core {
             acceptor: Acceptor::new(listener),
@@ -72,6 +74,7 @@ impl Core {
             commands,
             bell,
             alerts,
+            spans,
             output,
             providers: Vec::new(),
             departed: std::collections::VecDeque::new(),
@@ -219,7 +222,7 @@ impl Core {
             if provider.deadline(patience).is_some_and(|deadline| deadline <= now) {
                 provider.time_out();
             }
-            provider.look_at_threads(now);
+            provider.look_again(now);
         }
         self.let_go();
         self.answer(now);
@@ -308,7 +311,10 @@ impl Core {
                 let _ = reply.send(self.output.sections(live));
             }
             Command::Rotate { time, between } => self.rotate(time, between.0),
-            Command::Settle(reply) => self.settling.push((reply, SETTLING_ROUNDS)),
+            Command::Settle(reply) => {
+                self.providers.iter_mut().for_each(Provider::look_at_spans);
+                self.settling.push((reply, SETTLING_ROUNDS));
+            }
             Command::End => {}
         }
         self.answer(Instant::now());

@@ -23,8 +23,10 @@ pub(super) enum Track {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Begin(Label),
-    /// Ends the innermost span; of an operation, the innermost of this name.
+    /// Ends the innermost span; of an operation, the innermost of this name. The end of a span of a thread may have another name.
     End(Arc<str>),
+    /// A span that ended at this time.
+    Whole(Label, u64),
     None,
 }
 
@@ -42,6 +44,8 @@ pub(super) struct Label {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) track: Track,
+    /// The koid of the thread that recorded it.
+    pub(super) thread: u64,
     /// In ticks of its provider.
     pub(super) time: u64,
     pub(super) act: Act,
@@ -60,11 +64,16 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     };
     let kind = event::EVENT_TYPE.get(first);
     let is_async = matches!(kind, event::ASYNC_BEGIN | event::ASYNC_INSTANT | event::ASYNC_END);
+    let on_thread = |act| Some(Seen { track: Track::Thread(process, thread), thread, time, act });
+    if kind == event::DURATION_END {
+        let mut text = |field| text(field, &mut body, names);
+        let name = text(event::CATEGORY.get(first)).and_then(|_| text(event::NAME.get(first)));
+        return on_thread(Act::End(name.unwrap_or_default()));
+    }
     let begins = matches!(kind, event::DURATION_BEGIN | event::ASYNC_BEGIN);
-    if !is_async && !begins {
-        let ends = kind == event::DURATION_END;
-        let act = if ends { Act::End(Arc::default()) } else { Act::None };
-        return Some(Seen { track: Track::Thread(process, thread), time, act });
+    let is_whole = kind == event::DURATION_COMPLETE;
+    if !is_async && !begins && !is_whole {
+        return on_thread(Act::None);
     }
     let category = text(event::CATEGORY.get(first), &mut body, names)?;
     let name = text(event::NAME.get(first), &mut body, names)?;
@@ -76,9 +85,13 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     let act = match kind {
         event::ASYNC_INSTANT => Act::None,
         event::ASYNC_END => Act::End(name),
+        event::DURATION_COMPLETE => {
+            // The end comes last.
+            Act::Whole(Label { process, thread, category, name }, *body.rest().last()?)
+        }
         _ => Act::Begin(Label { process, thread, category, name }),
     };
-    Some(Seen { track, time, act })
+    Some(Seen { track, thread, time, act })
 }
 
 /// The text that a reference stands for; an inline one is taken out of the record.
@@ -144,6 +157,12 @@ mod tests {
                 let seen = decode(&begin, &names()).expect("an event");
                 assert_eq!((seen.track, seen.time), (Track::Thread(7, 8), 5));
                 assert_eq!(seen.act, Act::Begin(label.clone()));
+                let end = event(EventKind::DurationEnd, thread, name);
+                let seen = decode(&end, &names()).expect("an event");
+                assert_eq!(seen.act, Act::End("draw".into()));
+                let whole = event(EventKind::DurationComplete { end: Ticks(9) }, thread, name);
+                let seen = decode(&whole, &names()).expect("an event");
+                assert_eq!((seen.time, seen.act), (5, Act::Whole(label.clone(), 9)));
                 let end = event(EventKind::AsyncEnd { id: 99 }, thread, name);
                 let seen = decode(&end, &names()).expect("an event");
                 assert_eq!(seen.track, Track::Async(label.category.clone(), 99));

@@ -65,7 +65,9 @@ impl Known {
         let mut begun = Vec::new();
         for record in records(&piece.durable).chain(records(&piece.rolling)) {
             match decode(record, &self.names) {
-                Some(seen) => self.open.follow(seen, self.clock(), room.open, &mut begun),
+                Some(seen) => {
+                    self.open.follow(seen, self.clock(), room.open, &mut begun);
+                }
                 None => self.names.learn_one(record, room.names),
             }
         }

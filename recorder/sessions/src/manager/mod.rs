@@ -29,6 +29,7 @@ mod config;
 mod core;
 mod event;
 mod fault;
+mod follower;
 mod inner;
 mod known;
 mod loss;
@@ -52,6 +53,7 @@ pub use config::{
     DEFAULT_BUFFER_BYTES, Koids, MAX_PROVIDERS, MIN_BUFFER_BYTES, Options, ProviderOverride,
     SessionConfig, StartOptions,
 };
+pub use follower::{LongSpan, SpanLimit};
 pub use loss::RecordLoss;
 pub use output::{Archive, LeftOut, Section};
 pub use status::{Alert, ProviderState, ProviderStats, ProviderStatus, Refusals};
@@ -76,6 +78,7 @@ pub struct Manager {
     commands: Sender<Command>,
     bell: Bell,
     alerts: Receiver<Alert>,
+    spans: Receiver<LongSpan>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -86,17 +89,18 @@ impl Manager {
     /// When no eventfd or thread can be made.
     pub fn spawn(listener: Listener, options: Options, archive: Archive) -> io::Result<Manager> {
         let (commands, requests) = crossbeam_channel::unbounded();
-        let (raised, alerts) = bounded(ALERTS);
+        let ((raised, alerts), (ended, spans)) = (bounded(ALERTS), bounded(ALERTS));
         let bell = Bell::new()?;
         let output = {
             let Options { held_bytes, divided, archive_bytes, .. } = options;
             Output::new(archive, held_bytes, divided, archive_bytes)
         };
-        let mut core = Core::new(listener, options, output, requests, bell.clone(), raised);
+        let mut core =
+            Core::new(listener, options, output, requests, bell.clone(), (raised, ended));
         let thread = std::thread::Builder::new()
             .name("fxtrec-manager".to_owned())
             .spawn(move || core.run())?;
-        Ok(Manager { commands, bell, alerts, thread: Some(thread) })
+        Ok(Manager { commands, bell, alerts, spans, thread: Some(thread) })
     }
 
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, ManagerError> {
@@ -243,6 +247,11 @@ impl Manager {
     /// The alerts of providers, in order, including those raised right before their provider ends.
     pub fn alerts(&self) -> &Receiver<Alert> {
         &self.alerts
+    }
+
+    /// The spans that [`Options::spans`] watch for, as they are seen: a tenth of a second after their end at most.
+    pub fn spans(&self) -> &Receiver<LongSpan> {
+        &self.spans
     }
 }
 

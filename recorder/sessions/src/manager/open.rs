@@ -53,8 +53,15 @@ pub(super) struct Open {
 
 impl Open {
     /// Tracks an event, as long as the open spans take no more than `most` bytes. Begins that must come before it are appended to `out`.
-    pub(super) fn follow(&mut self, seen: Seen, clock: Clock, most: usize, out: &mut Vec<u8>) {
-        let Seen { track, time, act } = seen;
+    /// Returns the span that it ends, with when that began.
+    pub(super) fn follow(
+        &mut self,
+        seen: Seen,
+        clock: Clock,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<(Label, u64)> {
+        let Seen { track, time, act, .. } = seen;
         if let Some(stack) = self.tracks.get_mut(&track) {
             if let Some(at) = stack.resume.take() {
                 stack.begin(&track, at.min(time), clock, out);
@@ -63,9 +70,10 @@ impl Open {
         }
         match act {
             Act::Begin(label) => self.begin(track, label, time, most),
-            Act::End(name) => self.end(&track, &name),
-            Act::None => {}
+            Act::End(name) => return self.end(&track, &name),
+            Act::Whole(..) | Act::None => {}
         }
+        None
     }
 
     /// The memory in use, in bytes.
@@ -101,22 +109,23 @@ impl Open {
         }
     }
 
-    fn end(&mut self, track: &Track, name: &Arc<str>) {
-        let Some(stack) = self.tracks.get_mut(track) else { return };
+    fn end(&mut self, track: &Track, name: &Arc<str>) -> Option<(Label, u64)> {
+        let stack = self.tracks.get_mut(track)?;
         if stack.more > 0 {
             stack.more -= 1;
-            return;
+            return None;
         }
         let named = stack.spans.iter().rposition(|(label, _)| label.name == *name);
         let ended = match (track, named) {
             (Track::Async(..), Some(at)) => Some(stack.spans.remove(at)),
             _ => stack.spans.pop(),
         };
-        self.bytes -= ended.map_or(0, |(label, _)| label.bytes());
+        self.bytes -= ended.as_ref().map_or(0, |(label, _)| label.bytes());
         if stack.spans.is_empty() {
             self.tracks.remove(track);
             self.bytes -= Stack::BYTES;
         }
+        ended
     }
 
     /// Ends all open spans at `time`, in ticks, to continue in another archive.
@@ -189,7 +198,7 @@ const SECOND: u64 = 1_000_000_000;
 
 impl Clock {
     /// A time of the clock in nanoseconds.
-    fn nanos(self, ticks: u64) -> u64 {
+    pub(super) fn nanos(self, ticks: u64) -> u64 {
         scale(ticks, SECOND, self.ticks_per_second)
     }
 

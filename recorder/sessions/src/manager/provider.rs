@@ -10,6 +10,7 @@ use fxt_writer::{Koid, ProviderId};
 
 use super::config::{MAX_CATEGORY_BYTES, MIN_BUFFER_BYTES};
 use super::fault::Fault;
+use super::follower::Follower;
 use super::output::{Output, Owned};
 use super::recording::{Owner, Phase, Recording};
 use super::status::{ProviderState, ProviderStats, ProviderStatus};
@@ -143,28 +144,44 @@ impl Provider {
         (self.is_open && self.name.is_none()).then(|| self.since + patience)
     }
 
-    /// When to read its threads next, if needed.
+    /// When to read its threads, or to look at its spans, next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         self.recording.as_ref()?.look_again_at()
     }
 
-    /// Reads its threads if that is due.
-    pub(super) fn look_at_threads(&mut self, now: Instant) {
+    /// Reads its threads, and looks at its spans, if that is due.
+    pub(super) fn look_again(&mut self, now: Instant) {
         if let Some(recording) = &mut self.recording
             && recording.look_again_at().is_some_and(|next| next <= now)
         {
-            recording.look_at_threads();
+            recording.look_again(now);
+        }
+    }
+
+    /// Looks at the spans that have ended by now, if triggers wait for some.
+    pub(super) fn look_at_spans(&mut self) {
+        if let Some(recording) = &mut self.recording
+            && recording.phase() == Phase::Started
+        {
+            recording.look_at_spans(false);
         }
     }
 
     /// Starts it with a requested buffer of `wanted` bytes.
-    pub(super) fn start(&mut self, session: wire::Session, start: wire::Start, wanted: usize) {
+    pub(super) fn start(
+        &mut self,
+        session: wire::Session,
+        start: wire::Start,
+        wanted: usize,
+        follower: Option<Follower>,
+    ) {
         let Some(name) = self.name.clone() else { return };
         self.stats.buffer_short = (wanted as u64).saturating_sub(start.buffer_bytes);
         let owner = Owner { id: self.id, name, process: self.process };
         self.fault = None;
         self.stats.mode = Some(start.mode);
-        match Recording::start(&self.connection, session, start, owner, self.peer.pid) {
+        let pid = self.peer.pid;
+        match Recording::start(&self.connection, session, start, owner, pid, follower) {
             Ok(recording) => self.recording = Some(recording),
             Err(fault) => self.blame(&fault),
         }

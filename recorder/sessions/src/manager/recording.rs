@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fxt_writer::engine::{Piece, Remote};
+use fxt_writer::engine::{Mode, Piece, Remote};
 use fxt_writer::packet::{self, Packet};
 use fxt_writer::provider::wire::{self, FromManager};
 use fxt_writer::{Koid, ProviderId};
@@ -20,6 +20,7 @@ use fxt_writer::{Koid, ProviderId};
 use super::admit::admit;
 use super::ahead::Ahead;
 use super::fault::Fault;
+use super::follower::Follower;
 use super::inner::InnerThreads;
 use super::loss::LossLog;
 use super::output::{Output, Owned};
@@ -67,6 +68,9 @@ pub(super) struct Recording {
     buffer_words: usize,
     /// Its threads, if it uses its own ids for them.
     inner: Option<InnerThreads>,
+    /// Watches its spans, if triggers wait for some.
+    follower: Option<Follower>,
+    pid: u32,
 }
 
 impl Recording {
@@ -77,6 +81,7 @@ impl Recording {
         start: wire::Start,
         owner: Owner,
         pid: u32,
+        follower: Option<Follower>,
     ) -> Result<Recording, Fault> {
         let bytes = usize::try_from(start.buffer_bytes).unwrap_or(usize::MAX);
         let memory = SharedMemory::new("fxt-provider", bytes);
@@ -104,6 +109,8 @@ impl Recording {
             ahead: Ahead::default(),
             buffer_words: bytes / size_of::<u64>(),
             inner,
+            follower: follower.filter(|_| mode == Mode::Circular),
+            pid,
         })
     }
 
@@ -126,17 +133,44 @@ impl Recording {
         self.fifo.as_ref().map(AsFd::as_fd)
     }
 
-    /// When to read its threads next, if needed.
+    /// When to read its threads, or to look at its spans, next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
-        let records = matches!(self.phase, Phase::Starting | Phase::Started);
-        self.inner.as_ref().filter(|_| records).map(InnerThreads::next)
+        if !matches!(self.phase, Phase::Starting | Phase::Started) {
+            return None;
+        }
+        let threads = self.inner.as_ref().map(InnerThreads::next);
+        threads.into_iter().chain(self.follower.as_ref().map(Follower::next)).min()
+    }
+
+    /// Looks at its threads and its spans, as far as that is due.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        if self.inner.as_ref().is_some_and(|inner| inner.next() <= now) {
+            self.look_at_threads();
+        }
+        if self.follower.as_ref().is_some_and(|follower| follower.next() <= now) {
+            self.look_at_spans(false);
+        }
     }
 
     /// Looks at its threads.
-    pub(super) fn look_at_threads(&mut self) {
+    fn look_at_threads(&mut self) {
         if let Some(inner) = &mut self.inner {
             inner.look();
         }
+    }
+
+    /// Looks at the spans that have ended since the last time; `last` says that no more will.
+    pub(super) fn look_at_spans(&mut self, last: bool) {
+        let Some(follower) = self.follower.as_mut().filter(|_| self.has_started) else { return };
+        let process = self.owner.process;
+        let cursor = &mut follower.cursor;
+        let piece = self.remote.follow(cursor, last, &mut |record| admit(record, process));
+        // Invalid content is detected when it is saved.
+        let mut piece = piece.unwrap_or_default();
+        if let Some(inner) = &self.inner {
+            inner.translate(&mut piece);
+        }
+        follower.take(&piece, &self.owner.name, self.pid);
     }
 
     /// Sends STOP to the provider.
@@ -240,6 +274,7 @@ impl Recording {
         if let Err(Some(fault)) = last {
             return Err(fault);
         }
+        self.look_at_spans(true);
         if self.has_started {
             let process = self.owner.process;
             let piece = self.remote.rest(&mut |record| admit(record, process))?;

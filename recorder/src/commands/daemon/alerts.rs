@@ -20,7 +20,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use fxtrec_gates::{Amount, Gate, Metric, ParseError, Quantity, Stat, Subject, Trigger, What};
+use fxtrec_gates::{
+    Amount, Gate, Lasting, Metric, ParseError, Quantity, Stat, Subject, Trigger, What,
+};
 
 use crate::cli::DaemonArgs;
 use crate::commands::live::groups::Groups;
@@ -73,6 +75,9 @@ impl FromStr for Alert {
     fn from_str(text: &str) -> Result<Alert, NoAlert> {
         let gate = match (text.parse::<Trigger>(), text.parse::<Gate>()) {
             (Ok(Trigger { what: What::Probe(_) | What::Alert(_), .. }), _) => {
+                return Err(NoAlert::NotRecorded);
+            }
+            (Ok(Trigger { what: What::Lasts { what, .. }, .. }), _) if what != Lasting::Turn => {
                 return Err(NoAlert::NotRecorded);
             }
             (Ok(trigger), _) => return Ok(Alert::Trigger(trigger)),
@@ -485,7 +490,9 @@ mod tests {
     #[test]
     fn a_value_is_for_the_recorder_and_a_statistic_for_the_counts() {
         assert!(matches!(parse("wakeup > 20ms if cgroup ~ '/a*'"), Ok(Alert::Trigger(_))));
-        assert!(matches!(parse("lost > 0"), Ok(Alert::Trigger(_))));
+        for text in ["lost > 0", "turn > 5ms"] {
+            assert!(matches!(parse(text), Ok(Alert::Trigger(_))), "{text}");
+        }
         for text in ["wakeup.p99 > 5ms", "steal.sum > 1s if cgroup = '/a'", "slice.max > 1s"] {
             assert!(matches!(parse(text), Ok(Alert::Figure(_))), "{text}");
             assert_eq!(parse(text).expect("an alert").to_string(), text);
@@ -518,7 +525,7 @@ mod tests {
         for text in ["wakeup.p99 > 1ms if pid = 3", "slice.max > 1s if not cpu = 1"] {
             assert_eq!(parse(text), Err(NoAlert::Condition), "{text}");
         }
-        for text in ["probe x", "alert x"] {
+        for text in ["probe x", "alert x", "span('x') > 1ms", "probe('x') > 1ms"] {
             assert_eq!(parse(text), Err(NoAlert::NotRecorded), "{text}");
         }
         let misspelt = parse("wakeup.p98 > 1ms").expect_err("no statistic").to_string();

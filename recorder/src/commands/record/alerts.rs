@@ -1,6 +1,6 @@
-//! Merges alerts of applications into the scheduler's events.
+//! Merges alerts and long spans of applications into the scheduler's events.
 //!
-//! An alert arrives at once, but the scheduler's events of that time come out of the rings later. The alert waits for
+//! An alert arrives at once, a span a tenth of a second after its end, but the scheduler's events of that time come out of the rings later. The alert waits for
 //! them, so that its window is complete:
 //!
 //! ```text
@@ -10,37 +10,53 @@
 
 use std::collections::VecDeque;
 
-use crate::manager::Alert;
+use crate::manager::{Alert, LongSpan};
 use crate::units::Nanos;
 
 /// After this many reads of the rings, all events before the alert have been handed out.
 const LOOKS: u8 = 3;
 
-/// Alerts that wait for earlier events.
+/// What triggers wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    Alert(Alert),
+    Span(LongSpan),
+}
+
+impl Notice {
+    fn time(&self) -> Nanos {
+        match self {
+            Notice::Alert(alert) => alert.time,
+            Notice::Span(span) => span.time,
+        }
+    }
+}
+
+/// Alerts and spans that wait for earlier events.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
     /// In the order of arrival, with the number of reads of the rings since.
-    waiting: VecDeque<(Alert, u8)>,
+    waiting: VecDeque<(Notice, u8)>,
 }
 
 impl Alerts {
-    pub(super) fn hear(&mut self, alerts: impl Iterator<Item = Alert>) {
+    pub(super) fn hear(&mut self, notices: impl Iterator<Item = Notice>) {
         self.waiting.iter_mut().for_each(|(_, looks)| *looks = looks.saturating_add(1));
-        self.waiting.extend(alerts.map(|alert| (alert, 0)));
+        self.waiting.extend(notices.map(|notice| (notice, 0)));
     }
 
-    /// The next alert that is due once events up to `ended` have been handed out.
-    pub(super) fn due(&mut self, ended: Nanos) -> Option<Alert> {
-        let (alert, looks) = self.waiting.front()?;
-        if alert.time > ended && *looks < LOOKS {
+    /// The next one that is due once events up to `ended` have been handed out.
+    pub(super) fn due(&mut self, ended: Nanos) -> Option<Notice> {
+        let (notice, looks) = self.waiting.front()?;
+        if notice.time() > ended && *looks < LOOKS {
             return None;
         }
         self.rest()
     }
 
-    /// The next alert, at the end, when no more events will come.
-    pub(super) fn rest(&mut self) -> Option<Alert> {
-        self.waiting.pop_front().map(|(alert, _)| alert)
+    /// The next one, at the end, when no more events will come.
+    pub(super) fn rest(&mut self) -> Option<Notice> {
+        self.waiting.pop_front().map(|(notice, _)| notice)
     }
 }
 
@@ -50,13 +66,14 @@ mod tests {
 
     use super::*;
 
-    fn alert(time: u64) -> Alert {
+    fn alert(time: u64) -> Notice {
         let (name, provider_name) = ("late".to_owned(), "app".to_owned());
-        Alert { name, provider: ProviderId(2), provider_name, pid: 7, uid: 0, time: Nanos(time) }
+        let (provider, time) = (ProviderId(2), Nanos(time));
+        Notice::Alert(Alert { name, provider, provider_name, pid: 7, uid: 0, time })
     }
 
     fn due(alerts: &mut Alerts, ended: u64) -> Vec<u64> {
-        std::iter::from_fn(|| alerts.due(Nanos(ended))).map(|alert| alert.time.0).collect()
+        std::iter::from_fn(|| alerts.due(Nanos(ended))).map(|notice| notice.time().0).collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use fxt_writer::engine::Engine;
 
-use super::alerts::Alerts;
+use super::alerts::{Alerts, Notice};
 use super::describe::{Ending, Growth, Watches, clock_change};
 use super::extras::Placed;
 use super::flight::Flight;
@@ -29,7 +29,7 @@ use crate::kernel::priority::{self, Denied};
 use crate::kernel::stop_token::StopToken;
 use crate::kernel::sys::Linux;
 use crate::kernel::thread_times::{ThreadClock, ThreadTimes};
-use crate::manager::{Alert, Stopped};
+use crate::manager::{Alert, LongSpan, Stopped};
 use crate::sink::drain::{Request, Written};
 use crate::units::Nanos;
 
@@ -74,7 +74,7 @@ pub(super) struct Capture {
     pub(super) stacks: Option<Stacks>,
     /// Applications that record their own events, if enabled.
     pub(super) providers: Option<Providers>,
-    /// Their alerts that have not fired yet.
+    /// Their alerts and spans that have not fired yet.
     pub(super) alerts: Alerts,
 }
 
@@ -217,8 +217,8 @@ impl Capture {
             providers.settle();
         }
         open = open && self.hear_alerts(ended).is_ok();
-        while open && let Some(alert) = self.alerts.rest() {
-            open = self.raise(&alert).is_ok();
+        while open && let Some(notice) = self.alerts.rest() {
+            open = self.raise(notice).is_ok();
         }
         open = open && self.write_stacks_in_pieces(ended).is_ok();
         open = open && self.encoder.end_all_spans(ended).is_ok();
@@ -297,22 +297,28 @@ impl Capture {
         }
     }
 
-    /// Passes alerts of providers to the encoder, after the events up to `ended`.
+    /// Passes alerts and long spans of providers to the encoder, after the events up to `ended`.
     fn hear_alerts(&mut self, ended: Nanos) -> Result<(), Closed> {
         if self.flight.is_none() {
             return Ok(());
         }
-        self.alerts.hear(self.providers.iter().flat_map(Providers::alerts));
-        while let Some(alert) = self.alerts.due(ended) {
-            self.raise(&alert)?;
+        self.alerts.hear(self.providers.iter().flat_map(Providers::notices));
+        while let Some(notice) = self.alerts.due(ended) {
+            self.raise(notice)?;
         }
         Ok(())
     }
 
-    fn raise(&mut self, alert: &Alert) -> Result<(), Closed> {
-        let Alert { name, provider_name, pid, time, .. } = alert;
-        let from = format!("raised by {provider_name} ({pid})");
-        self.encoder.alert(*time, name, &from)
+    fn raise(&mut self, notice: Notice) -> Result<(), Closed> {
+        match notice {
+            Notice::Alert(Alert { name, provider_name, pid, time, .. }) => {
+                self.encoder.alert(time, &name, &format!("raised by {provider_name} ({pid})"))
+            }
+            Notice::Span(LongSpan { trigger, provider_name, pid, thread, since, time }) => {
+                let from = format!("{provider_name} ({pid})");
+                self.encoder.span(trigger, (since, time), thread, from)
+            }
+        }
     }
 
     /// Adapts to changes of the machine during the recording.

@@ -18,6 +18,7 @@ use fxt_writer::engine::Mode;
 use fxt_writer::record::Record;
 use fxt_writer::{Arg, Text, ThreadName, Value};
 
+use super::alerts::Notice;
 use crate::cli::Rotate;
 use crate::commands::plan::Plan;
 use crate::encode::encoder::own_event;
@@ -26,12 +27,13 @@ use crate::kernel::namespaces::Namespaces;
 use crate::kernel::seqpacket::Listener;
 use crate::kernel::user::Owner;
 use crate::manager::{
-    Alert, Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, Section,
-    SessionConfig, StartOptions, Stopped, listen_privately,
+    Archive, Koids, Manager, Options, ProviderStatus, SOCKET_VARIABLE, Section, SessionConfig,
+    SpanLimit, StartOptions, Stopped, listen_privately,
 };
 use crate::sink::drain::Request;
 use crate::units::Nanos;
 use crate::units::text::{count, counted};
+use fxtrec_gates::{Lasting, Trigger, What};
 
 /// How long providers may take to hand over the rest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -77,7 +79,8 @@ impl Invitation {
             _ => defaults.archive_bytes,
         };
         let koids = Koids::of(namespaces);
-        let options = Options { uids, koids, divided, archive_bytes, ..defaults };
+        let spans = plan.flight.triggers.iter().enumerate().filter_map(span_limit).collect();
+        let options = Options { uids, koids, divided, archive_bytes, spans, ..defaults };
         let config = SessionConfig {
             mode: plan.engine_mode(),
             buffer_bytes: providers.buffer_bytes,
@@ -86,6 +89,15 @@ impl Invitation {
         };
         Ok(Some(Invitation { listener, options, config }))
     }
+}
+
+/// The spans that a trigger waits for, if it does.
+fn span_limit((number, trigger): (usize, &Trigger)) -> Option<SpanLimit> {
+    let What::Lasts { what: Lasting::Span(name), comparison, limit } = &trigger.what else {
+        return None;
+    };
+    let (comparison, limit) = (*comparison, limit.number);
+    Some(SpanLimit { trigger: number, name: name.clone(), comparison, limit })
 }
 
 /// While it is recorded: the manager.
@@ -106,9 +118,10 @@ impl Providers {
         Ok(Providers { manager, mode, drain })
     }
 
-    /// The alerts since the last call.
-    pub(super) fn alerts(&self) -> impl Iterator<Item = Alert> {
-        self.manager.alerts().try_iter()
+    /// The alerts and the long spans since the last call.
+    pub(super) fn notices(&self) -> impl Iterator<Item = Notice> {
+        let spans = self.manager.spans().try_iter().map(Notice::Span);
+        self.manager.alerts().try_iter().map(Notice::Alert).chain(spans)
     }
 
     /// Waits until all messages sent so far have been handled.

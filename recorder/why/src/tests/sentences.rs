@@ -755,6 +755,19 @@ fn a_fact_that_fired_is_explained_by_its_wait_or_by_its_slice() {
 }
 
 #[test]
+fn what_lasted_too_long_is_explained_from_its_begin_to_its_end() {
+    for (expression, begin) in [
+        ("span(\"app:request\") > 1ms", "hog[300] took 2.00 ms (trigger 'span("),
+        ("probe('work') > 1ms", "hog[300] took 2.00 ms (trigger 'probe('work') > 1ms'): "),
+        ("turn > 1ms", "hog[300] needed 2.00 ms from its wake-up to its next sleep (trigger "),
+    ] {
+        let why = ask(&two_that_fire(Some(((10, 2_010), 300, expression))), &Query::default());
+        assert!(why.sentence.starts_with(begin), "{}", why.sentence);
+        assert_eq!((why.from_ns, why.to_ns, why.subject), (10_000, 2_010_000, "trigger"));
+    }
+}
+
+#[test]
 fn a_trigger_with_times_that_cannot_be_is_not_explained() {
     let scene = two_that_fire(Some(((149_000, 150_000), 100, "runqueue > 1ms")));
     assert_eq!(ask(&scene, &Query::default()).subject, "runqueue");

@@ -8,6 +8,7 @@ use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 use nix::sys::signal::Signal;
 
+use crate::flight::trigger::lasted;
 use crate::flight::{Recorder, fxtrec_says};
 
 const WHY: &str = "it records the machine";
@@ -132,4 +133,53 @@ fn an_alert_right_before_the_end_fires() {
         assert_eq!(code, status, "{said}");
         assert!(said.contains("alert 'last words': raised by spans ("), "{how}: {said}");
     }
+}
+
+#[test]
+fn a_span_that_takes_too_long_fires_at_its_end_and_all_of_it_is_in_the_file() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let trigger = "span(\"app:line\") > 40ms";
+    // Less than the span takes is kept before a trigger.
+    let options = ["--mode", "circular", "--trigger", trigger, "--before", "1ms", "--after", "1ms"];
+    let mut recorder = Recorder::start(&options, &output, &[APP, "lines"]);
+    for line in ["one", "two"] {
+        recorder.say(line);
+        recorder.wait_for(line);
+        std::thread::sleep(std::time::Duration::from_millis(60));
+    }
+    // The application and the recording go on.
+    let line = recorder.said();
+    assert!(line.contains(&format!("trigger {trigger}: spans (")), "{line}");
+    let path = folder.path().join("app.1.fxt");
+    let (_, from, at) = lasted(&path, trigger, 40);
+    let provider = provider_in(&path);
+    let lines = provider.events.iter().filter(|event| event.name == "line");
+    let lines: Vec<_> = lines.filter(|event| (from..=at).contains(&event.time)).collect();
+    assert_eq!((lines[0].time, lines[1].time), (from, at));
+    assert!(!is_cut(lines[0]) && !is_cut(lines[1]));
+    let (code, said) = recorder.end();
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn a_span_right_before_the_end_fires() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("app.fxt");
+    let options = ["--mode", "circular", "--trigger", "span('brief') > 0ns"];
+    for (how, status) in [("leave", 0), ("exit", 0), ("kill", 128 + 9)] {
+        let (code, said) = Recorder::start(&options, &output, &[APP, "brief", how]).end();
+        assert_eq!(code, status, "{said}");
+        assert!(said.contains("trigger span('brief') > 0ns: "), "{how}: {said}");
+    }
+    let options = ["--mode", "circular", "--trigger", "span('x') > 1ms", "--no-providers"];
+    let (code, said) = Recorder::start(&options, &output, &[APP, "brief", "leave"]).end();
+    assert_eq!(code, 125, "{said}");
+    assert!(said.contains("alerts and spans come from COMMAND"), "{said}");
 }

@@ -314,3 +314,78 @@ fn an_alert_of_an_application_fires() {
     window.assert_sound();
     assert_eq!(marks(&window)[0].args["expression"], "alert 'look here'");
 }
+
+/// Asserts that the first snapshot is about something of more than `least_ms` of a thread, all of which is in it, and that `why` explains
+/// just that. Returns the snapshot, and from when to when it was.
+pub(super) fn lasted(path: &Path, expression: &str, least_ms: u64) -> (Trace, u64, u64) {
+    let window = Trace::read(path);
+    window.assert_sound();
+    let infos = window.own.iter().filter(|event| event.name == "snapshot_info");
+    let infos: Vec<&Event> = infos.collect();
+    assert_eq!((infos.len(), infos[0].args["expression"].as_str()), (1, expression));
+    let [thread, from, at, value] =
+        ["thread", "from_ns", "trigger_ns", "value_ns"].map(|name| infos[0].number(name));
+    assert_eq!(at - from, value);
+    assert!(value > least_ms * 1_000_000, "{value}");
+    let mut why = binary::command();
+    let why = why.args(["why", "--json"]).arg(path).output().expect("it runs");
+    let why: serde_json::Value = serde_json::from_slice(&why.stdout).expect("JSON");
+    let why = &why["explanations"][0];
+    assert_eq!((&why["trigger"], &why["subject"]), (&json!(expression), &json!("trigger")));
+    assert_eq!((&why["from_ns"], &why["to_ns"]), (&json!(from), &json!(at)), "{why}");
+    assert_eq!(why["thread"]["tid"], json!(thread));
+    (window, from, at)
+}
+
+#[test]
+fn a_call_that_takes_too_long_fires_at_its_return_and_all_of_it_is_in_the_file() {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("call.fxt");
+    let program = fxtrec_tests::programs::build("lasts.c", &[]);
+    let name = Path::new(program.text()).file_name().expect("a file").to_string_lossy();
+    // Less than the call takes is kept before a trigger.
+    let kept = ["--mode", "circular", "--before", "1ms", "--after", "1ms"];
+    for function in ["work".to_owned(), format!("{name}:work")] {
+        let trigger = format!("probe(\"{function}\") > 40ms");
+        let options = [&kept[..], &["-P", ":work%span", "--trigger", &trigger]].concat();
+        let command = [program.text(), "0", "60", "0"];
+        let (code, said) = Recorder::start(&options, &output, &command).end();
+        assert_eq!((code, summary(&said, "triggers")), (0, "1 fired"), "{said}");
+        let written = said.lines().find_map(|line| line.split_once(" written to "));
+        let path = Path::new(written.expect("a file").1).to_owned();
+        let (window, from, at) = lasted(&path, &trigger, 40);
+        let work = window.events.iter().filter(|event| event.name == "work");
+        let work: Vec<u64> = work.map(|event| event.time).filter(|time| *time >= from).collect();
+        assert_eq!(work[..2], [from, at], "its begin and its end");
+    }
+    let trigger = ["--mode", "circular", "-P", ":work", "--trigger", "probe('work') > 40ms"];
+    let (code, said) = Recorder::start(&trigger, &output, &[program.text()]).end();
+    assert_eq!(code, 125, "{said}");
+    assert!(said.contains("add it as -P BINARY:SYMBOL%span; recorded so: nothing"), "{said}");
+}
+
+#[test]
+fn a_turn_that_takes_too_long_fires_when_its_thread_sleeps_again() {
+    if !root::or_skip(WHY) || !fxtrec_tests::tools::or_skip(&["gcc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let output = folder.path().join("turn.fxt");
+    let program = fxtrec_tests::programs::build("lasts.c", &[]);
+    for source in ["bpf", "perf"] {
+        let trigger = "turn > 40ms if comm = \"lasts\"";
+        let options = ["--source", source, "--mode", "circular", "--trigger", trigger];
+        // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+        let command = [program.text(), "60", "60", "60", "60"];
+        let (code, said) = Recorder::start(&options, &output, &command).end();
+        assert_eq!((code, summary(&said, "triggers")), (0, "1 fired"), "{said}");
+        let written = said.lines().find_map(|line| line.split_once(" written to "));
+        let path = Path::new(written.expect("a file").1).to_owned();
+        let (window, from, at) = lasted(&path, trigger, 40);
+        assert!(window.wakeups.iter().any(|wakeup| wakeup.time == from), "{source}");
+        assert!(window.switches.iter().any(|switch| switch.time == at), "{source}");
+    }
+}

@@ -19,7 +19,7 @@ use fxtrec_gates::Metric;
 use fxtrec_gates::{Condition, Subject};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_sched::{Occupant as Has, State};
-use fxtrec_units::{Cpu, Nanos};
+use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// An expression is cut to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
@@ -31,7 +31,7 @@ fn next(state: OutgoingState) -> State {
 }
 
 /// Whether the condition is true for a thread, as far as is known now.
-fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bool {
+fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Option<Cpu>) -> bool {
     let thread = threads.thread(slot);
     let home = threads.process(thread.process);
     condition.holds(&Subject {
@@ -39,7 +39,7 @@ fn is_true(condition: &Condition, threads: &Threads, slot: Slot, cpu: Cpu) -> bo
         pid: home.koid.map(id_of),
         tid: Some(thread.tid.0.into()),
         cgroup: home.cgroup.as_deref(),
-        cpu: u16::try_from(cpu.0).ok(),
+        cpu: cpu.and_then(|cpu| u16::try_from(cpu.0).ok()),
         stack: &[],
         // Triggers have no such condition.
         in_command: false,
@@ -68,7 +68,9 @@ impl<L: Lanes> Encoder<L> {
         let sides = (self.who(outgoing), self.who(incoming));
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let next = next(words.state);
+        let turn = watch.ledger.end_turn(sides.0, next, time);
         let [slice, wait] = watch.ledger.switch((time, cpu), (sides.0, next), sides.1);
+        self.watch_turn(time, cpu, outgoing, turn.filter(|_| slice.is_some()))?;
         self.measured(time, outgoing, slice)?;
         if words.slice.is_some() || words.taken.is_some() {
             self.watch_slice((time, cpu), (outgoing, slice), words)?;
@@ -94,11 +96,19 @@ impl<L: Lanes> Encoder<L> {
     ) -> Result<(), Closed> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         let who = |who: Occupant| if who.slot == IDLE { Has::Idle } else { Has::Thread(who) };
-        let [slice, wait] =
-            watch.ledger.switch((time, cpu), (who(outgoing), next(state)), who(incoming));
+        let (out, next) = (who(outgoing), next(state));
+        let turn = watch.ledger.end_turn(out, next, time);
+        let [slice, wait] = watch.ledger.switch((time, cpu), (out, next), who(incoming));
         let meets = |length: Length| watch.may_meet(length.metric, length.nanos);
         let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
-        match slice.is_some_and(meets) || wait.is_some_and(meets) || queue.is_some_and(meets) {
+        // After a switch that was not seen it may have slept since.
+        let turn = turn.filter(|turn| slice.is_some() && watch.may_meet_turn(*turn));
+        let lengths =
+            slice.is_some_and(meets) || wait.is_some_and(meets) || queue.is_some_and(meets);
+        if turn.is_some() {
+            self.watch_turn(time, cpu, outgoing.slot, turn)?;
+        }
+        match lengths {
             true => {
                 self.watch_lengths(time, (outgoing.slot, slice), (incoming.slot, [wait, queue]))
             }
@@ -221,11 +231,80 @@ impl<L: Lanes> Encoder<L> {
     ) -> Result<(), Closed> {
         let Some(watch) = &self.watch else { return Ok(()) };
         let threads = &self.threads;
-        let met = watch.probe(extra, |condition| is_true(condition, threads, slot, cpu));
+        let met = watch.probe(extra, |condition| is_true(condition, threads, slot, Some(cpu)));
         match met {
             Some(trigger) => self.fire_at((time, cpu), trigger, Some(slot), None),
             None => Ok(()),
         }
+    }
+
+    /// A function returned, whose call was seen: the sample of `extra` is its return.
+    pub(super) fn watch_call(
+        &mut self,
+        (since, time): (Nanos, Nanos),
+        cpu: Cpu,
+        slot: Slot,
+        extra: ExtraIndex,
+    ) -> Result<(), Closed> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        let (threads, nanos) = (&self.threads, Nanos(time.0.saturating_sub(since.0)));
+        let is_true = |condition: &Condition| is_true(condition, threads, slot, Some(cpu));
+        let met = watch.call(extra, nanos, is_true);
+        self.lasted(met, (since, time), (Some(cpu), Some(slot), None))
+    }
+
+    /// A turn of a thread has ended.
+    #[cold]
+    fn watch_turn(
+        &mut self,
+        time: Nanos,
+        cpu: Cpu,
+        slot: Slot,
+        turn: Option<Nanos>,
+    ) -> Result<(), Closed> {
+        let (Some(watch), Some(nanos)) = (&self.watch, turn) else { return Ok(()) };
+        if self.is_left_out(watch, slot) {
+            return Ok(());
+        }
+        let threads = &self.threads;
+        let met = watch.turn(nanos, |condition| is_true(condition, threads, slot, Some(cpu)));
+        let since = Nanos(time.0.saturating_sub(nanos.0));
+        self.lasted(met, (since, time), (Some(cpu), Some(slot), None))
+    }
+
+    /// A span of an application has ended that is as long as `trigger` waits for, on a thread of this koid.
+    ///
+    /// # Errors
+    /// [`Closed`] when the trace takes no more records.
+    pub fn span(
+        &mut self,
+        trigger: usize,
+        (since, time): (Nanos, Nanos),
+        thread: Koid,
+        from: String,
+    ) -> Result<(), Closed> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        let threads = &self.threads;
+        let known = u32::try_from(thread.0).ok().and_then(|tid| threads.find(Tid(tid)));
+        let slot = known.filter(|slot| threads.thread(*slot).koid == thread);
+        let nanos = Nanos(time.0.saturating_sub(since.0));
+        let is_met = watch.lasts(trigger, nanos, |condition| {
+            slot.is_some_and(|slot| is_true(condition, threads, slot, None))
+        });
+        self.lasted(is_met.then_some(trigger), (since, time), (None, slot, Some(from)))
+    }
+
+    /// What lasted from one time to another has met a trigger, if it has.
+    fn lasted(
+        &mut self,
+        met: Option<usize>,
+        (since, time): (Nanos, Nanos),
+        (cpu, slot, from): (Option<Cpu>, Option<Slot>, Option<String>),
+    ) -> Result<(), Closed> {
+        let Some(trigger) = met else { return Ok(()) };
+        let number = time.0.saturating_sub(since.0) as f64;
+        let value = Some(Amount { number, dimension: Dimension::Time });
+        self.fire(Fired { trigger, time, since: Some(since), cpu, thread: None, value, from }, slot)
     }
 
     /// A provider raised an alert. `from` describes the provider in messages.
@@ -262,22 +341,27 @@ impl<L: Lanes> Encoder<L> {
         slot != IDLE && (!self.narrow || self.threads.thread(slot).in_scope)
     }
 
-    #[inline(never)]
-    fn measured(&mut self, time: Nanos, slot: Slot, length: Option<Length>) -> Result<(), Closed> {
-        let (Some(watch), Some(length)) = (&mut self.watch, length) else { return Ok(()) };
-        if !watch.may_meet(length.metric, length.nanos) {
-            return Ok(());
-        }
-        let (threads, cpu) = (&self.threads, length.cpu);
+    /// Whether a thread is the recorder's own and fires nothing.
+    fn is_left_out(&self, watch: &Watch, slot: Slot) -> bool {
         let own = match self.recorder {
             ThreadName::Inline { process, .. } => Some(process),
             ThreadName::Indexed(_) => None,
         };
-        let home = threads.process(threads.thread(slot).process).koid;
-        if own.is_some() && home == own && !watch.includes_recorder() {
+        let home = self.threads.process(self.threads.thread(slot).process).koid;
+        own.is_some() && home == own && !watch.includes_recorder()
+    }
+
+    #[inline(never)]
+    fn measured(&mut self, time: Nanos, slot: Slot, length: Option<Length>) -> Result<(), Closed> {
+        let (Some(watch), Some(length)) = (&self.watch, length) else { return Ok(()) };
+        if !watch.may_meet(length.metric, length.nanos) {
             return Ok(());
         }
-        let is_true = |condition: &Condition| is_true(condition, threads, slot, cpu);
+        if self.is_left_out(watch, slot) {
+            return Ok(());
+        }
+        let (threads, cpu) = (&self.threads, length.cpu);
+        let is_true = |condition: &Condition| is_true(condition, threads, slot, Some(cpu));
         match watch.length(length.metric, length.nanos, is_true) {
             Some(trigger) => {
                 let since = Some(Nanos(time.0.saturating_sub(length.within.0)));
@@ -286,7 +370,9 @@ impl<L: Lanes> Encoder<L> {
                 self.fire(fired, Some(slot))
             }
             None => {
-                watch.count_other(length.metric, length.nanos, is_true);
+                if let Some(watch) = &mut self.watch {
+                    watch.count_other(length.metric, length.nanos, is_true);
+                }
                 Ok(())
             }
         }

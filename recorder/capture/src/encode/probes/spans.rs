@@ -16,6 +16,7 @@
 //! place, the earlier call has ended. For another probe, it may be a tail call.
 
 use fxt_writer::{Koid, Text};
+use fxtrec_units::Nanos;
 use rustc_hash::FxHashMap;
 
 /// One of the recorded functions.
@@ -49,7 +50,9 @@ pub struct Open {
     pub name: Text<'static>,
     /// Whether it cannot end any more: its program is gone, but a system call on top of it is still open.
     pub gone: bool,
-    /// How many losses there had been when it began.
+    /// When it began.
+    pub since: Nanos,
+    /// How many losses there had been by then.
     pub losses: u32,
 }
 
@@ -204,7 +207,8 @@ mod tests {
     const H: SpanId = SpanId(3);
 
     fn open(frame: Frame) -> Open {
-        Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false, losses: 0 }
+        let since = Nanos(0);
+        Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false, since, losses: 0 }
     }
 
     /// A thread that called these, the outermost first.

@@ -13,7 +13,8 @@ use crate::encode::probes::spans::SpanId;
 use crate::encode::strings;
 use crate::encode::threads::Threads;
 use crate::event::{Call, Event, Kind, LocalId, LostOthers, Payload, Sample, UserState};
-use crate::flight::watch::{Limits, Watch};
+use crate::flight::watch::{Fired, Limits, Watch};
+use fxtrec_gates::{Amount, Dimension};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_kernel::format::{Field, Place};
 use fxtrec_units::{Cpu, Nanos, Tid};
@@ -375,6 +376,35 @@ fn a_hit_of_a_probe_fires_its_trigger_and_its_return_does_not() {
     let watch = scene.encoder.watch().expect("there is one");
     let fired: Vec<_> = watch.take_fired().map(|fired| (fired.time, fired.value)).collect();
     assert_eq!(fired, [(Nanos(2), None)]);
+}
+
+#[test]
+fn a_call_fires_at_its_return_if_it_took_too_long_and_nothing_was_lost_in_it() {
+    let mut scene = scene(false, false);
+    let texts = ["probe('render') > 5ns", "probe('render') >= 3ns if tid = 6", "probe render"];
+    let triggers = texts.map(|text| text.parse().expect("a trigger")).to_vec();
+    let limits = Limits { interval: Nanos(0), most: None };
+    let mut watch = Watch::new(triggers, limits);
+    watch.expect(ExtraIndex(RETURN), 0);
+    watch.expect(ExtraIndex(RETURN), 1);
+    scene.encoder.watch_with(watch);
+    for (tid, begin, end) in [(5, 1, 6), (6, 10, 13), (5, 20, 26)] {
+        hit(&mut scene, begin, CALL, tid, ENTERED, &[]);
+        hit(&mut scene, end, RETURN, tid, LEFT, &[]);
+    }
+    let watch = scene.encoder.watch().expect("there is one");
+    let told = |fired: Fired| {
+        let thread = fired.thread.expect("a thread").tid.0;
+        (fired.trigger, thread, fired.since.map(|it| it.0), fired.time.0, fired.value)
+    };
+    let took = |number| Some(Amount { number, dimension: Dimension::Time });
+    let fired: Vec<_> = watch.take_fired().map(told).collect();
+    assert_eq!(fired, [(1, 6, Some(10), 13, took(3.0)), (0, 5, Some(20), 26, took(6.0))]);
+    hit(&mut scene, 30, CALL, 5, ENTERED, &[]);
+    scene.at(35, 0, LOST);
+    hit(&mut scene, 90, RETURN, 5, LEFT, &[]);
+    hit(&mut scene, 95, RETURN, 5, LEFT, &[]);
+    assert_eq!(scene.encoder.watch().expect("there is one").take_fired().count(), 0);
 }
 
 #[test]

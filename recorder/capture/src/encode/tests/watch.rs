@@ -7,6 +7,8 @@ use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
 use crate::event::{Kept, Kind, LocalId, SliceFacts, Taken, Throttle};
 use crate::flight::watch::{Counts, Fired, Limits, Watch};
+use fxt_writer::Koid;
+use fxtrec_gates::{Amount, Dimension};
 use fxtrec_report::{Options, analyse};
 use fxtrec_units::{Cpu, Nanos, Tid};
 
@@ -129,6 +131,52 @@ fn what_fires_tells_when_its_slice_or_wait_began() {
     scene.at(270, 0, LOST);
     let (slice, wait) = ((0, Some(100), 150), (1, Some(200), 260));
     assert_eq!(spans(&mut scene), [slice, wait, (2, Some(200), 260), (3, None, 270)]);
+}
+
+#[test]
+fn a_turn_fires_when_its_thread_goes_to_sleep() {
+    for narrow in [false, true] {
+        let mut threads = Threads::new(Ids::Initial, Box::new(Proc::default()));
+        threads.include(LocalId(7));
+        let scene = if narrow { Scene::narrow(threads) } else { Scene::of(threads) };
+        let mut scene = arm(scene, &["turn > 50ns if comm ~ \"*\"", "turn > 80ns"]);
+        scene.at(100, 0, switch(0, "R", 5));
+        scene.at(110, 0, wakeup(7, 5));
+        scene.at(120, 0, switch(5, "R", 7));
+        scene.at(130, 0, switch(7, "R", 5));
+        scene.at(150, 0, switch(5, "R", 7));
+        assert_eq!(fired(&mut scene), []);
+        scene.at(180, 0, switch(7, "S", 5));
+        assert_eq!(fired(&mut scene), [(180, 0, Some(7), Some(70.0))], "narrow: {narrow}");
+        scene.at(190, 0, wakeup(7, 5));
+        scene.at(195, 0, switch(5, "R", 7));
+        scene.at(240, 0, switch(7, "D", 5));
+        assert_eq!(fired(&mut scene), [], "50 are not more than 50");
+        scene.at(250, 0, wakeup(7, 5));
+        scene.at(255, 0, switch(5, "R", 7));
+        scene.at(260, 0, LOST);
+        scene.at(400, 0, switch(7, "S", 5));
+        assert_eq!(fired(&mut scene), []);
+    }
+}
+
+#[test]
+fn a_span_of_an_application_fires_for_its_thread() {
+    let mut scene = scene(&["span('x') > 5ns", "span('x') > 5ns if comm = \"app\""]);
+    scene.at(50, 0, renamed((8, 8), "app"));
+    let mut span = |trigger, since, thread, time| {
+        let from = "app (8)".to_owned();
+        let encoder = &mut scene.encoder;
+        encoder.span(trigger, (Nanos(since), Nanos(time)), Koid(thread), from).expect("room");
+        let watch = encoder.watch().expect("there are triggers");
+        let told = |fired: Fired| (fired.thread.map(|it| it.tid.0), fired.since, fired.value);
+        watch.take_fired().map(told).next()
+    };
+    let took = |number| Some(Amount { number, dimension: Dimension::Time });
+    assert_eq!(span(1, 60, 8, 70), Some((Some(8), Some(Nanos(60)), took(10.0))));
+    assert_eq!(span(1, 60, 9, 70), None, "not of that name");
+    assert_eq!(span(0, 60, 9, 70), Some((None, Some(Nanos(60)), took(10.0))), "not known");
+    assert_eq!(span(0, 60, 8, 65), None);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use fxt_writer::provider::wire;
 use super::super::ahead::MAX_AHEAD_BYTES;
 use super::super::command::{ManagerError, Started, Waiting};
 use super::super::config::{SessionConfig, StartOptions};
+use super::super::follower::Follower;
 use super::super::provider::Provider;
 use super::super::recording::Phase;
 use super::Core;
@@ -90,7 +91,10 @@ impl Core {
             process: provider.process(),
             categories: config.categories_of(provider.name(), &options.additional_categories),
         };
-        provider.start(*number, start, wanted);
+        let limits = &self.options.spans;
+        let follower =
+            (!limits.is_empty()).then(|| Follower::new(limits.clone(), self.spans.clone()));
+        provider.start(*number, start, wanted, follower);
         true
     }
 

@@ -23,7 +23,8 @@ struct Stage {
 
 impl Stage {
     fn see(&mut self, track: Track, time: u64, act: Act) {
-        self.open.follow(Seen { track, time, act }, NANOS, MAX_OPEN_BYTES, &mut self.made);
+        let seen = Seen { track, thread: 0, time, act };
+        self.open.follow(seen, NANOS, MAX_OPEN_BYTES, &mut self.made);
     }
 
     fn begin(&mut self, of: u64, name: &str, time: u64) {

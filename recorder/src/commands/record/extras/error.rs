@@ -22,7 +22,8 @@ const SHOWN: usize = 60;
 impl Display for Names {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let shown = self.0.iter().take(SHOWN).map(String::as_str);
-        f.write_str(&shown.collect::<Vec<_>>().join(", "))?;
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        f.write_str(if shown.is_empty() { "nothing" } else { &shown })?;
         match self.0.len().checked_sub(SHOWN) {
             Some(more @ 1..) => write!(f, " and {more} more"),
             _ => Ok(()),
@@ -37,11 +38,16 @@ pub enum ExtraError {
     /// A trigger on a probe that is not recorded.
     #[error("--trigger '{trigger}': unknown probe; -P records: {known}")]
     NoSuchProbe { trigger: String, known: Names },
-    /// A trigger on an alert, without providers that could raise it.
+    /// A trigger on calls of a function that are not recorded as spans.
     #[error(
-        "--trigger '{trigger}': alerts come from COMMAND and its children: give a COMMAND, without --no-providers"
+        "--trigger '{trigger}': no such function is recorded from call to return: add it as -P BINARY:SYMBOL%span; recorded so: {known}"
     )]
-    NoAlerts { trigger: String },
+    NoSuchCall { trigger: String, known: Names },
+    /// A trigger on an alert or a span, without providers that could record it.
+    #[error(
+        "--trigger '{trigger}': alerts and spans come from COMMAND and its children: give a COMMAND, without --no-providers"
+    )]
+    NoProviders { trigger: String },
     /// No group of tracepoints with that name.
     #[error("-e {spec}: unknown tracepoint group; this kernel has: {known}")]
     NoGroup { spec: String, known: Names },

@@ -8,6 +8,7 @@ mod probes;
 mod syscalls;
 mod triggers;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) use error::ExtraError;
@@ -17,7 +18,7 @@ use crate::encode::probes::catalog::{Catalog, Entry};
 use crate::flight::watch::Watch;
 use crate::kernel::bpf::probes::Links;
 use crate::kernel::bpf::sys::BpfSys;
-use crate::kernel::extra::Extra;
+use crate::kernel::extra::{Extra, ExtraIndex};
 use crate::kernel::sys::Sys;
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::uprobe::definitions::{self, Definitions};
@@ -29,10 +30,32 @@ pub(super) struct Extras {
     events: Vec<Extra>,
     /// The records to make of their samples.
     pub(super) catalog: Catalog,
+    /// The functions that are recorded from call to return.
+    calls: Vec<Call>,
     /// The triggers, if there are any.
     pub(super) watch: Option<Watch>,
     /// Must be dropped after the events have been closed.
     pub(super) placed: Placed,
+}
+
+/// A function that is recorded from call to return.
+#[derive(Debug)]
+struct Call {
+    /// The event of its return.
+    returns: ExtraIndex,
+    /// The name in the trace.
+    name: String,
+    binary: PathBuf,
+    symbol: String,
+}
+
+impl Call {
+    /// Whether `text` is its name, or BINARY:SYMBOL with the path or the file name of its binary.
+    fn is_called(&self, text: &str) -> bool {
+        let file = self.binary.file_name().map(Path::new).unwrap_or(&self.binary);
+        let of = |binary: &Path| text == format!("{}:{}", binary.display(), self.symbol);
+        text == self.name || of(&self.binary) || of(file)
+    }
 }
 
 /// Keeps probes in place; dropping it removes them.
@@ -55,7 +78,7 @@ impl Extras {
         plan: &Plan,
     ) -> Result<Extras, ExtraError> {
         let mut extras = Extras::beside(sys, bpf, plan)?;
-        extras.watch = triggers::watch(plan, &extras.catalog)?;
+        extras.watch = triggers::watch(plan, &extras)?;
         Ok(extras)
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::live::Live;
-use super::{ExtraError, Extras};
+use super::{Call, ExtraError, Extras};
 use crate::apart::Files;
 use crate::cli::Progress;
 use crate::commands::plan::Plan;
@@ -34,7 +34,7 @@ use crate::kernel::bpf::probes::{Links, Probe, Value};
 use crate::kernel::bpf::sys::BpfSys;
 use crate::kernel::caps::{Capabilities, Capability};
 use crate::kernel::cpus;
-use crate::kernel::extra::{Extra, What};
+use crate::kernel::extra::{Extra, ExtraIndex, What};
 use crate::kernel::format::Format;
 use crate::kernel::patience::locked_process;
 use crate::kernel::sys::{Linux, Sys};
@@ -299,6 +299,7 @@ impl<'a> Places<'a> {
             _ => self.define(extras, number, &place, &args, has_stack)?,
         };
         let catalog = &mut extras.catalog;
+        let is_end = matches!(act, Act::Return(_));
         let entry = Entry {
             act,
             class: Class::Probe,
@@ -307,6 +308,11 @@ impl<'a> Places<'a> {
             args,
             in_scope_only: self.in_scope_only,
         };
+        if is_end {
+            let (name, binary, symbol) =
+                (site.name.clone(), site.binary.clone(), site.symbol.clone());
+            extras.calls.push(Call { returns: ExtraIndex(number), name, binary, symbol });
+        }
         let label = format!("probe {} in {}", site.symbol, site.binary.display());
         extras.add(Extra { label, what, user_stack: moment.is_some(), filter: None }, entry);
         Ok(())

@@ -196,18 +196,18 @@ fn records(round: Round<'_>) -> Records {
 fn describe_fired(watch: &Watch, fired: &Fired) -> String {
     let trigger = &watch.triggers()[fired.trigger];
     let value = fired.value.map(|value| value.to_string());
-    let cpu = fired.cpu.map(|cpu| format!(" CPU {}", cpu.0)).unwrap_or_default();
+    let cpu = fired.cpu.map(|cpu| format!(" on CPU {}", cpu.0)).unwrap_or_default();
+    let amount = value.as_ref().map(|value| format!(", {value}")).unwrap_or_default();
     match (fired.thread, &fired.from) {
         (Some(thread), _) => {
             let comm = fxt_writer::text::clean(thread.comm.as_bytes()).into_owned();
-            let value = value.map(|value| format!(", {value}")).unwrap_or_default();
-            format!("trigger {trigger}: {comm} ({}) on{cpu}{value}", thread.tid.0)
+            format!("trigger {trigger}: {comm} ({}){cpu}{amount}", thread.tid.0)
         }
-        (None, Some(from)) => format!("trigger {trigger}: {from}"),
+        (None, Some(from)) => format!("trigger {trigger}: {from}{amount}"),
         (None, None) => {
             let value = value.unwrap_or_default();
             let events = if value == "1" { "event" } else { "events" };
-            format!("trigger {trigger}: {value} {events} lost on{cpu}")
+            format!("trigger {trigger}: {value} {events} lost{cpu}")
         }
     }
 }

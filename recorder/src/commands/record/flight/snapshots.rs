@@ -30,6 +30,9 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
+/// A file holds at least so much of what came before that which fired: some events, by which it is known what threads did then.
+const LEAD: Nanos = Nanos(100_000_000);
+
 /// The content of the engine at one moment.
 #[derive(Debug)]
 pub(in crate::commands::record) struct Records {
@@ -217,10 +220,11 @@ impl Snapshots {
         let head = self.beginning.head_at(shot.at);
         let begun = rewind(&head, &[buffers], now)?;
         let (begin, moment) = begun.unwrap_or_else(|| (ending.ended, now.clone()));
-        let from = match self.window.before {
-            Some(before) => Nanos(shot.at.0.saturating_sub(before.0)),
-            None => begin,
-        };
+        let since = shot.cause.as_ref().and_then(|cause| cause.fired.since);
+        // All of what fired is in the file, as far as memory reaches back.
+        let least = since.map_or(0, |since| shot.at.0.saturating_sub(since.0) + LEAD.0);
+        let before = self.window.before.map(|before| before.max(Nanos(least)));
+        let from = before.map_or(begin, |before| Nanos(shot.at.0.saturating_sub(before.0)));
         let beginning = &self.beginning;
         let mut opening = opening(beginning, begin.max(from), names, (begin, &moment));
         if let Some(cause) = &shot.cause {
@@ -243,7 +247,7 @@ impl Snapshots {
             (totals, Whereabouts::InPlace) => Ok((hold.id(), totals, reach)),
             _ => Err(SnapshotError::Elsewhere(path.to_owned())),
         };
-        let Some(before) = self.window.before else {
+        let Some(before) = before else {
             sink.write(&opening)?;
             sink.write(buffers)?;
             sink.write(stacks)?;

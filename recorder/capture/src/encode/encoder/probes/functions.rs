@@ -8,6 +8,7 @@ use crate::encode::Closed;
 use crate::encode::encoder::Encoder;
 use crate::encode::probes::spans::{Frame, Open, SpanId};
 use crate::encode::threads::Slot;
+use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::Nanos;
 
 impl<L: Lanes> Encoder<L> {
@@ -18,13 +19,20 @@ impl<L: Lanes> Encoder<L> {
         let ended = self.probes.spans.of(koid).map_or(0, |open| open.ended_by_call(id, stack));
         self.end_unseen(place, koid, ended, Unseen::Inferred)?;
         let (category, name) = (hit.entry.category, hit.entry.name);
+        let (frame, since) = (Frame::Function(id, stack), hit.time);
         let losses = self.probes.spans.losses();
-        let open = Open { frame: Frame::Function(id, stack), category, name, gone: false, losses };
+        let open = Open { frame, category, name, gone: false, since, losses };
         self.probes.spans.deepen(koid).push(open);
         self.write(place, EventKind::DurationBegin, hit)
     }
 
-    pub(super) fn returned(&mut self, hit: &Hit<'_>, id: SpanId) -> Result<(), Closed> {
+    /// The sample of `extra` is the return of a function.
+    pub(super) fn returned(
+        &mut self,
+        hit: &Hit<'_>,
+        extra: ExtraIndex,
+        id: SpanId,
+    ) -> Result<(), Closed> {
         let koid = self.koid(hit.slot);
         let stack = hit.user.map(|user| user.stack);
         let is_32_bit = hit.user.is_some_and(|user| user.is_32_bit);
@@ -35,8 +43,13 @@ impl<L: Lanes> Encoder<L> {
         };
         let place = self.place(hit.time, hit.slot)?;
         self.end_unseen(place, koid, inside, Unseen::Inferred)?;
-        self.probes.spans.deepen(koid).pop();
+        let ended = self.probes.spans.deepen(koid).pop();
         self.probes.spans.tidy(koid);
+        // After a loss the return may be that of another call.
+        let losses = self.probes.spans.losses();
+        if let Some(open) = ended.filter(|open| open.losses == losses) {
+            self.watch_call((open.since, hit.time), hit.cpu, hit.slot, extra)?;
+        }
         self.write(place, EventKind::DurationEnd, hit)
     }
 

@@ -111,7 +111,7 @@ impl<L: Lanes> Encoder<L> {
         if !self.is_wanted(&hit, sample.extra)? {
             return Ok(());
         }
-        self.act(&hit).unwrap_or_else(|| {
+        self.act(&hit, sample.extra).unwrap_or_else(|| {
             self.stats.probes.undecoded += 1;
             Ok(())
         })
@@ -131,12 +131,12 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// `None` if the sample is too short for the fields that decide.
-    fn act(&mut self, hit: &Hit<'_>) -> Option<Result<(), Closed>> {
+    fn act(&mut self, hit: &Hit<'_>, extra: ExtraIndex) -> Option<Result<(), Closed>> {
         let raw = hit.raw;
         Some(match &hit.entry.act {
             Act::Instant => self.moment(hit),
             Act::Call(id) => self.call(hit, *id),
-            Act::Return(id) => self.returned(hit, *id),
+            Act::Return(id) => self.returned(hit, extra, *id),
             Act::SyscallEnter(number) => self.syscall(hit, number.integer(raw)?),
             Act::SyscallExit(number, ret) => {
                 self.syscall_ended(hit, number.integer(raw)?, ret.integer(raw)?)

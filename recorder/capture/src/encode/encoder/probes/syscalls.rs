@@ -47,8 +47,9 @@ impl<L: Lanes> Encoder<L> {
         self.end_unseen(place, koid, ended, Unseen::Inferred)?;
         let name = known.unwrap_or(strings::SYSCALL);
         let (frame, category) = (Frame::Syscall(number), hit.entry.category);
-        let losses = self.probes.spans.losses();
-        self.probes.spans.deepen(koid).push(Open { frame, category, name, gone: false, losses });
+        let (since, losses) = (hit.time, self.probes.spans.losses());
+        let open = Open { frame, category, name, gone: false, since, losses };
+        self.probes.spans.deepen(koid).push(open);
         let number = [Arg::new(strings::NUMBER, Value::int(number))];
         let args = if known.is_some() { &[][..] } else { &number[..] };
         put(&mut self.lanes, place, EventKind::DurationBegin, category, name, args)

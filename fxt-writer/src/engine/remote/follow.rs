@@ -1,0 +1,145 @@
+//! Looks at the records of a circular buffer as they come, without taking them.
+//!
+//! A look begins where the last one ended, and at the room in front of that which was reserved and not filled:
+//!
+//! ```text
+//!  first look   [ a b . . | c . . . ] 0 0 0 0        a b c     open: . . and . . .
+//!  second look  [ a b e . | c d . . | f ] 0 0        e d f
+//! ```
+//!
+//! The room is read from the back to the front, as [`live`](super::live) does: so a record that a thread wrote before
+//! another is not seen after it.
+
+use std::ops::Range;
+
+use super::{Copies, Piece, Remote, RemoteError, SharedWords, Tally, copies_admitted};
+use crate::engine::header::Header;
+use crate::engine::memory::{is_claim, is_filler, is_vacant};
+use crate::engine::position::part_of;
+use crate::layout::walk::record_words;
+
+/// Up to where a circular buffer was looked at; see [`Remote::follow`].
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
+    /// Durable words, since the engine was started.
+    durable: u64,
+    wrapped: u32,
+    filling: Option<Seen>,
+}
+
+/// What was seen of a filling; words are counted from the beginning of the memory.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// The first word, by which a filling is recognized that was cleared meanwhile.
+    start: usize,
+    at: usize,
+    /// Room in front of `at` that was not filled.
+    open: Vec<Range<usize>>,
+}
+
+impl<W: SharedWords> Remote<W> {
+    /// Copies what was committed to a circular buffer since `cursor`, which is moved on. Buffers that were reused before
+    /// they were looked at are counted as torn. `last` says that nothing more will come.
+    ///
+    /// # Errors
+    ///
+    /// When the header is impossible.
+    pub fn follow(
+        &self,
+        cursor: &mut Cursor,
+        last: bool,
+        admit: &mut dyn FnMut(&mut [u64]) -> bool,
+    ) -> Result<Piece, RemoteError> {
+        let header = self.header().ok_or(RemoteError::NoHeader)?;
+        let wrapped = header.wrapped_count;
+        let mut tally = Tally::default();
+        let mut looks = Vec::new();
+        match wrapped.wrapping_sub(cursor.wrapped) {
+            0 => {}
+            1 => {
+                looks.push((cursor.wrapped, self.look(&header, cursor, true)?));
+                cursor.filling = None;
+            }
+            _ => {
+                tally.torn += 1;
+                cursor.filling = None;
+            }
+        }
+        cursor.wrapped = wrapped;
+        looks.push((wrapped, self.look(&header, cursor, last)?));
+        let after = self.header().ok_or(RemoteError::NoHeader)?;
+        let newest = self.header().ok_or(RemoteError::NoHeader)?.wrapped_count;
+        let mut fillings = Vec::new();
+        for (wrapped, records) in looks {
+            let part = part_of(wrapped);
+            let same = after.rolling_start[part] == header.rolling_start[part];
+            match records.filter(|_| same && newest.wrapping_sub(wrapped) <= 1) {
+                Some(records) => fillings.push(records),
+                None => tally.torn += 1,
+            }
+        }
+        // Last, so that everything that a record refers to is included.
+        let durable_end = self.durable_end(after.durable_end)?;
+        let durable = self.copy_durable(cursor.durable.min(durable_end)..durable_end);
+        cursor.durable = durable_end;
+        let copies = Copies { wrapped, durable_end, durable, fillings, tally, held: false };
+        Ok(copies_admitted(&copies, admit))
+    }
+
+    /// The records of the cursor's filling that are new, one after another; `None` if it was cleared meanwhile.
+    fn look(
+        &self,
+        header: &Header,
+        cursor: &mut Cursor,
+        last: bool,
+    ) -> Result<Option<Vec<u64>>, RemoteError> {
+        let range = self.filling(header, part_of(cursor.wrapped))?;
+        let Some(seen) = &mut cursor.filling else {
+            // One that is just being cleared has no data yet.
+            if range.is_empty() {
+                return Ok(Some(Vec::new()));
+            }
+            let seen = Seen { start: range.start, at: range.start, open: Vec::new() };
+            return Ok(Some(self.look_at(cursor.filling.insert(seen), range.end, last)));
+        };
+        let same = range.start == seen.start && seen.at <= range.end;
+        Ok(same.then(|| self.look_at(seen, range.end, last)))
+    }
+
+    fn look_at(&self, seen: &mut Seen, end: usize, last: bool) -> Vec<u64> {
+        let mut to = if last { end } else { seen.at };
+        while to < end
+            && let Some(words) = record_words(self.words.load(to)).filter(|it| *it <= end - to)
+        {
+            to += words;
+        }
+        let mut rooms = std::mem::take(&mut seen.open);
+        rooms.push(seen.at..to);
+        seen.at = to;
+        let back_to_front = rooms.iter().rev().map(|room| {
+            let mut marks = self.copy(room.clone().rev());
+            marks.reverse();
+            marks
+        });
+        let mut copies: Vec<Vec<u64>> = back_to_front.collect();
+        copies.reverse();
+        let mut records = Vec::new();
+        for (room, marks) in rooms.into_iter().zip(&copies) {
+            let mut at = 0;
+            while let Some(&word) = marks.get(at) {
+                let zeros = marks[at..].iter().take_while(|word| **word == 0).count();
+                let size = if zeros > 0 { Some(zeros) } else { record_words(word) };
+                let Some(words) = size.filter(|words| *words <= marks.len() - at) else { break };
+                let place = room.start + at..room.start + at + words;
+                if zeros > 0 || is_claim(word) || is_vacant(word) {
+                    seen.open.push(place);
+                } else if !is_filler(word) {
+                    records.push(word);
+                    records.extend(self.copy(place.start + 1..place.end));
+                }
+                at += words;
+            }
+        }
+        records
+    }
+}
