@@ -1,5 +1,6 @@
 //! The options of flight recording (triggers and snapshots) and of rotation.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,6 +38,17 @@ pub struct FlightArgs {
     #[arg(long, value_name = "N", requires = "triggers")]
     pub max_snapshots: Option<NonZeroU32>,
 
+    /// Stop the recording when N snapshots of triggers are written [default: no limit]
+    #[arg(long, value_name = "N", requires = "triggers")]
+    pub trigger_count: Option<NonZeroU32>,
+
+    /// Run COMMAND with the file's name as its last argument after a trigger's snapshot is written
+    ///
+    /// It runs as the user who called sudo, one at a time, and without a shell: words are separated by blanks, with quotes and backslashes
+    /// as in a shell. At the end fxtrec waits for it for 10 s at most.
+    #[arg(long, value_name = "COMMAND", requires = "triggers")]
+    pub on_trigger: Option<HookCommand>,
+
     /// Minimum time between triggers [default: 10s]
     #[arg(long, value_name = "TIME", requires = "triggers")]
     pub trigger_interval: Option<TimeSpan>,
@@ -54,6 +66,76 @@ pub struct FlightArgs {
     /// Maximum size of all snapshots or rotated files, counting those of earlier runs; the oldest are removed first
     #[arg(long, value_name = "SIZE")]
     pub disk_budget: Option<ByteSize>,
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookCommand {
+    text: String,
+    program: String,
+    arguments: Vec<String>,
+}
+
+/// Why a text is no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HookCommandError {
+    #[error("expected a program and its arguments, such as 'notify --loud'")]
+    Empty,
+    #[error("unterminated quote or backslash")]
+    Open,
+}
+
+impl HookCommand {
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+}
+
+impl fmt::Display for HookCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for HookCommand {
+    type Err = HookCommandError;
+
+    fn from_str(text: &str) -> Result<HookCommand, HookCommandError> {
+        let mut words: Vec<String> = Vec::new();
+        // The word that is read, and the quote that is open in it.
+        let (mut word, mut quote) = (None::<String>, None);
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match (letter, quote) {
+                (end, Some(open)) if end == open => quote = None,
+                ('\'' | '"', None) => {
+                    quote = Some(letter);
+                    word.get_or_insert_default();
+                }
+                ('\\', None | Some('"')) => {
+                    let escaped = letters.next().ok_or(HookCommandError::Open)?;
+                    let word = word.get_or_insert_default();
+                    if quote.is_some() && !matches!(escaped, '"' | '\\' | '$' | '`') {
+                        word.push('\\');
+                    }
+                    word.push(escaped);
+                }
+                (blank, None) if blank.is_whitespace() => words.extend(word.take()),
+                _ => word.get_or_insert_default().push(letter),
+            }
+        }
+        if quote.is_some() {
+            return Err(HookCommandError::Open);
+        }
+        let mut words = words.into_iter().chain(word);
+        let program = words.next().filter(|it| !it.is_empty()).ok_or(HookCommandError::Empty)?;
+        Ok(HookCommand { text: text.to_owned(), program, arguments: words.collect() })
+    }
 }
 
 /// When a recording rotates to its next file.
@@ -128,6 +210,26 @@ mod tests {
         }
         for text in ["10min", "1h", "250ms", "1.5 s"] {
             assert_eq!(rotate(text), time(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_divided_into_words_as_in_a_shell() {
+        let words = |text: &str| {
+            let command: HookCommand = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(command.to_string(), text);
+            [&[command.program().to_owned()][..], command.arguments()].concat()
+        };
+        assert_eq!(words(" notify  --loud "), ["notify", "--loud"]);
+        assert_eq!(words(r#"sh -c 'cp "$1" \x' sh"#), ["sh", "-c", r#"cp "$1" \x"#, "sh"]);
+        assert_eq!(words(r#"a"b c"d \"e\ f '' "\"\n""#), ["ab cd", "\"e f", "", "\"\\n"]);
+        for (text, error) in [
+            ("", HookCommandError::Empty),
+            ("''", HookCommandError::Empty),
+            ("a 'b", HookCommandError::Open),
+            ("a \\", HookCommandError::Open),
+        ] {
+            assert_eq!(text.parse::<HookCommand>(), Err(error), "{text}");
         }
     }
 

@@ -67,7 +67,7 @@ pub use doctor::DoctorArgs;
 pub use dump::{DumpArgs, Kinds};
 pub use export::{ExportArgs, Label, NoLabel};
 pub use flame::FlameArgs;
-pub use flight::{FlightArgs, Rotate, RotateError};
+pub use flight::{FlightArgs, HookCommand, HookCommandError, Rotate, RotateError};
 pub use gates::{EXIT_DISTURBED, EXIT_GATE_FAILED, GateArgs, OnDisturbed};
 pub use merge::{MergeArgs, Offset};
 pub use open::OpenArgs;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::DEFAULT_BUFFER_BYTES;
-use crate::cli::{FlightArgs, Mode, Rotate};
+use crate::cli::{FlightArgs, HookCommand, Mode, Rotate};
 use crate::flight::files::Bounds;
 use crate::flight::watch::Limits;
 use crate::sink::{Output, Target};
@@ -29,6 +29,10 @@ pub struct FlightPlan {
     pub window: Window,
     /// How often triggers may fire.
     pub limits: Limits,
+    /// Stops the recording when so many snapshots of triggers are written.
+    pub stop_after: Option<u32>,
+    /// The command to run for each.
+    pub on_trigger: Option<HookCommand>,
     /// When to rotate to the next file.
     pub rotate: Option<Rotate>,
     /// The limits on files that are kept.
@@ -127,8 +131,14 @@ impl FlightPlan {
             limits: Limits {
                 interval: or(args.trigger_interval.map(TimeSpan::duration), INTERVAL)
                     .unwrap_or_default(),
-                most: args.max_snapshots.map(Into::into),
+                most: [args.max_snapshots, args.trigger_count]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .map(Into::into),
             },
+            stop_after: args.trigger_count.map(Into::into),
+            on_trigger: args.on_trigger,
             rotate: args.rotate,
             bounds: Bounds { files, bytes: args.disk_budget.map(|budget| budget.bytes()) },
         })

@@ -360,6 +360,7 @@ fn arm(
         shots,
         news: tell,
         bell: bell.clone(),
+        on_trigger: plan.flight.on_trigger.clone(),
     };
     let thread =
         snapshots.spawn().map_err(RecordError::while_doing("start the snapshot thread"))?;

@@ -86,6 +86,8 @@ pub(super) struct Session<'a> {
     /// COMMAND.
     told_to_end: bool,
     snapshot_wanted: bool,
+    /// How many snapshots of triggers were written, or could not be.
+    snapshots: u32,
     /// The signal by which the terminal stops this job.
     stop_asked: Option<Signal>,
     /// The machine's count of context switches at the start.
@@ -118,6 +120,7 @@ impl<'a> Session<'a> {
             sent: 0,
             told_to_end: false,
             snapshot_wanted: false,
+            snapshots: 0,
             stop_asked: None,
             switched: machine::switches(&Linux),
             guard: None,
@@ -269,6 +272,7 @@ impl<'a> Session<'a> {
         Ok(self.code.is_some()
             || self.attention.is_stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.plan.flight.stop_after.is_some_and(|most| self.snapshots >= most)
             || self.told_to_end
             || self.requests >= patience
             || watched_ended)
@@ -374,6 +378,7 @@ impl<'a> Session<'a> {
     fn tell_news(&mut self, pipeline: &Pipeline) {
         for news in pipeline.news() {
             self.clear_drawing();
+            self.snapshots += u32::from(news.is_of_trigger());
             if !(self.plan.display.quiet && news.is_good()) {
                 say(self.err, &news);
             }

@@ -145,7 +145,10 @@ impl Summary<'_> {
             writeln!(f, "  triggers   {} fired", count(counts.fired))?;
             let held_back = [
                 (counts.too_soon, "more suppressed within --trigger-interval of another"),
-                (counts.too_many, "more after the last permitted one (--max-snapshots)"),
+                (
+                    counts.too_many,
+                    "more after the last permitted one (--max-snapshots, --trigger-count)",
+                ),
                 (
                     counts.preempted,
                     "waits after a preemption exceeded the limit too, but `wakeup` does not test them (use runqueue)",

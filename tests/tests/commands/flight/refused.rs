@@ -27,6 +27,9 @@ fn an_expression_that_is_none_is_refused_where_it_stops_being_one() {
     assert_refused(&circular("wakeup.p99 > 5ms"), &["a trigger tests each wakeup value", "^^^"]);
     assert_refused(&circular("probe"), &["the name of a probe"]);
     assert_refused(&circular("lost > 0 if cpu = 1"), &["takes no condition"]);
+    assert_refused(&circular("span(x) > 1ms"), &["a string in quotes", "^"]);
+    let hook = [&circular("lost > 0")[..], &["--on-trigger", "sh -c 'x"]].concat();
+    assert_refused(&hook, &["unterminated quote"]);
 }
 
 #[test]

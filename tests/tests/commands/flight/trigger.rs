@@ -1,11 +1,13 @@
 //! Triggers: a thread that is late on purpose, and the files that this makes.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use fxtrec_gates::Amount;
 use fxtrec_gates::Dimension;
 use fxtrec_tests::binary;
 use fxtrec_tests::event::Event;
+use fxtrec_tests::process::Process;
 use fxtrec_tests::root;
 use fxtrec_tests::trace::Trace;
 
@@ -232,6 +234,46 @@ fn what_comes_too_soon_or_is_too_much_is_counted_and_not_written() {
     );
     assert_eq!((1..=7).filter(|number| there(*number)).collect::<Vec<_>>(), [6], "the youngest");
     assert!(output.exists(), "and what is no snapshot is left alone");
+}
+
+#[test]
+fn a_command_runs_for_each_snapshot_as_the_caller_and_so_many_snapshots_end_the_recording() {
+    if !root::or_skip(WHY) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let nobody = nix::unistd::User::from_name("nobody").expect("users").expect("on any system");
+    nix::unistd::chown(folder.path(), Some(nobody.uid), Some(nobody.gid)).expect("as root");
+    let output = folder.path().join("spike.fxt");
+    let late = Victim("late for all").late();
+    let hook = r#"sh -c 'id -u > "$1.uid"; id -G > "$1.groups"; exit 3' sh"#;
+    let mut fxtrec = binary::command();
+    fxtrec.args(["--mode", "circular", "--trigger", &late, "--before", "1s", "--after", "1ms"]);
+    fxtrec.args(["--trigger-interval", "1ms", "--trigger-count", "2", "--on-trigger", hook]);
+    fxtrec.env("SUDO_UID", nobody.uid.to_string()).env("SUDO_GID", nobody.gid.to_string());
+    // More than it takes: a switch that the kernel does not report, as on some virtual machines, measures nothing.
+    fxtrec.arg("-o").arg(&output).arg("--").args([env!("CARGO_BIN_EXE_spike"), "6"]);
+    fxtrec.arg("late for all").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut recorder = Recorder(Process::start(&mut fxtrec));
+    // The recording ends by itself: COMMAND waits for the end of its input.
+    let mut said = Vec::new();
+    while !said.last().is_some_and(|line: &String| line.contains("  snapshots  ")) {
+        said.push(recorder.said());
+    }
+    let said = said.join("\n");
+    assert_eq!(summary(&said, "triggers"), "2 fired", "{said}");
+    assert_eq!(summary(&said, "snapshots"), "2 written", "{said}");
+    for number in [1, 2] {
+        let path = folder.path().join(format!("spike.{number}.fxt"));
+        let failed = format!("--on-trigger: {hook} failed for {}: exit status: 3", path.display());
+        assert!(said.contains(&failed), "{said}");
+        let by = |what| std::fs::read_to_string(format!("{}.{what}", path.display()));
+        assert_eq!(by("uid").expect("it ran").trim(), nobody.uid.to_string());
+        assert_eq!(by("groups").expect("it ran").trim(), nobody.gid.to_string());
+    }
+    assert!(!folder.path().join("spike.3.fxt").exists());
+    let (code, rest) = recorder.end();
+    assert_eq!(code, 0, "{rest}");
 }
 
 #[test]

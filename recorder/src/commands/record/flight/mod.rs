@@ -15,6 +15,7 @@
 //! long as copying memory does, the kernel's rings take up what happens. Compressing and writing is another thread's.
 
 mod held;
+mod hook;
 pub(super) mod snapshots;
 
 use std::collections::VecDeque;

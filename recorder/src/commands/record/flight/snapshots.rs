@@ -10,6 +10,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use fxt_reader::Reader;
 
+use super::hook::{Hook, HookError};
+use crate::cli::HookCommand;
 use crate::commands::plan::flight::{Window, snapshot_path};
 use crate::commands::record::describe::{self, Beginning, Ending};
 use crate::commands::record::providers::past;
@@ -107,11 +109,18 @@ pub(in crate::commands::record) enum News {
     },
     /// An old file is still there.
     Stays(NotRemoved),
+    /// The command for a snapshot was not run, or failed.
+    Hook(HookError),
 }
 
 impl News {
     pub(in crate::commands::record) fn is_good(&self) -> bool {
         matches!(self, News::Written { .. })
+    }
+
+    /// Whether it is what became of a trigger's snapshot.
+    pub(in crate::commands::record) fn is_of_trigger(&self) -> bool {
+        matches!(self, News::Written { cause: Some(_), .. } | News::Failed { cause: Some(_), .. })
     }
 
     /// The same for the parent process.
@@ -120,7 +129,7 @@ impl News {
             News::Written { cause: None, path, .. } => Some(Notice::Snapshot(path.clone())),
             News::Written { path, .. } => Some(Notice::Fired(path.clone())),
             News::Failed { error, .. } => Some(Notice::NoSnapshot(error.to_string())),
-            News::Stays(_) => None,
+            News::Stays(_) | News::Hook(_) => None,
         }
     }
 }
@@ -130,6 +139,7 @@ impl fmt::Display for News {
         let cause = match self {
             News::Written { cause, .. } | News::Failed { cause, .. } => cause,
             News::Stays(error) => return write!(f, "{error}"),
+            News::Hook(error) => return write!(f, "{error}"),
         };
         if let Some(cause) = cause {
             write!(f, "{cause}: ")?;
@@ -144,7 +154,7 @@ impl fmt::Display for News {
                 write!(f, "snapshot of {} written to {}", bytes(*size), path.display())
             }
             News::Failed { error, .. } => write!(f, "cannot write the snapshot: {error}"),
-            News::Stays(_) => Ok(()),
+            News::Stays(_) | News::Hook(_) => Ok(()),
         }
     }
 }
@@ -174,21 +184,34 @@ pub(in crate::commands::record) struct Snapshots {
     pub(in crate::commands::record) news: Sender<News>,
     /// Rung when there is news.
     pub(in crate::commands::record) bell: Bell,
+    /// The command to run for each snapshot of a trigger.
+    pub(in crate::commands::record) on_trigger: Option<HookCommand>,
 }
 
 impl Snapshots {
     /// Starts the thread. It ends when no sender is left.
-    pub(in crate::commands::record) fn spawn(self) -> io::Result<JoinHandle<SnapshotCounts>> {
+    pub(in crate::commands::record) fn spawn(mut self) -> io::Result<JoinHandle<SnapshotCounts>> {
+        let (news, bell) = (self.news.clone(), self.bell.clone());
+        let hook = self.on_trigger.take().map(|command| {
+            Hook::spawn(command, move |error| {
+                // At the very end nobody may listen any more.
+                let _ = news.send(News::Hook(error));
+                bell.ring();
+            })
+        });
+        let hook = hook.transpose()?;
         let thread = std::thread::Builder::new().name("fxtrec-snapshot".to_owned());
-        thread.spawn(move || self.run())
+        thread.spawn(move || self.run(hook))
     }
 
-    fn run(self) -> SnapshotCounts {
+    fn run(self, hook: Option<Hook>) -> SnapshotCounts {
         let mut failed = 0;
         for (number, shot) in (self.retained.next()..).zip(&self.shots) {
             let path = snapshot_path(self.place.path(), number);
             let written = self.write(&shot, &path);
             let cause = shot.cause.map(|cause| cause.line);
+            let hook = hook.as_ref().filter(|_| cause.is_some() && written.is_ok());
+            let hooked = hook.map(|hook| hook.run(&path));
             let news = match written {
                 Ok((id, totals, reach)) => {
                     let added = self.retained.files().add(&path, id, totals.output_bytes, 0);
@@ -203,6 +226,12 @@ impl Snapshots {
                 }
             };
             self.tell(news);
+            if let Some(Err(error)) = hooked {
+                self.tell(News::Hook(error));
+            }
+        }
+        if let Some(hook) = hook {
+            hook.finish();
         }
         let files = self.retained.files();
         SnapshotCounts { written: files.written(), failed, removed: files.removed() }
