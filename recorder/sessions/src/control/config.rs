@@ -271,6 +271,25 @@ mod tests {
     }
 
     #[test]
+    fn triggers_are_on_delays_and_turns_of_circular_sessions() {
+        let with = |mode, text: &str| TraceConfig {
+            buffering_mode: Some(mode),
+            triggers: Some(vec![text.to_owned()]),
+            ..TraceConfig::default()
+        };
+        for text in ["runqueue > 5ms", "turn > 20ms if comm = 'a'"] {
+            let config = Config::new(with(BufferingMode::Circular, text)).expect(text);
+            assert_eq!(config.triggers, [text]);
+        }
+        for text in ["lost > 0", "probe x", "alert x", "span('x') > 1ms", "probe('x') > 1ms"] {
+            let why = refused(with(BufferingMode::Circular, text));
+            assert!(why.contains("expected METRIC OP TIME"), "{text}: {why}");
+        }
+        let why = refused(with(BufferingMode::Oneshot, "turn > 20ms"));
+        assert!(why.contains("need a circular session"), "{why}");
+    }
+
+    #[test]
     fn a_client_has_to_understand_the_version_that_is_written() {
         let with = |major, minor| TraceConfig {
             version: Some(FxtVersion { major, minor }),
