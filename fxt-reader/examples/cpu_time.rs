@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             Ok(None) => break,
-            // The next call goes on after it.
+            // The next call continues after it.
             Err(Error::Damaged(damage)) => eprintln!("{damage}"),
             Err(error) => return Err(error.into()),
         }

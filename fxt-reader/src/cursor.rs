@@ -88,8 +88,7 @@ impl<'a> Cursor<'a> {
         self.oddities.note(Oddities::TRAILING_WORDS, !self.rest.is_empty());
     }
 
-    /// Takes over the oddities of a cursor made by [`part`](Self::part), and
-    /// notes it when words of that are left unread.
+    /// Takes over the oddities of a cursor made by [`part`](Self::part), and notes if some of its words are left unread.
     #[inline(always)]
     pub(crate) fn finish_part(&mut self, part: &Cursor<'_>) {
         self.oddities.add(part.oddities);

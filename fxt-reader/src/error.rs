@@ -57,14 +57,14 @@ pub enum Error {
         /// The first bytes of the input, at most 8.
         first: Vec<u8>,
     },
-    /// A record is damaged. The reader can go on: the next call skips it, or
+    /// A record is damaged. The reader can continue: the next call skips it, or
     /// looks for the next place where sound records begin.
     #[error(transparent)]
     Damaged(#[from] Damage),
 }
 
 impl Error {
-    /// The damage, if this is [`Error::Damaged`], after which the reader can go on.
+    /// The damage, if this is [`Error::Damaged`], after which the reader can continue.
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         match self {

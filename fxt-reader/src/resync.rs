@@ -65,7 +65,7 @@ impl Probe<'_> {
             let word = self.order.word(word);
             let Some(size) = record_bytes(word) else { return false };
             let Some((record, behind)) = rest.split_at_checked(size) else {
-                // A large record may reach beyond what is looked at.
+                // A large record may extend beyond the examined bytes.
                 return enough || (found > 0 && header::TYPE.get(word) == record_type::LARGE);
             };
             if !self.is_sound(record) {

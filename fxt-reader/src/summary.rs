@@ -18,7 +18,7 @@ pub struct Summary {
     pub records: u64,
     /// Bytes of those records.
     pub record_bytes: u64,
-    /// Of those, records of a type or subtype that this crate does not know.
+    /// The ones among them with a type or subtype that this crate does not know.
     pub unknown_records: u64,
     /// Arguments of a type that this crate does not know.
     pub unknown_arguments: u64,

@@ -28,7 +28,7 @@ mod lines;
 const NAMES: &str = "names";
 const QUESTIONS: &str = "questions";
 
-/// How long a file is waited for.
+/// How long to wait for a file.
 const PATIENCE: Patience = Patience { idle: Duration::from_secs(5), most: Duration::from_secs(60) };
 
 /// The total time lost on files that do not answer.

@@ -1,8 +1,7 @@
 //! Where trace bytes come from: a slice, or a stream that is read piece by piece
 //! into a buffer.
 //!
-//! The reader sees a window of bytes that begins at its position. It asks for a
-//! window of a minimum length, looks at it, and moves on:
+//! The reader sees a window of bytes that begins at its position. It requests a window of a minimum length, parses it, and moves on:
 //!
 //! ```text
 //!   consumed    window()            not yet read

@@ -28,8 +28,7 @@ use crate::tables::Tables;
 use crate::types::{ByteOrder, Container, ProviderId};
 use known::Known;
 
-/// The largest record that a reader accepts by default, in bytes. Only large
-/// records come near it.
+/// The largest record that a reader accepts by default, in bytes. Only large records come close to it.
 pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
 
 /// The number of byte positions per step of the search for the end of a damaged region.
@@ -194,9 +193,8 @@ impl<'i> Reader<'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: the next call goes on after
-    /// it, or at the next place where sound records begin, and the summary counts
-    /// the skipped bytes. After any other error, the next call returns `None`.
+    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where sound records begin, and
+    /// the summary counts the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record is lent from the reader's buffer, which Iterator has no way to say"

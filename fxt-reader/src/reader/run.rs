@@ -77,7 +77,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     ///
-    /// As for [`next`](Self::next): after [`Error::Damaged`], the next call goes on after the damage.
+    /// As for [`next`](Self::next): after [`Error::Damaged`], the next call continues after the damage.
     pub fn show_all<V: Visitor>(&mut self, visitor: &mut V) -> Result<bool, Error> {
         while self.show_run(visitor) {
             if !self.has_next() {

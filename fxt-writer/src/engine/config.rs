@@ -95,13 +95,13 @@ pub enum ConfigError {
     /// There is no room for a header and buffers.
     #[error("{bytes} bytes are too few for an engine; give it at least {MIN_BYTES}, better 64 KiB")]
     TooSmall {
-        /// What was asked for.
+        /// The requested number of bytes.
         bytes: usize,
     },
     /// Offsets in a buffer do not fit their field.
     #[error("{bytes} bytes are too many for an engine; give it at most {MAX_BYTES}")]
     TooLarge {
-        /// What was asked for.
+        /// The requested number of bytes.
         bytes: usize,
     },
     /// External memory does not begin at a whole word.

@@ -124,7 +124,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether writing can go on in the buffer that `position` is not in.
+    /// Whether writing can continue in the buffer that `position` is not in.
     pub(super) fn other_is_ready(&self, state: &State, position: Position) -> bool {
         let other = 1 - position.part();
         let free = match state.parts[other].phase {

@@ -17,7 +17,7 @@ pub enum BufferDisposition {
     /// The rolling buffers are discarded; durable data, and so every
     /// registration, is kept.
     ClearNondurable,
-    /// Everything is kept, and writing goes on after it.
+    /// Everything is kept, and writing continues after it.
     Retain,
 }
 

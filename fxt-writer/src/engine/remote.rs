@@ -96,7 +96,7 @@ pub enum RemoteError {
     RollingData {
         /// Its start according to the header, in bytes.
         start: u64,
-        /// Where it is said to end, in bytes.
+        /// Its reported end, in bytes.
         end: u64,
         /// Size of the buffer, in bytes.
         capacity: u64,

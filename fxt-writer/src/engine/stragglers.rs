@@ -95,9 +95,8 @@ impl Engine {
                 if fence.counter != counter {
                     return true;
                 }
-                // SAFETY: within the part. Only the writers of this count had
-                // reservations here; the count being complete, they are through.
-                // These words have not been part of any filling or view since.
+                // SAFETY: within the part. Only the writers of this count had reservations here, and they are finished because the count is
+                // complete. These words have not been part of any filling or view since.
                 unsafe { self.memory.clear(base + fence.words.start..base + fence.words.end) };
                 false
             });

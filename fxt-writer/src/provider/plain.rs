@@ -28,8 +28,8 @@ pub(super) struct Plain<const N: usize> {
 }
 
 impl<const N: usize> Plain<N> {
-    /// The event of that kind whose thread, category, name and argument names have these table
-    /// indices, 0 for none; `None` if it is not plain.
+    /// The event of that kind whose thread, category, name and argument names have these table indices (0 for none); `None` if it is not
+    /// plain.
     #[inline(always)]
     pub(super) fn new(
         kind: EventKind,

@@ -76,8 +76,7 @@ impl<K: Hash + Eq + Clone> Lru<K> {
         Found::Replaced(index_of(slot))
     }
 
-    /// Forgets a key whose registration failed. The next new key gets its index:
-    /// as new if no key had it before, else as replaced.
+    /// Forgets a key whose registration failed. The next new key gets its index: as new if the index was unused, or else as replaced.
     pub(super) fn forget<Q>(&mut self, key: &Q, found: Found)
     where
         K: Borrow<Q>,

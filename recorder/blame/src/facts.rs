@@ -87,7 +87,7 @@ impl Cause {
 pub struct Causes(u16);
 
 impl Causes {
-    /// Those in a list of names with commas between them. Names of others are left out.
+    /// The facts in a comma-separated list of names. Names of others are left out.
     pub fn parse(list: &str) -> Causes {
         let named = |name: &str| Cause::ALL.into_iter().find(|cause| cause.name() == name.trim());
         let bits = list.split(',').filter_map(named).map(Causes::bit);

@@ -62,7 +62,7 @@ struct Shape {
     lock: At,
 }
 
-/// Where their fields lie.
+/// The offsets of their fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContentionLayout {
     begin: Shape,

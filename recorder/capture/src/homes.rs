@@ -33,7 +33,7 @@ struct Shape {
     cgroup: Option<At>,
 }
 
-/// Where their fields lie.
+/// The offsets of their fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HomeLayout {
     attach: Shape,

@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// Where everything lies in them.
+/// The offsets of all fields in them.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeLayout {
     newtask: Shape,

@@ -105,7 +105,7 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// Where the time of a period went, in nanoseconds.
+/// What the time of a period was spent on, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     begin: u64,

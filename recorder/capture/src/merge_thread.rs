@@ -9,10 +9,10 @@
 //!                           runs of merged records, in order
 //! ```
 //!
-//! The merge thread works only within a round, which ends when it has handed out everything up to the watermark. So between rounds there is
-//! one owner of the rings, as without it, and nothing else of a source knows which thread merged. Why the result is the same: the merger is
-//! the same, and each decision that needs the order of all CPUs is made on the capture thread, which gets the records in that order through
-//! one channel. Decoding depends only on earlier records of the same ring, so it can be done after the merge.
+//! The merge thread works only within a round, which ends when it has handed out everything up to the watermark. So between rounds, the
+//! rings have one owner, as without the thread, and no other part of a source knows which thread merged. Why the result is the same: the
+//! merger is the same, and each decision that needs the order of all CPUs is made on the capture thread, which gets the records in that
+//! order through one channel. Decoding depends only on earlier records of the same ring, so it can be done after the merge.
 
 use std::fmt::Debug;
 use std::io;

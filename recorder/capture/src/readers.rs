@@ -1,8 +1,8 @@
 //! Reads the rings of all CPUs: by the capture thread alone, or with helper threads on a large machine.
 //!
 //! All sources are read this way. First, the contents of the rings are taken out: perf's and ftrace's rings are decoded into queues, the
-//! lanes of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPUs, the second is one
-//! sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
+//! lanes of `bpf` are copied and decoded later. Then everything is merged and encoded. The first step is divided by CPU; the second is a
+//! single sequence. So the capture thread does the second step, and on machines with many CPUs it shares the first one:
 //!
 //! ```text
 //!   capture thread   now | hand out | rings 0..31   | take back | watermark, merge, encode

@@ -61,8 +61,8 @@ fn begin(
     }
 }
 
-/// How many slips may wait for each writer thread: together the rows of one row group, so that the reader can go on while a group is
-/// written.
+/// How many slips may wait for each writer thread: together they have the rows of one row group, so that the reader can continue while a
+/// group is written.
 const WAITING: usize = ROWS / SLIP_ROWS;
 
 /// The maximum number of writer threads; there is no work for more.

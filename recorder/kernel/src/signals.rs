@@ -200,7 +200,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Ends the process when a signal that asks for its end is not read for some time: the thread that should read it waits for
+/// Ends the process when a termination signal is not read for some time: the thread that should read it waits for
 /// something that may never come, such as a pipe that is full or a terminal that was stopped.
 #[derive(Debug)]
 #[must_use = "it watches until it is dropped"]
@@ -269,7 +269,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
     poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether one of the signals that ask for the end waits to be read.
+/// Whether a termination signal is waiting to be read.
 fn end_is_pending() -> bool {
     let mut pending = SigSet::empty().as_ref().to_owned();
     // SAFETY: the call fills the set that it is given, which is ours and initialised.

@@ -1,6 +1,6 @@
 //! Finds or mounts tracefs, where the kernel describes its tracepoints.
 //!
-//! tracefs is looked for at its usual places and wherever `/proc/mounts` says that it is. If it is not mounted, it is mounted at its
+//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its
 //! standard place, as `perf` does; that needs the right to mount, and the errors say so.
 
 use std::io;

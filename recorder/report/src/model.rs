@@ -357,13 +357,13 @@ pub struct Wait {
     pub by_interrupt: bool,
     /// The threads that had the CPU on which it was queued, the longest first.
     pub antagonists: Vec<Antagonist>,
-    /// How many more had it, each for a shorter time.
+    /// How many more threads had the CPU, each for a shorter time.
     pub more_antagonists: u64,
-    /// How long they had it together.
+    /// How long they had the CPU in total.
     pub others: Duration,
     /// How long that CPU was idle during the wait.
     pub idle: Duration,
-    /// For how long the thread that had it is unknown.
+    /// For how long it is unknown which thread had the CPU.
     pub unknown: Duration,
 }
 

@@ -375,7 +375,7 @@ impl Scene {
         self
     }
 
-    /// A quota stopped a cgroup for so many microseconds, in so many of so many periods.
+    /// A quota stopped a cgroup for this many microseconds, in this many of this many periods.
     pub fn quota_stat(
         &mut self,
         micros: u64,
@@ -439,7 +439,7 @@ impl Scene {
         self
     }
 
-    /// The application dropped so many records in so many microseconds before this time; `None` if they were not counted.
+    /// The application dropped this many records in this many microseconds before this time; `None` if they were not counted.
     pub fn drop_records(&mut self, micros: u64, during: u64, count: Option<u32>) -> &mut Scene {
         self.fill_up();
         let mut args = vec![

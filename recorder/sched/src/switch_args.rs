@@ -13,7 +13,7 @@ pub struct SwitchArgs<'a> {
     pub inferred: bool,
     /// For how long the host had the CPU in the slice that ends, in nanoseconds.
     pub steal: u64,
-    /// For how long interrupts had it, in nanoseconds.
+    /// For how long interrupts had the CPU, in nanoseconds.
     pub irq: u64,
     /// How many interrupts these were.
     pub irqs: u64,

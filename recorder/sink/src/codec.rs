@@ -116,7 +116,7 @@ pub(super) struct Zstd {
 /// A last block of zstd without content: raw, size 0 (RFC 8878, 3.1.1.2).
 const EMPTY_LAST_ZSTD_BLOCK: [u8; 3] = [0x01, 0x00, 0x00];
 
-/// One thread more compresses for each of so many CPUs that this process may use.
+/// One more thread compresses for each group of this many CPUs that this process may use.
 const CPUS_PER_HELPER: usize = 8;
 
 /// The maximum number of threads: with more, the disk is the limit.

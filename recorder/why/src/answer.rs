@@ -182,7 +182,7 @@ pub struct Interrupt {
     /// As in the recording, if recorded.
     pub kind: Option<String>,
     pub name: Option<String>,
-    /// The same in words.
+    /// The same as text.
     #[serde(skip)]
     pub text: String,
 }
@@ -199,7 +199,7 @@ pub struct Request {
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
-    /// The same in words.
+    /// The same as text.
     #[serde(skip)]
     pub text: String,
     #[serde(skip)]

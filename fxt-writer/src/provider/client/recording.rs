@@ -66,8 +66,8 @@ fn next_generation() -> Generation {
 }
 
 impl Recording {
-    /// Handles START: from here on, trace points record. The previous session's
-    /// content is kept if the buffer is the same and START asks for that.
+    /// Handles START: from here on, trace points record. The previous session's content is kept if the buffer is the same and START
+    /// requests it.
     ///
     /// # Errors
     ///

@@ -135,7 +135,7 @@ impl Mapping {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED | MapFlags::MAP_NORESERVE;
         // SAFETY: the range is this mapping, which stays valid for reads and writes
         // throughout: the kernel puts one in place of the other under its lock.
-        // Only atomics of the engine look at it, which find zeros from then on.
+        // Only the engine's atomics access it, and they read zeros from then on.
         // Without memory for the change the old mapping stays until the drop.
         let _ = unsafe { mmap_anonymous(address, self.bytes, access, flags) };
     }

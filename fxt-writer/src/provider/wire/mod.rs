@@ -89,7 +89,7 @@ mod kind {
 pub struct Session(NonZeroU64);
 
 impl Session {
-    /// The session of that number; `None` for 0.
+    /// The session with that number; `None` for 0.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {

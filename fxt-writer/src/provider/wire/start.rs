@@ -14,7 +14,7 @@ use crate::engine::{BufferDisposition, Mode};
 /// Bytes of the payload before the enabled categories.
 pub const START_BLOCK_BYTES: usize = 32;
 
-/// What START asks for.
+/// What START requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// What happens when the buffer is full.

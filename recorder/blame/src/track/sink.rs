@@ -48,7 +48,7 @@ impl Reason {
         }
     }
 
-    /// The same in words.
+    /// The same as text.
     pub const fn text(self) -> &'static str {
         match self {
             Reason::NotSeen => "no record of the thread yet",

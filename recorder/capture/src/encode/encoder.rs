@@ -53,7 +53,7 @@ pub struct Encoder<L> {
     silent: Vec<Cpu>,
     departed: ExitedThreads,
     probes: Probes,
-    /// What is waited for, when something is.
+    /// What a thread waits for, if it waits.
     watch: Option<Box<Watch>>,
     cgroups: CgroupNames,
     /// What is known about the quota of the thread that the next event of this CPU wakes.

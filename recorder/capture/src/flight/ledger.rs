@@ -23,7 +23,7 @@ pub struct Length {
     /// The metric.
     pub metric: Metric,
     pub nanos: Nanos,
-    /// The slice, the wait or the blocked time that it is of: it ends with it.
+    /// The slice, wait or blocked time that it belongs to; both end at the same time.
     pub within: Nanos,
     /// The CPU that it belongs to.
     pub cpu: Cpu,

@@ -57,7 +57,7 @@ impl Collector {
                     self.counts.unanswered_addresses += u64::from(program.made.is_silent());
                     name
                 }
-                // Its symbols are read in pieces then, or there are none, which is counted then.
+                // Its symbols are read in pieces at that time. If there are none, that is counted then.
                 number if self.symbols.is_some() && self.waits_for_the_end(number, within) => {
                     self.frames.later.push((number, address));
                     continue;

@@ -304,7 +304,7 @@ impl Code {
     }
 
     /// The name of an address of a process if the trace does not have it yet, with its process and, for programs, the number of its module.
-    /// From now on the trace has it.
+    /// The trace contains it from now on.
     pub(super) fn take_name(
         &mut self,
         process: Process,

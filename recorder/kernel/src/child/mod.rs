@@ -160,7 +160,7 @@ impl Held {
     /// A child that was killed or stopped while it was held is returned like one that runs: see [`Child::try_wait`].
     ///
     /// # Errors
-    /// When COMMAND cannot be found or run, or not as the user asked for.
+    /// When COMMAND cannot be found or run, or not in the way that the user requested.
     pub fn release(self) -> Result<Child, LaunchError> {
         let Held { mut child, mut gate, prepared } = self;
         // It is not an error here if the child is already gone: how it ended is what counts.

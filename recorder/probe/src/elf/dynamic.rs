@@ -15,7 +15,7 @@ const MOST_NEEDED: usize = 4096;
 pub struct Dynamic {
     /// The libraries it needs, by name.
     pub needed: Vec<String>,
-    /// The name by which it is looked for itself, if it is a library.
+    /// The name by which it is found, if it is a library.
     pub soname: Option<String>,
     /// Directories that it and the libraries it needs are searched in, separated by colons.
     pub rpath: Option<String>,

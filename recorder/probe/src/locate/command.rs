@@ -8,7 +8,7 @@ use super::{LocateError, Program};
 /// The file that will be run: the first that exists and is executable, as for execvp(3).
 pub(super) fn executable(program: &Program) -> Result<PathBuf, LocateError> {
     let found = program.candidates.iter().find(|path| is_runnable(path));
-    // A bare name is looked for in the current directory when PATH says so.
+    // A bare name is searched in the current directory if PATH says so.
     found
         .map(|path| match path.components().count() {
             1 if path.is_relative() => Path::new(".").join(path),

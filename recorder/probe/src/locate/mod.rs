@@ -86,7 +86,7 @@ pub struct Located {
     pub root: PathBuf,
 }
 
-/// Finds the file that `binary` is: one, unless the processes to record see different ones.
+/// Finds the file that `binary` names: a single one, unless the processes to record see different files.
 ///
 /// # Errors
 /// When there is none, or there is no COMMAND or process that it could belong to.

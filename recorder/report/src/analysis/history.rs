@@ -93,11 +93,11 @@ pub(super) struct Segment {
 /// Which threads had a CPU in an interval. All parts together are as long as the interval.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Shares {
-    /// Koids and nanoseconds of the threads that had it longest, the longest first.
+    /// Koids and nanoseconds of the threads that had the CPU longest, the longest first.
     pub named: Vec<(u64, u64)>,
     /// The number of other threads.
     pub more: u64,
-    /// How long the other threads had it together.
+    /// How long the other threads had the CPU in total.
     pub others: Duration,
     pub idle: Duration,
     pub unknown: Duration,
@@ -155,7 +155,7 @@ impl Segment {
         self.unknown += self.threads.trim(most);
     }
 
-    /// Which threads had the CPU, except one that cannot have had it; the `named` that had it longest are listed.
+    /// Which threads had the CPU, except one that cannot have had it; the `named` threads that had it longest are listed.
     pub(super) fn shares(&self, except: u64, named: usize, shares: &mut Shares) {
         let first = &mut shares.named;
         first.clear();

@@ -1,4 +1,4 @@
-//! One provider between START and STOPPED: its buffer, and the FIFO on which it asks for buffers to be saved.
+//! One provider between START and STOPPED: its buffer, and the FIFO on which it requests that buffers be saved.
 //!
 //! ```text
 //!              STARTED             STOP sent             STOPPED, or its end

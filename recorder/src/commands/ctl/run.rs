@@ -28,8 +28,8 @@ pub(super) struct Outcome {
     pub(super) lost: bool,
 }
 
-/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. A session that ends by
-/// itself ends the wait for Ctrl-C, but not COMMAND. Calls `look` regularly while the session runs.
+/// Lets COMMAND run and waits until it has ended; without one, waits for Ctrl-C or a signal. If the session ends without being stopped, the
+/// wait for Ctrl-C ends, but COMMAND keeps running. Calls `look` regularly while the session runs.
 pub(super) fn until_the_end(
     mut signals: Signals,
     held: Option<Held>,

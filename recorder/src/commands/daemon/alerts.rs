@@ -43,7 +43,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// How much of a path of a cgroup is printed.
 const PATH_SHOWN: usize = 200;
 
-/// What is waited for.
+/// What the thread waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alert {
     /// A value of one thread, which the recorder checks.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The capture thread waits only until one of the engine's buffers is free, as it always does. It continues with the next file's records
-//! while others end the previous one, and the drain thread keeps these until the next is open. Functions of stacks, which may take long to
-//! be named, are looked up before the file is due. A file that is divided by time waits for them.
+//! while others end the previous one, and the drain thread keeps these until the next is open. Functions of stacks are looked up before the
+//! file is due, because that may take long. A file that is divided by time waits for them.
 //!
 //! A file that is divided by size does not, and never gets larger than that size. It is due when all that will be in it has come to its size:
 //!

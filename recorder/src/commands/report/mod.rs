@@ -344,7 +344,7 @@ fn options(args: &ReportArgs) -> Options {
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-/// Number of rows in a table, and in a table on a screen, of which this many give way to as many names of spans.
+/// Number of rows in a table, and in a table on a screen; this many of them are dropped to make room for as many names of spans.
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;

@@ -86,7 +86,7 @@ impl<L: Lanes> Encoder<L> {
             // The task that was in is one of those that the kernel does not report.
             self.silent.push(cpu);
         }
-        // The one that took part in a takeover is gone, and so is one whose place is another's.
+        // A thread that took part in a takeover is gone, and so is one whose place was taken by another.
         let state = match takeover || !known {
             true => OutgoingState { fxt: ThreadState::Dead, detail: None },
             false => unseen_state(before.koid),
@@ -110,8 +110,8 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A thread has executed a program. When another than the main thread did, it goes by the main thread's id from now
-    /// on, and the thread that it was is gone.
+    /// A thread has executed a program. If a thread other than the main thread did, it has the main thread's id from now on, and the thread
+    /// with its old id is gone.
     pub(super) fn executed(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
         let current = self.chains.of(cpu).current();
         let before = current.filter(|at| self.threads.thread(at.slot).koid == at.koid);

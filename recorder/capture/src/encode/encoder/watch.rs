@@ -1,6 +1,6 @@
 //! Reports events to a [`Watch`], and records what it fires on.
 //!
-//! Without a watch each of these is one look at whether there is one; for a switch, the encoder itself has that look.
+//! Without a watch, each of these costs one check for a watch; for a switch, the encoder makes that check.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::{Arg, Koid, Text, ThreadName, Value, text};
@@ -80,7 +80,7 @@ impl<L: Lanes> Encoder<L> {
             None => wait,
         };
         self.measured(time, incoming, wait)?;
-        // Either sort of wait is one for the run queue as well.
+        // Both kinds of wait also count as waits in the run queue.
         let queue = wait.map(|wait| Length { metric: Metric::RunQueue, ..wait });
         self.measured(time, incoming, queue)
     }
