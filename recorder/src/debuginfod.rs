@@ -236,7 +236,7 @@ impl Debuginfod {
         last == Answer::Taken
     }
 
-    /// Fetches the file at a URL, and gives it a name if it is of this build.
+    /// Fetches the file at a URL, and names it if it belongs to this build.
     fn fetch_from(
         &self,
         url: &str,
@@ -260,7 +260,7 @@ impl Debuginfod {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut curl = curl.spawn()?;
-        // A server need not say how long its answer is.
+        // A server need not send the length of its answer.
         let copied = match curl.stdout.take() {
             Some(from) => io::copy(&mut from.take(self.limits.file + 1), &mut file.file),
             None => Ok(0),

@@ -199,7 +199,7 @@ impl Fleet {
         report.causes = self.causes.unwrap_or_default().and(Causes::parse(&told.join(",")));
         report.losses.causes = self.reasons.into_iter().collect();
         let mut threads: Vec<_> = self.threads.finish().collect();
-        // Clocks of different machines tell different times.
+        // Clocks of different machines show different times.
         let forget = |stats: &mut Stats| {
             let facts = stats.facts.iter_mut().flat_map(|facts| &mut facts.metrics);
             stats.metrics.iter_mut().chain(facts).for_each(|values| values.max_at = None);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::gates::show::JsonVerdict;
 pub use fill::write_json;
 
-/// Goes up when a member changes its meaning or goes away; new members may come at any time.
+/// Increases when a member changes its meaning or is removed; new members may be added at any time.
 pub const VERSION: u32 = 1;
 
 #[derive(Serialize)]

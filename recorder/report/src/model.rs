@@ -400,7 +400,7 @@ pub struct Blocked<'a> {
     pub only_uninterruptible: bool,
 }
 
-/// A thread goes over to the queue of another CPU.
+/// A thread moves to the queue of another CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     pub at: Nanos,

@@ -258,7 +258,7 @@ impl Scene {
         self
     }
 
-    /// A thread goes over to the queue of another CPU.
+    /// A thread moves to the queue of another CPU.
     pub fn migrate(&mut self, micros: u64, koid: u64, from: u16, to: u16) -> &mut Scene {
         self.know(koid);
         let args = [("orig_cpu", from), ("dest_cpu", to)];
@@ -272,7 +272,7 @@ impl Scene {
         self.period((micros, EventKind::AsyncBegin { id: u64::from(cpu) + 1 }), cgroup, cpu)
     }
 
-    /// The end of that.
+    /// The cgroup is no longer throttled on the CPU.
     pub fn release(&mut self, micros: u64, cgroup: &str, cpu: u16) -> &mut Scene {
         self.period((micros, EventKind::AsyncEnd { id: u64::from(cpu) + 1 }), cgroup, cpu)
     }
@@ -297,7 +297,7 @@ impl Scene {
         self
     }
 
-    /// An application tells values.
+    /// An application records values.
     pub fn counter(
         &mut self,
         micros: u64,

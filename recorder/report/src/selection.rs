@@ -11,7 +11,7 @@ pub struct Selection {
     pub threads: ThreadFilter,
     /// The CPUs whose samples count; empty means all.
     pub cpus: Vec<Cpu>,
-    /// Where the trace is cut.
+    /// The places where the trace is cut.
     pub range: TimeRange,
     /// Whether to include the threads that made the recording. Threads that are chosen by name or id are always included.
     pub recorder: bool,

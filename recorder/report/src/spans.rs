@@ -1,6 +1,6 @@
 //! Spans: how long they took, and where the time of their threads went.
 //!
-//! A span is what instrumented code says of itself, and may be anywhere in the file. So the trace is read twice more: for the
+//! A span is recorded by instrumented code, and may be anywhere in the file. So the trace is read twice more: for the
 //! spans, and for what their threads did during them.
 //!
 //! ```text
@@ -112,7 +112,7 @@ pub struct SpanFigures {
     pub undisturbed: Distribution,
     /// What they were blocked by, and the total time for each, the longest first.
     pub blocked_by: Vec<(Class, Duration)>,
-    /// The same by the names of the wakers, the longest first, as many as are distinguished.
+    /// The same by the names of the wakers, the longest first, up to the number that is distinguished.
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
     /// The same by the names of the threads that had the lock when it began, if known.
     pub held_by: Vec<((Class, Box<str>), Duration)>,
@@ -160,7 +160,7 @@ impl SpanTime {
         time
     }
 
-    /// Without `strangers`, no thread is one.
+    /// Without `strangers`, no thread counts as one.
     fn of(interval: &Interval, frame: &Frame, tracker: &Tracker, strangers: bool) -> SpanTime {
         let mut time = SpanTime { unknown: 0, ..SpanTime::unknown(interval) };
         for step in &frame.steps {
@@ -315,7 +315,7 @@ impl SpanRow {
 }
 
 impl SpanReport {
-    /// Whether the recording tells this part.
+    /// Whether the recording contains this part.
     pub fn knows(&self, part: SpanPart) -> bool {
         match part {
             SpanPart::Wall | SpanPart::Cpu | SpanPart::RunQueue | SpanPart::Blocked => true,

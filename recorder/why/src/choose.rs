@@ -547,7 +547,7 @@ enum Threads {
     All,
     /// Those of COMMAND.
     Command,
-    /// Those that a recording of some processes is about. It has others while they have a CPU, but not their wake-ups.
+    /// The threads that a recording of some processes covers. It has others while they have a CPU, but not their wake-ups.
     Recorded(FxHashSet<u64>),
     These(Vec<u64>),
 }

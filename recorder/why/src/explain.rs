@@ -240,7 +240,7 @@ pub(crate) fn explain_keeping<'r>(
         let (follower, ran) = pass::run(open()?, &mut tracker, both)?;
         follower.finish(&tracker);
         meanwhile = ran.finish(&tracker);
-        // The pass may have ended before all that the recording says of itself.
+        // The pass may have ended before all of the recording's facts about itself were read.
         tracker.origin = origin;
     }
     if let Some(places) = &places {
@@ -294,7 +294,7 @@ const MOST_SLICES: usize = 4096;
 /// What other threads did in an interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meanwhile {
-    /// Those that ran longest or were able to, for how long they ran, and for how long they waited for a CPU.
+    /// The threads that ran or were runnable longest, with the time for which they ran and the time for which they waited for a CPU.
     pub(crate) longest: Vec<(Index, u64, u64)>,
     /// The last slices, in order of their ends.
     slices: VecDeque<(Index, u64, u64)>,

@@ -168,7 +168,7 @@ impl<'a> Sums<'a> {
         sums
     }
 
-    /// What the sentence says about them, the longest first.
+    /// The parts of the sentence about them, the longest first.
     fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
         let mut told = Vec::new();
         if self.ran > 0 {

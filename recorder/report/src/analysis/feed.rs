@@ -11,7 +11,7 @@
 //!
 //! A few batches circulate. A batch is handed over when it is full, or when the reader has to wait for more of the trace. The analysis sees
 //! the same records in the same order as in a pass with one thread, so the results are the same. From a damaged record on, one thread does
-//! both: what the reader keeps of such a record cannot be handed over.
+//! both, because the reader's state for such a record cannot be handed over.
 
 use std::mem;
 use std::panic::resume_unwind;

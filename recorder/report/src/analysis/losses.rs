@@ -36,7 +36,7 @@ impl Dropping {
         }
     }
 
-    /// A provider's buffer filled up. In fxtrec's traces, an event that follows says more; in others, none does.
+    /// A provider's buffer filled up. In fxtrec's traces, a following event has the details; other traces have no such event.
     pub(super) fn filled_up(&mut self, id: ProviderId) {
         let name = self.names.iter().find(|known| known.0 == id);
         let name = name.map_or_else(|| format!("provider {}", id.0), |known| known.1.clone());
@@ -74,7 +74,7 @@ fn of_provider<'l>(losses: &'l mut Losses, name: &str) -> &'l mut ProviderLosses
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     Nothing,
-    /// A provider's buffer filled up. For fxtrec, the event that follows says more.
+    /// A provider's buffer filled up. For fxtrec, the following event has the details.
     Loss,
     /// A part of the file could not be read.
     Damage,

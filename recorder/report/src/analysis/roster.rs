@@ -104,7 +104,7 @@ pub(super) struct Roster {
     /// How many were summed up.
     pub(super) folded: u64,
     pub(super) delays: Delays,
-    /// Those of them whose names are still known.
+    /// The ones whose names are still known.
     fading: VecDeque<u64>,
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Live {
     /// How long it waited before it was last switched in, and why.
     pub(super) waited: Option<(Metric, u64)>,
     pub(super) facts: Option<Box<FactTallies>>,
-    /// Where it waited before it changed queues, in the wait that the `Way` names.
+    /// Where it waited before it changed queues, during the wait that the `Way` names.
     pub(super) way: Option<Box<Way>>,
     pub(super) worst: Option<Box<Wait>>,
     /// Its longest sleeps.

@@ -66,9 +66,9 @@ impl Event {
 /// What was taken from a slice, as far as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// By the host, in nanoseconds.
+    /// Time taken by the host, in nanoseconds.
     pub(super) steal: u64,
-    /// By interrupts, in nanoseconds.
+    /// Time taken by interrupts, in nanoseconds.
     pub(super) irq: u64,
     pub(super) irqs: u64,
     /// How long before the slice's end the scheduler requested it.

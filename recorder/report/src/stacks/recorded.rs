@@ -225,7 +225,7 @@ impl Recorded {
         })
     }
 
-    /// The files that the process of a stack has code of, as far as the trace says.
+    /// The files whose code the process of a stack has mapped, as far as the trace shows.
     pub(super) fn files_of(&self, stack: &Stack) -> impl Iterator<Item = &str> {
         let own = (stack.provider, stack.process);
         let modules = self.modules.iter().filter(move |((process, _), _)| *process == own);

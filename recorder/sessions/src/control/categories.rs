@@ -96,9 +96,9 @@ impl KernelCategory {
 /// The user probes of a category.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeCategory {
-    /// The one that the policy file calls so.
+    /// The category with this name in the policy file.
     Named(String),
-    /// Those whose names begin so.
+    /// The categories whose names begin with this.
     Prefix(String),
     Spec(Box<Spec>),
 }

@@ -236,7 +236,7 @@ impl Client {
         self.call("TerminateTracing", &Nothing {}, Vec::new())
     }
 
-    /// Has what a circular session holds written to `output`; says how many bytes that are.
+    /// Has the content of a circular session written to `output`; returns its size in bytes.
     ///
     /// # Errors
     /// [`ClientError`].

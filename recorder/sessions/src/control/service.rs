@@ -290,7 +290,7 @@ impl Service {
         most: usize,
     ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
         let who = &caller.credentials;
-        // Those that have ended make room.
+        // Writers that have ended are removed to make room.
         writer::reap();
         if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
             let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;

@@ -184,14 +184,14 @@ pub struct StopTracing {
 pub struct Stopped {
     /// For each provider that recorded something.
     pub provider_stats: Vec<ProviderStats>,
-    /// Why the trace is not all in the file that it goes to, when it is not.
+    /// Why the file does not contain the whole trace, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// Why the trace is not all in the file that it goes to, when it is not.
+    /// Why the file does not contain the whole trace, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
 }

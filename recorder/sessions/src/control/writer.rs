@@ -37,7 +37,7 @@ use super::server::seats::Seat;
 use fxtrec_kernel::helper::Launcher;
 use fxtrec_kernel::peer::Credentials;
 
-/// How long the process may take to say what a descriptor is.
+/// How long the process may take to report the type of a descriptor.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long it may take to end once it was killed, before it is left alone.

@@ -76,7 +76,7 @@ impl Ahead {
         leave_out(&mut piece.rolling, &self.rolling, &self.key);
     }
 
-    /// As [`without`](Self::without), for a saved piece, whose records will not come again.
+    /// As [`without`](Self::without), but for a saved piece, whose records do not occur again.
     pub(super) fn settle(&mut self, piece: &mut Piece) {
         let durable = leave_out(&mut piece.durable, &self.durable, &self.key);
         let rolling = leave_out(&mut piece.rolling, &self.rolling, &self.key);
@@ -91,7 +91,7 @@ fn mark(key: &RandomState, record: &[u64]) -> Mark {
     key.hash_one(record) << WORDS_BITS | (record.len() as u64).min(MOST_WORDS)
 }
 
-/// Takes the records that are `ahead` out of others, as far as they come there in this order; says how many that were.
+/// Removes the records that are `ahead` from others, as far as they occur there in this order; returns how many that were.
 fn leave_out(from: &mut Vec<u64>, ahead: &[Mark], key: &RandomState) -> usize {
     if ahead.is_empty() {
         return 0;

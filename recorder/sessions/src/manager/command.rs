@@ -23,7 +23,7 @@ pub struct Started {
 pub struct Stopped {
     /// All providers that recorded something or violated the protocol.
     pub providers: Vec<ProviderStatus>,
-    /// Those that did not answer in time, by name. What they had committed was saved nevertheless.
+    /// The names of providers that did not answer in time. What they had committed was saved nevertheless.
     pub silent: Vec<String>,
     /// Rejected connections.
     pub refusals: Refusals,

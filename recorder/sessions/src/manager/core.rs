@@ -33,7 +33,7 @@ const MESSAGES: usize = 16;
 /// 100 providers can have pending at one moment.
 const SETTLING_ROUNDS: u32 = 256;
 
-/// Providers that have gone and are still remembered. More than these are forgotten, the oldest first.
+/// Providers that have gone but are still kept. More than these are forgotten, the oldest first.
 const MAX_DEPARTED: usize = 10_000;
 
 /// The state of the manager's thread.
@@ -188,7 +188,7 @@ impl Core {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
             self.output.forget(provider.id());
             if provider.is_registered() {
-                // A provider that is gone has none that could be selected.
+                // A provider that has gone has no categories that could be selected.
                 self.departed
                     .push_back(ProviderStatus { categories: Vec::new(), ..provider.status() });
             } else {

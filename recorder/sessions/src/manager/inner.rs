@@ -28,7 +28,7 @@ const MOST_IDS: usize = 16_384;
 pub(super) struct InnerThreads {
     id: ProviderId,
     pid: u32,
-    /// The ids in this namespace, by the ids that the provider knows. Those of threads that have ended stay while there is room.
+    /// The ids in this namespace, by the ids that the provider knows. The entries of threads that have ended are kept while there is room.
     ids: HashMap<u32, u32>,
     next: Instant,
 }

@@ -117,8 +117,8 @@ impl Manager {
         Ok(answer)
     }
 
-    /// Starts a session, and waits until all providers that are there record, at most as long as the options say. Those
-    /// that come later record as soon as they have registered.
+    /// Starts a session, and waits until all connected providers record, at most for the time in the options. Providers that connect later
+    /// record as soon as they have registered.
     ///
     /// # Errors
     /// When one runs already or is being stopped.
@@ -199,7 +199,7 @@ impl Manager {
     /// and what is committed in the buffers of recording providers. Nothing is consumed. In streaming mode, this is what
     /// has not been written yet, with the names that it refers to.
     ///
-    /// Providers continue to record during this. Those with an invalid buffer are left out. While buffers are copied, which
+    /// Providers continue to record during this. Providers with an invalid buffer are left out. While buffers are copied, which
     /// takes some milliseconds per 10 MiB, none is saved.
     ///
     /// # Errors
@@ -218,8 +218,8 @@ impl Manager {
         self.ask(Command::Sections)
     }
 
-    /// Waits until all is heard that providers have said by now, those included that have come and gone since. It does not wait for
-    /// providers that never finish.
+    /// Waits until all messages that providers have sent by now are processed, including those of providers that have connected and gone
+    /// since. It does not wait for providers that never finish.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.

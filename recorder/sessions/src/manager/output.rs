@@ -25,7 +25,7 @@ use fxtrec_units::convention::PROVIDER;
 /// buffers drop and count records.
 pub type Archive = Box<dyn FnMut(Vec<u8>) + Send>;
 
-/// Room for what goes around a piece, in bytes.
+/// Space for the records around a piece, in bytes.
 const ROOM_BYTES: usize = 64 * WORD_BYTES;
 
 /// A piece and its provider.

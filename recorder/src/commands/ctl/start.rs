@@ -255,7 +255,7 @@ fn prepare(
     client.initialize(config, file.descriptor()?)?;
     let started = client.start(StartOptions::default()).inspect_err(|_| {
         if detached {
-            // The error to tell is why it did not start; others end with the connection.
+            // The error to report is the reason why it did not start; others end with the connection.
             let _ = client.terminate();
         }
     });

@@ -80,7 +80,7 @@ impl History {
         let mut command = command(output)?;
         command.args(options);
         match run.is_empty() {
-            // Ctrl-C goes to this process, which then asks the recorder to end.
+            // Ctrl-C goes to this process, which then stops the recorder.
             true => drop(command.stdin(Stdio::null()).process_group(0)),
             false => drop(command.arg("--").args(run)),
         }

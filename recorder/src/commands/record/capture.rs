@@ -79,7 +79,7 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// The figures that show where the time of this thread and of the drain thread goes.
+    /// The figures that show what this thread and the drain thread spend their time on.
     fn sample(&self, thread: &ThreadClock) -> Sample {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let effort = self.written.effort();

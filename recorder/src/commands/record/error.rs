@@ -122,7 +122,7 @@ impl RecordError {
     pub fn exit_code(&self) -> u8 {
         match self {
             RecordError::Launch(error) => error.exit_code(),
-            // As for any other COMMAND that is not found.
+            // The same as for any other COMMAND that is not found.
             RecordError::Plan(PlanError::Mistyped { .. }) => 127,
             _ => EXIT_FAILURE,
         }

@@ -149,7 +149,7 @@ fn record(
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
     }
-    // Those that were not requested are recorded if they cost next to nothing.
+    // Stacks that were not requested are recorded only if they cost next to nothing.
     let by_default = plan.stacks.is_some_and(|wanted| wanted.chosen);
     let stacks = stacks?.filter(|_| !by_default || source.notes_waits());
     let (mut stacks, instead) = match stacks {

@@ -191,7 +191,7 @@ impl Pipeline {
             })
             .map_err(RecordError::while_doing("start the drain thread"))?;
         if first.is_err() {
-            // The sink says so again at its end.
+            // The sink reports that again at its end.
             attention.stop();
         }
         let providers = invitation

@@ -1,4 +1,4 @@
-//! What the recorder says on standard error.
+//! The recorder's messages on standard error.
 
 use std::io::{BufRead, BufReader};
 use std::process::ChildStderr;

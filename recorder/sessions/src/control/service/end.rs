@@ -92,7 +92,7 @@ impl Service {
         Ok(wire::Ended { incomplete: self.end(&session) })
     }
 
-    /// Ends a session whose state is `terminating` already; says why the trace is not all there, when it is not.
+    /// Ends a session whose state is `terminating` already; returns why the trace is incomplete, if it is.
     fn end(&self, session: &Session) -> Option<String> {
         // This notifies the thread that is starting or stopping it, which then ends soon.
         let _ = self.manager.terminate();

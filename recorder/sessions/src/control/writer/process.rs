@@ -127,7 +127,7 @@ pub(super) fn copy(mut channel: &UnixStream, output: &OwnedFd, is_file: bool) ->
             }
         }
     }
-    // Some file systems say only now that there was no room.
+    // Some file systems report only now that they were full.
     match nix::unistd::close(output.into_raw_fd()) {
         Ok(()) => say(channel, &News::Done),
         Err(errno) => fail(channel, &errno.into()),

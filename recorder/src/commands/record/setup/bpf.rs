@@ -18,7 +18,7 @@ use crate::kernel::sys::{Linux, Sys};
 use crate::kernel::tracefs::Tracefs;
 use crate::kernel::{cpus, limits};
 
-/// The most bytes of a CPU's ring: of larger ones, the kernel cannot tell that a program stays inside.
+/// The maximum size of a CPU's ring, in bytes: for larger rings, the kernel cannot prove that a program stays inside.
 const MOST_LANE_BYTES: usize = 512 << 20;
 
 /// Ring of each CPU for forks, exits and names alone, in bytes.

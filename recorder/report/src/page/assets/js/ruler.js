@@ -111,7 +111,7 @@
       context.fillStyle = fx.colours.get("gap-line");
       context.fillRect((gap.from / length) * width, 0, Math.max(((gap.to - gap.from) / length) * width, 2), height);
     }
-    // Where the page has exact events, if not everywhere.
+    // The ranges in which the page has exact events, if it does not have them everywhere.
     if (fx.trace.kept.length < fx.trace.tiles.length) {
       context.fillStyle = fx.colours.get("accent");
       for (const index of fx.trace.kept) {

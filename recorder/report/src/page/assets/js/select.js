@@ -454,7 +454,7 @@
     return depth < 0 ? null : ((tile.spans.get(row.id) ?? []).filter(fits).at(-1) ?? null);
   }
 
-  // Selects the item at a position of the canvas. Resolves to whether there is one.
+  // Selects the item at a position of the canvas. Resolves to true if there is one.
   async function pickAt(row, time, y) {
     if (row.kind === "counter" || row.kind === "header") return false;
     const isSpan = row.kind === "track" || (row.spanRows && y > fx.lanes.spanTop(row) - 1);

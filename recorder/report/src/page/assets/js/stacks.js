@@ -95,7 +95,7 @@
 
   const lacks = (stack) => about.lacks.filter(([bit]) => (table.stackLacks[stack] & bit) !== 0).map(([, text]) => text);
 
-  // Where a thread was in a wait that began at a time: its innermost function outside of the kernel.
+  // The code where a thread waited, for a wait that began at this time: its innermost function outside of the kernel.
   function innermost(thread, begin) {
     const place = waitAt(thread, begin);
     if (place < 0 || table.wait.begin[place] !== begin) return "";
