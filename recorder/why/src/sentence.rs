@@ -250,11 +250,10 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: match threads {
                     0 => format!(
-                        "waited {length} for {cpu}; who had it is outside the scope of the recording"
+                        "waited {length} for {cpu}, whose occupant is outside the scope of the recording"
                     ),
                     _ => format!(
-                        "waited {length} for {cpu}: {} had it for {}, and who had it for {} is outside the \
-                         scope of the recording",
+                        "waited {length} for {cpu}: {} had it for {}, and others, outside the scope of the recording, had it for {}",
                         antagonists(&tenants, threads, names),
                         nanos(threads),
                         nanos(tenants[0].1)
@@ -263,7 +262,7 @@ impl<'a> Sums<'a> {
             },
             Some(Tenant::Unknown) | None => Clause {
                 passive: false,
-                text: format!("waited {length} for {cpu}; who had it is unknown"),
+                text: format!("waited {length} for {cpu}, whose occupant is unknown"),
             },
         }
     }

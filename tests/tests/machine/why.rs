@@ -649,7 +649,7 @@ fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_othe
     let seconds = |time: u64| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);
     let (from, to) = (seconds(out.time), seconds(back.time));
     let why = recorded.explain(&["--thread", "busy", "--from", &from, "--to", &to]);
-    why.says(&["busy[", "waited", "had it for", "who had it for", "outside the scope"]);
+    why.says(&["busy[", "waited", "had it for", "and others, outside the scope"]);
     let parts = why.why["blame"].as_array().expect("a list").iter();
     let of = |tenant: &str| -> u64 {
         let waiting = parts.clone().filter(|it| it["part"] == "waiting" && it["tenant"] == tenant);

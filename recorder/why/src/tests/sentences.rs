@@ -703,8 +703,8 @@ fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_n
     scene.switch(13_000, 0, 101, Leaves::S, 0);
     scene.end(14_000);
     let why = ask(&scene, &within("t101", 1_000, 13_000));
-    let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and who had it for 9.00 ms is outside \
-                   the scope of the recording";
+    let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and others, outside the scope of the \
+                   recording, had it for 9.00 ms";
     assert!(why.sentence.contains(clause), "{}", why.sentence);
     let advice = "the recording has only the first thread that took it: record the whole machine";
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);

@@ -78,7 +78,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
     assert_eq!((&paint["mode"], &paint["out"]), (&json!("bins"), &json!(1)));
     let note = browser.evaluate("document.getElementById('absent').textContent");
     assert!(
-        note.as_str().is_some_and(|it| it.starts_with("Exact events are not in this page")),
+        note.as_str().is_some_and(|it| it.starts_with("The page lacks exact events")),
         "{note}"
     );
     // Each CPU that worked has something in its colour there, and all lanes are hatched.

@@ -74,9 +74,9 @@ fn the_selection_has_the_stacks_of_the_wait_and_of_its_waker() {
     browser.wait_for("document.querySelectorAll('#selection .stack').length === 2");
     let expected = json!([["pipe_read kernel", "a;b::<c d> x.so", "0x9000 "], ["kick x.so"]]);
     assert_eq!(browser.evaluate(lists), expected);
-    assert_eq!(browser.evaluate(heads), json!(["Where it was blocked", "From where it was woken"]));
+    assert_eq!(browser.evaluate(heads), json!(["Where it was blocked", "Where it was woken from"]));
     let lacks = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
-    assert_eq!(lacks, "It is not whole: the innermost function may lack its caller");
+    assert_eq!(lacks, "It is incomplete: the innermost function may lack its caller");
     // In the tip of the lane stands the innermost function that is not the kernel's.
     let place = browser.evaluate(
         "(() => {
@@ -312,13 +312,13 @@ fn what_has_no_room_is_left_out_and_the_page_says_so() {
     let room = 1_000_000.0 + 2.0 * 3.0 * waits as f64;
     assert!((room / 4.0..=room).contains(&number(&bytes)), "{bytes} of {room}");
     let said = browser.evaluate("document.getElementById('flame-about').textContent");
-    let expected = "are left out for the size of the page";
+    let expected = "are left out to limit the size of the page";
     assert!(said.as_str().is_some_and(|it| it.contains(expected)), "{said}");
     // The first wait is one of the shortest.
     browser.open_at(&with, "#slice=41@19000");
     browser.wait_for("document.querySelector('#selection .stacks .hint') !== null");
     let said = browser.evaluate("document.querySelector('#selection .stacks .hint').textContent");
-    assert_eq!(said, "its stack, if it has one, is left out of the page for its size");
+    assert_eq!(said, "its stack, if it has one, was left out to limit the size of the page");
     browser.open(&without);
     browser.wait_for("fxtrec.state().flame !== null");
     let said = browser.evaluate("document.getElementById('flame-about').textContent");

@@ -20,7 +20,7 @@
     if (!is) return;
     const code = document.createElement("code");
     code.textContent = trace.commandFor(view.from, view.to);
-    const what = list.length > 0 ? `Exact events are not in this page where it is hatched: it has those of ${share()} tiles, for its size.` : "Finer bins are not in this page, for its size.";
+    const what = list.length > 0 ? `The page lacks exact events where it is hatched: because of its size limit, it has those of ${share()} tiles.` : "Finer bins are not in this page, because of its size limit.";
     note.replaceChildren(`${what} What is drawn there is the share of time in bins of ${units.time(width)}. All events of this view: `, code);
   }
 

@@ -30,13 +30,13 @@
   graph.id = "flame";
   graph.tabIndex = 0;
   graph.setAttribute("role", "tree");
-  graph.setAttribute("aria-label", "Flame graph. Arrow keys move, Enter shows a function alone, Escape all again.");
+  graph.setAttribute("aria-label", "Flame graph. Arrow keys move, Enter shows only one function, Escape shows all again.");
   scrolls.append(caption, graph);
   panel.append(heading, scrolls);
   document.getElementById("panels").append(panel);
   document.documentElement.dataset.stacks = "true";
   const helped = document.querySelector("#help table:last-of-type").insertRow();
-  helped.append(element("th", "flame graph"), element("td", "a click, or Enter, shows a function alone, the topmost row or Esc all again; arrow keys move"));
+  helped.append(element("th", "flame graph"), element("td", "a click or Enter shows only one function, the top row or Esc shows all again; arrow keys move"));
   helped.firstChild.scope = "row";
 
   let kind = null;

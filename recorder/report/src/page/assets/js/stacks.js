@@ -134,13 +134,13 @@
     }
     const missing = lacks(stack);
     if (list.length === 0) missing.unshift("no frame of it was recorded");
-    if (missing.length > 0) box.append(element("p", `It is not whole: ${missing.join("; ")}`, "hint"));
+    if (missing.length > 0) box.append(element("p", `It is incomplete: ${missing.join("; ")}`, "hint"));
   }
 
   // The text if a blocked time has no stack here.
   function none(start, end) {
-    if (about.leftOut[0] > 0 && end - start <= about.leftOut[1]) return "its stack, if it has one, is left out of the page for its size";
-    return end - start < about.over ? `stacks are recorded of waits of ${units.time(about.over)} or more` : "none was recorded of this wait";
+    if (about.leftOut[0] > 0 && end - start <= about.leftOut[1]) return "its stack, if it has one, was left out to limit the size of the page";
+    return end - start < about.over ? `stacks are recorded for waits of ${units.time(about.over)} or more` : "none was recorded for this wait";
   }
 
   // The most frequent stack among the samples of a stretch, and its number of samples.
@@ -175,7 +175,7 @@
       return;
     }
     write(box, isBlocked ? "Where it was blocked" : "Where it had been blocked", table.wait.stack[place]);
-    if (table.wait.wake[place] >= 0) write(box, "From where it was woken", table.wait.wake[place]);
+    if (table.wait.wake[place] >= 0) write(box, "Where it was woken from", table.wait.wake[place]);
   }
 
   // Searches for functions whose name contains a text, given in lower case. Returns the number of waits with such a
@@ -226,7 +226,7 @@
   // What was left out of the page, in words.
   function leftOut() {
     const list = [];
-    if (about.leftOut[0] > 0) list.push(`${units.counted(about.leftOut[0], "wait", "waits")} of ${units.time(about.leftOut[1])} or less ${about.leftOut[0] === 1 ? "is" : "are"} left out for the size of the page`);
+    if (about.leftOut[0] > 0) list.push(`${units.counted(about.leftOut[0], "wait", "waits")} of ${units.time(about.leftOut[1])} or less ${about.leftOut[0] === 1 ? "is" : "are"} left out to limit the size of the page`);
     if (about.every > 1) list.push(`of ${about.every} samples the page has one`);
     if (about.homeless > 0) list.push(`${units.count(about.homeless)} ${about.homeless === 1 ? "stack belongs" : "stacks belong"} to no wait that is known`);
     return list;

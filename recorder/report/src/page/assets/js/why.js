@@ -178,7 +178,7 @@
     return [...sums.values()].sort((a, b) => b.length - a.length);
   }
 
-  const hadBy = (who) => (who < 0 ? "(who had it is unknown)" : who === 0 ? "that was idle" : `that ${fx.select.threadName(who)} had`);
+  const hadBy = (who) => (who < 0 ? "(occupied by an unknown thread)" : who === 0 ? "that was idle" : `that ${fx.select.threadName(who)} had`);
 
   function doing({ state }) {
     if (isBlocked(state)) return state === STATE.DISK ? "blocked, uninterruptibly" : "blocked or asleep";
@@ -188,7 +188,7 @@
   function ending({ ended, waker }) {
     if (ended === null) return "beyond the end";
     if (ended === "absent") return `how it ended is ${ABSENT}`;
-    return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or somebody unknown woke it";
+    return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or an unknown waker woke it";
   }
 
   // A line of text about a link. function describe(link) { const why = link.reason ? ` (${link.reason})` : ""; if (link.state ===
