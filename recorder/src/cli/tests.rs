@@ -186,7 +186,9 @@ fn help_that_was_asked_for_is_a_success_with_groups_and_examples() {
         let error = parse(line).expect_err("help is an error for clap");
         assert_eq!(exit_code(&error, &words(line)), 0);
         let text = error.to_string();
-        for part in ["What to record:", "Output:", "Memory:", "Gates:", "Display:", "Examples:"] {
+        for part in
+            ["What to record:", "Output:", "Memory and threads:", "Gates:", "Display:", "Examples:"]
+        {
             assert!(text.contains(part), "{line:?} lacks {part}:\n{text}");
         }
     }

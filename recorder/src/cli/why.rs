@@ -20,7 +20,7 @@ Without options, it explains the delay that fired the trigger of a snapshot. For
 Examples:
   fxtrec why app.fxt                              the worst thing in the file
   fxtrec why app.fxt --thread audio               the worst thing of one thread
-  fxtrec why app.fxt --span frame --worst 3       the three longest with that name
+  fxtrec why app.fxt --span frame --worst 3       the 3 longest with that name
   fxtrec why app.fxt --span frame --over 20ms     all that are longer
   fxtrec why app.fxt --thread 812 --metric blocked
                                                   how long it was blocked

@@ -301,7 +301,7 @@ fn the_causes_have_a_table_of_their_own_which_says_what_is_not_recorded() {
                  interrupt_kind, packets, requests\n";
     assert!(table.contains(lacks) && !table.contains("Steal"), "{table}");
     let none = text(|out| write_causes(&report(), None, Look::PLAIN, out));
-    assert!(none.contains("unknown") && !none.contains("TOTAL"), "{none}");
+    assert!(none.contains("not recorded") && !none.contains("TOTAL"), "{none}");
 }
 
 #[test]

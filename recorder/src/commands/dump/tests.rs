@@ -149,7 +149,7 @@ fn a_sound_trace_passes_the_check_and_a_broken_chain_does_not() {
     broken.extend_from_slice(&bytes[bytes.len() - 48..]);
     let (text, sound) = run(&broken, &["--check"]);
     assert!(!sound);
-    assert!(text.starts_with("byte 296: chain: CPU 1 ran 0, but 41 goes out"), "{text}");
+    assert!(text.starts_with("byte 296: chain: CPU 1 ran 0, but 41 is switched out"), "{text}");
     let (_, sound) = run(&broken, &["--check", "--spec-only"]);
     assert!(sound, "the format alone has no such rule");
 

@@ -303,7 +303,7 @@ fn a_directory_has_one_report_with_a_row_for_each_trace() {
     let error = judged("runqueue.max > 1s if cpu = 0").expect_err("CPUs of which host");
     assert!(error.to_string().contains("judge the traces one by one"), "{error}");
     let error = report_all(&["--timehist"]).expect_err("times of which host");
-    assert!(error.to_string().starts_with("--timehist is about one trace"), "{error}");
+    assert!(error.to_string().starts_with("--timehist needs a single trace"), "{error}");
 }
 
 #[test]
