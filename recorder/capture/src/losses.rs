@@ -579,7 +579,7 @@ mod tests {
         let cause = &machine.watch.causes(Denied::default())[0];
         assert_eq!(
             cause.to_string(),
-            "3 on CPUs 0,1: the capture thread waited for a CPU (0.99 s, at most 0.99 s at once)"
+            "3 on CPUs 0,1: the capture thread waited for a CPU (0.99 s in all, at most 0.99 s at a time)"
         );
     }
 
@@ -597,12 +597,12 @@ mod tests {
         };
         assert_eq!(
             told(|sample| sample.capture.queued += 2950 * MS),
-            "5 on CPU 1: the capture thread waited for a CPU (2.95 s, at most 2.95 s at once); \
+            "5 on CPU 1: the capture thread waited for a CPU (2.95 s in all, at most 2.95 s at a time); \
              real-time priority was refused: EPERM"
         );
         assert_eq!(
             told(|sample| sample.capture.major_faults += 7),
-            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from disk (3.00 s, at most 3.00 s at once); locking memory was refused: ENOMEM"
+            "5 on CPU 1: memory was short: the capture thread waited for 7 pages from disk (3.00 s in all, at most 3.00 s at a time); locking memory was refused: ENOMEM"
         );
         assert!(!told(|sample| sample.drain.queued += 1).contains("refused"));
     }
