@@ -126,7 +126,7 @@ impl Listener {
     /// The next connection, if one waits.
     ///
     /// # Errors
-    /// What accept4(2) or getsockopt(2) return; a connection that is gone again does not count.
+    /// What accept4(2) or getsockopt(2) return; a connection that was closed before it was accepted does not count.
     pub fn accept(&self) -> io::Result<Option<(Seqpacket, Peer)>> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let raw = match accept4(self.socket.as_fd().as_raw_fd(), flags) {

@@ -336,7 +336,7 @@ impl Collector {
         }
     }
 
-    /// The functions of a program, those of Python in their places; and what they lack.
+    /// The functions of a program, with Python functions in their places, and what they lack.
     pub(super) fn with_python(
         &mut self,
         native: Vec<u64>,

@@ -1,6 +1,6 @@
 //! Watches for spans of a provider that are longer than triggers wait for, while it records into a circular buffer.
 //!
-//! What came into the buffer is looked at ten times a second, and nothing is taken out of it. A provider that fills half of its buffer
+//! New records in the buffer are read ten times a second, and nothing is removed from it. A provider that fills half of its buffer
 //! in less time is seen in part: spans that may have been open then are not measured.
 
 use std::sync::Arc;

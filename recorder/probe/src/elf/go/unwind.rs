@@ -64,7 +64,7 @@ const LONGEST_ENTRY: usize = 16 << 10;
 /// Tables of a file, with those of its Go functions.
 #[derive(Debug)]
 pub struct Frames {
-    /// A section: what is at this address in the file's own terms.
+    /// The section at this address, as the file numbers addresses.
     pub bytes: Vec<u8>,
     pub address: u64,
     /// Functions that switch stacks: only frame pointers lead on from there, and one caller may be missed.
