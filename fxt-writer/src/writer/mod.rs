@@ -50,7 +50,7 @@ pub enum TablesFull {
 pub type Thread = (Koid, Koid);
 
 /// The longest string that is worth a place in the table, in bytes. Longer ones
-/// are written inline.
+/// are written inline, unless all are asked for.
 const MAX_INTERNED_BYTES: usize = 256;
 
 /// Indices that one record can need: category, name and 15 argument names.
@@ -66,6 +66,7 @@ pub struct Writer<L> {
     strings: Lru<String>,
     threads: Lru<(u64, u64)>,
     full: TablesFull,
+    most_bytes: usize,
 }
 
 impl<S: Space> Writer<S> {
@@ -109,7 +110,15 @@ impl<L: Lanes> Writer<L> {
     #[must_use]
     pub fn with_table_sizes(lanes: L, full: TablesFull, strings: u16, threads: u8) -> Self {
         let strings = Lru::new(strings.clamp(MIN_STRINGS, MAX_STRING_INDEX));
-        Self { lanes, strings, threads: Lru::new(threads.into()), full }
+        let threads = Lru::new(threads.into());
+        Self { lanes, strings, threads, full, most_bytes: MAX_INTERNED_BYTES }
+    }
+
+    /// Registers strings of any length, which a copy of another trace needs: with a
+    /// long string inline in the place of its index, a record may be too large.
+    #[must_use]
+    pub fn with_long_strings(self) -> Self {
+        Self { most_bytes: usize::MAX, ..self }
     }
 
     /// Begins an archive: magic number, provider and clock. Not for a provider's
@@ -146,7 +155,7 @@ impl<L: Lanes> Writer<L> {
     /// When the string is one that the format cannot express.
     pub fn text<'t>(&mut self, content: &'t str) -> Result<Text<'t>, WriteError<L::Full>> {
         text::check(content)?;
-        if content.is_empty() || content.len() > MAX_INTERNED_BYTES {
+        if content.is_empty() || content.len() > self.most_bytes {
             return Ok(Text::Inline(content));
         }
         let found = self.strings.index(content, self.full == TablesFull::Replace);

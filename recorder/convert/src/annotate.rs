@@ -91,7 +91,7 @@ fn write(
     incidents: &[Incident],
     out: &mut dyn Write,
 ) -> Result<(), ConvertError> {
-    let mut writer = Writer::new(RecordOutput::new(out));
+    let mut writer = Writer::new(RecordOutput::new(out)).with_long_strings();
     writer.write(&ProviderInfo { id: provider, name: NAME })?;
     writer.write(&ProviderSection { id: provider })?;
     writer.write(&Initialization { ticks_per_second: 1_000_000_000 })?;

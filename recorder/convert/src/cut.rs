@@ -106,7 +106,7 @@ pub fn cut_by(
     window: &Window,
     out: &mut dyn Write,
 ) -> Result<Report, ConvertError> {
-    let mut target = Writer::new(Output::new(out));
+    let mut target = Writer::new(Output::new(out)).with_long_strings();
     target.start(maker.provider(), 1_000_000_000)?;
     let mut cutter = Cutter { sections, ..Cutter::new(maker, window, target) };
     cutter.read(reader)?;
@@ -503,7 +503,8 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.report.count("records that FXT does not define, left out");
                 Ok(())
             }
-            Err(WriteError::Encode(_)) => {
+            // A recording's snapshot does without it.
+            Err(WriteError::Encode(_)) if self.maker != Maker::Cut => {
                 self.report.count("records that became too large for FXT, left out");
                 Ok(())
             }

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, stdin};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fxt_reader::ReadAhead;
 use fxtrec_kernel::progress::Progress;
@@ -29,6 +31,8 @@ pub struct Input {
     /// The file itself, if it is a regular uncompressed file.
     plain: Option<File>,
     progress: Progress,
+    /// How many bytes were read, decompressed.
+    taken: Arc<AtomicU64>,
 }
 
 impl Input {
@@ -90,7 +94,7 @@ impl Input {
         let (content, packing) = unpack(progress.of(source))
             .map_err(|source| ConvertError::Open { path: path.to_owned(), source })?;
         let plain = regular.filter(|_| packing == Packing::Plain);
-        Ok(Self { path: path.to_owned(), content, plain, progress })
+        Ok(Self { path: path.to_owned(), content, plain, progress, taken: Arc::default() })
     }
 
     /// Uses bytes as the content of a file without a name, for fuzz targets and tests.
@@ -101,7 +105,8 @@ impl Input {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ConvertError> {
         let (content, _) = unpack(Cursor::new(bytes)).map_err(ConvertError::Read)?;
         let progress = Progress::hidden();
-        Ok(Self { path: PathBuf::from("-"), content, plain: None, progress })
+        let (path, taken) = (PathBuf::from("-"), Arc::default());
+        Ok(Self { path, content, plain: None, progress, taken })
     }
 
     /// The format according to the content, or else to the file's name.
@@ -143,6 +148,13 @@ impl Input {
     ///
     /// If the input cannot be read, or the copy cannot be written.
     pub fn seekable(&mut self) -> Result<File, ConvertError> {
+        let file = self.as_file()?;
+        let length = file.metadata().map_err(ConvertError::Read)?.len();
+        self.taken.fetch_add(length, Ordering::Relaxed);
+        Ok(file)
+    }
+
+    fn as_file(&mut self) -> Result<File, ConvertError> {
         match &self.plain {
             Some(file) => {
                 let mut file = file.try_clone().map_err(ConvertError::Read)?;
@@ -152,6 +164,11 @@ impl Input {
             }
             None => spool::copy(&mut self.content).map_err(ConvertError::Read),
         }
+    }
+
+    /// How many bytes of it were read by now, decompressed.
+    pub(super) fn taken(&self) -> Arc<AtomicU64> {
+        self.taken.clone()
     }
 
     /// The path by which it was opened.
@@ -172,7 +189,9 @@ impl Input {
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.content.read(buffer)
+        let count = self.content.read(buffer)?;
+        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
     }
 }
 

@@ -624,7 +624,7 @@ impl<'r> Lane<'r> {
                     if std::mem::take(&mut fresh) {
                         self.lead = None;
                     }
-                    place.insert((*providers, Writer::new(self.shared.clone())))
+                    place.insert((*providers, Writer::new(self.shared.clone()).with_long_strings()))
                 }
             };
             self.provider = *number;
@@ -650,9 +650,7 @@ impl<'r> Lane<'r> {
                     return Ok(());
                 }
                 Ok(false) => report.count("records that FXT does not define, left out"),
-                Err(WriteError::Encode(_)) => {
-                    report.count("records that became too large for FXT, left out");
-                }
+                Err(WriteError::Encode(error)) => return Err(error.into()),
                 Err(WriteError::Full(never)) => match never {},
             }
         }

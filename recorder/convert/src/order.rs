@@ -442,7 +442,7 @@ impl<'p> Target<'p> {
         if !self.writers.contains_key(&id) {
             let name = self.providers.names.get(&id).map_or("unnamed", String::as_str);
             introduce(id, name, &self.shared)?;
-            self.writers.insert(id, Writer::new(self.shared.clone()));
+            self.writers.insert(id, Writer::new(self.shared.clone()).with_long_strings());
         } else if self.current != Some(id) {
             put(&ProviderSection { id: fxt_writer::ProviderId(id) }, &self.shared)?;
         }

@@ -3,14 +3,21 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::write::GzEncoder;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 use super::error::ConvertError;
 use super::format::Packing;
+use super::input::Input;
 use fxtrec_kernel::user::Owner;
 use fxtrec_sink::outfile::{Derived, OutFileError, Pending, mode_of};
+
+/// How many times as large as the input an output may be, with so many bytes in addition. JSON takes some 10 times as much as a trace.
+const MOST_TIMES: u64 = 256;
+const FREE_BYTES: u64 = 64 << 20;
 
 /// Bytes to collect before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -26,6 +33,8 @@ pub struct Output {
     packer: Packer,
     pending: Pending,
     written: u64,
+    /// How many bytes of the input were read.
+    taken: Option<Arc<AtomicU64>>,
 }
 
 enum Packer {
@@ -102,7 +111,13 @@ impl Output {
             }
             Packing::Zstd => Packer::Zstd(Box::new(ZstdEncoder::new(file, ZSTD_LEVEL)?)),
         };
-        Ok(Self { packer, pending, written: 0 })
+        Ok(Self { packer, pending, written: 0, taken: None })
+    }
+
+    /// Bounds the output by what is read of `input`: a small trace may refer to a long string again and again, and each reference is
+    /// written as the string.
+    pub fn bound_by(self, input: &Input) -> Self {
+        Self { taken: Some(input.taken()), ..self }
     }
 
     /// Writes the end, and renames the file. Returns the number of bytes before compression.
@@ -124,6 +139,15 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(taken) = &self.taken {
+            let most = MOST_TIMES.saturating_mul(taken.load(Ordering::Relaxed)) + FREE_BYTES;
+            if self.written > most {
+                let why = format!(
+                    "it is more than {MOST_TIMES} times as large as the input, which refers to long strings again and again; cut a part of the trace"
+                );
+                return Err(io::Error::other(why));
+            }
+        }
         let count = match &mut self.packer {
             Packer::Plain(file) => file.write(bytes),
             Packer::Gzip(gzip) => gzip.write(bytes),

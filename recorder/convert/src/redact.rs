@@ -271,7 +271,7 @@ pub fn texts(path: &Path) -> Result<BTreeMap<(&'static str, String), u64>, Conve
     let mut reader = Reader::from_file(traces::open(path).map_err(opened)?, |file| file);
     let found = Texts::default();
     let shared = Shared::default();
-    let mut writer = Writer::new(shared.clone());
+    let mut writer = Writer::new(shared.clone()).with_long_strings();
     loop {
         match reader.next() {
             Ok(Some(item)) => {

@@ -42,7 +42,7 @@ pub fn cut_section(
     out: &mut dyn Write,
 ) -> Result<bool, ConvertError> {
     let mut section = Vec::new();
-    let mut target = Writer::new(Output::new(&mut section as &mut dyn Write));
+    let mut target = Writer::new(Output::new(&mut section as &mut dyn Write)).with_long_strings();
     target.write(&ProviderInfo { id: owner.id, name: owner.name })?;
     target.write(&ProviderSection { id: owner.id })?;
     target.write(&Initialization { ticks_per_second: 1_000_000_000 })?;

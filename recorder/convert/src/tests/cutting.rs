@@ -452,3 +452,50 @@ fn json_has_no_place_for_stacks_and_says_so() {
     assert_eq!(report.times("modules and mappings of stacks, left out"), 12);
     assert!(!String::from_utf8(json).expect("text").contains("code 1"));
 }
+
+/// So many events, each of which refers to one long string in all of its arguments.
+fn referring(events: u64) -> Vec<u8> {
+    let mut trace = Writer::new(Vec::new()).with_long_strings();
+    trace.start("test", 1_000_000_000).expect("room");
+    let long = "x".repeat(32_000);
+    let value = Value::Str(trace.text(&long).expect("room"));
+    let names: Vec<String> = (0..15).map(|number| format!("arg{number}")).collect();
+    let args: Vec<(&str, Value<'_>)> = names.iter().map(|name| (name.as_str(), value)).collect();
+    for number in 0..events {
+        trace.instant(Ticks(number), APP, "c", "event", &args).expect("room");
+    }
+    trace.into_inner()
+}
+
+#[test]
+fn a_piece_refers_to_long_strings_as_the_trace_does() {
+    let trace = referring(400);
+    let mut piece = Vec::new();
+    let window = Window { from: Nanos(0), to: Nanos(399), filter: Filter::default() };
+    let report = cut(&mut Reader::from_slice(&trace), &window, &mut piece).expect("cut");
+    assert_eq!(report.remarks().next(), None, "nothing is left out");
+    assert!(piece.len() < 2 * trace.len(), "{} of {}", piece.len(), trace.len());
+    let mut reader = Reader::from_slice(&piece);
+    let mut events = 0;
+    while let Some(item) = reader.next().expect("sound") {
+        events += u64::from(matches!(item.record, fxt_reader::Record::Event(_)));
+    }
+    assert_eq!(events, 400);
+}
+
+#[test]
+fn what_refers_to_a_long_string_again_and_again_is_not_written_out_without_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = referring(400);
+    let most = (64 << 20) + 256 * trace.len() as u64;
+    let mut input = Input::from_bytes(trace).expect("bytes");
+    let path = folder.path().join("out.json");
+    let output = Output::create(&path, Packing::Plain, &[]).expect("room");
+    let mut output = output.bound_by(&input);
+    let options = Options::default();
+    let result = convert(&mut input, Format::Fxt, &mut output, Format::Json, options);
+    let error = result.expect_err("192 MB").to_string();
+    assert!(error.contains("more than 256 times as large as the input"), "{error}");
+    let written = output.finish().expect("room");
+    assert!(written < most + (1 << 20), "{written} of {most}");
+}

@@ -33,7 +33,7 @@ fn convert_files(args: &ConvertArgs) -> Result<Report, ConvertError> {
     if to == Format::Fxt {
         refuse_terminal(args.output())?;
     }
-    let mut output = Output::create(args.output(), packing, &[&args.input])?;
+    let mut output = Output::create(args.output(), packing, &[&args.input])?.bound_by(&input);
     let options = Options { sched: sched(args.sched), lenient: args.lenient, strict: args.strict };
     let result = convert(&mut input, from, &mut output, to, options);
     input.finish();

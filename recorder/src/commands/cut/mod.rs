@@ -65,7 +65,7 @@ fn cut_file(
         },
     };
     let mut input = Input::open_trace(&args.input, !args.quiet)?;
-    let mut output = Output::create(args.output(), packing, &[&args.input])?;
+    let mut output = Output::create(args.output(), packing, &[&args.input])?.bound_by(&input);
     let mut piece = match secrets.is_empty() {
         true => None,
         false => Some(tempfile::NamedTempFile::new().map_err(ConvertError::Write)?),
