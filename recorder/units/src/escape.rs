@@ -43,6 +43,39 @@ pub fn line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
+/// The text of a JSON document in which characters that act are escapes, such as `\u202e`, so that it means the same. (Those below U+0020 are
+/// escapes already, or between values.)
+pub fn json(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c >= '\x7f' && acts(c);
+    if text.is_ascii() && !text.contains('\x7f') || !text.contains(acts) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        // Each is one unit of UTF-16. Writing to a String does not fail.
+        let _ = if acts(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+    }
+    out.into()
+}
+
+/// Passes JSON on, as [`json`] has it. Takes whole characters at a time, as serde_json writes them.
+#[derive(Debug)]
+pub struct Json<W>(pub W);
+
+impl<W: Write> Write for Json<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.0.write_all(json(text).as_bytes())?,
+            Err(_) => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Passes text on and escapes everything that a terminal would obey, except line breaks, tabs and, if wanted, fxtrec's own colours. (A name
 /// that contains such a colour sequence only changes its own colour.) Bytes that are not UTF-8 are escaped too.
 #[derive(Debug)]
@@ -175,6 +208,18 @@ impl<W: Write> Drop for Escaping<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_means_the_same_without_characters_that_act() {
+        for (text, shown) in [
+            ("[\n \"plain é\"]", "[\n \"plain é\"]"),
+            ("\"a\u{202e}b\u{9b}\u{7f}\u{feff}\"", r#""a\u202eb\u009b\u007f\ufeff""#),
+        ] {
+            let mut out = Vec::new();
+            Json(&mut out).write_all(text.as_bytes()).expect("room");
+            assert_eq!(String::from_utf8(out).expect("text"), shown);
+        }
+    }
 
     #[test]
     fn a_line_shows_what_a_terminal_would_obey() {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use fxtrec_gates::{Metric, SpanPart};
+use fxtrec_units::escape;
 use fxtrec_units::lock_kind::LockKind;
 
 use super::*;
@@ -257,7 +258,7 @@ pub fn write_json(
         locks: report.locks.as_ref().map(locks),
         gates: verdicts.map(|all| all.iter().map(JsonVerdict::of).collect()),
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    serde_json::to_writer_pretty(escape::Json(&mut *out), &document)?;
     writeln!(out)
 }
 

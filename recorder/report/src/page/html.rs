@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::numbered::clean;
+
 /// The markup, with places marked `{{name}}`.
 const FRAME: &str = include_str!("assets/page.html");
 
@@ -84,7 +86,10 @@ pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -
                     out.write_all(style.as_bytes())?;
                 }
             }
-            "contents" => out.write_all(escape_script(&contents.to_string()).as_bytes())?,
+            "contents" => {
+                let shown = shown(contents.clone()).to_string();
+                out.write_all(escape_script(&shown).as_bytes())?;
+            }
             "blocks" => write_blocks(blocks, out)?,
             "chart" => write!(out, "/* uPlot:\n{UPLOT_LICENCE}*/\n{UPLOT}")?,
             "script" => {
@@ -119,19 +124,38 @@ fn write_blocks(blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The same with texts as they are shown: a name may have characters that change the direction of what is next to it.
+fn shown(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(list) => Value::Array(list.into_iter().map(shown).collect()),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(key, value)| (key, shown(value))).collect())
+        }
+        other => other,
+    }
+}
+
 /// Escapes JSON so that it cannot end a script element.
 fn escape_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
 fn escape_text(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    clean(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn texts_are_shown_without_characters_that_act() {
+        let contents = serde_json::json!({"title": "x", "names": ["a\u{202e}b\u{9b}2J", 1]});
+        assert_eq!(shown(contents)["names"], serde_json::json!([r"a\u{202e}b\x9b2J", 1]));
+        assert_eq!(escape_text("\u{202e}<"), r"\u{202e}&lt;");
+    }
 
     #[test]
     fn names_of_threads_cannot_become_markup() {

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::hash::Hash;
 
+use fxtrec_units::escape;
 use rustc_hash::FxHashMap;
 
 /// Items with numbers; the first item has the number `first`.
@@ -55,10 +56,9 @@ impl<K: Clone + Eq + Hash> Numbered<K> {
     }
 }
 
-/// Text without the characters that separate texts in a block.
+/// Text without the characters that separate texts in a block, and without those that change how a page is shown.
 pub(super) fn clean(text: &str) -> String {
-    let clean = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
-    text.chars().map(clean).collect()
+    escape::line(text).into_owned()
 }
 
 /// The approximate size of a text in the page, in bytes: compression halves it, and base64 adds a third.

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_units::escape;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -247,6 +248,6 @@ pub fn write_firefox(profiles: &[Profile<'_>], out: &mut dyn Write) -> io::Resul
         "profilerOverhead": [],
         "threads": threads,
     });
-    serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
+    serde_json::to_writer(escape::Json(&mut *out), &document).map_err(io::Error::from)?;
     writeln!(out)
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use fxtrec_sched::backtrace::PROBLEMS;
+use fxtrec_units::escape;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -174,6 +175,6 @@ pub fn write_json(blocked: &Blocked, most: usize, out: &mut dyn Write) -> io::Re
         stacks: blocked.places().iter().map(|it| place(blocked, it)).collect(),
         worst: blocked.waits.iter().take(most).map(|wait| worst(blocked, wait)).collect(),
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    serde_json::to_writer_pretty(escape::Json(&mut *out), &document)?;
     writeln!(out)
 }

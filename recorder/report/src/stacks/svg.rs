@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use fxtrec_sched::backtrace::Kind;
+use fxtrec_units::escape;
 use fxtrec_units::text::{percent, short};
 
 use super::profile::Profile;
@@ -34,16 +35,13 @@ impl Node {
 
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for letter in text.chars() {
+    // XML does not allow control characters.
+    for letter in escape::line(text).chars() {
         match letter {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
-            // XML does not allow control characters.
-            letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => {
-                out.push('\u{fffd}');
-            }
             letter => out.push(letter),
         }
     }

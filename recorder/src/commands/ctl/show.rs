@@ -33,7 +33,7 @@ pub(super) fn answer<T: Serialize>(
     text: impl FnOnce(&T, &mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     if json {
-        serde_json::to_writer_pretty(&mut *out, &Versioned::new(answer))
+        serde_json::to_writer_pretty(escape::Json(&mut *out), &Versioned::new(answer))
             .map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
@@ -44,7 +44,8 @@ pub(super) fn answer<T: Serialize>(
 
 /// Prints `object` as JSON in one line.
 pub(super) fn json_line<T: Serialize>(object: &T, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Versioned::new(object)).map_err(io::Error::from)?;
+    serde_json::to_writer(escape::Json(&mut *out), &Versioned::new(object))
+        .map_err(io::Error::from)?;
     writeln!(out)?;
     out.flush()
 }

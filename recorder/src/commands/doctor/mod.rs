@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::cli::DoctorArgs;
 use crate::config::Config;
 use crate::kernel::sys::Linux;
+use crate::units::escape;
 use crate::units::look::Look;
 use fxtrec_sessions::settings::SettingsError;
 use verdict::Verdict;
@@ -88,7 +89,7 @@ pub fn run(args: DoctorArgs, no_config: bool, look: Look, out: &mut dyn Write) -
             uses: verdicts,
             remedy,
         };
-        serde_json::to_writer_pretty(&mut *out, &findings)?;
+        serde_json::to_writer_pretty(escape::Json(&mut *out), &findings)?;
         writeln!(out)?;
         return Ok(works);
     }

@@ -8,6 +8,7 @@ use fxt_reader::{Item, Koid, Record, Summary, Thread};
 use serde_json::{Map, Value as Json, json};
 
 use super::line::Lines;
+use crate::units::escape;
 
 /// Changes when the meaning of a member changes.
 pub(super) const VERSION: u32 = 1;
@@ -54,7 +55,7 @@ pub(super) fn write_check(report: &Report, out: &mut dyn Write) -> io::Result<bo
         "container": summary.container.to_string(),
         "container_truncated": summary.container_truncated,
     });
-    serde_json::to_writer_pretty(&mut *out, &check)?;
+    serde_json::to_writer_pretty(escape::Json(&mut *out), &check)?;
     writeln!(out)?;
     Ok(report.is_sound())
 }
@@ -77,7 +78,7 @@ pub(super) fn write_item(item: &Item<'_>, lines: &Lines, out: &mut dyn Write) ->
 }
 
 fn write_line(line: &Json, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
+    serde_json::to_writer(escape::Json(&mut *out), line)?;
     writeln!(out)
 }
 

@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use crate::probe::{ListedFunction, ListedUsdt, Listing, Symbols};
+use crate::units::escape;
 
 /// Changes when the meaning of a member changes.
 const VERSION: u32 = 1;
 
 pub(super) fn write(listing: &Listing, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &object(listing)).map_err(io::Error::from)?;
+    serde_json::to_writer_pretty(escape::Json(&mut *out), &object(listing))
+        .map_err(io::Error::from)?;
     writeln!(out)
 }
 

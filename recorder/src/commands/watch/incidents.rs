@@ -13,6 +13,7 @@ use crate::commands::trace_file;
 use crate::kernel::clock;
 use crate::kernel::regular::{Links, Regular};
 use crate::report::call_name;
+use crate::units::escape;
 use crate::units::text::{short, time_of_day};
 use crate::why::{self, Explanation, MOST_EXPLAINED, Pick, Query, WhyError};
 
@@ -120,7 +121,7 @@ impl Incident {
             file: file.map(|path| path.display().to_string()),
             incident: &self.explanation,
         };
-        serde_json::to_writer(&mut *out, &line)?;
+        serde_json::to_writer(escape::Json(&mut *out), &line)?;
         writeln!(out)
     }
 

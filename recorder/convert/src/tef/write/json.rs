@@ -1,6 +1,9 @@
 //! Appends JSON text to a buffer.
 
+use std::borrow::Cow;
 use std::io::Write;
+
+use fxtrec_units::escape;
 
 use crate::tef::MAX_EXACT;
 
@@ -56,6 +59,7 @@ impl<'o> Object<'o> {
 
 /// A string with its quotes (RFC 8259, section 7).
 pub(super) fn string(out: &mut Vec<u8>, text: &str) {
+    let from = out.len();
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -75,6 +79,10 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
+    if let Ok(Cow::Owned(escaped)) = str::from_utf8(&out[from..]).map(escape::json) {
+        out.truncate(from);
+        out.extend_from_slice(escaped.as_bytes());
+    }
 }
 
 pub(super) fn number(out: &mut Vec<u8>, value: impl itoa::Integer) {
@@ -132,6 +140,7 @@ mod tests {
         for text in ["", "plain", "a\"b\\c", "line\nand\ttab", "\u{1}\u{1f}", "é\u{2028}\u{1f600}"]
         {
             let json = written(|out| string(out, text));
+            assert!(!json.contains('\u{2028}'), "{json}");
             assert_eq!(serde_json::from_str::<String>(&json).expect("a string"), text, "{json}");
         }
     }
