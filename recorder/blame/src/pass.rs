@@ -32,7 +32,10 @@ pub fn run<S: Sink>(mut reader: Reader<'_>, tracker: &mut Tracker, sink: S) -> R
     let mut pass = Pass { tracker, sink };
     loop {
         match reader.show_all(&mut pass) {
-            Ok(_) => return Ok(pass.sink),
+            Ok(_) => {
+                pass.tracker.is_truncated = reader.summary().is_truncated();
+                return Ok(pass.sink);
+            }
             Err(Error::Damaged(_)) => pass.tracker.damaged(),
             Err(error) => return Err(error),
         }

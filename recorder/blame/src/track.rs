@@ -85,6 +85,8 @@ pub struct Tracker {
     pub now: u64,
     /// How many gaps there were.
     pub losses: u64,
+    /// Whether the trace ends in the middle of a record, or has none.
+    pub is_truncated: bool,
     /// Whether it has stacks.
     pub has_stacks: bool,
     fired: Option<trigger::Fired>,
@@ -134,6 +136,7 @@ impl Tracker {
             first: None,
             now: 0,
             losses: 0,
+            is_truncated: false,
             has_stacks: false,
             fired: None,
             usual_args: UsualArgs::default(),

@@ -42,6 +42,9 @@ pub struct Trace {
     pub wall_clock_offset_ns: Option<i64>,
     /// How often events were lost.
     pub gaps: u64,
+    /// Whether the file ends before the recording did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// How long fxtrec's own threads had CPUs, if they are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder_ns: Option<u64>,

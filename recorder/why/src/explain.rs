@@ -197,7 +197,7 @@ pub(crate) fn explain_keeping<'r>(
     drop(finder);
     let origin = tracker.origin.clone();
     let (begin, end) = (tracker.first.unwrap_or(0), tracker.now);
-    let gaps = tracker.losses;
+    let (gaps, truncated) = (tracker.losses, tracker.is_truncated);
     let mut intervals: Vec<Interval> = choices
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
@@ -280,6 +280,7 @@ pub(crate) fn explain_keeping<'r>(
         causes: origin.causes.names().collect(),
         wall_clock_offset_ns: origin.wall_clock_offset,
         gaps,
+        truncated,
         recorder_ns,
     };
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of })

@@ -29,7 +29,7 @@ const WIDTH: usize = 100;
 /// # Errors
 /// Those of `out`.
 pub fn write_json(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, answer)?;
+    serde_json::to_writer(escape::Json(&mut *out), answer)?;
     writeln!(out)
 }
 
@@ -54,7 +54,7 @@ pub fn write_text(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
         wrapped_at(0, &begin, &why.sentence, out)?;
         write_explanation(why, out)?;
     }
-    write_left_out(answer, out)?;
+    write_limits(answer, out)?;
     write_rest(answer, file, out)
 }
 
@@ -69,7 +69,7 @@ pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
         let head = format!("{:>3}. {}{wall}  ", at + 1, seconds(why.from_ns));
         wrapped_at(5, &head, &why.sentence, out)?;
     }
-    write_left_out(answer, out)?;
+    write_limits(answer, out)?;
     write_rest(answer, file, out)
 }
 
@@ -89,10 +89,13 @@ pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-fn write_left_out(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+fn write_limits(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
     if let Some(ran) = answer.trace.recorder_ns {
         let ran = nanos(ran);
         writeln!(out, "\nLeft out: threads of fxtrec, CPU time {ran} (--include-recorder).")?;
+    }
+    if answer.trace.truncated {
+        writeln!(out, "\nThe file is truncated: it ends before the recording did.")?;
     }
     Ok(())
 }

@@ -42,6 +42,22 @@ fn why(line: &[&str]) -> String {
 }
 
 #[test]
+fn what_is_there_of_a_truncated_file_is_explained_and_that_it_is_truncated_is_said() {
+    let note = "The file is truncated: it ends before the recording did.";
+    assert!(!why(&[]).contains(note));
+    assert!(!why(&["--json"]).contains("truncated"));
+    let bytes = scene().bytes().to_vec();
+    let part = &bytes[..bytes.len() - 12];
+    for line in [&[][..], &["--top", "2"]] {
+        let text = why_of(part, line).expect("an explanation");
+        assert!(text.contains("app[100] was "), "{text}");
+        assert!(text.contains(note), "{text}");
+    }
+    let json = why_of(part, &["--json"]).expect("an explanation");
+    assert!(json.contains("\"truncated\":true"), "{json}");
+}
+
+#[test]
 fn without_options_the_worst_is_explained_on_one_screen() {
     let text = why(&[]);
     let first = text.lines().next().expect("a sentence");
