@@ -121,7 +121,7 @@ mod tests {
             assert!(trigger(&format!("{text} if comm = 'app'")).condition.is_some());
         }
         let [message, marks, _] = refused("span('x') > 5");
-        assert_eq!(message, "span is a length of time and needs a unit");
+        assert_eq!(message, "span is a duration and needs a unit");
         assert_eq!(marks, "            ^");
         let [message, ..] = refused("span('x') > 1ms if cpu = 1");
         assert!(message.starts_with("a span may be on several CPUs"), "{message}");
