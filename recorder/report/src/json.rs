@@ -42,6 +42,8 @@ struct Document<'a> {
     recorder: Option<Recorder>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_delay: Option<Delay<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incidents: Option<Vec<Incident<'a>>>,
     worst: Vec<Worst<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_of_command: Option<Vec<Worst<'a>>>,
@@ -75,6 +77,16 @@ struct Delay<'a> {
     waker: Option<Who<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     syscall_name: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Incident<'a> {
+    #[serde(flatten)]
+    thread: Who<'a>,
+    begin_ns: u64,
+    end_ns: u64,
+    length_ns: u64,
+    sentence: &'a str,
 }
 
 #[derive(Serialize)]

@@ -69,6 +69,8 @@ pub struct Report {
     pub recorder: Option<Recorder>,
     /// The [worst delay](fxtrec_blame::worst), if it is about one trace and there is any.
     pub delay: Option<Delay>,
+    /// Different intervals in which threads were unusually late, if somebody looked for them: `fxtrec why --top`.
+    pub incidents: Option<Vec<Incident>>,
     /// Whether COMMAND's threads are known.
     pub has_command: bool,
     /// From when COMMAND was let run until its process ended, or the recording did.
@@ -81,6 +83,15 @@ pub struct Report {
     pub traces: Vec<TraceRow>,
     /// What threads were put together by, if by something else than their names.
     pub grouped_by: Option<GroupBy>,
+}
+
+/// An interval in which a thread was unusually late, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    pub thread: Party,
+    pub span: Span,
+    /// The answer of `fxtrec why`.
+    pub sentence: String,
 }
 
 /// What fxtrec wrote into a trace about the recording.

@@ -51,8 +51,8 @@ pub struct ReportArgs {
     /// One row per thread, process, cgroup or host; for several traces, threads are grouped by name
     #[arg(long, value_name = "WHAT", default_value = "thread", conflicts_with = "timehist")]
     pub by: By,
-    /// Print all parts but causes, and more rows, instead of what fits on one screen
-    #[arg(long, conflicts_with = "show", conflicts_with_all = FOR_PROGRAMS)]
+    /// Print all parts but causes, and more rows, instead of what fits on one screen; with --json, incidents too
+    #[arg(long, conflicts_with_all = ["show", "timehist", "csv"])]
     pub all: bool,
     /// Maximum number of rows in each table; 0 for all [default: as many as one screen has; 25 with --all or --show]
     #[arg(long, value_name = "N", value_parser = number::<usize>, conflicts_with_all = FOR_PROGRAMS)]
@@ -135,7 +135,8 @@ const SCREEN: [Part; 8] = [
 ];
 
 /// What `--all` prints.
-const ALL: [Part; 10] = [
+const ALL: [Part; 11] = [
+    Part::Incidents,
     Part::Head,
     Part::Metrics,
     Part::Spans,
@@ -151,6 +152,9 @@ const ALL: [Part; 10] = [
 impl Part {
     /// The parts for which the trace is read once more.
     pub const MEASURED: [Part; 3] = [Part::Spans, Part::Counters, Part::Locks];
+
+    /// Same, for the JSON of `--all`.
+    pub const ALL_MEASURED: [Part; 4] = [Part::Spans, Part::Counters, Part::Locks, Part::Incidents];
 }
 
 impl ReportArgs {
@@ -207,6 +211,8 @@ impl By {
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
+    /// Up to five different incidents, a sentence each, as of fxtrec why --top 5
+    Incidents,
     /// What was recorded, and what was lost
     Head,
     /// Wake-ups and preemptions in a line each, and how busy CPUs were

@@ -55,7 +55,7 @@ pub use answer::{Answer, Explanation, Link, Part, Share, Wait, Who};
 pub use explain::explain;
 pub use fxtrec_blame::Class;
 pub use fxtrec_blame::track::{Origin, Reason};
-pub use text::{describe_link, write_files, write_json, write_list, write_text};
+pub use text::{describe_link, write_files, write_json, write_list, write_sentences, write_text};
 
 /// The maximum number of intervals that are explained at once.
 pub const MOST_EXPLAINED: usize = 20;

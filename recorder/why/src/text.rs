@@ -63,12 +63,12 @@ pub fn write_text(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Resul
 /// # Errors
 /// Those of `out`.
 pub fn write_list(answer: &Answer, file: &str, out: &mut dyn Write) -> io::Result<()> {
-    for (at, why) in answer.explanations.iter().enumerate() {
+    let lines = answer.explanations.iter().map(|why| {
         let wall = answer.trace.wall(why.from_ns);
         let wall = wall.map_or_else(String::new, |wall| format!(" ({wall})"));
-        let head = format!("{:>3}. {}{wall}  ", at + 1, seconds(why.from_ns));
-        wrapped_at(5, &head, &why.sentence, out)?;
-    }
+        (format!("{}{wall}", seconds(why.from_ns)), why.sentence.as_str())
+    });
+    write_sentences(lines, out)?;
     write_limits(answer, out)?;
     write_rest(answer, file, out)
 }
@@ -85,6 +85,20 @@ pub fn write_files(answers: &[(String, Answer)], out: &mut dyn Write) -> io::Res
         let (file, begin) = (escape::line(file), seconds(why.from_ns));
         let head = format!("{:>3}. {file}: {begin}{wall}  ", at + 1);
         wrapped_at(5, &head, &why.sentence, out)?;
+    }
+    Ok(())
+}
+
+/// Writes numbered sentences, each after the time at which it begins.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_sentences<'a>(
+    sentences: impl Iterator<Item = (String, &'a str)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for (number, (time, sentence)) in (1..).zip(sentences) {
+        wrapped_at(5, &format!("{number:>3}. {time}  "), sentence, out)?;
     }
     Ok(())
 }

@@ -87,6 +87,7 @@ impl<O: Observer> Analysis<O> {
             worst_of_command: Vec::new(),
             recorder: None,
             delay,
+            incidents: None,
             has_command: self.family.process.is_some(),
             command: self.family.process.map(|_| Span {
                 begin: Nanos(self.command.0.unwrap_or(span.begin.0).max(span.begin.0)),

@@ -16,7 +16,7 @@ use crate::fleet::TraceRow;
 use crate::gates::evaluate::Verdict;
 use crate::groups::GroupBy;
 use crate::locks::LockReport;
-use crate::model::{Party, Report, Sleep, Span, Stats, Wait};
+use crate::model::{self, Party, Report, Sleep, Span, Stats, Wait};
 use crate::spans::SpanReport;
 
 fn ns(duration: Duration) -> u64 {
@@ -120,6 +120,12 @@ fn one_of_many(row: &TraceRow) -> OneOfMany<'_> {
 
 fn who(party: &Party) -> Who<'_> {
     Who { koid: party.koid.0, tid: party.tid, pid: party.pid, comm: &party.comm }
+}
+
+fn incident(incident: &model::Incident) -> Incident<'_> {
+    let model::Incident { thread, span, sentence } = incident;
+    let (begin_ns, end_ns, length_ns) = (span.begin.0, span.end.0, ns(span.length()));
+    Incident { thread: who(thread), begin_ns, end_ns, length_ns, sentence }
 }
 
 fn worst(causes: Causes, wait: &Wait) -> Worst<'_> {
@@ -247,6 +253,7 @@ pub fn write_json(
             waker: delay.waker.as_ref().map(who),
             syscall_name: delay.call.and_then(|number| report.call_name(number)),
         }),
+        incidents: report.incidents.as_ref().map(|all| all.iter().map(incident).collect()),
         worst: report.worst().iter().map(|wait| worst(causes, wait)).collect(),
         worst_of_command: report
             .has_command

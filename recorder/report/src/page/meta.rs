@@ -15,7 +15,7 @@ use super::threads::ThreadIndex;
 use super::tile::head;
 use crate::analysis::DEFAULT_WORST;
 use crate::model::ProviderLosses;
-use crate::{Distribution, Metric, Party, Report, Sleep, Wait};
+use crate::{Distribution, Incident, Metric, Party, Report, Sleep, Wait};
 
 /// The version of the layout. It is incremented when the scripts of one version cannot read the data of another.
 pub(super) const LAYOUT: u32 = 6;
@@ -101,6 +101,7 @@ impl Contents<'_> {
             "file": self.file,
             "chunk": CHUNK_BINS,
             "latency": self.latency(),
+            "incidents": self.incidents(),
             "worst": self.report.worst().iter().map(|wait| self.wait(wait)).collect::<Vec<_>>(),
             "blocked": self.blocked(),
             "longestSpans": self.longest_spans(),
@@ -284,6 +285,15 @@ impl Contents<'_> {
             })
         };
         self.report.blocked().sleeps.iter().map(sleep).collect()
+    }
+
+    fn incidents(&self) -> Value {
+        let incident = |incident: &Incident| {
+            let Incident { thread, span, sentence } = incident;
+            let [from, to] = [span.begin, span.end].map(|time| self.at(time.0));
+            json!({ "who": party(thread), "from": from, "to": to, "sentence": sentence })
+        };
+        self.report.incidents.iter().flatten().map(incident).collect()
     }
 
     fn call_name(&self, number: u16) -> String {

@@ -22,7 +22,15 @@ use crate::units::text::counted;
 /// A requested option that does not exist for many traces.
 fn refused(args: &ReportArgs) -> Option<&'static str> {
     let shows = |part: &Part| args.show.contains(part);
-    let of_one = [Part::Figures, Part::Spans, Part::Cpus, Part::Causes, Part::Blocked, Part::Locks];
+    let of_one = [
+        Part::Incidents,
+        Part::Figures,
+        Part::Spans,
+        Part::Cpus,
+        Part::Causes,
+        Part::Blocked,
+        Part::Locks,
+    ];
     match () {
         () if args.timehist => Some("--timehist"),
         () if args.stacks => Some("--stacks"),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fxt_reader::{Cpu, Nanos};
+use fxt_reader::{Cpu, Koid, Nanos};
 
 use crate::cli::{By, Part, ReportArgs, TimePoint};
 use crate::commands::gates::{Gates, GatesError, Outcome, Style, reading_again};
@@ -27,11 +27,15 @@ use crate::report::page::PageError;
 use crate::report::spans::{Room, measure};
 use crate::report::text::{self, TableStyle};
 use crate::report::timehist::TimeHist;
-use crate::report::{self, GroupBy, Options, Report, Selection, ThreadFilter, TimeRange, analysis};
+use crate::report::{
+    self, GroupBy, Incident, Options, Party, Report, Selection, Span, ThreadFilter, TimeRange,
+    analysis, call_name,
+};
 use crate::report::{Moment, counters, locks};
 use crate::units::look::Look;
 use crate::units::nearest::nearest;
 use crate::units::text::counted;
+use crate::why::{self, Explanation, Pick, Query, Who, WhyError};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +136,8 @@ pub fn run(
     };
     let (mut report, written) = run_to(args, look, &mut out, err)?;
     if args.json {
-        measure_more(args, &Part::MEASURED, &mut report)?;
+        let parts = if args.all { &Part::ALL_MEASURED[..] } else { &Part::MEASURED };
+        measure_more(args, parts, &mut report)?;
     }
     // The verdicts are a part of the JSON.
     let Some(gates) = gates else {
@@ -233,12 +238,58 @@ fn measure_more(args: &ReportArgs, parts: &[Part], report: &mut Report) -> Resul
         let reader = trace_file::read(&args.file).map_err(read)?;
         report.locks = Some(locks::measure(reader, &selection, report).map_err(read)?);
     }
+    if parts.contains(&Part::Incidents) && report.incidents.is_none() {
+        report.incidents = incidents(args, report)?;
+    }
     if spans && report.may_have_spans && args.file.is_file() {
         let open = || watched(&args.file);
         let measured = measure(open, &options(args).selection, report, Room::OF_COMMANDS);
         report.spans = Some(measured.map_err(|source| ReadError::new(&args.file, source))?);
     }
     Ok(())
+}
+
+/// How many incidents a report has.
+const INCIDENTS: usize = 5;
+
+/// The incidents of a trace that can be read again, unless `args` choose threads or CPUs.
+fn incidents(args: &ReportArgs, report: &Report) -> Result<Option<Vec<Incident>>, ReportError> {
+    let chooses = !chosen(args).is_empty() || !args.cpus.is_empty();
+    if chooses || report.cpus.is_empty() || !args.file.is_file() {
+        return Ok(None);
+    }
+    let (from, to) = trace_file::resolve(&args.file, args.from, args.to)?;
+    let query = Query {
+        pick: Pick::Incidents(INCIDENTS),
+        from: from.map(|time| time.0),
+        to: to.map(|time| time.0),
+        recorder: args.gates.include_recorder,
+        ..Query::default()
+    };
+    let syscall = |machine: &str, number| call_name(machine, u16::try_from(number).ok()?);
+    let explanations = match why::explain(&query, || watched(&args.file), syscall) {
+        Ok(answer) => answer.explanations,
+        Err(WhyError::Read(source)) => return Err(ReadError::new(&args.file, source).into()),
+        // There is nothing to explain.
+        Err(_) => Vec::new(),
+    };
+    let unusual = explanations.into_iter().filter(|why| why.is_unusual != Some(false));
+    let incident = |why: Explanation| {
+        let Who { koid, tid, comm, .. } = why.thread;
+        Incident {
+            thread: Party {
+                koid: Koid(koid),
+                tid,
+                pid: None,
+                comm: comm.into(),
+                cgroup: None,
+                host: None,
+            },
+            span: Span { begin: Nanos(why.from_ns), end: Nanos(why.to_ns) },
+            sentence: why.sentence,
+        }
+    };
+    Ok(Some(unusual.map(incident).collect()))
 }
 
 /// The report of the trace that `args` name, with their filters; also writes the page, if requested.
@@ -424,6 +475,7 @@ fn write_text(
             Part::Threads if args.by == By::Process => {
                 text::write_processes(report, common.style(), out)?;
             }
+            Part::Incidents => write_incidents(report, look, out)?,
             Part::Head => text::write_head(report, look, out)?,
             Part::Figures => text::write_figures(report, out)?,
             Part::Metrics | Part::Threads | Part::Histogram | Part::Worst => {
@@ -461,6 +513,17 @@ fn write_text(
         writeln!(out, "{}", look.note(note))?;
     }
     Ok(())
+}
+
+fn write_incidents(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
+    let Some(incidents) = &report.incidents else { return Ok(()) };
+    if incidents.is_empty() {
+        return writeln!(out, "No incidents: nothing unusual.\n");
+    }
+    writeln!(out, "{}", look.heading("Incidents:"))?;
+    let lines = incidents.iter().map(|it| (it.span.begin.to_string(), it.sentence.as_str()));
+    why::write_sentences(lines, out)?;
+    writeln!(out)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fxt_reader::Reader;
 
-use super::{ReportError, check};
+use super::{ReportError, check, incidents};
 use crate::cli::ReportArgs;
 use crate::commands::trace_file::ReadError;
 use crate::kernel::user::Owner;
@@ -25,9 +25,10 @@ pub(super) fn to_stdout(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<(Report, io::Result<()>), ReportError> {
-    let (report, page) = analysis::observe(reader, options, page(args))
+    let (mut report, page) = analysis::observe(reader, options, page(args))
         .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
+    report.incidents = incidents(args, &report)?;
     match page.write(&report, out) {
         Ok(written) => {
             tell(&written, err);
@@ -54,9 +55,10 @@ pub(super) fn analyse(
     let Derived { file, pending } =
         Derived::create(html, mode_of(&inputs), &inputs, Owner::sudo_caller())
             .map_err(|source| PageError::Create { path: html.to_path_buf(), source })?;
-    let (report, page) = analysis::observe(reader, options, page(args))
+    let (mut report, page) = analysis::observe(reader, options, page(args))
         .map_err(|source| ReadError::new(&args.file, source))?;
     check(args, &report)?;
+    report.incidents = incidents(args, &report)?;
     let mut out = BufWriter::new(file);
     let written = page.write(&report, &mut out)?;
     out.flush().map_err(PageError::Write)?;

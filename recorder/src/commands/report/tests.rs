@@ -1,6 +1,7 @@
 use std::io;
 
 use clap::{Args, Command, FromArgMatches};
+use fxt_writer::Value;
 
 use super::*;
 use crate::commands::trace_file::tests::through_a_pipe;
@@ -42,6 +43,68 @@ fn report(line: &[&str]) -> String {
 fn who_asks_for_locks_that_are_not_recorded_is_told_how_to_record_them() {
     assert_eq!(report(&["--show", "locks"]), "Locks are not recorded: record with --locks.\n\n");
     assert!(!report(&["--all"]).contains("Locks"), "who asks for everything is not");
+}
+
+/// A client that waits for a server 40 times, usually for 0.2 ms, and once for `longest` microseconds.
+fn client_and_server(longest: u64) -> Scene {
+    let call = |number: u32| [("syscall", Value::Uint32(number))];
+    let mut scene = Scene::of_command("waker,syscall", 100);
+    scene.name(100, "sh").name(101, "client").name(102, "server");
+    scene.switch(0, 0, 0, Leaves::R, 100);
+    scene.wake_by(10, 1, 102, 100).wake_by(20, 0, 101, 100).switch(30, 1, 0, Leaves::R, 102);
+    scene.switch_with((40, 1), 102, Leaves::S, 0, &call(232));
+    scene.switch_with((50, 0), 100, Leaves::S, 101, &call(61));
+    let mut now = 60;
+    for request in 0..40 {
+        scene.switch_with((now, 0), 101, Leaves::S, 0, &call(35));
+        now += 3_000;
+        scene.wake_with(now, 0, 101, &[("interrupt", Value::Bool(true))]);
+        scene.switch(now + 5, 0, 0, Leaves::R, 101).wake_by(now + 20, 1, 102, 101);
+        scene.switch_with((now + 30, 0), 101, Leaves::S, 0, &call(0));
+        scene.switch(now + 35, 1, 0, Leaves::R, 102);
+        now += if request == 20 { longest } else { 200 };
+        scene.wake_by(now - 20, 0, 101, 102).switch(now - 10, 0, 0, Leaves::R, 101);
+        scene.switch_with((now - 5, 1), 102, Leaves::S, 0, &call(232));
+    }
+    scene.switch(now, 0, 101, Leaves::X, 0);
+    scene.wake_by(now + 1, 0, 100, 101).switch(now + 2, 0, 0, Leaves::R, 100);
+    scene.end(now + 100);
+    scene
+}
+
+#[test]
+fn incidents_come_first_where_they_are_asked_for() {
+    let scene = client_and_server(50_000);
+    let text = report_of(scene.bytes(), &["--all"]).expect("a report");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "Incidents:");
+    assert!(lines[1].starts_with("  1. ") && lines[1].contains("client[101] "), "{text}");
+    assert!(!report_of(scene.bytes(), &[]).expect("a report").contains("Incidents"));
+    let json = |options: &[&str]| -> serde_json::Value {
+        let text = report_of(scene.bytes(), options).expect("a report");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let all = json(&["--json", "--all"]);
+    let incident = &all["incidents"][0];
+    assert_eq!((&incident["comm"], &incident["tid"]), (&"client".into(), &101.into()));
+    assert!(incident["length_ns"].as_u64() >= Some(49_000_000), "{incident}");
+    let sentence = incident["sentence"].as_str().expect("text");
+    assert!(sentence.starts_with("client[101] ") && sentence.contains("server[102]"), "{sentence}");
+    assert_eq!(json(&["--json"]).get("incidents"), None);
+    let page = report_of(scene.bytes(), &["--html", "-"]).expect("a page");
+    let contents = page.split_once("id=\"contents\">").expect("its contents").1;
+    let contents = contents.split_once("</script>").expect("their end").0;
+    let contents: serde_json::Value = serde_json::from_str(contents).expect("JSON");
+    let of_page = &contents["incidents"][0];
+    assert_eq!((&of_page["sentence"], &of_page["who"][0]), (&incident["sentence"], &101.into()));
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("id=\"incidents\"") < place("class=\"timeline\""));
+
+    let usual = client_and_server(900);
+    let text = report_of(usual.bytes(), &["--show", "incidents"]).expect("a report");
+    assert_eq!(text, "No incidents: nothing unusual.\n\n");
+    let chosen = ["--show", "incidents", "--comm", "server"];
+    assert_eq!(report_of(scene.bytes(), &chosen).expect("a report"), "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// The longest blocked times and the longest spans: a row for each, which leads to it.
+// Incidents, the longest blocked times and the longest spans: a line for each, which leads to it.
 
 (() => {
   const { trace, units } = fx;
@@ -7,7 +7,7 @@
 
   // Shows a stretch of time, and the thread's state in it.
   async function jump(row, { thread, track, from, to, span }) {
-    for (const other of document.querySelectorAll("#blocked tr, #longest tr")) other.removeAttribute("aria-current");
+    for (const other of document.querySelectorAll("#incidents li, #blocked tr, #longest tr")) other.removeAttribute("aria-current");
     row.setAttribute("aria-current", "true");
     fx.view.around(from, to);
     if (track) {
@@ -55,7 +55,24 @@
     }
   }
 
+  // Lists the incidents, a sentence each.
+  function list() {
+    const box = document.getElementById("incidents");
+    box.hidden = trace.incidents.length === 0;
+    for (const { who, from, to, sentence } of trace.incidents) {
+      const line = document.createElement("li");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = sentence;
+      button.title = `Show this time: ${units.moment(from, 1e3)}`;
+      button.addEventListener("click", () => jump(line, { thread: trace.byKoid.get(who[0]), from, to }));
+      line.append(button);
+      box.querySelector("ol").append(line);
+    }
+  }
+
   function build() {
+    list();
     fill("blocked", trace.blocked.map(({ who, from, to, syscall, uninterruptible, waker, interrupt }) => ({
       thread: trace.byKoid.get(who[0]),
       name: fx.waits.name(who),
