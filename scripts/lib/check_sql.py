@@ -398,9 +398,17 @@ def not_whole(all_traces, rows):
     equal("traces", sorted(tuple(row) for row in rows), sorted(told))
 
 
-CHECKS = { "p99 of wake-up latency by commit": p99_by_commit, "The ten worst waits of the fleet": worst_waits, "All antagonists of the ten
-worst waits": antagonists, "Which host steals": steal_by_host, "Regressions by week": regressions, "CPU time by name of thread": cpu_time,
-"For how long threads were blocked": blocked, "Where the time of spans went": spans, "Incomplete traces": not_whole, }
+CHECKS = {
+    "p99 of wake-up latency by commit": p99_by_commit,
+    "The ten worst waits of the fleet": worst_waits,
+    "All antagonists of the ten worst waits": antagonists,
+    "Which host steals": steal_by_host,
+    "Regressions by week": regressions,
+    "CPU time by name of thread": cpu_time,
+    "For how long threads were blocked": blocked,
+    "Where the time of spans went": spans,
+    "Incomplete traces": not_whole,
+}
 
 ENGINES = {
     "DuckDB": duckdb,

@@ -30,7 +30,7 @@ Examples:
   fxtrec why runs/ --top 10                       the worst of each trace
   fxtrec why app.fxt --at 20:37:56                at that time of day (UTC)
   fxtrec why app.fxt --worst 5 --annotate marked.pftrace
-                                                  mark them in a copy of the trace
+                                                  mark them in a copy
 
 docs/reference/why.md defines every part."
 )]

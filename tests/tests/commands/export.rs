@@ -61,7 +61,7 @@ fn tables_of_a_recording_have_the_sums_of_its_report() {
     let tables = folder.path("tables");
 
     let slices = rows(&tables, "sched_slice");
-    assert!(told.contains("rows of 1 trace to tables"), "{told}");
+    assert!(told.contains("rows from 1 trace to tables"), "{told}");
     assert!(told.contains(&format!("sched_slice    {}", slices.len())), "{told}");
     // Threads of the table by their id in the trace.
     let koids: BTreeMap<u64, u64> = rows(&tables, "thread")

@@ -10,10 +10,16 @@ const fx = {};
     [1, "ns"],
   ];
 
-  // A duration with three significant digits, as "1.23 ms". function time(ns) { if (ns === null || ns === undefined)
-  return "–"; if (ns === 0) return "0"; const size = Math.abs(ns); const [unit, name] = STEPS.find(([unit]) => size >=
-  unit) ?? [1, "ns"]; const value = ns / unit; const digits = unit === 1 ? 0 : Math.abs(value) >= 100 ? 0 :
-  Math.abs(value) >= 10 ? 1 : 2; return `${value.toFixed(digits)} ${name}`; }
+  // A duration with three significant digits, as "1.23 ms".
+  function time(ns) {
+    if (ns === null || ns === undefined) return "–";
+    if (ns === 0) return "0";
+    const size = Math.abs(ns);
+    const [unit, name] = STEPS.find(([unit]) => size >= unit) ?? [1, "ns"];
+    const value = ns / unit;
+    const digits = unit === 1 ? 0 : Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+    return `${value.toFixed(digits)} ${name}`;
+  }
 
   // A time after the begin of the trace, precise enough to distinguish it from others at a distance of `step`.
   function moment(ns, step) {

@@ -11,12 +11,18 @@
     return `${comm || thread?.name || `[${koid}]`} ${thread ? thread.tid : koid}`;
   }
 
-  // The threads that had the CPU meanwhile: parts that sum up to the wait. function antagonists(wait, most) { const parts =
-  wait.by.slice(0, most).map(([who, ran]) => `${name(who)} ${units.time(ran)}`); const rest = wait.by.slice(most); const more =
-  rest.length + wait.more; const others = rest.reduce((sum, [, ran]) => sum + ran, wait.others); if (more > 0)
-  parts.push(`${more} more ${units.time(others)}`); if (wait.idle > 0) parts.push(`idle ${units.time(wait.idle)}`); if
-  (wait.unknown > 0) parts.push(`unknown ${units.time(wait.unknown)}`); if (wait.throttled > 0) parts.push(`also
-  throttled${wait.quota ? ` by ${wait.quota}` : ""} ${units.time(wait.throttled)}`); return parts.join(", ") || "–"; }
+  // The threads that had the CPU meanwhile: parts that sum up to the wait.
+  function antagonists(wait, most) {
+    const parts = wait.by.slice(0, most).map(([who, ran]) => `${name(who)} ${units.time(ran)}`);
+    const rest = wait.by.slice(most);
+    const more = rest.length + wait.more;
+    const others = rest.reduce((sum, [, ran]) => sum + ran, wait.others);
+    if (more > 0) parts.push(`${more} more ${units.time(others)}`);
+    if (wait.idle > 0) parts.push(`idle ${units.time(wait.idle)}`);
+    if (wait.unknown > 0) parts.push(`unknown ${units.time(wait.unknown)}`);
+    if (wait.throttled > 0) parts.push(`also throttled${wait.quota ? ` by ${wait.quota}` : ""} ${units.time(wait.throttled)}`);
+    return parts.join(", ") || "–";
+  }
 
   // Shows a wait: the stretch of time, and the thread that waited.
   async function jump(place) {

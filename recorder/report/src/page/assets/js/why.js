@@ -191,13 +191,19 @@
     return waker > 0 ? `until ${fx.select.threadName(waker)} woke it` : "until an interrupt, a timer or an unknown waker woke it";
   }
 
-  // A line of text about a link. function describe(link) { const why = link.reason ? ` (${link.reason})` : ""; if (link.state ===
-  "underway") return "was waking the next thread (wake-up still in progress)"; if (link.state === STATE.RUNNING) return `ran on CPU
-  ${link.cpu}`; if (link.state === STATE.UNKNOWN) return `unknown${why}`; if (isThrottled(link.state)) return "was throttled"; // The place
-  in its code, if recorded. if (!link.tenants) return `was ${doing(link)}${fx.stacks?.hint(link.thread, link.since) ?? ""},
-  ${ending(link)}${why}`; const names = link.tenants.slice(0, 2).map(({ who, length }) => `${who < 0 ? "unknown" : who === 0 ? "idle" :
-  fx.select.threadName(who)} ${units.time(length)}`); if (link.tenants.length > 2) names.push(`${link.tenants.length - 2} more`); return
-  `${link.state === STATE.PREEMPTED ? "was preempted, waited" : "waited"} for CPU ${link.cpu}: ${names.join(", ")}`; }
+  // A line of text about a link.
+  function describe(link) {
+    const why = link.reason ? ` (${link.reason})` : "";
+    if (link.state === "underway") return "was waking the next thread (wake-up still in progress)";
+    if (link.state === STATE.RUNNING) return `ran on CPU ${link.cpu}`;
+    if (link.state === STATE.UNKNOWN) return `unknown${why}`;
+    if (isThrottled(link.state)) return "was throttled";
+    // The place in its code, if recorded.
+    if (!link.tenants) return `was ${doing(link)}${fx.stacks?.hint(link.thread, link.since) ?? ""}, ${ending(link)}${why}`;
+    const names = link.tenants.slice(0, 2).map(({ who, length }) => `${who < 0 ? "unknown" : who === 0 ? "idle" : fx.select.threadName(who)} ${units.time(length)}`);
+    if (link.tenants.length > 2) names.push(`${link.tenants.length - 2} more`);
+    return `${link.state === STATE.PREEMPTED ? "was preempted, waited" : "waited"} for CPU ${link.cpu}: ${names.join(", ")}`;
+  }
 
   async function explain(thread, from, to) {
     const walk = { stack: [], steps: 0, looks: 0 };
