@@ -114,7 +114,7 @@ fn throttled_and_stolen_stretches_have_colours_and_rows_of_their_own() {
     browser.screenshot(&kept("causes.png"));
     let worst = browser.evaluate("document.getElementById('waits').textContent");
     let worst = worst.as_str().expect("a text");
-    assert!(worst.contains("throttled by /quota 50.0 ms besides"), "{worst}");
+    assert!(worst.contains("also throttled by /quota 50.0 ms"), "{worst}");
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
