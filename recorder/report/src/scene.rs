@@ -88,7 +88,7 @@ impl Scene {
         Scene::start_by(recorder, "all", Some(causes), command, None)
     }
 
-    /// The same, of a COMMAND, whose clock is so many nanoseconds behind the wall clock.
+    /// The same, of a COMMAND, with a clock that is this many nanoseconds behind the wall clock.
     pub fn of_command_at(offset: i64, causes: &str, command: u64) -> Scene {
         Scene::start_by(9, "all", Some(causes), Some(command), Some(offset))
     }

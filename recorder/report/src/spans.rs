@@ -264,7 +264,7 @@ fn waker_name(ended: Option<EndedBy>, tracker: &Tracker) -> Box<str> {
 }
 
 impl SpanFigures {
-    /// Spans of which only the lengths are known.
+    /// Spans with only their lengths known.
     #[cfg(test)]
     pub(crate) fn of_lengths(lengths: Distribution) -> SpanFigures {
         let mut figures = SpanFigures::merge(std::iter::empty());

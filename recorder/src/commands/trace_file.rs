@@ -88,7 +88,7 @@ pub fn resolve(
     Ok((from.map(time).transpose()?, to.map(time).transpose()?))
 }
 
-/// The time at which so many nanoseconds of the day have passed that is nearest to `begin`.
+/// The time nearest to `begin` that is this many nanoseconds after midnight UTC.
 fn on_day_of(begin: Nanos, offset: i64, nanos: u64) -> Option<Nanos> {
     const DAY: u64 = 86_400_000_000_000;
     let wall = begin.0.checked_add_signed(offset)?;
@@ -178,7 +178,7 @@ pub fn warn_of_newer(path: &Path, err: &mut dyn Write) {
                 let schema = event.args.get("schema").and_then(unsigned).unwrap_or(0);
                 if schema > SCHEMA {
                     let version = event.args.str("version").unwrap_or("a newer version");
-                    // Without standard error, nobody is there to be warned.
+                    // Standard error may be closed.
                     let _ = writeln!(
                         err,
                         "fxtrec: warning: {}: the schema of this trace is {schema}, and this fxtrec knows {SCHEMA}: what it prints \

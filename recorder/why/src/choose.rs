@@ -300,7 +300,7 @@ impl From<Vec<Choice>> for Choices {
 }
 
 impl Choices {
-    /// Which ones to explain. Among candidates: the first ones of which at most half is unknown, or time that the recorder delayed, else
+    /// Which ones to explain. Among candidates: the first that are at most half unknown, or time that the recorder delayed, else
     /// only the last one, which is usually not unusual.
     pub(crate) fn explained(
         &self,

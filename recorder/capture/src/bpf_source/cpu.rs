@@ -365,19 +365,12 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the events that the record becomes; `None` if it is about a later record.
-    #[inline]
-    fn time(&self, record: &RawRecord) -> Option<Nanos> {
-        // A queue's report about a thread that was moved to it has the time of that move.
-        Record::time(record).or_else(|| Record::begins_wait(record).then_some(self.moved))
-    }
-
     /// Time of the first record that has one. The records before it refer to it, so they are handed out with it; it may not have arrived
     /// yet, unless there is no room for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
         let full = || (self.records.len() >= QUEUE_EVENTS).then_some(self.youngest);
-        self.records.iter().find_map(|record| self.time(record)).or_else(full)
+        self.records.iter().find_map(|record| time_of(record, self.moved)).or_else(full)
     }
 
     #[inline]
@@ -386,9 +379,8 @@ impl Held {
         let (front, back) = self.records.as_slices();
         'all: for run in [front, back] {
             for record in run {
-                let time = Record::time(record);
-                let due = time.or_else(|| Record::begins_wait(record).then_some(self.moved));
-                if !go_on || due.is_some_and(|time| time > until) {
+                let time = time_of(record, self.moved);
+                if !go_on || time.is_some_and(|time| time > until) {
                     break 'all;
                 }
                 if Record::is_move(record) {
@@ -407,6 +399,13 @@ impl Held {
     }
 }
 
+/// Time of the events that the record becomes, after a move at `moved`; `None` if it is about a later record.
+#[inline]
+fn time_of(record: &RawRecord, moved: Nanos) -> Option<Nanos> {
+    // A queue's report about a thread that was moved to it has the time of that move.
+    Record::time(record).or_else(|| Record::begins_wait(record).then_some(moved))
+}
+
 /// The event that reports `count` records for which the lane had no room.
 fn lost(count: u64, of_calls: bool) -> Kind {
     match of_calls {
@@ -417,6 +416,11 @@ fn lost(count: u64, of_calls: bool) -> Kind {
 }
 
 impl LaneDecoder {
+    /// Whether it is for a lane of system calls.
+    pub(super) fn is_of_calls(&self) -> bool {
+        self.decoder.calls.is_some()
+    }
+
     /// For a lane of system calls, `calls` are their events.
     pub(super) fn new(
         states: States,

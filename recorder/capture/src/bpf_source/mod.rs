@@ -72,8 +72,6 @@ struct LaneIntake {
     readers: Readers<CpuLane>,
     rings: PerfRings,
     merger: Merger,
-    /// How many lanes there have been in total.
-    added: usize,
 }
 
 impl Intake for LaneIntake {
@@ -205,16 +203,16 @@ impl BpfSource {
         let rings = PerfRings::open(sys, layout, perf, min_perf_ring_bytes, &mut merger)?;
         let cpus = lanes.len();
         let mut intake =
-            LaneIntake { lanes: Vec::new(), readers: Readers::default(), rings, merger, added: 0 };
+            LaneIntake { lanes: Vec::new(), readers: Readers::default(), rings, merger };
         let mut decoders = Vec::new();
         let call_lanes = calls.map(|_| events.take_call_lanes()).unwrap_or_default();
         for lane in lanes {
-            intake.add(lane, false);
-            decoders.push(LaneDecoder::new(states.clone(), narrow, None));
+            let decoder = LaneDecoder::new(states.clone(), narrow, None);
+            intake.add(lane, decoder, &mut decoders);
         }
         for lane in call_lanes {
-            intake.add(lane, true);
-            decoders.push(LaneDecoder::new(states.clone(), None, calls));
+            let decoder = LaneDecoder::new(states.clone(), None, calls);
+            intake.add(lane, decoder, &mut decoders);
         }
         Ok(BpfSource {
             events,
@@ -263,12 +261,16 @@ impl BpfSource {
 }
 
 impl LaneIntake {
-    /// Adds a lane, which is not open yet, and returns it with the merger. Its decoder is the next one.
-    fn add(&mut self, lane: (Cpu, Lane), of_calls: bool) -> (&CpuLane, &mut Merger) {
-        let LaneIntake { lanes, merger, added, .. } = self;
-        let lane = CpuLane::new(*added, lane, merger, of_calls);
-        *added += 1;
-        lanes.push(lane);
+    /// Adds a lane, which is not open yet, and its decoder to `decoders`. Returns the lane with the merger.
+    fn add(
+        &mut self,
+        lane: (Cpu, Lane),
+        decoder: LaneDecoder,
+        decoders: &mut Vec<LaneDecoder>,
+    ) -> (&CpuLane, &mut Merger) {
+        let LaneIntake { lanes, merger, .. } = self;
+        lanes.push(CpuLane::new(decoders.len(), lane, merger, decoder.is_of_calls()));
+        decoders.push(decoder);
         (&lanes[lanes.len() - 1], merger)
     }
 }
@@ -454,14 +456,14 @@ impl Source for BpfSource {
             if intake.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();
                 let lane = (cpu, events.add(cpu)?);
-                decoders.push(LaneDecoder::new(states.clone(), *narrow, None));
-                let (lane, merger) = intake.add(lane, false);
+                let decoder = LaneDecoder::new(states.clone(), *narrow, None);
+                let (lane, merger) = intake.add(lane, decoder, decoders);
                 lane.open();
                 // It had no lane until now, and events without a lane were not counted.
                 lane.tell_unknown(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
-                    decoders.push(LaneDecoder::new(states.clone(), None, Some(calls)));
-                    intake.add((cpu, lane), true).0.open();
+                    let decoder = LaneDecoder::new(states.clone(), None, Some(calls));
+                    intake.add((cpu, lane), decoder, decoders).0.open();
                 }
             }
         }

@@ -236,9 +236,7 @@ impl Watch {
         nanos: Nanos,
         is_true: impl Fn(&Condition) -> bool,
     ) -> Option<usize> {
-        let limits = &self.lengths[metric as usize];
-        let met = limits.iter().filter(|limit| limit.is_met(nanos.0 as f64));
-        met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
+        self.met(&self.lengths[metric as usize], nanos, &is_true)
     }
 
     /// Counts a wait for a CPU that met no trigger, if it would have met one on waits of the other kind.
@@ -292,8 +290,18 @@ impl Watch {
 
     /// The trigger that a turn of this length meets, if one does.
     pub fn turn(&self, nanos: Nanos, is_true: impl Fn(&Condition) -> bool) -> Option<usize> {
-        let met = self.turns.iter().filter(|limit| limit.is_met(nanos.0 as f64));
-        met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, &is_true))
+        self.met(&self.turns, nanos, &is_true)
+    }
+
+    /// The trigger of the first of these limits that a duration meets, if its condition is true.
+    fn met(
+        &self,
+        limits: &[Limit],
+        nanos: Nanos,
+        is_true: &impl Fn(&Condition) -> bool,
+    ) -> Option<usize> {
+        let met = limits.iter().filter(|limit| limit.is_met(nanos.0 as f64));
+        met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, is_true))
     }
 
     /// Whether something of this length that a trigger waits for meets it.

@@ -453,7 +453,7 @@ fn json_has_no_place_for_stacks_and_says_so() {
     assert!(!String::from_utf8(json).expect("text").contains("code 1"));
 }
 
-/// So many events, each of which refers to one long string in all of its arguments.
+/// This many events; each refers to one long string in all of its arguments.
 fn referring(events: u64) -> Vec<u8> {
     let mut trace = Writer::new(Vec::new()).with_long_strings();
     trace.start("test", 1_000_000_000).expect("room");

@@ -162,7 +162,7 @@ impl Loaded {
     }
 }
 
-/// What `owner.h` is told.
+/// The variables of `owner.h`.
 pub(super) fn of_owner(owner: Option<u32>) -> [Choice; 2] {
     [("owned", owner.is_some().into()), ("owner", owner.unwrap_or(0).into())]
 }

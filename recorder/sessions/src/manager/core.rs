@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is asked to stop.
     pub(super) fn run(&mut self) {
         loop {
             let listener = self.acceptor.listener();

@@ -29,7 +29,7 @@ pub struct FlightPlan {
     pub window: Window,
     /// How often triggers may fire.
     pub limits: Limits,
-    /// Stops the recording when so many snapshots of triggers are written.
+    /// Stops the recording after this many snapshots of triggers.
     pub stop_after: Option<u32>,
     /// The command to run for each.
     pub on_trigger: Option<HookCommand>,

@@ -110,7 +110,7 @@ pub fn run(args: &TopArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<(
             Ok(path) => format!("the last seconds are in {}", path.display()),
             Err(error) => format!("the last seconds were not written: {error}"),
         };
-        // Without standard error, nobody is there to be told.
+        // Standard error may be closed.
         let _ = writeln!(err, "fxtrec: {text}");
     }
     match result {

@@ -127,7 +127,7 @@ impl<L: Lanes> Encoder<L> {
         waits.into_iter().try_for_each(|wait| self.measured(time, incoming, wait))
     }
 
-    /// A slice was written of which there is something to tell. If the beginning of a slice was not seen, what was taken from it has no
+    /// A slice was written that has facts. If the beginning of a slice was not seen, what was taken from it has no
     /// length, like the slice itself.
     #[cold]
     fn watch_slice(

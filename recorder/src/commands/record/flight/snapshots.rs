@@ -194,7 +194,7 @@ impl Snapshots {
         let (news, bell) = (self.news.clone(), self.bell.clone());
         let hook = self.on_trigger.take().map(|command| {
             Hook::spawn(command, move |error| {
-                // At the very end nobody may listen any more.
+                // At the very end the receiver may be gone.
                 let _ = news.send(News::Hook(error));
                 bell.ring();
             })
