@@ -16,6 +16,9 @@ use crate::reader::Item;
 use crate::record::{ContextSwitch, EventKind, IDLE_WEIGHT, Record, WEIGHT_INFO};
 use crate::types::{Cpu, Koid, Nanos, ObjectType, ProviderId, Thread};
 
+/// The event of fxtrec that says what a thread waited for in the wait that a stack is of.
+const WAITED_FOR: &str = "waited_for";
+
 /// The koid of the idle task, on every CPU.
 const IDLE: Koid = Koid(0);
 
@@ -76,6 +79,10 @@ impl FxtrecChecks {
             }
             Record::Event(event) => {
                 self.brief_weights |= (event.category, event.name) == ("fxtrec", WEIGHT_INFO);
+                // It belongs to a stack, and comes with it.
+                if (event.category, event.name) == ("fxtrec", WAITED_FOR) {
+                    return;
+                }
                 let written = match event.kind {
                     EventKind::DurationComplete { end } => end,
                     _ => event.time,

@@ -18,6 +18,7 @@ use std::str::FromStr;
 use fxt_reader::record::{Arg, Event};
 use fxt_reader::{Error, Koid, Nanos, Reader, Record};
 use fxt_writer::{Value, Writer};
+use fxtrec_sched::waited::key;
 
 use crate::copy::{Role, Translate, copy};
 use crate::error::ConvertError;
@@ -103,16 +104,18 @@ impl FromStr for Secret {
 const PUBLIC_CATEGORIES: [&str; 4] = ["fxtrec", "sched", "syscall", "irq"];
 
 /// Arguments of such events, and of scheduling records, whose values are words of fxtrec or of the kernel.
-const PUBLIC_KEYS: [&str; 19] = [
+const PUBLIC_KEYS: [&str; 21] = [
     "cause",
     "causes",
     "clock",
+    "device",
     "interrupt_kind",
     "interrupt_name",
     "kernel_lock_kind",
     "kernel_lock_name",
     "kind",
     "machine",
+    "object_kind",
     "of",
     "pid_namespace",
     "prev_state",
@@ -177,6 +180,8 @@ fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
             "cgroup" | "throttled_by" => Some(Secret::Cgroups),
             "name" if !is_public_name(text) => Some(Secret::Names),
             "name" => None,
+            key::PATH => Some(Secret::Paths),
+            key::LOCAL | key::REMOTE => Some(Secret::Hosts),
             key if PUBLIC_KEYS.contains(&key) => None,
             _ => Some(Secret::Args),
         },

@@ -105,6 +105,7 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	sample->copied = 0;
 	sample->python = NO_PYTHON;
 	sample->python_frames = 0;
+	sample->object.kind = 0;
 	if (chosen(taking) == WHEN_GOING_OUT)
 		sample->user = note_of(tid)[NOTES];
 	/* Where the kernel is in memory is not for users. */

@@ -50,6 +50,28 @@ struct user_registers {
 	u64 link;
 };
 
+/* Of a name, with the zero at its end. */
+#define NAME_BYTES 64
+#define DEVICE_BYTES 32
+
+/* What a thread waited for: see descriptors.h. */
+#define IS_KNOWN 1
+
+struct described {
+	u32 kind; /* the bits of a mode, and IS_KNOWN; 0: nothing is known */
+	u32 descriptor;
+	u16 family;
+	u16 protocol;
+	u16 local_port;
+	u16 remote_port; /* as in packets */
+	u32 peer; /* the process at the other end of a local socket */
+	u8 local[16];
+	u8 remote[16];
+	char device[DEVICE_BYTES];
+	char name[NAME_BYTES];
+	char parent[NAME_BYTES];
+};
+
 struct sample {
 	u64 since;
 	u64 until;
@@ -64,7 +86,9 @@ struct sample {
 	u32 woken;
 	u32 python;
 	u32 python_frames;
-	u8 frames[KERNEL_BYTES]; /* the kernel's, then the program's, then those of Python, then the top of its stack */
+	struct described object;
+	/* The kernel's, then the program's, then those of Python, then the top of its stack. */
+	u8 frames[KERNEL_BYTES] __attribute__((aligned(8)));
 };
 
 struct scratch {

@@ -3,6 +3,7 @@
  * Where threads block, who wakes them, and where they run: the program on switches, for where no other notes who waits, and those that
  * take the stack of the thread that runs. stacks/mod.rs describes the whole.
  */
+#include "descriptors.h"
 #include "notes.h"
 #include "python.h"
 
@@ -127,10 +128,12 @@ SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 	own->pending = 0;
 	struct sample *sample = &own->sample;
 	u64 bytes = length_or_zero(sample->kernel, KERNEL_BYTES);
-	if (chosen(taking) == BY_INTERRUPT && !is_in_wait(sample))
+	if (chosen(taking) == BY_INTERRUPT && !is_in_wait(sample)) {
 		sample->user = -EFAULT;
-	else
+	} else {
+		describe(&sample->object, bpf_get_current_task_btf());
 		bytes = take_user_part(args, own, bytes);
+	}
 	put_sample(sample, bytes);
 	return 0;
 }
@@ -154,6 +157,7 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 	sample->copied = 0;
 	sample->python = NO_PYTHON;
 	sample->python_frames = 0;
+	sample->object.kind = 0;
 	sample->kernel = chosen(owned) ? 0 : bpf_get_stack(context, sample->frames, KERNEL_BYTES, 0);
 	put_sample(sample, take_user_part(context, own, length_or_zero(sample->kernel, KERNEL_BYTES)));
 }

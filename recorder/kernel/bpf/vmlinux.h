@@ -135,6 +135,44 @@ struct timer_list {
 	void *function;
 };
 
+struct super_block {
+	u32 s_dev;
+	char s_id[32];
+};
+
+struct inode {
+	u16 i_mode;
+	struct super_block *i_sb;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct net_device_ops {
 	void *ndo_get_peer_dev;
 };
@@ -146,7 +184,37 @@ struct net_device {
 	u64 features;
 };
 
-struct sock;
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct in6_addr {
+	u8 in6_u[16];
+};
+
+struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport;
+	u16 skc_num;
+	u16 skc_family;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u16 sk_protocol;
+	struct pid *sk_peer_pid;
+};
+
+struct socket {
+	struct sock *sk;
+};
 
 struct sk_buff {
 	struct sk_buff *next;
@@ -227,6 +295,11 @@ struct task_struct {
 	bool throttled;
 };
 
+/* Few programs ask for it. */
+struct task_struct___files {
+	struct files_struct *files;
+};
+
 /* Before Linux 5.14. */
 struct task_struct___5_13 {
 	long state;
@@ -263,6 +336,11 @@ struct pt_regs {
 	u64 sp;
 	u64 pc;
 	s32 syscallno;
+};
+
+/* What the first register was when the call began. */
+struct pt_regs___first {
+	u64 orig_x0;
 };
 #endif
 

@@ -475,7 +475,17 @@ fn sample(
     };
     // perf does not distinguish a process's memory before and after an execve(2); that is reported separately.
     const ONE: u64 = 1;
-    Sample { kind, tid, pid, since, until, space: ONE, user, kernel: Some(chain.kernel) }
+    Sample {
+        kind,
+        tid,
+        pid,
+        since,
+        until,
+        space: ONE,
+        user,
+        kernel: Some(chain.kernel),
+        waited: None,
+    }
 }
 
 #[cfg(test)]

@@ -104,6 +104,8 @@ struct Blocked<'a> {
     waker: Option<Who<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     interrupt: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_for: Option<&'a str>,
 }
 
 #[derive(Serialize)]

@@ -399,6 +399,8 @@ pub struct Sleep {
     pub waker: Option<Party>,
     /// Whether an interrupt did.
     pub by_interrupt: bool,
+    /// The file or socket that its system call was about, if the trace has it.
+    pub waited_for: Option<String>,
 }
 
 /// The longest blocked times, at most one of each thread.

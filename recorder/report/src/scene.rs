@@ -364,6 +364,22 @@ impl Scene {
         self
     }
 
+    /// What a thread waits for, whose wait began then.
+    pub fn waits_for(
+        &mut self,
+        micros: u64,
+        koid: u64,
+        texts: &[(&'static str, &'static str)],
+    ) -> &mut Scene {
+        use fxtrec_sched::waited::{CATEGORY, EVENT};
+        let arg = |(key, text): &(&'static str, &'static str)| {
+            Arg::new(name(key), Value::Str(name(text)))
+        };
+        let args: Vec<Arg<'_>> = texts.iter().map(arg).collect();
+        self.event((micros, EventKind::Instant), koid, (CATEGORY, EVENT), &args);
+        self
+    }
+
     /// The host took `taken` of `of` microseconds of a CPU.
     pub fn host_steal(&mut self, micros: u64, cpu: u16, stolen: u64, during: u64) -> &mut Scene {
         let args = [

@@ -76,6 +76,7 @@ mod switch_args;
 #[cfg(test)]
 mod tests;
 mod threads;
+pub mod waited;
 mod whose;
 
 pub use cpu_state::{CpuInterval, CpuState, Edge, Occupant};

@@ -1,5 +1,6 @@
 //! The findings, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
 
+use crate::sentence::party;
 use serde::Serialize;
 
 /// The version of the JSON. It changes when a member changes its meaning or is removed.
@@ -157,6 +158,8 @@ pub struct Link {
     pub cgroup: Option<String>,
     pub class: Option<&'static str>,
     pub syscall: Option<String>,
+    /// What the system call was about.
+    pub object: Option<Object>,
     pub ended_by: Option<&'static str>,
     /// The cause of the interrupt that ended it.
     pub interrupt: Option<Interrupt>,
@@ -209,6 +212,34 @@ pub struct Request {
     pub times: String,
 }
 
+/// The file or socket behind the descriptor of the system call in which a thread waited. Unknown values are absent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Object {
+    pub kind: String,
+    pub fd: u64,
+    /// The last two parts of a file's path, and the device that it is on.
+    pub path: Option<String>,
+    pub device: Option<String>,
+    /// The ends of a socket.
+    pub local: Option<String>,
+    pub remote: Option<String>,
+    /// A thread of the process at the other end.
+    pub peer: Option<Who>,
+    /// All but the peer as text.
+    #[serde(skip)]
+    pub text: String,
+}
+
+impl Object {
+    /// The object with its peer, which is not named again where it also ended the wait.
+    pub(crate) fn describe(&self, waker: Option<&Who>) -> String {
+        match self.peer.as_ref().filter(|peer| waker.is_none_or(|it| it.koid != peer.koid)) {
+            Some(peer) => format!("{} ({})", self.text, party(peer)),
+            None => self.text.clone(),
+        }
+    }
+}
+
 /// A time in which a thread of the path was blocked, and where in its code.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wait {
@@ -219,6 +250,8 @@ pub struct Wait {
     pub thread: Who,
     pub class: &'static str,
     pub syscall: Option<String>,
+    /// As of [`Link`].
+    pub object: Option<Object>,
     /// The address of the futex, the owner of that lock when the wait began, or the thread for whose end it waited.
     pub futex: Option<String>,
     pub owner: Option<Who>,

@@ -14,9 +14,12 @@ use fxtrec_blame::track::{Begin, By, Lock, Request, Sink, Tenant, Tracker};
 use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
+use fxtrec_sched::waited::WaitedFor;
 use rustc_hash::FxHashMap;
 
-use crate::answer::{Answer, Explanation, Interrupt, Link, Part, Share, Trace, VERSION, Who};
+use crate::answer::{
+    Answer, Explanation, Interrupt, Link, Object, Part, Share, Trace, VERSION, Who,
+};
 use crate::choose::{Choice, Finder, behind, choose};
 use crate::places::Places;
 use crate::sentence;
@@ -96,6 +99,29 @@ impl Names<'_> {
             text: origins.request(origin, bytes),
             times,
         }
+    }
+
+    /// What the system call was about in which a thread was blocked.
+    pub(crate) fn object(&self, koid: u64, step: &Step, blocked: &Blocked) -> Option<Object> {
+        let stacks = self.stacks.as_ref()?;
+        let until = match blocked.ended {
+            Ended::NotYet => u64::MAX,
+            Ended::Woken(_) => step.to,
+        };
+        // Only long waits have a stack.
+        if until.saturating_sub(blocked.since) < stacks.over.unwrap_or(0) {
+            return None;
+        }
+        let (stack, _) = stacks.of_wait(Koid(koid), (blocked.since, until))?;
+        let waited = stacks.waited_for(stack)?;
+        let here = self.who_of(koid).host.is_none();
+        // The process at the other end by its id, which means nothing among several hosts.
+        let peer = stacks.other_end(waited).map(|koid| koid.0);
+        let peer = peer.or(waited.peer.filter(|_| here)).map(|koid| self.who_of(koid));
+        let peer = peer.filter(|who| !who.comm.is_empty());
+        let text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
+        let WaitedFor { descriptor, kind, path, device, local, remote, .. } = waited.clone();
+        Some(Object { kind, fd: descriptor, path, device, local, remote, peer, text })
     }
 
     /// The name of a system call, or its number.
@@ -571,6 +597,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
         cgroup: None,
         class: None,
         syscall: None,
+        object: None,
         ended_by: None,
         interrupt: None,
         futex: None,
@@ -620,6 +647,7 @@ fn link(step: &Step, depth: usize, thread: Who, names: &Names<'_>) -> Link {
             link.state = "blocked";
             link.class = Some(names.class(blocked).name());
             link.syscall = blocked.syscall.map(|number| names.syscall(number));
+            link.object = names.object(link.thread.koid, step, blocked);
             link.futex = blocked.lock.and_then(Lock::futex).map(|address| format!("{address:#x}"));
             link.kernel_lock = blocked.lock.and_then(Lock::kernel_id).map(|id| format!("{id:#x}"));
             link.kernel_lock_kind = blocked.lock.and_then(|lock| Some(lock.kernel?.name()));

@@ -11,7 +11,7 @@ use fxtrec_sched::State;
 use fxtrec_units::text::{counted, percent, short};
 use rustc_hash::FxHashMap;
 
-use crate::answer::Who;
+use crate::answer::{Object, Who};
 use crate::choose::Choice;
 use crate::explain::{Meanwhile, Names};
 use crate::text::until_done;
@@ -62,6 +62,8 @@ pub(crate) fn party(who: &Who) -> String {
 struct Group<'a> {
     nanos: u64,
     count: usize,
+    /// What all of them were about.
+    object: Option<Object>,
     /// The longest of them, and whose that is.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
@@ -149,6 +151,12 @@ impl<'a> Sums<'a> {
                     let why =
                         Why { class, uninterruptible, syscall, lock, by_stack, by, by_packet };
                     let group = sums.blocked.entry(why).or_default();
+                    let object = names.object(names.tracker.roster.koid(thread), step, blocked);
+                    if group.count == 0 {
+                        group.object = object;
+                    } else if group.object != object {
+                        group.object = None;
+                    }
                     group.nanos += length;
                     group.count += 1;
                     if group.longest.is_none_or(|(_, longest)| longest.length() < length) {
@@ -329,10 +337,23 @@ fn blocked_clause(
         }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),
-        (None, class @ (Class::Disk | Class::Network)) if why.by_stack => {
+        (None, class @ (Class::Disk | Class::Network))
+            if why.by_stack && group.object.is_none() =>
+        {
             format!("{} ({})", call.unwrap_or_else(|| format!(" {OUTSIDE}")), class.name())
         }
         (None, _) => call.unwrap_or_default(),
+    };
+    let object = group.object.as_ref().filter(|_| why.lock.is_none());
+    let call = match object {
+        Some(object) => {
+            let waker = match why.by {
+                Some(Waker::Thread(waker)) => Some(names.who(waker)),
+                _ => None,
+            };
+            format!("{call} on {}", object.describe(waker.as_ref()))
+        }
+        None => call,
     };
     let is_retried = matches!(why.by, Some(Waker::Interrupt(_))) && group.count >= RETRIED;
     let how = match is_retried {

@@ -20,7 +20,7 @@ use super::rings::{Rings, bytes_of};
 use super::unwind::{Cache, Code, Stack, Unwinder};
 use super::{Counts, Named};
 use fxtrec_kernel::bpf::stacks::{
-    KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Walked, Wanted,
+    KERNEL_FRAMES, Sample, SampleKind, USER_FRAMES, UserStack, Waited, Walked, Wanted,
 };
 use fxtrec_kernel::clock;
 use fxtrec_kernel::code::{self, ExecutableMapping, KernelCode};
@@ -116,6 +116,13 @@ pub(super) enum Told {
         flags: u32,
         frames: Vec<u64>,
     },
+    /// What a thread waited for in a wait that has a stack.
+    Waited {
+        tid: Tid,
+        since: Nanos,
+        until: Nanos,
+        waited: Box<Waited>,
+    },
     /// The name of the function that a program counter is in.
     Symbol {
         program: usize,
@@ -134,7 +141,9 @@ impl Told {
     /// When the event that it is about happened.
     pub(super) fn until(&self) -> Nanos {
         match self {
-            Told::Code { until, .. } | Told::Stack { until, .. } => *until,
+            Told::Code { until, .. } | Told::Stack { until, .. } | Told::Waited { until, .. } => {
+                *until
+            }
             Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => Nanos(0),
         }
     }
@@ -522,6 +531,9 @@ impl Collector {
                     }
                     self.tell(told);
                 }
+                if let Some(waited) = sample.waited.clone() {
+                    self.tell(Told::Waited { tid, since, until, waited });
+                }
                 self.tell(Told::Stack {
                     program,
                     tid,
@@ -623,7 +635,7 @@ impl Collector {
     pub(super) fn tell(&mut self, told: Told) {
         // The capture thread may be far behind; a stack that it has no room for is lost, and the rest may be needed later.
         match told {
-            Told::Stack { .. } => {
+            Told::Stack { .. } | Told::Waited { .. } => {
                 self.counts.lost += u64::from(self.to.try_send(told).is_err());
             }
             told => drop(self.to.send(told)),

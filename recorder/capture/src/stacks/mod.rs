@@ -24,6 +24,7 @@ mod python;
 mod reader;
 mod rings;
 mod unwind;
+mod waited;
 mod wire;
 mod write;
 
@@ -418,6 +419,8 @@ fn takes(room: &mut u64, told: &Told) -> bool {
     let words = match told {
         Told::Stack { frames, .. } => 2 * (frames.len() + WORDS),
         Told::Code { modules, mappings, .. } => 2 * WORDS * (modules.len() + mappings.len()),
+        // Its arguments with their names, which are short.
+        Told::Waited { .. } => 4 * WORDS,
         Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => 0,
     };
     let left = room.checked_sub((words * size_of::<u64>()) as u64);

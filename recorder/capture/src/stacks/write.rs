@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::collector::{KERNEL, Mapping, Module, Told};
 use super::perfetto::{self, Known, Sample, Samples};
 use super::places::Places;
-use super::{Counts, Kept};
+use super::{Counts, Kept, waited};
 use crate::encode::Closed;
 use crate::encode::encoder::owner::Owner;
 use crate::encode::encoder::{Encoder, own_event};
@@ -233,6 +233,16 @@ impl Records {
                 let time = Ticks(since.0);
                 encoder.lanes().rolling(&Backtrace { time, thread, flags: *flags, frames })?;
                 Ok(())
+            }
+            Told::Waited { until, .. } if *until < self.begin => Ok(()),
+            Told::Waited { tid, since, until, waited: found } => {
+                match encoder.owner(*tid, *until)? {
+                    Owner::Recorded { process, thread } => {
+                        let thread = ThreadName::Inline { process, thread };
+                        waited::write(encoder.lanes(), *since, thread, found)
+                    }
+                    Owner::Unwanted | Owner::Unknown => Ok(()),
+                }
             }
             Told::Symbol { program, address, name } => {
                 let Some(program) = self.programs.get_mut(program) else { return Ok(()) };

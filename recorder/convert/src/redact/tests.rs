@@ -67,6 +67,20 @@ fn trace() -> Vec<u8> {
         args: &held,
     };
     trace.write(&switch).expect("room");
+    let waited = [
+        string("object_kind", "tcp"),
+        string("path", "/opt/secret/file"),
+        string("local", "secret.example:80"),
+    ];
+    let event = Event {
+        kind: EventKind::Instant,
+        time: Ticks(5),
+        thread: ThreadName::Inline { process: Koid(7), thread: Koid(8) },
+        category: Text::Inline("fxtrec"),
+        name: Text::Inline("waited_for"),
+        args: &waited,
+    };
+    trace.write(&event).expect("room");
     let payload = b"secret";
     let name = Text::Inline("fxtrec.stacks");
     trace.write(&Blob { name, blob_type: BlobType::Perfetto, payload }).expect("room");
@@ -115,9 +129,17 @@ fn nothing_that_only_the_owner_knows_is_in_what_is_shared() {
     assert!(has(&trace(), "secret") && !has(&shared, "secret"), "{:?}", listed(&shared));
     assert_eq!(report.times("blobs, left out"), 1);
     // Text that is needed to understand the trace stays.
-    for text in
-        ["trace_info", "6.18", "kworker/0:1H", "fxtrec-capture", "do_exit", "[vdso]", "prev_state"]
-    {
+    for text in [
+        "trace_info",
+        "6.18",
+        "waited_for",
+        "tcp",
+        "kworker/0:1H",
+        "fxtrec-capture",
+        "do_exit",
+        "[vdso]",
+        "prev_state",
+    ] {
         assert!(has(&shared, text), "{text}");
     }
     let check =
@@ -167,10 +189,10 @@ fn a_name_has_one_pseudonym_and_a_path_one_for_each_part() {
     assert_eq!(pseudonyms[0].0.len(), 15);
     let folders: Vec<&str> =
         of("paths").iter().map(|(path, _)| path.rsplit_once('/').expect("a folder").0).collect();
-    assert!(folders.len() == 2 && folders[0] == folders[1], "{folders:?}");
+    assert!(folders.len() == 3 && folders.iter().all(|it| *it == folders[0]), "{folders:?}");
     assert!(folders[0].starts_with("/file-"), "{folders:?}");
     // Kinds that were not requested are unchanged.
-    assert_eq!(of("hosts"), [("secret.example", 1)]);
+    assert_eq!(of("hosts"), [("secret.example", 1), ("secret.example:80", 1)]);
     assert_eq!(of("cgroups"), [("/secret/a", 1), ("/secret/b", 1)]);
 }
 

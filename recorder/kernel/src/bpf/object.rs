@@ -516,6 +516,7 @@ mod tests {
             ("woken", offset_of!(Head, woken)),
             ("python", offset_of!(Head, python)),
             ("python_frames", offset_of!(Head, python_frames)),
+            ("object", offset_of!(Head, object)),
             ("frames", size_of::<Head>()),
         ] {
             assert_member(&STACKS, "sample", member, place);
@@ -528,6 +529,24 @@ mod tests {
         ] {
             assert_member(&STACKS, "user_registers", member, place);
         }
+        use crate::bpf::stacks::Described;
+        for (member, place) in [
+            ("kind", offset_of!(Described, kind)),
+            ("descriptor", offset_of!(Described, descriptor)),
+            ("family", offset_of!(Described, family)),
+            ("protocol", offset_of!(Described, protocol)),
+            ("local_port", offset_of!(Described, local_port)),
+            ("remote_port", offset_of!(Described, remote_port)),
+            ("peer", offset_of!(Described, peer)),
+            ("local", offset_of!(Described, local)),
+            ("remote", offset_of!(Described, remote)),
+            ("device", offset_of!(Described, device)),
+            ("name", offset_of!(Described, name)),
+            ("parent", offset_of!(Described, parent)),
+        ] {
+            assert_member(&STACKS, "described", member, place);
+        }
+        assert_places(&STACKS, "described", size_of::<Described>(), &[]);
         let bytes = size_of::<Head>() + KERNEL_FRAMES * size_of::<u64>();
         assert_places(&STACKS, "sample", bytes, &[]);
         assert_places(
@@ -624,6 +643,7 @@ mod tests {
             "chosen_threads",
             "contentions",
             "cpus",
+            "descriptor_calls",
             "doorbell",
             "groups",
             "hits",

@@ -7,6 +7,7 @@ use fxt_reader::record::{
     is_not_recorded,
 };
 use fxt_reader::{Item, Koid, Nanos, ObjectType, ProviderId, Record, Visitor};
+use fxtrec_sched::waited::{self, WaitedFor};
 use fxtrec_sched::{FilledUp, SwitchArgs, UsualArgs, signed, unsigned};
 
 use super::causes::about_wakeup;
@@ -209,6 +210,12 @@ impl<O: Observer> Analysis<O> {
             "loss_stats" => self.losses.unreported = number(event, "unreported").unwrap_or(0),
             "host_steal" => self.host_steal(event),
             "quota_stat" => self.quota_stat(event),
+            waited::EVENT => {
+                if let Some(waited) = WaitedFor::of(event) {
+                    let (koid, begin) = (event.thread.thread.0, event.time.0);
+                    self.roster.waited_for(koid, begin, || waited.to_string());
+                }
+            }
             "cpu_offline" => return self.cpu_offline(event),
             "cpu_online" => return self.cpu_online(event),
             _ => {}

@@ -19,6 +19,9 @@ use crate::selection::{ThreadFilter, Who};
 use crate::tally::Tally;
 use fxtrec_gates::Metric;
 
+/// How many waits of ended threads are kept with what they were for.
+const MOST_WAITED: usize = 4096;
+
 /// Maximum number of ended threads that are kept individually.
 pub(super) const MAX_ENDED: usize = if cfg!(test) { 4_096 } else { 65_536 };
 
@@ -106,6 +109,9 @@ pub(super) struct Roster {
     pub(super) delays: Delays,
     /// The ones whose names are still known.
     fading: VecDeque<u64>,
+    /// What threads waited for, by thread and beginning of the wait: for the longest waits of threads that have not ended, and for some
+    /// of the others.
+    waited: FxHashMap<(u64, u64), String>,
 }
 
 impl Roster {
@@ -394,6 +400,20 @@ impl Roster {
         }
     }
 
+    /// Takes what a thread waited for in the wait that began then.
+    pub(super) fn waited_for(&mut self, koid: u64, begin: u64, what: impl FnOnce() -> String) {
+        let is_listed = match self.slots.get(&koid) {
+            Some(slot) => {
+                let sleeps = self.lives[*slot as usize].sleeps.as_ref();
+                sleeps.is_some_and(|sleeps| sleeps.has(begin))
+            }
+            None => self.waited.len() < MOST_WAITED,
+        };
+        if is_listed {
+            self.waited.insert((koid, begin), what());
+        }
+    }
+
     /// The reports of all threads.
     pub(super) fn finish(mut self, family: &CommandThreads) -> Vec<ThreadReport> {
         let mut slots: Vec<u32> = self.slots.values().copied().collect();
@@ -404,6 +424,12 @@ impl Roster {
             reports.extend(self.report(live, family));
         }
         reports.extend(self.groups.finish());
+        for report in reports.iter_mut().filter(|_| !self.waited.is_empty()) {
+            for sleep in &mut report.sleeps {
+                let wait = (sleep.thread.koid.0, sleep.span.begin.0);
+                sleep.waited_for = self.waited.get(&wait).cloned();
+            }
+        }
         reports
     }
 }

@@ -46,6 +46,11 @@ impl Sleeps {
         self.0.last().copied().flatten().map_or(0, |last| last.length())
     }
 
+    /// Whether a sleep that began then is one of them.
+    pub(super) fn has(&self, begin: u64) -> bool {
+        self.0.iter().flatten().any(|slept| slept.begin == begin)
+    }
+
     /// The sleeps of this thread, for the report.
     pub(super) fn told(&self, koid: u64, roster: &mut Roster) -> Vec<Sleep> {
         let thread = roster.party(koid);
@@ -57,6 +62,7 @@ impl Sleeps {
             waker: (slept.waker != 0 && slept.waker != BY_INTERRUPT)
                 .then(|| roster.party(slept.waker)),
             by_interrupt: slept.waker == BY_INTERRUPT,
+            waited_for: None,
         };
         self.0.iter().flatten().map(one).collect()
     }

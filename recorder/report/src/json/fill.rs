@@ -173,6 +173,7 @@ fn blocked<'a>(report: &Report, sleep: &'a Sleep) -> Blocked<'a> {
         syscall_name: sleep.call.and_then(|number| report.call_name(number)),
         waker: sleep.waker.as_ref().map(who),
         interrupt: report.causes.has(Cause::Waker).then_some(sleep.by_interrupt),
+        waited_for: sleep.waited_for.as_deref(),
     }
 }
 

@@ -282,6 +282,7 @@ impl Contents<'_> {
                 "syscall": sleep.call.map(|number| self.call_name(number)),
                 "waker": sleep.waker.as_ref().map(party),
                 "interrupt": sleep.by_interrupt,
+                "object": sleep.waited_for,
             })
         };
         self.report.blocked().sleeps.iter().map(sleep).collect()

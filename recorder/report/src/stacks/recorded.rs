@@ -7,6 +7,7 @@ use fxt_reader::record::{Backtrace, Mapping};
 use fxt_reader::{Error, Koid, ProviderId, Reader, Record};
 use fxtrec_sched::backtrace::{self, Kind};
 use fxtrec_sched::unsigned;
+use fxtrec_sched::waited::WaitedFor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +158,8 @@ pub struct Recorded {
     /// For each program counter, and whether it is a return address.
     lines: FxHashMap<(Process, Option<u16>, u64, bool), Vec<Line>>,
     mappings: FxHashMap<Process, Vec<Mapping>>,
+    /// What threads waited for, by thread and beginning of the wait.
+    waited: FxHashMap<(Koid, u64), WaitedFor>,
     /// The addresses of all stacks, each list once.
     known: FxHashSet<Arc<[u64]>>,
 }
@@ -206,8 +209,24 @@ impl Recorded {
                 let of = event.args.get("of").map(|of| of.to_string());
                 self.of_some = of.is_some_and(|of| of.trim_matches('"') == backtrace::OF_CHOSEN);
             }
+            Record::Event(event) => {
+                if let Some(waited) = WaitedFor::of(event) {
+                    self.waited.insert((event.thread.thread, event.time.0), waited);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// The file or socket that a thread waited for in the wait that this stack is of.
+    pub fn waited_for(&self, stack: &Stack) -> Option<&WaitedFor> {
+        self.waited.get(&(stack.thread, stack.time))
+    }
+
+    /// A thread that waited for the other end of this connection.
+    pub fn other_end(&self, waited: &WaitedFor) -> Option<Koid> {
+        let other = self.waited.iter().filter(|(_, other)| other.is_other_end_of(waited));
+        other.map(|((thread, _), _)| *thread).min()
     }
 
     /// The stack of a record, without adding it.

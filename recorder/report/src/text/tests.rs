@@ -459,6 +459,22 @@ fn waits_of_commands_threads_come_first_and_what_blocked_them_follows() {
 }
 
 #[test]
+fn a_blocked_time_names_the_file_or_socket_if_the_trace_has_it() {
+    let mut scene = Scene::new();
+    let file = [("object_kind", "file"), ("path", "pg_wal/0\u{1b}1"), ("device", "vda")];
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::D, 0);
+    scene.wake(40, 0, 101).switch(41, 0, 0, Leaves::R, 101).waits_for(10, 101, &file);
+    scene.switch(45, 0, 101, Leaves::D, 0);
+    // What belongs to no wait changes nothing.
+    scene.waits_for(11, 101, &[("object_kind", "pipe")]).waits_for(12, 102, &[]);
+    scene.wake(65, 0, 101).switch(66, 0, 0, Leaves::R, 101).end(200);
+    let all = text(|out| write_blocked(&scene.report(), 9, Look::PLAIN, out));
+    assert!(all.contains("30.0 us  t101[101] blocked on pg_wal/0\\x1b1 (vda), woken, "), "{all}");
+    let longest = scene.report().blocked().sleeps[0].waited_for.clone();
+    assert_eq!(longest.as_deref(), Some("pg_wal/0\u{1b}1 (vda)"));
+}
+
+#[test]
 fn without_a_command_only_uninterruptible_sleeps_are_told_and_of_those_that_were_chosen_all() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);

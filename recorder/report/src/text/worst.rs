@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::threads::share;
 use crate::{Metric, Party, Recorder, Report, Span, Wait, WorstSpan};
+use fxtrec_units::escape;
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, short};
@@ -209,9 +210,11 @@ pub fn write_blocked(
         };
         let (begin, end) = (sleep.span.begin, sleep.span.end);
         let call = in_call(report, sleep.call);
+        let what = sleep.waited_for.as_ref();
+        let on = what.map_or_else(String::new, |what| format!(" on {}", escape::line(what)));
         writeln!(
             out,
-            "{:>4}. {length:>8}  {who} blocked{call}{how}, {woken}, {begin} to {end}",
+            "{:>4}. {length:>8}  {who} blocked{call}{on}{how}, {woken}, {begin} to {end}",
             number + 1
         )?;
     }

@@ -6,7 +6,7 @@ use fxtrec_report::scene::{Leaves, Scene};
 use super::{
     ALL, FSYNC, FUTEX, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
 };
-use crate::{Metric, Pick, Query, WhyError};
+use crate::{Explanation, Metric, Pick, Query, WhyError};
 
 fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
@@ -34,6 +34,47 @@ fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
     scene.switch_with((191_000, 0), 102, Leaves::S, 0, &call(READ));
     scene.end(500_000);
     scene
+}
+
+/// 101 waits for 30 ms in recvfrom on a connection whose other end is what 102 waits for, later; `waker` ends that wait.
+fn connection(waker: u64) -> Explanation {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(101, "client").name(102, "server").name(103, "third");
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, waker);
+    scene.switch_with((1_000, 0), 101, Leaves::S, 0, &call(RECVFROM));
+    let ends = [("object_kind", "tcp"), ("local", "127.0.0.1:40"), ("remote", "127.0.0.1:80")];
+    scene.stack(1_000, 101, "tcp_recvmsg").waits_for(1_000, 101, &ends);
+    scene.wake_by(31_000, 0, 101, waker).switch(31_000, 0, 0, Leaves::R, 101);
+    scene.switch(32_000, 1, waker, Leaves::S, 0).switch(33_000, 1, 0, Leaves::R, 102);
+    scene.switch_with((34_000, 1), 102, Leaves::S, 0, &call(RECVFROM));
+    let ends = [("object_kind", "tcp"), ("local", "127.0.0.1:80"), ("remote", "127.0.0.1:40")];
+    scene.stack(34_000, 102, "tcp_recvmsg").waits_for(34_000, 102, &ends);
+    scene.wake(39_000, 1, 102).switch(39_000, 1, 0, Leaves::R, 102);
+    scene.switch(40_000, 0, 101, Leaves::S, 0).end(50_000);
+    ask(&scene, &within("101", 1_000, 31_000))
+}
+
+#[test]
+fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
+    let why = connection(103);
+    assert!(
+        why.sentence.contains(
+            "blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 (server[102]) until third[103] woke it"
+        ),
+        "{}",
+        why.sentence
+    );
+    let object = why.waits[0].object.clone().expect("known");
+    assert_eq!((&*object.kind, object.local.as_deref()), ("tcp", Some("127.0.0.1:40")));
+    assert_eq!(object.peer.map(|who| who.tid), Some(102));
+    // Who is named already is not named again.
+    let why = connection(102);
+    assert!(
+        why.sentence
+            .contains("blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 until server[102] woke it"),
+        "{}",
+        why.sentence
+    );
 }
 
 #[test]

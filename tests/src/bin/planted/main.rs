@@ -6,6 +6,7 @@
 mod disk;
 mod memory;
 mod mutex;
+mod objects;
 
 use std::ffi::CString;
 use std::fs::File;
@@ -553,6 +554,7 @@ fn main() {
         "page-faults" => page_faults(),
         "kernel-lock" => kernel_lock(),
         "kernel-locks" => kernel_locks(),
+        "objects" => objects::wait(number(1) as usize),
         "frames" => frames(),
         "rival" => {
             prefer();

@@ -31,6 +31,7 @@
 //!   BlockedStacks::attach      the rest; a program on switches of its own if no other notes who waits
 //! ```
 
+mod descriptors;
 mod pythons;
 
 use std::cell::Cell;
@@ -53,6 +54,8 @@ use crate::cpus;
 use crate::ring::RawRecord;
 use crate::sys::Sys;
 use crate::units::{Cpu, Nanos, Pid, Tid};
+pub(super) use descriptors::Described;
+pub use descriptors::{WaitObject, Waited};
 use perf_event_open_sys::bindings as b;
 use pythons::{FRAME_BYTES, Pythons};
 pub use pythons::{PYTHON_FRAMES, Python, PythonEnd, PythonFrame};
@@ -121,6 +124,7 @@ pub(super) struct Head {
     /// How the walk of Python functions ended, and how many frames there are.
     pub(super) python: u32,
     pub(super) python_frames: u32,
+    pub(super) object: Described,
 }
 
 /// What is ahead of a sample in the memory of its CPU: a word, and a frame of Python.
@@ -225,6 +229,8 @@ pub struct Sample {
     pub user: UserStack,
     /// The program counters of its kernel stack, the innermost first; `None` when it could not be walked.
     pub kernel: Option<Vec<u64>>,
+    /// What it waited for, if its system call was about a descriptor.
+    pub waited: Option<Box<Waited>>,
 }
 
 /// Samples that there are not.
@@ -308,6 +314,8 @@ struct Maps {
     ring: RingBuffer,
     shared: Memory,
     pythons: Pythons,
+    /// The system calls that have a descriptor.
+    calls: OwnedFd,
 }
 
 impl Bells {
@@ -390,7 +398,10 @@ impl BlockedStacks {
             ring: RingBuffer::new(&*sys, ring_bytes).map_err(map_error("samples"))?,
             shared,
             pythons: Pythons::new(&*sys).map_err(map_error("Python's interpreters"))?,
+            calls: create("system calls", MapSpec::memory(descriptors::SET_BYTES, false))?,
         };
+        let set: Vec<u8> = descriptors::set().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        sys.map_update(maps.calls.as_fd(), 0, &set).map_err(map_error("system calls"))?;
         // One of these programs may interrupt another, so each has separate memory.
         let of_wakes = wanted.wakes.then(scratch).transpose()?;
         let of_clocks = wanted.frequency.map(|_| scratch()).transpose()?;
@@ -402,6 +413,7 @@ impl BlockedStacks {
             choices.extend(of_owner(wanted.owner));
             let mut given = notes.maps().to_vec();
             given.push(("pythons", Given::Map(maps.pythons.fd())));
+            given.push(("descriptor_calls", Given::Memory(maps.calls.as_fd())));
             for (name, own) in [("scratch_of_wakes", &of_wakes), ("scratch_of_clocks", &of_clocks)]
             {
                 given.push((name, Given::Map(own.as_ref().unwrap_or(&maps.scratch).as_fd())));
@@ -693,6 +705,7 @@ fn sample(bytes: &[u8], in_table: bool) -> Option<Sample> {
         space: double(offset_of!(Head, space))?,
         user,
         kernel,
+        waited: descriptors::waited(&bytes[offset_of!(Head, object)..]).map(Box::new),
     })
 }
 

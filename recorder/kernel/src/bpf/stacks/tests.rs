@@ -15,12 +15,79 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
     for word in [41_u32, 40] {
         bytes.extend(word.to_ne_bytes());
     }
-    for word in
-        [user, walked, 77, 1, 2, 3, 4, 8, 1 | 50 << 32, 2 | 1 << 32, -1, -2, 0x7000, 0x5001, 6, 9]
-    {
+    for word in [user, walked, 77, 1, 2, 3, 4, 8, 1 | 50 << 32, 2 | 1 << 32] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes.resize(size_of::<Head>(), 0);
+    for word in [-1_i64, -2, 0x7000, 0x5001, 6, 9] {
         bytes.extend(word.to_ne_bytes());
     }
     bytes
+}
+
+/// The same of a thread that waited for what these bytes of its description, by their places, say.
+fn waited(parts: &[(usize, &[u8])]) -> Option<Waited> {
+    let mut bytes = bytes(8, 16);
+    for (place, part) in parts {
+        let at = offset_of!(Head, object) + place;
+        bytes[at..at + part.len()].copy_from_slice(part);
+    }
+    sample(&bytes, false).expect("a sample").waited.map(|waited| *waited)
+}
+
+#[test]
+fn what_a_thread_waited_for_is_read_as_the_programs_write_it() {
+    let kind = |kind: u32| (kind | 1).to_ne_bytes();
+    let of = |mode, parts: &[(usize, &[u8])]| {
+        let kind = kind(mode);
+        let first: [(usize, &[u8]); 2] = [
+            (offset_of!(Described, kind), &kind),
+            (offset_of!(Described, descriptor), &[9, 0, 0, 0]),
+        ];
+        let found = waited(&[&first[..], parts].concat())?;
+        assert_eq!(found.descriptor, 9);
+        Some(found.object)
+    };
+    let (name, parent) = (offset_of!(Described, name), offset_of!(Described, parent));
+    assert_eq!(waited(&[(name, b"file")]), None, "nothing is known");
+    let file = WaitObject::File { path: b"etc/passwd".to_vec(), device: b"vda".to_vec() };
+    let parts: [(usize, &[u8]); 3] =
+        [(name, b"passwd"), (parent, b"etc"), (offset_of!(Described, device), b"vda")];
+    assert_eq!(of(libc::S_IFREG, &parts), Some(file));
+    let top = WaitObject::File { path: b"swap".to_vec(), device: Vec::new() };
+    assert_eq!(of(libc::S_IFREG, &[(name, b"swap"), (parent, b"/")]), Some(top));
+    assert_eq!(of(libc::S_IFREG, &[]), None, "without a name");
+    let whole = of(libc::S_IFDIR, &[(name, &[b'a'; 64])]);
+    assert_eq!(whole, Some(WaitObject::File { path: vec![b'a'; 64], device: Vec::new() }));
+    assert_eq!(of(libc::S_IFIFO, &[]), Some(WaitObject::Pipe));
+    let event = WaitObject::Anonymous { name: b"eventfd".to_vec() };
+    assert_eq!(of(0, &[(name, b"[eventfd]")]), Some(event));
+    let family = offset_of!(Described, family);
+    let (local, remote) = (offset_of!(Described, local), offset_of!(Described, remote));
+    let ports = (80_u16.to_ne_bytes(), 5432_u16.to_be_bytes());
+    let ends: [(usize, &[u8]); 5] = [
+        (offset_of!(Described, protocol), &[6, 0]),
+        (offset_of!(Described, local_port), &ports.0),
+        (offset_of!(Described, remote_port), &ports.1),
+        (local, &[127, 0, 0, 1]),
+        (remote, &[10, 0, 0, 5]),
+    ];
+    let internet = |local: &str, remote: Option<&str>| WaitObject::Internet {
+        protocol: 6,
+        local: local.parse().expect("an end"),
+        remote: remote.map(|remote| remote.parse().expect("an end")),
+    };
+    let v4 = [&ends[..], &[(family, &[2, 0])]].concat();
+    assert_eq!(of(libc::S_IFSOCK, &v4), Some(internet("127.0.0.1:80", Some("10.0.0.5:5432"))));
+    let listens = [&v4[..2], &v4[3..4], &v4[5..]].concat();
+    assert_eq!(of(libc::S_IFSOCK, &listens), Some(internet("127.0.0.1:80", None)));
+    let v6 = [&ends[..3], &[(family, &[10, 0]), (remote + 15, &[1])]].concat();
+    assert_eq!(of(libc::S_IFSOCK, &v6), Some(internet("[::]:80", Some("[::1]:5432"))));
+    let of_unix = |peer: u8| {
+        of(libc::S_IFSOCK, &[(family, &[1, 0]), (offset_of!(Described, peer), &[peer, 0, 0, 0])])
+    };
+    assert_eq!(of_unix(0), Some(WaitObject::Socket { family: 1, peer: None }));
+    assert_eq!(of_unix(7), Some(WaitObject::Socket { family: 1, peer: Some(Pid(7)) }));
 }
 
 /// Same for a wait.
@@ -46,6 +113,7 @@ fn a_sample_is_read_as_the_programs_write_it() {
         space: 77,
         user: UserStack::Walked(Box::new(walked)),
         kernel: Some(vec![u64::MAX, u64::MAX - 1]),
+        waited: None,
     };
     assert_eq!(sample(&bytes(8, 16), false), Some(expected.clone()));
     assert_eq!(sample(&bytes(8, 16), true), Some(expected.clone()), "only waits are in the table");

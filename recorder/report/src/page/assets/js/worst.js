@@ -73,12 +73,12 @@
 
   function build() {
     list();
-    fill("blocked", trace.blocked.map(({ who, from, to, syscall, uninterruptible, waker, interrupt }) => ({
+    fill("blocked", trace.blocked.map(({ who, from, to, syscall, object, uninterruptible, waker, interrupt }) => ({
       thread: trace.byKoid.get(who[0]),
       name: fx.waits.name(who),
       from,
       to,
-      text: [syscall, uninterruptible && "uninterruptible"].filter(Boolean).join(", ") || "–",
+      text: [[syscall, object].filter(Boolean).join(" on "), uninterruptible && "uninterruptible"].filter(Boolean).join(", ") || "–",
       by: waker ? fx.waits.name(waker) : interrupt ? "an interrupt or a timer" : "–",
     })));
     fill("longest", trace.longestSpans.map(([index, name, from, to]) => ({
