@@ -94,6 +94,8 @@ pub struct Blocked {
     pub since: u64,
     pub state: State,
     pub syscall: Option<u64>,
+    /// Whether that is known.
+    pub is_call_known: bool,
     /// The lock that it waited for, if the recording tells.
     pub lock: Option<Lock>,
     /// What it waited for according to its stack, if that was examined.
@@ -119,7 +121,7 @@ impl Blocked {
             Some(lock) if lock.kernel.is_some() => return Class::KernelLock,
             _ => {}
         }
-        let known = causes.has(Cause::Syscall) || self.syscall.is_some();
+        let known = causes.has(Cause::Syscall) && self.is_call_known || self.syscall.is_some();
         let class = Class::of(self.state, known.then_some(name));
         if self.request.is_some() && class.is_vague() {
             return Class::Disk;
@@ -179,7 +181,12 @@ impl Walk<'_> {
         let mut next: Option<(Id, Entry)> = None;
         let mut anchor = None;
         while until > from {
-            let Some(entry) = self.log.get(id) else {
+            let first = |first: &(Id, Entry)| self.log.before_first(thread, &first.1);
+            let known = match id {
+                Id::NONE => next.as_ref().and_then(first),
+                id => self.log.get(id),
+            };
+            let Some(entry) = known else {
                 let reason = if id == Id::NONE { Reason::NotSeen } else { Reason::NotKept };
                 steps.push(Step { from, to: until, what: What::Unknown(reason) });
                 break;
@@ -276,11 +283,13 @@ impl Walk<'_> {
         let holder = owner.filter(|owner| ended != Ended::Woken(By::Thread(*owner)));
         let holder = holder.and_then(|owner| self.holder(owner, within));
         let (since, state, syscall) = (entry.time, entry.state, entry.syscall());
+        let is_call_known = entry.is_call_known();
         let by_stack = None;
         What::Blocked(Blocked {
             since,
             state,
             syscall,
+            is_call_known,
             lock,
             by_stack,
             ended,

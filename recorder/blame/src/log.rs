@@ -27,7 +27,7 @@
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::origins::Origin;
 use crate::threads::Index;
@@ -160,6 +160,11 @@ impl Entry {
         is_packet.then(|| self.time.saturating_sub(self.detail >> 32))
     }
 
+    /// Whether it is known in which system call it began, or that it was in none.
+    pub fn is_call_known(&self) -> bool {
+        self.kind != Kind::Nothing
+    }
+
     pub fn syscall(&self) -> Option<u64> {
         (self.kind == Kind::Syscall).then_some(self.detail)
     }
@@ -208,6 +213,8 @@ pub struct Log {
     locks: FxHashMap<u32, Lock>,
     /// The request, for stretches that begin with a wake-up by its completion, and what the thread that had made it did at that time.
     requests: FxHashMap<u32, (Request, Id)>,
+    /// Threads whose first event was a wake-up, and that existed before.
+    existed: FxHashSet<Index>,
     /// While nothing is kept: the last one of each thread, and since when it waits for that.
     locks_before: FxHashMap<Index, (u64, Lock)>,
 }
@@ -249,6 +256,7 @@ impl Log {
             quotas: FxHashMap::default(),
             locks: FxHashMap::default(),
             requests: FxHashMap::default(),
+            existed: FxHashSet::default(),
             locks_before: FxHashMap::default(),
         }
     }
@@ -482,6 +490,27 @@ impl Log {
     #[inline]
     fn on_cpu(&self, cpu: Cpu) -> Id {
         self.on_cpu.get(usize::from(cpu.0)).copied().unwrap_or(Id::NONE)
+    }
+
+    /// The thread's first entry follows, in which it is woken; before, it was blocked.
+    #[cold]
+    pub fn was_blocked(&mut self, thread: Index) {
+        self.existed.insert(thread);
+    }
+
+    /// What a thread without an earlier entry did before it was woken at `until`, if that is known. Its system call is not.
+    pub fn before_first(&self, thread: Index, first: &Entry) -> Option<Entry> {
+        let is_first = self.existed.contains(&thread) && first.woken().is_some();
+        is_first.then_some(Entry {
+            time: 0,
+            detail: 0,
+            prev: Id::NONE,
+            link: Id::NONE,
+            thread,
+            cpu: first.cpu,
+            state: State::Sleeping,
+            kind: Kind::Nothing,
+        })
     }
 
     /// The waker of a thread has sent the packet that woke it just now, and that long before. A value that does not fit is not stored; the

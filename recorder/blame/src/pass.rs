@@ -158,6 +158,10 @@ impl<T: Lasting, F: FnMut(&Tracker, usize, Frame)> Sink for Follower<'_, T, F> {
         }
     }
 
+    fn was_blocked(&mut self, thread: Index) {
+        self.log.was_blocked(thread);
+    }
+
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {
         let taken = Taken { steal, irq };
         self.log.taken(thread, taken);
@@ -262,6 +266,12 @@ impl Sink for Keeper {
             self.log.begin(thread, begin);
         } else {
             self.late.entry(thread).or_insert(None);
+        }
+    }
+
+    fn was_blocked(&mut self, thread: Index) {
+        if !self.is_over {
+            self.log.was_blocked(thread);
         }
     }
 

@@ -323,14 +323,7 @@ impl CommandThreads {
         koid: u64,
         (waker, interrupt): (Option<Koid>, bool),
     ) {
-        // A new thread has the name of its creator.
-        let inherits_from = |waker: u64| {
-            let first = roster.earlier_names(koid).and_then(EarlierNames::first);
-            first.or(roster.comm(koid)).is_some_and(|name| {
-                roster.comm(waker) == Some(name)
-                    || roster.earlier_names(waker).is_some_and(|names| names.has(name))
-            })
-        };
+        let inherits_from = |waker: u64| inherits(roster, koid, waker);
         if let (Some(Koid(waker)), false) = (waker, interrupt)
             && !self.commands.contains(&koid)
             && self.is_recorder(roster, waker)
@@ -359,6 +352,15 @@ impl CommandThreads {
             }
         }
     }
+}
+
+/// Whether a thread may be one that `creator` has made: a new thread has the name of its creator.
+pub fn inherits(roster: &impl Known, koid: u64, creator: u64) -> bool {
+    let first = roster.earlier_names(koid).and_then(EarlierNames::first);
+    first.or(roster.comm(koid)).is_some_and(|name| {
+        roster.comm(creator) == Some(name)
+            || roster.earlier_names(creator).is_some_and(|names| names.has(name))
+    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use fxtrec_units::escape::line;
 use fxtrec_units::lock_kind::LockKind;
 
 use crate::origins::Origins;
-use crate::threads::{CommandThreads, Index, Recorders, Roster};
+use crate::threads::{CommandThreads, Index, Recorders, Roster, inherits};
 use crate::{Causes, trigger};
 
 /// The name by which fxtrec introduces itself in a trace, and the category of what it says about the recording.
@@ -596,6 +596,9 @@ impl Tracker {
             } else if !sound && before.state.is_known() && !before.state.is_over() {
                 self.in_doubt(thread, &before, sink);
             }
+            if before.state == State::Unknown && self.has_existed(wakeup.koid.0, &before, by) {
+                sink.was_blocked(thread);
+            }
             sink.begin(thread, Begin { time: time.0, state, cpu, about: About::Woken(by) });
             if let Some(ago) = said.sent {
                 sink.sent(thread, ago);
@@ -614,6 +617,22 @@ impl Tracker {
             }
         }
         true
+    }
+
+    /// Whether a thread that is woken now, without an earlier event, was blocked since the beginning of the trace: it is not new.
+    fn has_existed(&self, koid: u64, before: &Thread, by: By) -> bool {
+        if self.losses > 0 || self.narrow || before.since.0 > 0 {
+            return false;
+        }
+        match by {
+            // Interrupts make no threads.
+            By::Interrupt(_) => true,
+            By::Thread(waker) => {
+                let is_named = self.roster.comm(koid).is_some();
+                is_named && !inherits(&self.roster, koid, self.roster.koid(waker))
+            }
+            By::Unknown => false,
+        }
     }
 
     #[cold]

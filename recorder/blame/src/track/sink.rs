@@ -154,6 +154,8 @@ impl Lock {
 pub trait Sink {
     /// A thread begins to do something. If that is to run, it has the CPU.
     fn begin(&mut self, thread: Index, begin: Begin);
+    /// A thread that is woken now, by what comes next, had been blocked since the beginning of the trace.
+    fn was_blocked(&mut self, _: Index) {}
     /// What was taken from the slice that the thread is in.
     fn taken(&mut self, _: Index, _steal: u64, _irq: u64) {}
     /// The cgroup whose quota held the thread back in the wait that has ended.
@@ -180,6 +182,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn begin(&mut self, thread: Index, begin: Begin) {
         self.0.begin(thread, begin);
         self.1.begin(thread, begin);
+    }
+
+    fn was_blocked(&mut self, thread: Index) {
+        self.0.was_blocked(thread);
+        self.1.was_blocked(thread);
     }
 
     fn taken(&mut self, thread: Index, steal: u64, irq: u64) {

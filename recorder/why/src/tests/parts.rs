@@ -123,6 +123,48 @@ fn a_wait_may_be_cut_on_both_sides() {
     assert_eq!(parts(&why), expect(&[("waiting t201", 2_000), ("waiting t202", 1_000)]));
 }
 
+/// 101 sleeps for 8 ms until `kworker`, which has no earlier record, wakes it; `scene` says who has woken that.
+fn first_record(wake: impl FnOnce(&mut Scene)) -> Vec<String> {
+    let mut scene = Scene::with_causes(ALL);
+    scene.name(101, "app").name(301, "kworker").name(201, "other");
+    scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, 201);
+    scene.switch(1_000, 0, 101, Leaves::S, 0);
+    wake(&mut scene);
+    scene.switch(8_000, 0, 0, Leaves::R, 301).wake_by(9_000, 0, 101, 301);
+    scene.switch(9_000, 0, 301, Leaves::S, 101).switch(10_000, 0, 101, Leaves::S, 0).end(11_000);
+    let why = ask(&scene, &within("app", 1_000, 9_000));
+    why.chain
+        .iter()
+        .map(|it| format!("{} {} {}", it.thread.comm, it.state, it.to_ns / 1000))
+        .collect()
+}
+
+#[test]
+fn a_thread_whose_first_record_is_a_wakeup_was_blocked_unless_it_may_be_new() {
+    let ran = "kworker on_cpu 9000".to_owned();
+    let by_interrupt = first_record(|scene| {
+        scene.wake_with(8_000, 0, 301, &[("interrupt", Value::Bool(true))]);
+    });
+    assert_eq!(by_interrupt, ["kworker blocked 8000", &ran]);
+    let by_thread = first_record(|scene| {
+        scene.wake_by(8_000, 0, 301, 201);
+    });
+    assert_eq!(by_thread, ["other on_cpu 8000", &ran]);
+    // A new thread has the name of the thread that makes it, and wakes it then.
+    let by_creator = first_record(|scene| {
+        scene.name(201, "kworker").wake_by(8_000, 0, 301, 201);
+    });
+    assert_eq!(by_creator, ["kworker unknown 8000", &ran]);
+    let by_unknown = first_record(|scene| {
+        scene.wake(8_000, 0, 301);
+    });
+    assert_eq!(by_unknown, ["kworker unknown 8000", &ran]);
+    let after_a_loss = first_record(|scene| {
+        scene.lose(7_000, 1, 1).wake_with(8_000, 0, 301, &[("interrupt", Value::Bool(true))]);
+    });
+    assert_eq!(after_a_loss, ["app unknown 9000"]);
+}
+
 #[test]
 fn what_is_not_seen_is_unknown_and_says_why() {
     let mut scene = Scene::with_causes(ALL);

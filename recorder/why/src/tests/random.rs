@@ -42,6 +42,8 @@ pub(super) struct Truth {
     has: Vec<Vec<Option<usize>>>,
     /// By thread: the times at which it was woken, and by whom.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
+    /// By thread: its first record, if that says that it slept until then; else 0.
+    first: Vec<usize>,
 }
 
 impl Truth {
@@ -66,6 +68,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
         does: vec![Vec::new(); THREADS],
         has: vec![Vec::new(); CPUS],
         woken: vec![Vec::new(); THREADS],
+        first: vec![0; THREADS],
     };
     let mut now = 0_u64;
     // Makes it known from the beginning that the CPUs are idle.
@@ -97,6 +100,12 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
                     WokenBy::Nobody => None,
                 };
                 scene.wake_with(now, cpu as u16, koid(thread), fact.as_slice());
+                // Whom a named thread or an interrupt wakes first was there before.
+                if does[thread] == Does::Unseen && by != WokenBy::Nobody {
+                    truth.does[thread].fill(Does::Sleeps);
+                    truth.first[thread] = now as usize;
+                    does[thread] = Does::Sleeps;
+                }
                 if does[thread] == Does::Sleeps {
                     truth.woken[thread].push((now, by));
                 }
@@ -219,7 +228,8 @@ pub(super) fn explained(
 ) -> Option<(Truth, (usize, usize), Explanation)> {
     let (scene, truth) = play(steps);
     let (from, to) = between(&truth, cuts);
-    if from >= to || !truth.is_seen(which) {
+    // Where the interval ends before that, nothing is known.
+    if from >= to || !truth.is_seen(which) || to < truth.first[which] {
         return None;
     }
     let query = within(&koid(which).to_string(), from as u64, to as u64);
