@@ -1,6 +1,5 @@
 //! The findings, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
 
-use crate::sentence::party;
 use serde::Serialize;
 
 /// The version of the JSON. It changes when a member changes its meaning or is removed.
@@ -225,19 +224,9 @@ pub struct Object {
     pub remote: Option<String>,
     /// A thread of the process at the other end.
     pub peer: Option<Who>,
-    /// All but the peer as text.
+    /// The same as text; without the peer if the thread that ended the wait is of its process.
     #[serde(skip)]
     pub text: String,
-}
-
-impl Object {
-    /// The object with its peer, which is not named again where it also ended the wait.
-    pub(crate) fn describe(&self, waker: Option<&Who>) -> String {
-        match self.peer.as_ref().filter(|peer| waker.is_none_or(|it| it.koid != peer.koid)) {
-            Some(peer) => format!("{} ({})", self.text, party(peer)),
-            None => self.text.clone(),
-        }
-    }
 }
 
 /// A time in which a thread of the path was blocked, and where in its code.

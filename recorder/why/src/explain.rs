@@ -23,7 +23,7 @@ use crate::answer::{
 use crate::choose::{Choice, Finder, behind, choose};
 use crate::places::Places;
 use crate::sentence;
-use crate::sentence::nanos;
+use crate::sentence::{nanos, party};
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
@@ -114,12 +114,21 @@ impl Names<'_> {
         }
         let (stack, _) = stacks.of_wait(Koid(koid), (blocked.since, until))?;
         let waited = stacks.waited_for(stack)?;
-        let here = self.who_of(koid).host.is_none();
         // The process at the other end by its id, which means nothing among several hosts.
-        let peer = stacks.other_end(waited).map(|koid| koid.0);
-        let peer = peer.or(waited.peer.filter(|_| here)).map(|koid| self.who_of(koid));
-        let peer = peer.filter(|who| !who.comm.is_empty());
-        let text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
+        let here = self.who_of(koid).host.is_none();
+        let process = |koid: u64| self.tracker.roster.process(koid);
+        let other = waited.peer.filter(|pid| here && process(koid) != Some(*pid));
+        let peer = stacks.other_end(waited).map(|koid| koid.0).or(other);
+        let peer = peer.map(|koid| self.who_of(koid)).filter(|who| !who.comm.is_empty());
+        let waker = match blocked.ended {
+            Ended::Woken(By::Thread(waker)) => process(self.tracker.roster.koid(waker)),
+            _ => None,
+        };
+        let mut text = fxtrec_units::escape::line(&waited.to_string()).into_owned();
+        if let Some(who) = peer.as_ref().filter(|who| waker.is_none() || process(who.koid) != waker)
+        {
+            text += &format!(" ({})", party(who));
+        }
         let WaitedFor { descriptor, kind, path, device, local, remote, .. } = waited.clone();
         Some(Object { kind, fd: descriptor, path, device, local, remote, peer, text })
     }

@@ -346,13 +346,7 @@ fn blocked_clause(
     };
     let object = group.object.as_ref().filter(|_| why.lock.is_none());
     let call = match object {
-        Some(object) => {
-            let waker = match why.by {
-                Some(Waker::Thread(waker)) => Some(names.who(waker)),
-                _ => None,
-            };
-            format!("{call} on {}", object.describe(waker.as_ref()))
-        }
+        Some(object) => format!("{call} on {}", object.text),
         None => call,
     };
     let is_retried = matches!(why.by, Some(Waker::Interrupt(_))) && group.count >= RETRIED;

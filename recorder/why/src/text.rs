@@ -467,7 +467,7 @@ pub fn describe_link(link: &Link) -> String {
                 (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
             };
             if let Some(object) = &link.object {
-                text += &format!(" on {}", object.describe(link.waker.as_ref()));
+                text += &format!(" on {}", object.text);
             }
             match (link.ended_by, &link.waker) {
                 (Some("thread"), Some(who)) => {

@@ -358,7 +358,7 @@ fn why_names_the_disk_that_an_fsync_waits_for() {
     let Some(why) = planted("slow-disk", &["--thread", "writer"]) else { return };
     why.says(&["writer[", "late: ", "blocked", "until disk[", "which slept"]);
     if why.has("syscall") {
-        why.says(&["blocked", "in fsync until disk[", "in clock_nanosleep until"]);
+        why.says(&["blocked", "in fsync on ", "until disk[", "in clock_nanosleep until"]);
     }
     assert!(why.millis("blocked", Some("disk")) >= 59, "{:#}", why.why);
     assert_eq!(why.class_of_longest(), if why.has("syscall") { "disk" } else { "unknown" });
@@ -370,10 +370,10 @@ fn why_tells_sockets_of_a_network_from_others_where_there_are_stacks() {
         return;
     }
     for (scene, stacks, class, clause) in [
-        ("network", true, "network", "in recvfrom (network) until"),
+        ("network", true, "network", "in recvfrom on TCP 127.0.0.1:"),
         // The packet wakes from an interrupt, and is known to be the server's.
         ("network", false, "socket", "in recvfrom until server["),
-        ("local-socket", true, "socket", "in recvfrom until server["),
+        ("local-socket", true, "socket", "in recvfrom on a Unix socket until server["),
     ] {
         let options: &[&str] = if stacks { &["--stacks"] } else { &["--stacks=none"] };
         let recorded = Recorded::with(options, &[PLANTED, scene]);
@@ -403,7 +403,7 @@ fn why_knows_a_write_that_waits_for_a_disk_by_its_stack_and_a_read_of_a_pipe_as_
         return skip("the folder for temporary files is not on ext4");
     }
     let why = recorded.explain(&["--thread", "writer", "--metric", "blocked"]);
-    why.says(&["writer[", "blocked", "in pwrite64 (disk) until"]);
+    why.says(&["writer[", "blocked", "in pwrite64 on "]);
     assert_eq!(why.class_of_longest(), "disk", "{:#}", why.why);
 }
 

@@ -419,8 +419,8 @@ fn takes(room: &mut u64, told: &Told) -> bool {
     let words = match told {
         Told::Stack { frames, .. } => 2 * (frames.len() + WORDS),
         Told::Code { modules, mappings, .. } => 2 * WORDS * (modules.len() + mappings.len()),
-        // Its arguments with their names, which are short.
-        Told::Waited { .. } => 4 * WORDS,
+        // An event with all arguments, of which the longest is a path of two names.
+        Told::Waited { .. } => 6 * WORDS,
         Told::Symbol { .. } | Told::Over { .. } | Told::Settled(_) => 0,
     };
     let left = room.checked_sub((words * size_of::<u64>()) as u64);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::threads::share;
-use crate::{Metric, Party, Recorder, Report, Span, Wait, WorstSpan};
+use crate::{Metric, Party, Recorder, Report, Sleep, Span, Wait, WorstSpan};
 use fxtrec_units::escape;
 use fxtrec_units::grid::printable;
 use fxtrec_units::look::Look;
@@ -74,12 +74,23 @@ pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let call = in_call(report, delay.call);
     let until = delay.waker.as_ref().map(|waker| format!(" until {} woke it", party(waker)));
     let until = until.unwrap_or_default();
-    let mut text = format!("{length}: {who} was blocked{call} for {}{until}", short(blocked));
+    let mut sleeps = report.threads.iter().flat_map(|thread| &thread.sleeps);
+    let is_it = |sleep: &&Sleep| {
+        (sleep.thread.koid, sleep.span.begin) == (delay.thread.koid, delay.span.begin)
+    };
+    let on = sleeps.find(is_it).map_or_else(String::new, on);
+    let mut text = format!("{length}: {who} was blocked{call}{on} for {}{until}", short(blocked));
     match wait.filter(|_| waited.saturating_mul(10) >= blocked) {
         Some(wait) => text += &format!(", then waited {}{}", short(waited), there(wait)),
         None => text += &format!(", then waited {} for a CPU", short(waited)),
     }
     Some(("worst delay", text))
+}
+
+/// What a thread waited for, after its system call.
+fn on(sleep: &Sleep) -> String {
+    let what = sleep.waited_for.as_ref();
+    what.map_or_else(String::new, |what| format!(" on {}", escape::line(what)))
 }
 
 /// The cost of the recorder's own threads, if they are left out.
@@ -210,8 +221,7 @@ pub fn write_blocked(
         };
         let (begin, end) = (sleep.span.begin, sleep.span.end);
         let call = in_call(report, sleep.call);
-        let what = sleep.waited_for.as_ref();
-        let on = what.map_or_else(String::new, |what| format!(" on {}", escape::line(what)));
+        let on = on(sleep);
         writeln!(
             out,
             "{:>4}. {length:>8}  {who} blocked{call}{on}{how}, {woken}, {begin} to {end}",

@@ -39,7 +39,7 @@ fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
 /// 101 waits for 30 ms in recvfrom on a connection whose other end is what 102 waits for, later; `waker` ends that wait.
 fn connection(waker: u64) -> Explanation {
     let mut scene = Scene::of_command(ALL, 100);
-    scene.name(101, "client").name(102, "server").name(103, "third");
+    scene.name(101, "client").name(102, "server").name(201, "third");
     scene.switch(0, 0, 0, Leaves::R, 101).switch(0, 1, 0, Leaves::R, waker);
     scene.switch_with((1_000, 0), 101, Leaves::S, 0, &call(RECVFROM));
     let ends = [("object_kind", "tcp"), ("local", "127.0.0.1:40"), ("remote", "127.0.0.1:80")];
@@ -56,10 +56,10 @@ fn connection(waker: u64) -> Explanation {
 
 #[test]
 fn a_wait_for_a_connection_names_its_ends_and_who_has_the_other_one() {
-    let why = connection(103);
+    let why = connection(201);
     assert!(
         why.sentence.contains(
-            "blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 (server[102]) until third[103] woke it"
+            "blocked 30.0 ms in recvfrom on TCP 127.0.0.1:80 (server[102]) until third[201] woke it"
         ),
         "{}",
         why.sentence
