@@ -204,11 +204,20 @@ pub struct Request {
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
+    /// Threads whose requests the disk had meanwhile, as far as known.
+    pub beside: Vec<Beside>,
     /// The same as text.
     #[serde(skip)]
     pub text: String,
     #[serde(skip)]
     pub times: String,
+}
+
+/// A thread whose requests a disk had, and how many bytes of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    pub thread: Who,
+    pub bytes: u64,
 }
 
 /// The file or socket behind the descriptor of the system call in which a thread waited. Unknown values are absent.

@@ -15,12 +15,14 @@ use fxtrec_blame::{Class, log};
 use fxtrec_report::stacks::Recorded;
 use fxtrec_sched::State;
 use fxtrec_sched::waited::WaitedFor;
+use fxtrec_units::text;
 use rustc_hash::FxHashMap;
 
 use crate::answer::{
-    Answer, Explanation, Interrupt, Link, Object, Part, Share, Trace, VERSION, Who,
+    Answer, Beside, Explanation, Interrupt, Link, Object, Part, Share, Trace, VERSION, Who,
 };
 use crate::choose::{Choice, Finder, behind, choose};
+use crate::disks::{Collector, Requests};
 use crate::places::Places;
 use crate::sentence;
 use crate::sentence::{nanos, party};
@@ -35,6 +37,8 @@ pub(crate) struct Names<'a> {
     pub(crate) last_slices: FxHashMap<u64, u64>,
     /// The stacks of the trace, if it has any.
     pub(crate) stacks: Option<Recorded>,
+    /// The requests of disks.
+    pub(crate) requests: Requests,
 }
 
 impl Names<'_> {
@@ -76,6 +80,16 @@ impl Names<'_> {
         let origins = &self.tracker.origins;
         let operation = origins.operation(origin);
         let Request { bytes, by, started, issued } = request;
+        let began = started.or(issued).filter(|began| done.saturating_sub(*began) >= LEAST_SHARED);
+        let beside =
+            began.map(|began| self.requests.beside((by, origin), (began, done), self.tracker));
+        let beside = beside.unwrap_or_default();
+        let of_all: u64 = beside.iter().map(|it| it.1).sum();
+        // Small ones do not hold up a large one, and are not the cause beside large ones.
+        let matters = |it: &(Index, u64)| it.1 >= bytes && it.1 >= of_all / 10;
+        let beside = beside.into_iter().filter(matters).take(MOST_BESIDE);
+        let beside: Vec<Beside> =
+            beside.map(|(by, bytes)| Beside { thread: self.who(by), bytes }).collect();
         let length = |from: Option<u64>, to: Option<u64>| to?.checked_sub(from?);
         let queued_ns = length(started, issued);
         let device_ns = length(issued, Some(done));
@@ -88,6 +102,15 @@ impl Names<'_> {
             (_, None, Some(length)) => format!("{} queued and in the device", nanos(length)),
             (_, None, None) => String::new(),
         };
+        let whose = |it: &Beside| format!("{} of {}", text::bytes(it.bytes), party(&it.thread));
+        let whose: Vec<String> = beside.iter().map(whose).collect();
+        let times = match (whose.is_empty(), operation) {
+            (false, Some((_, disk))) => {
+                let disk = fxtrec_units::escape::line(disk);
+                format!("{times}; meanwhile {disk} also had {}", sentence::list(&whose))
+            }
+            _ => times,
+        };
         answer::Request {
             operation: operation.map(|it| it.0.to_owned()),
             disk: operation.map(|it| it.1.to_owned()),
@@ -96,6 +119,7 @@ impl Names<'_> {
             queued_ns,
             device_ns,
             length_ns,
+            beside,
             text: origins.request(origin, bytes),
             times,
         }
@@ -193,10 +217,13 @@ pub(crate) fn explain_keeping<'r>(
 ) -> Result<Answer, WhyError> {
     let mut tracker = Tracker::new(Roster::default());
     let finder = Finder::new(query);
+    let mut requests = Requests::default();
     let (finder, keeper) = match query.interval().filter(|_| keep.at_once) {
-        Some(interval) => {
-            let both = (finder, Keeper::new(interval, keep.most));
-            let (finder, keeper) = pass::run(open()?, &mut tracker, both)?;
+        Some((from, to)) => {
+            let keeper = Keeper::new((from, to), keep.most);
+            let all = (finder, (keeper, Collector::new(&[Interval { koid: 0, from, to }])));
+            let (finder, (keeper, collector)) = pass::run(open()?, &mut tracker, all)?;
+            requests = collector.finish();
             (finder, Some(keeper))
         }
         None => (pass::run(open()?, &mut tracker, finder)?, None),
@@ -271,9 +298,10 @@ pub(crate) fn explain_keeping<'r>(
             true => &intervals[..choices.len()],
             false => &[],
         };
-        let both = (follower, Ran::new(of_units));
-        let (follower, ran) = pass::run(open()?, &mut tracker, both)?;
+        let both = (Ran::new(of_units), Collector::new(&intervals));
+        let (follower, (ran, collector)) = pass::run(open()?, &mut tracker, (follower, both))?;
         follower.finish(&tracker);
+        requests = collector.finish();
         meanwhile = ran.finish(&tracker);
         // The pass may have ended before all of the recording's facts about itself were read.
         tracker.origin = origin;
@@ -283,7 +311,7 @@ pub(crate) fn explain_keeping<'r>(
             places.tell(frame, &|thread| tracker.roster.koid(thread));
         }
     }
-    let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks };
+    let names = Names { tracker: &tracker, syscall: &syscall, last_slices, stacks, requests };
     meanwhile.resize(choices.len(), Meanwhile::default());
     let is_recorder = |thread| !query.recorder && names.is_recorder(thread);
     let explained = chosen.explained(&frames, is_recorder);
@@ -320,6 +348,10 @@ pub(crate) fn explain_keeping<'r>(
     };
     Ok(Answer { format: "fxtrec-why", version: VERSION, trace, explanations, part_of })
 }
+
+/// How long a request must take, in nanoseconds, for others of the same disk to be named; and how many of those are.
+const LEAST_SHARED: u64 = 1_000_000;
+const MOST_BESIDE: usize = 2;
 
 /// Maximum number of listed threads that ran during the unit.
 const MOST_MEANWHILE: usize = 3;

@@ -39,6 +39,7 @@
 mod advice;
 mod answer;
 mod choose;
+mod disks;
 mod explain;
 mod places;
 mod sentence;

@@ -239,6 +239,39 @@ fn who_waits_for_its_own_request_to_a_disk() {
     assert_eq!(request.thread.as_ref().map(|who| who.koid), Some(100));
 }
 
+#[test]
+fn a_long_request_names_whose_others_the_same_disk_had_meanwhile() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "writer").name(201, "backup").name(202, "other").name(203, "brief");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    scene.switch_with((2_000, 0), 100, Leaves::D, 0, &call(FSYNC));
+    // Before, on another disk, and for a short part of the time.
+    scene.wake_with(1_900, 1, 202, &done(202, 500, 400));
+    let mut elsewhere = done(202, 9_000, 8_000);
+    elsewhere[2].1 = Value::Str(Text::Inline("write sdb"));
+    scene.wake_with(12_000, 1, 202, &elsewhere);
+    scene.wake_with(13_000, 1, 203, &done(203, 1_000, 900));
+    scene.wake_with(18_000, 1, 201, &done(201, 17_000, 16_000));
+    scene.wake_with(19_000, 0, 100, &done(100, 17_000, 16_800));
+    scene.switch(19_010, 0, 0, Leaves::R, 100);
+    scene.switch(20_000, 0, 100, Leaves::S, 0);
+    scene.end(100_000);
+    let whole = Query { metric: Some(Metric::Blocked), ..Query::default() };
+    for query in [whole, within("100", 2_000, 19_000)] {
+        let why = ask(&scene, &query);
+        assert!(
+            why.sentence.ends_with(
+                "was done (200 us queued, 16.8 ms in the device; meanwhile vda also had 4.0 KiB of backup[201])."
+            ),
+            "{}",
+            why.sentence
+        );
+        let request = why.chain[0].request.as_ref().expect("it is told");
+        let beside: Vec<_> = request.beside.iter().map(|it| (it.thread.koid, it.bytes)).collect();
+        assert_eq!(beside, [(201, 4096)]);
+    }
+}
+
 /// A reader waits for a page that a worker writes, which computes before that.
 #[test]
 fn who_waits_for_a_request_of_another_waits_for_what_that_does_before_it() {
