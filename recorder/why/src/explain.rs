@@ -174,8 +174,10 @@ pub(crate) fn explain_keeping<'r>(
     let choices = {
         let (roster, origin) = (&tracker.roster, &tracker.origin);
         let known = units::Known {
+            end: tracker.now,
             koid: &|thread| roster.koid(thread),
             comm: &|koid| roster.comm(koid),
+            process: &|koid| roster.process(koid),
             class: &|call| {
                 let name = call.map(|number| syscall(&origin.machine, number));
                 match (origin.causes.has(Cause::Syscall), name) {

@@ -536,7 +536,7 @@ pub(crate) fn sentence(
 
 /// How a unit of work or a wait compares with the others of its thread.
 fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> String {
-    let &Compared { is_wait, count, median, is_unusual, others, .. } = compared;
+    let &Compared { is_wait, is_last, count, median, is_unusual, others, .. } = compared;
     let call = compared.call.map(|call| format!(" in {}", names.syscall(call)));
     let call = call.unwrap_or_default();
     let (long, more) = (nanos(length), nanos(length.saturating_sub(median)));
@@ -544,6 +544,9 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
         (true, true) => {
             format!("{who} waited {long}{call}, {more} more than the median of {count} such waits")
         }
+        (true, false) if is_last => format!(
+            "{who} took {long} after its last idle wait{call}, {more} more than the median of {count}"
+        ),
         (true, false) => format!(
             "{who} took {long} from one idle wait{call} to the next, {more} more than the median of {count}"
         ),
