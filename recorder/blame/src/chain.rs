@@ -12,6 +12,15 @@
 //! blocked, the reason is with the thread that eventually woke it: what that thread did in the meantime. So a [`Frame`] is what one
 //! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
 //! innermost steps, one after the other, tile the outermost interval.
+//!
+//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, such waits are one, of which
+//! the last part tells the reason:
+//!
+//! ```text
+//!   server |= poll ===|- its timer -|= poll ===|- its timer -|= poll ===|- answers -|
+//!                                                                       ^ woken by the database
+//!   frame  |=================== poll, until the database woke it =======|- ran -----|
+//! ```
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
@@ -179,11 +188,14 @@ impl Walk<'_> {
         let mut next: Option<(Id, Entry)> = None;
         let mut anchor = None;
         while until > from {
-            let Some(entry) = self.log.get(id) else {
+            let Some(mut entry) = self.log.get(id) else {
                 let reason = if id == Id::NONE { Reason::NotSeen } else { Reason::NotKept };
                 steps.push(Step { from, to: until, what: What::Unknown(reason) });
                 break;
             };
+            if self.stack.len() > 1 && self.wakers == Wakers::Followed {
+                (id, entry) = self.first_wait((id, entry), next, (from, until));
+            }
             let begin = entry.time.max(from);
             if begin < until {
                 self.steps += 1;
@@ -206,6 +218,53 @@ impl Walk<'_> {
         self.stack.pop();
         steps.reverse();
         Frame { thread, from, to, steps }
+    }
+
+    /// The first of the waits in the same system call that one another followed until a thread ended the last one: the thread's own timers
+    /// ended the others, and what ended the last one did not begin because of what the thread did in between.
+    fn first_wait(
+        &mut self,
+        (id, entry): (Id, Entry),
+        next: Option<(Id, Entry)>,
+        (from, until): (u64, u64),
+    ) -> (Id, Entry) {
+        let mut first = (id, entry);
+        let next = next.map(|it| it.1).filter(|it| it.time == until && entry.state.is_blocked());
+        let Some((By::Thread(_), then)) = next.as_ref().and_then(Entry::woken) else {
+            return first;
+        };
+        let thread = self.stack.last().copied();
+        let mut of_waker = then;
+        while first.1.time > from && self.looks <= MOST_LOOKS {
+            // Back over what the thread did since its wait before.
+            let (mut at, mut later) = (first.1.prev, first.1);
+            let before = loop {
+                self.looks += 1;
+                match self.log.get(at) {
+                    Some(it) if it.state.is_blocked() => break it,
+                    Some(it) if it.state == State::Running || it.state.is_waiting() => {
+                        (at, later) = (it.prev, it);
+                    }
+                    _ => return first,
+                }
+            };
+            let by_timer =
+                matches!(later.woken(), Some((By::Interrupt(by), _)) if by.is_own_timer());
+            if !by_timer || before.syscall().is_none() || before.syscall() != entry.syscall() {
+                return first;
+            }
+            // Back over what the waker did since then.
+            while let Some(it) = self.log.get(of_waker).filter(|it| it.time > before.time.max(from))
+            {
+                self.looks += 1;
+                if matches!(it.woken(), Some((By::Thread(by), _)) if Some(by) == thread) {
+                    return first;
+                }
+                of_waker = it.prev;
+            }
+            first = (at, before);
+        }
+        first
     }
 
     fn what(

@@ -4,7 +4,8 @@ use fxt_writer::{Koid, Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
 
 use super::{
-    ALL, FSYNC, FUTEX, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
+    ALL, FSYNC, FUTEX, POLL, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask,
+    within,
 };
 use crate::{Metric, Pick, Query, WhyError};
 
@@ -171,6 +172,74 @@ fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] 
         ("request_ns", Value::Uint64(made * 1_000)),
         ("device_ns", Value::Uint64(issued * 1_000)),
     ]
+}
+
+/// A client waits for 50 ms for a server that waits for a database; meanwhile timers of the server end its wait, the first 9 ms after it
+/// began. The server asks the database before its first wait or, if `late`, after the first timer.
+fn server_with_timers(late: bool) -> Scene {
+    let text = |text| Value::Str(Text::Inline(text));
+    let timer = [
+        ("interrupt", Value::Bool(true)),
+        ("interrupt_kind", text("hrtimer")),
+        ("interrupt_name", text("hrtimer_wakeup")),
+    ];
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "client").name(201, "server").name(301, "db");
+    scene.switch(0, 0, 0, Leaves::R, 100).switch(0, 1, 0, Leaves::R, 201);
+    scene.switch_with((10, 1), 201, Leaves::S, 301, &call(POLL));
+    scene.switch_with((20, 1), 301, Leaves::S, 0, &call(RECVFROM));
+    scene.wake_by(900, 1, 201, 100);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(RECVFROM));
+    scene.switch(1_000, 1, 0, Leaves::R, 201);
+    let mut ask = |scene: &mut Scene, now: u64| {
+        scene.wake_by(now - 10, 0, 301, 201).switch(now, 0, 0, Leaves::R, 301);
+    };
+    if !late {
+        ask(&mut scene, 1_090);
+    }
+    scene.switch_with((1_100, 1), 201, Leaves::S, 0, &call(POLL));
+    for now in [10_100, 20_100, 30_100] {
+        scene.wake_with(now, 1, 201, &timer).switch(now + 10, 1, 0, Leaves::R, 201);
+        if late && now == 10_100 {
+            ask(&mut scene, now + 90);
+        }
+        scene.switch_with((now + 100, 1), 201, Leaves::S, 0, &call(POLL));
+    }
+    scene.wake_by(50_000, 1, 201, 301).switch_with((50_010, 0), 301, Leaves::S, 0, &call(RECVFROM));
+    scene.switch(50_010, 1, 0, Leaves::R, 201);
+    scene.wake_by(51_000, 0, 100, 201).switch(51_000, 0, 0, Leaves::R, 100);
+    scene.switch(51_100, 0, 100, Leaves::X, 0).end(51_200);
+    scene
+}
+
+#[test]
+fn who_waits_for_a_server_waits_for_whom_that_waits_for_and_not_for_its_timers() {
+    let query = Query { metric: Some(Metric::Blocked), ..Query::default() };
+    let why = ask(&server_with_timers(false), &query);
+    assert_eq!(
+        why.sentence,
+        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] woke it, which was blocked \
+         48.9 ms in system call 232 until db[301] woke it, which ran for 48.9 ms."
+    );
+    let expected = [
+        (1, "server on_cpu", 100),
+        (2, "db on_cpu", 48_900),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 990),
+    ];
+    assert_eq!(chain(&why), links(&expected));
+    // A wait before the request was for something else.
+    let why = ask(&server_with_timers(true), &query);
+    let expected = [
+        (1, "server on_cpu", 100),
+        (1, "server blocked", 9_000),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 90),
+        (2, "db on_cpu", 39_800),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 990),
+    ];
+    assert_eq!(chain(&why), links(&expected));
 }
 
 #[test]
