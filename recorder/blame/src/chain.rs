@@ -151,6 +151,15 @@ impl Step {
     }
 }
 
+/// The thread that ended a wait, its entry when the wait began and the one after that, and the system call of the wait.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    waker: Index,
+    then: Id,
+    next: Option<(Id, Entry)>,
+    syscall: u64,
+}
+
 /// A thread's time, examined from its end.
 struct Walk<'a> {
     log: &'a Log,
@@ -160,6 +169,8 @@ struct Walk<'a> {
     looks: u64,
     holders: usize,
     wakers: Wakers,
+    /// Whether a thread is followed during a wait that its own timer ended.
+    tried: bool,
 }
 
 /// What to do with the wakers of the thread of an interval.
@@ -173,19 +184,32 @@ pub enum Wakers {
 
 /// What a thread did in an interval that has ended, and for which threads it waited.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
-    let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, holders: 0, wakers };
+    let stack = Vec::new();
+    let mut walk = Walk { log, stack, steps: 0, looks: 0, holders: 0, wakers, tried: false };
     let last = log.last(thread).unwrap_or(Id::NONE);
     walk.frame(thread, (from, to), last)
 }
 
 impl Walk<'_> {
     /// The frame of a thread, whose entry `last` is the one at the end of the interval, or a later one.
-    fn frame(&mut self, thread: Index, (from, to): (u64, u64), last: Id) -> Frame {
+    fn frame(&mut self, thread: Index, within: (u64, u64), last: Id) -> Frame {
+        self.frame_before(thread, within, last, None)
+    }
+
+    /// The same, if the entry after `last` is known.
+    fn frame_before(
+        &mut self,
+        thread: Index,
+        (from, to): (u64, u64),
+        last: Id,
+        next: Option<(Id, Entry)>,
+    ) -> Frame {
         self.stack.push(thread);
         let mut steps: Vec<Step> = Vec::new();
         // The current step ends here, and `next` is the entry at which the previous step ends.
         let (mut until, mut id) = (to, last);
-        let mut next: Option<(Id, Entry)> = None;
+        let mut next = next;
+        let mut later = None;
         let mut anchor = None;
         while until > from {
             let Some(mut entry) = self.log.get(id) else {
@@ -205,7 +229,10 @@ impl Walk<'_> {
                     break;
                 }
                 let whole = entry.time >= from && next.is_some_and(|it| it.1.time == until);
-                let what = self.what((id, &entry), (begin, until), (next, whole), anchor);
+                let mut what = self.what((id, &entry), (begin, until), (next, whole), anchor);
+                if self.stack.len() == 1 && self.wakers == Wakers::Followed {
+                    later = self.tried((&entry, next), &mut what, (begin, until), later);
+                }
                 steps.push(Step { from: begin, to: until, what });
                 until = begin;
             } else {
@@ -233,7 +260,6 @@ impl Walk<'_> {
         let Some((By::Thread(_), then)) = next.as_ref().and_then(Entry::woken) else {
             return first;
         };
-        let thread = self.stack.last().copied();
         let mut of_waker = then;
         while first.1.time > from && self.looks <= MOST_LOOKS {
             // Back over what the thread did since its wait before.
@@ -253,18 +279,66 @@ impl Walk<'_> {
             if !by_timer || before.syscall().is_none() || before.syscall() != entry.syscall() {
                 return first;
             }
-            // Back over what the waker did since then.
-            while let Some(it) = self.log.get(of_waker).filter(|it| it.time > before.time.max(from))
-            {
-                self.looks += 1;
-                if matches!(it.woken(), Some((By::Thread(by), _)) if Some(by) == thread) {
-                    return first;
-                }
-                of_waker = it.prev;
+            if !self.is_unasked((&mut of_waker, &mut None), before.time.max(from)) {
+                return first;
             }
             first = (at, before);
         }
         first
+    }
+
+    /// If the thread was blocked until its own timer woke it, and then again in the same system call, until another thread woke it: adds what
+    /// that thread did meanwhile. `later` is that thread, with its entry at that time or a later one, and the system call. Returns the
+    /// same for the step before.
+    fn tried(
+        &mut self,
+        (entry, next): (&Entry, Option<(Id, Entry)>),
+        what: &mut What,
+        (from, to): (u64, u64),
+        later: Option<Later>,
+    ) -> Option<Later> {
+        let What::Blocked(blocked) = what else {
+            let is_between = matches!(
+                what,
+                What::Ran { .. } | What::Waited { .. } | What::Unknown(Reason::NoWakeup)
+            );
+            return later.filter(|_| is_between);
+        };
+        match (blocked.ended, later) {
+            (Ended::Woken(By::Thread(waker)), _) => {
+                let (_, then) = next.and_then(|it| it.1.woken())?;
+                let syscall = blocked.syscall?;
+                let mut later = Later { waker, then, next: None, syscall };
+                self.is_unasked((&mut later.then, &mut later.next), from).then_some(later)
+            }
+            (Ended::Woken(By::Interrupt(by)), Some(mut later))
+                if by.is_own_timer() && blocked.syscall == Some(later.syscall) =>
+            {
+                let Later { waker, then, next, .. } = later;
+                let is_unasked = self.is_unasked((&mut later.then, &mut later.next), from);
+                if !entry.state.is_blocked() || !is_unasked {
+                    return None;
+                }
+                self.tried = true;
+                blocked.inside = Some(Box::new(self.frame_before(waker, (from, to), then, next)));
+                self.tried = false;
+                Some(later)
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes back over what a thread did after `from`. Whether the thread that is followed did not wake it in that time.
+    fn is_unasked(&mut self, (then, next): (&mut Id, &mut Option<(Id, Entry)>), from: u64) -> bool {
+        let thread = self.stack.last().copied();
+        while let Some(entry) = self.log.get(*then).filter(|it| it.time > from) {
+            self.looks += 1;
+            if matches!(entry.woken(), Some((By::Thread(by), _)) if Some(by) == thread) {
+                return false;
+            }
+            (*then, *next) = (entry.prev, Some((*then, entry)));
+        }
+        true
     }
 
     fn what(
@@ -293,13 +367,17 @@ impl Walk<'_> {
             }
             State::Unknown | State::NotRecorded => What::Unknown(entry.reason()),
             state => {
-                let (next_id, next) = next.filter(|it| it.1.time == to).unzip();
+                // While another thread tried something again, this one may have gone on waiting.
+                let is_end = |it: &(Id, Entry)| it.1.time == to || self.tried && it.1.time > to;
+                let (next_id, next) = next.filter(is_end).unzip();
                 let woken = next.as_ref().and_then(Entry::woken);
                 let Some((by, then)) = woken else {
                     let ended = (Ended::NotYet, None, None);
                     return self.blocked((id, entry), (from, to), ended, (None, None));
                 };
-                let request = next_id.and_then(|id| self.log.request_of(id));
+                // How long a request took is known where it ended.
+                let done = next_id.filter(|_| next.is_some_and(|it| it.time == to));
+                let request = done.and_then(|id| self.log.request_of(id));
                 let sent = next.as_ref().and_then(Entry::sent);
                 let inside = match by {
                     By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {

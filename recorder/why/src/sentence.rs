@@ -62,6 +62,10 @@ pub(crate) fn party(who: &Who) -> String {
 struct Group<'a> {
     nanos: u64,
     count: usize,
+    /// How many of them an interrupt ended.
+    tries: usize,
+    /// The last of them: whose it was, and when it began.
+    wait: Option<(Index, u64)>,
     /// The longest of them, and whose that is.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
@@ -138,6 +142,12 @@ impl<'a> Sums<'a> {
                     let by = match blocked.ended {
                         Ended::NotYet => None,
                         Ended::Woken(By::Thread(thread)) => Some(Waker::Thread(thread)),
+                        // A thread that ended a later try.
+                        Ended::Woken(By::Interrupt(origin))
+                            if origin.is_own_timer() && blocked.inside.is_some() =>
+                        {
+                            blocked.inside.as_ref().map(|frame| Waker::Thread(frame.thread))
+                        }
                         Ended::Woken(By::Interrupt(origin)) => Some(Waker::Interrupt(origin)),
                         Ended::Woken(By::Unknown) => Some(Waker::Unknown),
                     };
@@ -150,7 +160,13 @@ impl<'a> Sums<'a> {
                         Why { class, uninterruptible, syscall, lock, by_stack, by, by_packet };
                     let group = sums.blocked.entry(why).or_default();
                     group.nanos += length;
-                    group.count += 1;
+                    // One wait may have parts in several frames.
+                    let wait = Some((thread, blocked.since));
+                    if std::mem::replace(&mut group.wait, wait) != wait {
+                        let is_try = matches!(blocked.ended, Ended::Woken(By::Interrupt(_)));
+                        group.count += 1;
+                        group.tries += usize::from(is_try);
+                    }
                     if group.longest.is_none_or(|(_, longest)| longest.length() < length) {
                         group.longest = Some((thread, step));
                     }
@@ -334,7 +350,7 @@ fn blocked_clause(
         }
         (None, _) => call.unwrap_or_default(),
     };
-    let is_retried = matches!(why.by, Some(Waker::Interrupt(_))) && group.count >= RETRIED;
+    let is_retried = group.tries > 0 && group.count >= RETRIED;
     let how = match is_retried {
         true => {
             let place = group.longest.and_then(|(thread, step)| place(thread, step, names));
@@ -387,7 +403,8 @@ fn blocked_clause(
                     None if why.by_packet => " (by a packet)",
                     None => "",
                 };
-                text += &format!(" until {}{likely} woke it", party(&names.who(waker)));
+                let last = if is_counted { " at last" } else { "" };
+                text += &format!(" until {}{likely} woke it{last}", party(&names.who(waker)));
             }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
@@ -672,7 +689,9 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
 /// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
     let unexplained = |step: &&Step| match &step.what {
-        What::Blocked(blocked) => !matches!(blocked.ended, Ended::Woken(By::Thread(_))),
+        What::Blocked(blocked) => {
+            blocked.inside.is_none() && !matches!(blocked.ended, Ended::Woken(By::Thread(_)))
+        }
         _ => false,
     };
     let blocked: u64 = frame.steps.iter().filter(unexplained).map(Step::length).sum();

@@ -30,6 +30,7 @@ use fxtrec_sched::backtrace::Kind;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 /// The maximum number of waits that are kept, of 24 bytes each. In a recording with more, no incidents are found by units.
 const MOST_WAITS: usize = 2_000_000;
@@ -345,11 +346,19 @@ impl Waits {
     ) -> bool {
         let Some(thread) = self.threads.get(at) else { return false };
         let length = other.to - other.from;
-        // A wait that is that long contains the middle.
+        // Such a wait contains the middle.
         let middle = other.from + length / 2;
-        let first = thread.waits.partition_point(|wait| wait.to <= middle);
-        let Some(wait) = thread.waits.get(first) else { return false };
-        let (from, to) = (wait.from.max(from), wait.to.min(to));
+        let inside = thread.waits.partition_point(|wait| wait.to <= middle);
+        let Some(call) = thread.waits.get(inside).map(|wait| wait.call) else { return false };
+        // Its own timers may have interrupted that wait.
+        let again = |wait: &&Wait| wait.call == call && wait.by == INTERRUPT;
+        let (before, after) = thread.waits.split_at(inside);
+        let first = inside - before.iter().rev().take(MOST_INSIDE).take_while(again).count();
+        let last = inside + after.iter().take(MOST_INSIDE).take_while(again).count();
+        let Some(wait) = thread.waits.get(last).filter(|wait| wait.call == call) else {
+            return false;
+        };
+        let (from, to) = (thread.waits[first].from.max(from), wait.to.min(to));
         let by = wait.by as usize;
         to.min(other.to).saturating_sub(from.max(other.from)) >= length / 5 * 4
             && (is_it(by) || deep > 0 && self.is_behind(by, (from, to), is_it, other, deep - 1))
@@ -402,7 +411,7 @@ impl Waits {
             return Vec::new();
         }
         let mut found = compare(false, koid, main.0, units);
-        let last = last.and_then(|at| self.last_work(thread, at, &idle, known));
+        let last = last.and_then(|at| self.last_work(thread, &places, at, &idle, known));
         if let Some((last, (from, to))) = found.first().copied().zip(last) {
             let last = Unit { is_last: true, from, to, ..last };
             found.extend(Some(last).filter(Unit::is_unusual));
@@ -415,14 +424,16 @@ impl Waits {
     fn last_work(
         &self,
         thread: &Thread,
+        places: &[Place],
         at: usize,
         idle: &FxHashMap<Place, usize>,
         known: &Known<'_>,
     ) -> Option<(u64, u64)> {
-        let (earlier, rest) = (&thread.waits[..at], &thread.waits[at + 1..]);
-        let since = thread.waits[at].to;
-        let is_usual = |call: u32| {
-            let same = earlier.iter().filter(|it| !it.is_gap() && it.call == call);
+        let (since, rest) = (thread.waits[at].to, at + 1..thread.waits.len());
+        let waits = |range: Range<usize>| range.map(|at| (&thread.waits[at], places[at]));
+        let rest: Vec<(&Wait, Place)> = waits(rest).collect();
+        let are_usual = |is_one: &dyn Fn(&Place) -> bool| {
+            let same = waits(0..at).filter(|(wait, place)| !wait.is_gap() && is_one(place));
             same.take(LEAST_WAITS).count() == LEAST_WAITS
         };
         let class = |call: u32| (known.class)((call != NO_CALL).then(|| u64::from(call)));
@@ -430,26 +441,28 @@ impl Waits {
         let (mut to, mut blocked, mut unknown, mut is_over) = (since, 0, 0, thread.state.is_over());
         // Whether the thread is in a series of tries.
         let mut tries = false;
-        for alike in rest.chunk_by(|a, b| is_lock(a) && is_lock(b)) {
-            if alike[0].is_gap() {
-                unknown += alike[0].length();
+        for alike in rest.chunk_by(|a, b| is_lock(a.0) && is_lock(b.0)) {
+            let first = alike[0].0;
+            if first.is_gap() {
+                unknown += first.length();
                 continue;
             }
-            let by_timer = alike.iter().filter(|wait| wait.by == INTERRUPT).count();
-            tries = is_lock(&alike[0]) && by_timer >= LEAST_TRIES;
-            let is_end = |wait: &&Wait| match class(wait.call) {
+            let by_timer = alike.iter().filter(|it| it.0.by == INTERRUPT).count();
+            tries = is_lock(first) && by_timer >= LEAST_TRIES;
+            let is_end = |wait: &Wait| match class(wait.call) {
                 Class::Child | Class::Sleep | Class::Signal | Class::Other | Class::Unknown => true,
                 Class::Poll if wait.by == INTERRUPT => true,
                 _ => self.ends_after(wait.by, wait.to),
             };
-            let end = alike.iter().position(|wait| is_end(&wait)).unwrap_or(alike.len());
-            for wait in &alike[..end] {
+            let end = alike.iter().position(|it| is_end(it.0)).unwrap_or(alike.len());
+            for (wait, place) in &alike[..end] {
                 // A server that waits for the request to shut down waits for threads that sleep.
                 let is_worked_for = || {
                     matches!(wait.by, INTERRUPT | UNKNOWN)
                         || self.worked(wait, known, MOST_DEEP) >= wait.length() / 2
                 };
-                if tries || !is_lock(wait) && is_usual(wait.call) && is_worked_for() {
+                let is_usual = || are_usual(&|it| it == place);
+                if tries || !is_lock(wait) && is_usual() && is_worked_for() {
                     (to, blocked) = (wait.to, blocked + wait.length());
                 }
             }
@@ -469,7 +482,9 @@ impl Waits {
                 Some((from, call)) => {
                     let counts = match class(call) {
                         Class::Lock => tries,
-                        Class::Disk | Class::Network | Class::Socket | Class::Io => is_usual(call),
+                        Class::Disk | Class::Network | Class::Socket | Class::Io => {
+                            are_usual(&|place| place.0 == call)
+                        }
                         _ => false,
                     };
                     if counts {

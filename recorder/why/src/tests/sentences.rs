@@ -243,6 +243,41 @@ fn who_waits_for_a_server_waits_for_whom_that_waits_for_and_not_for_its_timers()
 }
 
 #[test]
+fn who_tries_again_to_get_a_lock_waits_for_the_thread_that_released_it_at_last() {
+    let text = |text| Value::Str(Text::Inline(text));
+    let timer = [
+        ("interrupt", Value::Bool(true)),
+        ("interrupt_kind", text("hrtimer")),
+        ("interrupt_name", text("hrtimer_wakeup")),
+    ];
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "loop").name(101, "export");
+    scene.switch(0, 0, 0, Leaves::R, 100).switch(0, 1, 0, Leaves::R, 101);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    for try_again in [6_000, 11_000, 16_000, 21_000] {
+        scene.wake_with(try_again, 0, 100, &timer).switch(try_again + 10, 0, 0, Leaves::R, 100);
+        scene.switch_with((try_again + 20, 0), 100, Leaves::S, 0, &call(FUTEX));
+        if try_again == 11_000 {
+            // The thread with the lock waits once for the disk.
+            scene.switch_with((12_000, 1), 101, Leaves::D, 0, &call(FSYNC));
+        }
+    }
+    scene.wake_with(23_000, 1, 101, &done(101, 11_000, 10_000));
+    scene.switch(23_000, 1, 0, Leaves::R, 101);
+    scene.wake_by(24_000, 0, 100, 101).switch(24_000, 0, 0, Leaves::R, 100);
+    scene.switch(24_100, 0, 100, Leaves::S, 0).end(25_000);
+    let why = ask(&scene, &within("loop", 1_000, 24_000));
+    assert_eq!(
+        why.sentence,
+        "loop[100], in 23.0 ms: blocked 5 times in futex, 22.9 ms in all, until export[101] woke it at last, which ran for \
+         12.0 ms and was blocked 11.0 ms uninterruptibly in fsync until the end of a write to vda woke it."
+    );
+    let own = [("blocked lock futex interrupt", 19_940), ("blocked lock futex export", 2_980)];
+    assert_eq!(parts(&why)[..2], expect(&own)[..]);
+    assert!(chain(&why).iter().all(|link| link.1 != "loop blocked"), "{:?}", chain(&why));
+}
+
+#[test]
 fn who_waits_for_its_own_request_to_a_disk() {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "writer");
