@@ -58,6 +58,11 @@ impl Names<'_> {
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
+    /// Whether the recording has samples of what threads ran.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.stacks.as_ref().is_some_and(|stacks| stacks.frequency > 0)
+    }
+
     /// The cause of the interrupt that woke a thread.
     pub(crate) fn interrupt(&self, origin: Origin) -> Interrupt {
         let origins = &self.tracker.origins;

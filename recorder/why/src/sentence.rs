@@ -3,11 +3,13 @@
 //! What a thread did in an interval is summed up, and the sentence names the longest sum. If the thread was mostly blocked, and one thread
 //! ended most of that, the sentence also says what that thread did in that time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fxt_reader::Koid;
-use fxtrec_report::stacks::Frame as StackFrame;
+use fxtrec_report::stacks::{Frame as StackFrame, Recorded, Stack};
 use fxtrec_sched::State;
+use fxtrec_sched::backtrace::Kind;
 use fxtrec_units::text::{counted, percent, short};
 use rustc_hash::FxHashMap;
 
@@ -44,6 +46,10 @@ const MOST_SHARES: usize = 5;
 
 /// Parts below this share of the longest are left out.
 const SHARE: u64 = 4;
+
+/// From this time and number of samples on, they say in which function a thread ran.
+const LEAST_RAN: u64 = 10_000_000;
+const LEAST_SAMPLES: usize = 3;
 
 pub(crate) fn nanos(nanos: u64) -> String {
     short(Duration::from_nanos(nanos))
@@ -99,6 +105,8 @@ pub(crate) enum Waker {
 #[derive(Debug, Default)]
 struct Sums<'a> {
     ran: u64,
+    /// Whose slices these were, and when.
+    slices: Vec<(Index, u64, u64)>,
     stolen: u64,
     irq: u64,
     waited: u64,
@@ -123,6 +131,7 @@ impl<'a> Sums<'a> {
                 What::Ran { taken, .. } => {
                     let (_, stolen, irq) = divide(length, taken.unwrap_or_default());
                     sums.ran += length;
+                    sums.slices.push((thread, step.from, step.to));
                     sums.stolen += stolen;
                     sums.irq += irq;
                 }
@@ -188,7 +197,7 @@ impl<'a> Sums<'a> {
     fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
         let mut told = Vec::new();
         if self.ran > 0 {
-            told.push((self.ran, self.ran_clause()));
+            told.push((self.ran, self.ran_clause(names)));
         }
         if self.waited > 0 {
             told.push((self.waited, self.waited_clause(names)));
@@ -223,14 +232,43 @@ impl<'a> Sums<'a> {
         told
     }
 
-    fn ran_clause(&self) -> Clause {
+    fn ran_clause(&self, names: &Names<'_>) -> Clause {
         let mut text = format!("ran for {}", nanos(self.ran));
+        if let Some((function, within, all)) = self.sampled(names) {
+            text += &format!(" ({within} of {all} samples in {function})");
+        }
         for (what, length) in [("the host", self.stolen), ("interrupts", self.irq)] {
             if length > self.ran / SHARE {
                 text += &format!(", of which {what} took {}", nanos(length));
             }
         }
         Clause { passive: false, text }
+    }
+
+    /// The function in which most of the samples of these slices are, how many are in it, and how many there are.
+    fn sampled(&self, names: &Names<'_>) -> Option<(String, usize, usize)> {
+        let recorded = names.stacks.as_ref().filter(|_| self.ran >= LEAST_RAN)?;
+        let mut slices: FxHashMap<u64, Vec<(u64, u64)>> = FxHashMap::default();
+        for &(thread, from, to) in &self.slices {
+            slices.entry(names.tracker.roster.koid(thread)).or_default().push((from, to));
+        }
+        for list in slices.values_mut() {
+            list.sort_unstable();
+        }
+        let is_inside = |stack: &&Stack| {
+            stack.kind == Kind::Cpu
+                && slices.get(&stack.thread.0).is_some_and(|list| {
+                    let begun = list.partition_point(|slice| slice.0 <= stack.time);
+                    begun > 0 && stack.time <= list[begun - 1].1
+                })
+        };
+        let mut counts: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for stack in recorded.all.iter().filter(is_inside) {
+            *counts.entry(function(recorded, stack)).or_default() += 1;
+        }
+        let all: usize = counts.values().sum();
+        let (function, most) = counts.into_iter().max_by_key(|it| it.1)?;
+        (all >= LEAST_SAMPLES && most > all / 4).then_some((function?, most, all))
     }
 
     fn waited_clause(&self, names: &Names<'_>) -> Clause {
@@ -439,6 +477,11 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
     let recorded = names.stacks.as_ref()?;
     let koid = Koid(names.tracker.roster.koid(thread));
     let (stack, _) = recorded.of_wait(koid, (blocked.since, step.to))?;
+    function(recorded, stack)
+}
+
+/// The innermost function of the program in a stack, other than those of the C library, and that of an interpreted program.
+fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
     let is_library = |frame: &StackFrame<'_>| {
         let file = frame.file().map_or("", |(name, _)| name);
         C_LIBRARY.iter().any(|prefix| file.starts_with(prefix))

@@ -300,9 +300,11 @@ impl Waits {
         // The last work of a thread stands for the thread only if no other unit of it is worse.
         found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
         found.dedup_by_key(|it| (it.0, it.1.is_wait));
-        // Units take precedence over single waits, whose usual length is known only for their place.
-        if found.iter().any(|(_, unit)| !unit.is_wait) {
-            found.retain(|(_, unit)| !unit.is_wait);
+        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse.
+        let units = found.iter().filter(|(_, unit)| !unit.is_wait);
+        if let Some(worst) = units.map(|(_, unit)| unit.excess()).max() {
+            let least = worst.saturating_mul(LEAST_RATIO);
+            found.retain(|(_, unit)| !unit.is_wait || unit.excess() >= least);
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
         let mut units = Vec::new();
@@ -549,15 +551,17 @@ impl Waits {
         for place in &places {
             *counts.entry(*place).or_default() += 1;
         }
-        // Where only a few waits have no stack, it was missed, or these few were short.
+        // A long wait has no stack because it was missed; a few short ones are like the others.
         let mut usual: FxHashMap<(u32, Ender), (usize, u64)> = FxHashMap::default();
         for (&(call, ender, stack), &count) in counts.iter().filter(|(place, _)| place.2 != 0) {
             let most = usual.entry((call, ender)).or_default();
             *most = (*most).max((count, stack));
         }
-        for place in places.iter_mut().filter(|place| place.2 == 0) {
+        let long = known.stacks.and_then(|stacks| stacks.over).unwrap_or(u64::MAX);
+        let waits = thread.waits.iter().zip(&mut places);
+        for (wait, place) in waits.filter(|(_, place)| place.2 == 0) {
             if let Some((_, stack)) = usual.get(&(place.0, place.1))
-                && counts[place] < LEAST_WAITS
+                && (counts[place] < LEAST_WAITS || wait.length() >= long)
             {
                 place.2 = *stack;
             }

@@ -278,6 +278,23 @@ fn who_tries_again_to_get_a_lock_waits_for_the_thread_that_released_it_at_last()
 }
 
 #[test]
+fn samples_say_where_a_thread_ran() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "worker");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    for (at, function) in [(500, "before"), (9_000, "mark"), (19_000, "sweep"), (29_000, "mark")] {
+        scene.sample(at, 100, function);
+    }
+    scene.switch(31_000, 0, 100, Leaves::S, 0).sample(31_500, 100, "after").end(40_000);
+    let told = |from, to| ask(&scene, &within("worker", from, to)).sentence;
+    let all = "worker[100], in 30.0 ms: ran for 30.0 ms (2 of 3 samples in mark).";
+    assert_eq!(told(1_000, 31_000), all);
+    // Two samples say little, and 9 ms are no long time.
+    assert_eq!(told(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
+    assert_eq!(told(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
+}
+
+#[test]
 fn who_waits_for_its_own_request_to_a_disk() {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "writer");

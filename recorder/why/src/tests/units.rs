@@ -667,3 +667,33 @@ fn an_idle_wait_whose_stack_differs_or_was_missed_is_still_idle() {
     assert_eq!(count(&|request| (request != 9).then_some("uv_cond_wait")), all);
     assert_eq!(count(&|request| Some(if request > 32 { "compiled" } else { "uv_cond_wait" })), all);
 }
+
+/// A client without idle waits, as in `the_wait_that_takes_unusually_long`, next to a thread that sleeps for 3 ms at a time and whose work takes
+/// 5 ms once.
+#[test]
+fn a_single_wait_is_explained_next_to_a_unit_if_it_is_much_worse() {
+    for (longest, chosen) in [(80_000, 100), (20_000, 201)] {
+        let mut scene = Scene::of_command(ALL, 100);
+        scene.name(100, "client").name(101, "client").name(101, "server");
+        scene.name(201, "client").name(201, "ticker");
+        scene.switch(0, 0, 0, Leaves::R, 100).wake_by(1, 1, 201, 100);
+        scene.switch(2, 1, 0, Leaves::R, 201);
+        let mut now = 10;
+        for request in 0..60 {
+            scene.switch_with((now, 1), 201, Leaves::S, 0, &call(SLEEP));
+            scene.wake_by(now, 1, 101, 100);
+            scene.switch_with((now + 5, 0), 100, Leaves::S, 0, &call(READ));
+            scene.switch(now + 6, 1, 0, Leaves::R, 101);
+            now += if request == 30 { longest } else { 200 };
+            scene.wake_by(now, 0, 100, 101);
+            scene.switch_with((now + 5, 1), 101, Leaves::S, 0, &call(READ));
+            scene.switch(now + 6, 0, 0, Leaves::R, 100);
+            scene.wake_with(now + 7, 1, 201, &[("interrupt", Value::Bool(true))]);
+            scene.switch(now + 8, 1, 0, Leaves::R, 201);
+            now += if request == 40 { 5_000 } else { 20 };
+        }
+        scene.end(now);
+        let why = ask(&scene, &Query::default());
+        assert_eq!(why.thread.tid, chosen, "{}", why.sentence);
+    }
+}
