@@ -268,7 +268,11 @@ impl Walk<'_> {
                 self.looks += 1;
                 match self.log.get(at) {
                     Some(it) if it.state.is_blocked() => break it,
-                    Some(it) if it.state == State::Running || it.state.is_waiting() => {
+                    Some(it)
+                        if it.state == State::Running
+                            || it.state.is_waiting()
+                            || is_missed(&it) =>
+                    {
                         (at, later) = (it.prev, it);
                     }
                     _ => return first,
@@ -276,7 +280,10 @@ impl Walk<'_> {
             };
             let by_timer =
                 matches!(later.woken(), Some((By::Interrupt(by), _)) if by.is_own_timer());
-            if !by_timer || before.syscall().is_none() || before.syscall() != entry.syscall() {
+            if !by_timer && !is_missed(&later)
+                || before.syscall().is_none()
+                || before.syscall() != entry.syscall()
+            {
                 return first;
             }
             if !self.is_unasked((&mut of_waker, &mut None), before.time.max(from)) {
@@ -323,6 +330,10 @@ impl Walk<'_> {
                 blocked.inside = Some(Box::new(self.frame_before(waker, (from, to), then, next)));
                 self.tried = false;
                 Some(later)
+            }
+            // The wake-up is not in the file: the next step is unknown.
+            (Ended::NotYet, Some(mut later)) if blocked.syscall == Some(later.syscall) => {
+                self.is_unasked((&mut later.then, &mut later.next), from).then_some(later)
             }
             _ => None,
         }
@@ -538,6 +549,11 @@ impl Walk<'_> {
         shares.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
         shares
     }
+}
+
+/// Whether it stands for the end of a wait whose wake-up is not in the file.
+fn is_missed(entry: &Entry) -> bool {
+    entry.state == State::Unknown && entry.reason() == Reason::NoWakeup
 }
 
 impl Frame {

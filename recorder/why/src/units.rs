@@ -300,11 +300,17 @@ impl Waits {
         // The last work of a thread stands for the thread only if no other unit of it is worse.
         found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
         found.dedup_by_key(|it| (it.0, it.1.is_wait));
-        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse.
+        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse. A long wait
+        // for a thread, or during most of a thread's life, is often normal, as that of a main thread.
         let units = found.iter().filter(|(_, unit)| !unit.is_wait);
         if let Some(worst) = units.map(|(_, unit)| unit.excess()).max() {
             let least = worst.saturating_mul(LEAST_RATIO);
-            found.retain(|(_, unit)| !unit.is_wait || unit.excess() >= least);
+            found.retain(|(at, unit)| {
+                let life = self.life(*at as Index);
+                let may_count =
+                    (known.class)(unit.call) != Class::Lock && unit.to - unit.from < life / 2;
+                !unit.is_wait || may_count && unit.excess() >= least
+            });
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
         let mut units = Vec::new();
@@ -352,8 +358,8 @@ impl Waits {
         let middle = other.from + length / 2;
         let inside = thread.waits.partition_point(|wait| wait.to <= middle);
         let Some(call) = thread.waits.get(inside).map(|wait| wait.call) else { return false };
-        // Its own timers may have interrupted that wait.
-        let again = |wait: &&Wait| wait.call == call && wait.by == INTERRUPT;
+        // Its own timers may have interrupted that wait, and a wake-up may be missing from the file.
+        let again = |wait: &&Wait| wait.call == call && matches!(wait.by, INTERRUPT | UNKNOWN);
         let (before, after) = thread.waits.split_at(inside);
         let first = inside - before.iter().rev().take(MOST_INSIDE).take_while(again).count();
         let last = inside + after.iter().take(MOST_INSIDE).take_while(again).count();

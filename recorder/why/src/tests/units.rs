@@ -679,7 +679,7 @@ fn a_single_wait_is_explained_next_to_a_unit_if_it_is_much_worse() {
         scene.switch(0, 0, 0, Leaves::R, 100).wake_by(1, 1, 201, 100);
         scene.switch(2, 1, 0, Leaves::R, 201);
         let mut now = 10;
-        for request in 0..60 {
+        for request in 0..500 {
             scene.switch_with((now, 1), 201, Leaves::S, 0, &call(SLEEP));
             scene.wake_by(now, 1, 101, 100);
             scene.switch_with((now + 5, 0), 100, Leaves::S, 0, &call(READ));
