@@ -12,6 +12,15 @@
 //! blocked, the reason is with the thread that eventually woke it: what that thread did in the meantime. So a [`Frame`] is what one
 //! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
 //! innermost steps, one after the other, tile the outermost interval.
+//!
+//! A server with timers of its own leaves its wait for another thread now and then. In the frame of a waker, such waits are one, of which
+//! the last part tells the reason:
+//!
+//! ```text
+//!   server |= poll ===|- its timer -|= poll ===|- its timer -|= poll ===|- answers -|
+//!                                                                       ^ woken by the database
+//!   frame  |=================== poll, until the database woke it =======|- ran -----|
+//! ```
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
@@ -144,6 +153,15 @@ impl Step {
     }
 }
 
+/// The thread that ended a wait, its entry when the wait began and the one after that, and the system call of the wait.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    waker: Index,
+    then: Id,
+    next: Option<(Id, Entry)>,
+    syscall: u64,
+}
+
 /// A thread's time, examined from its end.
 struct Walk<'a> {
     log: &'a Log,
@@ -153,6 +171,8 @@ struct Walk<'a> {
     looks: u64,
     holders: usize,
     wakers: Wakers,
+    /// Whether a thread is followed during a wait that its own timer ended.
+    tried: bool,
 }
 
 /// What to do with the wakers of the thread of an interval.
@@ -166,19 +186,32 @@ pub enum Wakers {
 
 /// What a thread did in an interval that has ended, and for which threads it waited.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
-    let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, holders: 0, wakers };
+    let stack = Vec::new();
+    let mut walk = Walk { log, stack, steps: 0, looks: 0, holders: 0, wakers, tried: false };
     let last = log.last(thread).unwrap_or(Id::NONE);
     walk.frame(thread, (from, to), last)
 }
 
 impl Walk<'_> {
     /// The frame of a thread, whose entry `last` is the one at the end of the interval, or a later one.
-    fn frame(&mut self, thread: Index, (from, to): (u64, u64), last: Id) -> Frame {
+    fn frame(&mut self, thread: Index, within: (u64, u64), last: Id) -> Frame {
+        self.frame_before(thread, within, last, None)
+    }
+
+    /// The same, if the entry after `last` is known.
+    fn frame_before(
+        &mut self,
+        thread: Index,
+        (from, to): (u64, u64),
+        last: Id,
+        next: Option<(Id, Entry)>,
+    ) -> Frame {
         self.stack.push(thread);
         let mut steps: Vec<Step> = Vec::new();
         // The current step ends here, and `next` is the entry at which the previous step ends.
         let (mut until, mut id) = (to, last);
-        let mut next: Option<(Id, Entry)> = None;
+        let mut next = next;
+        let mut later = None;
         let mut anchor = None;
         while until > from {
             let first = |first: &(Id, Entry)| self.log.before_first(thread, &first.1);
@@ -186,11 +219,14 @@ impl Walk<'_> {
                 Id::NONE => next.as_ref().and_then(first),
                 id => self.log.get(id),
             };
-            let Some(entry) = known else {
+            let Some(mut entry) = known else {
                 let reason = if id == Id::NONE { Reason::NotSeen } else { Reason::NotKept };
                 steps.push(Step { from, to: until, what: What::Unknown(reason) });
                 break;
             };
+            if self.stack.len() > 1 && self.wakers == Wakers::Followed {
+                (id, entry) = self.first_wait((id, entry), next, (from, until));
+            }
             let begin = entry.time.max(from);
             if begin < until {
                 self.steps += 1;
@@ -200,7 +236,10 @@ impl Walk<'_> {
                     break;
                 }
                 let whole = entry.time >= from && next.is_some_and(|it| it.1.time == until);
-                let what = self.what((id, &entry), (begin, until), (next, whole), anchor);
+                let mut what = self.what((id, &entry), (begin, until), (next, whole), anchor);
+                if self.stack.len() == 1 && self.wakers == Wakers::Followed {
+                    later = self.tried((&entry, next), &mut what, (begin, until), later);
+                }
                 steps.push(Step { from: begin, to: until, what });
                 until = begin;
             } else {
@@ -213,6 +252,111 @@ impl Walk<'_> {
         self.stack.pop();
         steps.reverse();
         Frame { thread, from, to, steps }
+    }
+
+    /// The first of the waits in the same system call that one another followed until a thread ended the last one: the thread's own timers
+    /// ended the others, and what ended the last one did not begin because of what the thread did in between.
+    fn first_wait(
+        &mut self,
+        (id, entry): (Id, Entry),
+        next: Option<(Id, Entry)>,
+        (from, until): (u64, u64),
+    ) -> (Id, Entry) {
+        let mut first = (id, entry);
+        let next = next.map(|it| it.1).filter(|it| it.time == until && entry.state.is_blocked());
+        let Some((By::Thread(_), then)) = next.as_ref().and_then(Entry::woken) else {
+            return first;
+        };
+        let mut of_waker = then;
+        while first.1.time > from && self.looks <= MOST_LOOKS {
+            // Back over what the thread did since its wait before.
+            let (mut at, mut later) = (first.1.prev, first.1);
+            let before = loop {
+                self.looks += 1;
+                match self.log.get(at) {
+                    Some(it) if it.state.is_blocked() => break it,
+                    Some(it)
+                        if it.state == State::Running
+                            || it.state.is_waiting()
+                            || is_missed(&it) =>
+                    {
+                        (at, later) = (it.prev, it);
+                    }
+                    _ => return first,
+                }
+            };
+            let by_timer =
+                matches!(later.woken(), Some((By::Interrupt(by), _)) if by.is_own_timer());
+            if !by_timer && !is_missed(&later)
+                || before.syscall().is_none()
+                || before.syscall() != entry.syscall()
+            {
+                return first;
+            }
+            if !self.is_unasked((&mut of_waker, &mut None), before.time.max(from)) {
+                return first;
+            }
+            first = (at, before);
+        }
+        first
+    }
+
+    /// If the thread was blocked until its own timer woke it, and then again in the same system call, until another thread woke it: adds what
+    /// that thread did meanwhile. `later` is that thread, with its entry at that time or a later one, and the system call. Returns the
+    /// same for the step before.
+    fn tried(
+        &mut self,
+        (entry, next): (&Entry, Option<(Id, Entry)>),
+        what: &mut What,
+        (from, to): (u64, u64),
+        later: Option<Later>,
+    ) -> Option<Later> {
+        let What::Blocked(blocked) = what else {
+            let is_between = matches!(
+                what,
+                What::Ran { .. } | What::Waited { .. } | What::Unknown(Reason::NoWakeup)
+            );
+            return later.filter(|_| is_between);
+        };
+        match (blocked.ended, later) {
+            (Ended::Woken(By::Thread(waker)), _) => {
+                let (_, then) = next.and_then(|it| it.1.woken())?;
+                let syscall = blocked.syscall?;
+                let mut later = Later { waker, then, next: None, syscall };
+                self.is_unasked((&mut later.then, &mut later.next), from).then_some(later)
+            }
+            (Ended::Woken(By::Interrupt(by)), Some(mut later))
+                if by.is_own_timer() && blocked.syscall == Some(later.syscall) =>
+            {
+                let Later { waker, then, next, .. } = later;
+                let is_unasked = self.is_unasked((&mut later.then, &mut later.next), from);
+                if !entry.state.is_blocked() || !is_unasked {
+                    return None;
+                }
+                self.tried = true;
+                blocked.inside = Some(Box::new(self.frame_before(waker, (from, to), then, next)));
+                self.tried = false;
+                Some(later)
+            }
+            // The wake-up is not in the file: the next step is unknown.
+            (Ended::NotYet, Some(mut later)) if blocked.syscall == Some(later.syscall) => {
+                self.is_unasked((&mut later.then, &mut later.next), from).then_some(later)
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes back over what a thread did after `from`. Whether the thread that is followed did not wake it in that time.
+    fn is_unasked(&mut self, (then, next): (&mut Id, &mut Option<(Id, Entry)>), from: u64) -> bool {
+        let thread = self.stack.last().copied();
+        while let Some(entry) = self.log.get(*then).filter(|it| it.time > from) {
+            self.looks += 1;
+            if matches!(entry.woken(), Some((By::Thread(by), _)) if Some(by) == thread) {
+                return false;
+            }
+            (*then, *next) = (entry.prev, Some((*then, entry)));
+        }
+        true
     }
 
     fn what(
@@ -241,13 +385,17 @@ impl Walk<'_> {
             }
             State::Unknown | State::NotRecorded => What::Unknown(entry.reason()),
             state => {
-                let (next_id, next) = next.filter(|it| it.1.time == to).unzip();
+                // While another thread tried something again, this one may have gone on waiting.
+                let is_end = |it: &(Id, Entry)| it.1.time == to || self.tried && it.1.time > to;
+                let (next_id, next) = next.filter(is_end).unzip();
                 let woken = next.as_ref().and_then(Entry::woken);
                 let Some((by, then)) = woken else {
                     let ended = (Ended::NotYet, None, None);
                     return self.blocked((id, entry), (from, to), ended, (None, None));
                 };
-                let request = next_id.and_then(|id| self.log.request_of(id));
+                // How long a request took is known where it ended.
+                let done = next_id.filter(|_| next.is_some_and(|it| it.time == to));
+                let request = done.and_then(|id| self.log.request_of(id));
                 let sent = next.as_ref().and_then(Entry::sent);
                 let inside = match by {
                     By::Thread(waker) if state.is_blocked() && self.wakers == Wakers::Followed => {
@@ -410,6 +558,11 @@ impl Walk<'_> {
         shares.sort_unstable_by_key(|&(tenant, length)| (u64::MAX - length, tenant));
         shares
     }
+}
+
+/// Whether it stands for the end of a wait whose wake-up is not in the file.
+fn is_missed(entry: &Entry) -> bool {
+    entry.state == State::Unknown && entry.reason() == Reason::NoWakeup
 }
 
 impl Frame {

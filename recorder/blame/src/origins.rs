@@ -18,7 +18,15 @@ const REQUEST: &str = "request";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 
+/// The kinds and names of timers that a thread sets for itself before it sleeps.
+const OWN_TIMERS: [(&str, &str); 2] = [("hrtimer", "hrtimer_wakeup"), ("timer", "process_timeout")];
+
 impl Origin {
+    /// Whether it is a timer that the thread had set for itself.
+    pub fn is_own_timer(self) -> bool {
+        (1..=OWN_TIMERS.len()).contains(&(self.0 as usize))
+    }
+
     pub(crate) fn number(self) -> u64 {
         self.0.into()
     }
@@ -32,10 +40,20 @@ impl Origin {
 type Told = (Box<str>, Box<str>);
 
 /// All of a recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Origins {
     told: Vec<Told>,
     by_name: HashMap<Told, Origin>,
+}
+
+impl Default for Origins {
+    fn default() -> Origins {
+        let mut origins = Origins { told: Vec::new(), by_name: HashMap::new() };
+        for (kind, name) in OWN_TIMERS {
+            origins.of(Some(kind), Some(name));
+        }
+        origins
+    }
 }
 
 impl Origins {
@@ -103,9 +121,7 @@ impl Origins {
             None => what.to_owned(),
         };
         match (self.kind(origin), name.as_deref()) {
-            // Those that a thread sets for itself before it sleeps.
-            (Some("hrtimer"), Some("hrtimer_wakeup"))
-            | (Some("timer"), Some("process_timeout")) => OWN_TIMER.to_owned(),
+            _ if origin.is_own_timer() => OWN_TIMER.to_owned(),
             (Some("hrtimer" | "timer"), _) => with("a timer"),
             (Some("device"), Some(name)) => format!("the interrupt of {name}"),
             (Some("device"), None) => "the interrupt of a device".to_owned(),

@@ -12,6 +12,7 @@ use fxt_writer::record::{
     ProviderEvent, ProviderInfo, ProviderSection, Record, ThreadState, UserspaceObject, Wakeup,
 };
 use fxt_writer::{Arg, Koid, ProviderId, Text, ThreadName, Ticks, Value};
+use fxtrec_sched::backtrace::Kind;
 
 use super::analysis::{self, Options};
 use super::model::{Report, ThreadReport};
@@ -353,14 +354,31 @@ impl Scene {
 
     /// A thread begins to wait in a function of the kernel, according to its stack.
     pub fn stack(&mut self, micros: u64, koid: u64, function: &str) -> &mut Scene {
-        const POINTER: u64 = 0xffff_ffff_8100_0010;
+        self.stack_of(micros, koid, (0xffff_ffff_8100_0010, Koid(0)), function, Kind::OffCpu)
+    }
+
+    /// A thread runs in a function of its program when it is sampled.
+    pub fn sample(&mut self, micros: u64, koid: u64, function: &str) -> &mut Scene {
+        let process = Koid(koid / 100 * 100);
+        let address = 0x1_0000 + function.bytes().map(u64::from).sum::<u64>() * 16;
+        self.stack_of(micros, koid, (address, process), function, Kind::Cpu)
+    }
+
+    fn stack_of(
+        &mut self,
+        micros: u64,
+        koid: u64,
+        (pointer, process): (u64, Koid),
+        function: &str,
+        kind: Kind,
+    ) -> &mut Scene {
         self.own_event(micros, "stack_info", &[Arg::new(name("over_ns"), Value::Uint64(1))]);
-        let kernel = ThreadName::Inline { process: Koid(0), thread: Koid(0) };
+        let process = ThreadName::Inline { process, thread: Koid(0) };
         let function = name(function);
-        self.put(&UserspaceObject { pointer: POINTER, process: kernel, name: function, args: &[] });
+        self.put(&UserspaceObject { pointer, process, name: function, args: &[] });
         let thread = ThreadName::Inline { process: Koid(koid / 100 * 100), thread: Koid(koid) };
-        let time = Ticks(micros * 1000);
-        self.put(&Backtrace { time, thread, flags: 0, frames: &[POINTER] });
+        let (time, flags) = (Ticks(micros * 1000), kind.flags());
+        self.put(&Backtrace { time, thread, flags, frames: &[pointer] });
         self
     }
 

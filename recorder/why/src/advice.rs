@@ -193,11 +193,11 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
             format!("raise the quota{of} (cpu.max, or cpu.cfs_quota_us), or do less in each period")
         }
         Matter::Ran { thread } => {
-            format!(
-                "{0} was at work: profile it (perf record -t {1})",
-                who(thread),
-                names.who(*thread).tid
-            )
+            let how = match names.has_samples() {
+                true => "fxtrec flame --cpu shows in which functions",
+                false => "record with --stacks=cpu to see in which functions",
+            };
+            format!("{} was at work: {how}", who(thread))
         }
         Matter::Stolen => {
             "the host of this virtual machine ran something else: give it CPUs of its own"

@@ -440,11 +440,11 @@ fn add_waits(list: &mut Vec<Choice>, mut waits: Vec<Delay>, most: usize) {
 }
 
 fn of_unit(unit: &Unit, incidents: usize) -> Choice {
-    let &Unit { is_wait, koid, from, to, count, median, usual, call } = unit;
+    let &Unit { is_wait, is_last, koid, from, to, count, median, usual, call } = unit;
     let is_unusual = unit.is_unusual();
     let others = incidents as u64 - u64::from(is_unusual);
-    let subject =
-        Subject::Unit(Compared { is_wait, count, median, usual, call, is_unusual, others });
+    let compared = Compared { is_wait, is_last, count, median, usual, call, is_unusual, others };
+    let subject = Subject::Unit(compared);
     Choice { koid, from, to, subject }
 }
 

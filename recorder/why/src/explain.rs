@@ -65,6 +65,11 @@ impl Names<'_> {
         self.stacks.as_ref().is_some_and(|stacks| stacks.is_about(koid))
     }
 
+    /// Whether the recording has samples of what threads ran.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.stacks.as_ref().is_some_and(|stacks| stacks.frequency > 0)
+    }
+
     /// The cause of the interrupt that woke a thread.
     pub(crate) fn interrupt(&self, origin: Origin) -> Interrupt {
         let origins = &self.tracker.origins;
@@ -236,8 +241,10 @@ pub(crate) fn explain_keeping<'r>(
     let choices = {
         let (roster, origin) = (&tracker.roster, &tracker.origin);
         let known = units::Known {
+            end: tracker.now,
             koid: &|thread| roster.koid(thread),
             comm: &|koid| roster.comm(koid),
+            process: &|koid| roster.process(koid),
             class: &|call| {
                 let name = call.map(|number| syscall(&origin.machine, number));
                 match (origin.causes.has(Cause::Syscall), name) {

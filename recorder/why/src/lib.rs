@@ -194,6 +194,8 @@ pub enum Subject {
 pub struct Compared {
     /// Whether it is a single wait.
     pub is_wait: bool,
+    /// Whether it is the last work of the thread, after its last idle wait.
+    pub is_last: bool,
     pub count: u64,
     /// Their median length.
     pub median: u64,

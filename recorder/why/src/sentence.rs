@@ -3,11 +3,13 @@
 //! What a thread did in an interval is summed up, and the sentence names the longest sum. If the thread was mostly blocked, and one thread
 //! ended most of that, the sentence also says what that thread did in that time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fxt_reader::Koid;
-use fxtrec_report::stacks::Frame as StackFrame;
+use fxtrec_report::stacks::{Frame as StackFrame, Recorded, Stack};
 use fxtrec_sched::State;
+use fxtrec_sched::backtrace::Kind;
 use fxtrec_units::text::{counted, percent, short};
 use rustc_hash::FxHashMap;
 
@@ -45,6 +47,10 @@ const MOST_SHARES: usize = 5;
 /// Parts below this share of the longest are left out.
 const SHARE: u64 = 4;
 
+/// From this time and number of samples on, they say in which function a thread ran.
+const LEAST_RAN: u64 = 10_000_000;
+const LEAST_SAMPLES: usize = 3;
+
 pub(crate) fn nanos(nanos: u64) -> String {
     short(Duration::from_nanos(nanos))
 }
@@ -64,6 +70,10 @@ struct Group<'a> {
     count: usize,
     /// What all of them were about.
     object: Option<Object>,
+    /// How many of them an interrupt ended.
+    tries: usize,
+    /// The last of them: whose it was, and when it began.
+    wait: Option<(Index, u64)>,
     /// The longest of them, and whose that is.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
@@ -97,6 +107,8 @@ pub(crate) enum Waker {
 #[derive(Debug, Default)]
 struct Sums<'a> {
     ran: u64,
+    /// Whose slices these were, and when.
+    slices: Vec<(Index, u64, u64)>,
     stolen: u64,
     irq: u64,
     waited: u64,
@@ -121,6 +133,7 @@ impl<'a> Sums<'a> {
                 What::Ran { taken, .. } => {
                     let (_, stolen, irq) = divide(length, taken.unwrap_or_default());
                     sums.ran += length;
+                    sums.slices.push((thread, step.from, step.to));
                     sums.stolen += stolen;
                     sums.irq += irq;
                 }
@@ -140,6 +153,12 @@ impl<'a> Sums<'a> {
                     let by = match blocked.ended {
                         Ended::NotYet => None,
                         Ended::Woken(By::Thread(thread)) => Some(Waker::Thread(thread)),
+                        // A thread that ended a later try.
+                        Ended::Woken(By::Interrupt(origin))
+                            if origin.is_own_timer() && blocked.inside.is_some() =>
+                        {
+                            blocked.inside.as_ref().map(|frame| Waker::Thread(frame.thread))
+                        }
                         Ended::Woken(By::Interrupt(origin)) => Some(Waker::Interrupt(origin)),
                         Ended::Woken(By::Unknown) => Some(Waker::Unknown),
                     };
@@ -158,7 +177,13 @@ impl<'a> Sums<'a> {
                         group.object = None;
                     }
                     group.nanos += length;
-                    group.count += 1;
+                    // One wait may have parts in several frames.
+                    let wait = Some((thread, blocked.since));
+                    if std::mem::replace(&mut group.wait, wait) != wait {
+                        let is_try = matches!(blocked.ended, Ended::Woken(By::Interrupt(_)));
+                        group.count += 1;
+                        group.tries += usize::from(is_try);
+                    }
                     if group.longest.is_none_or(|(_, longest)| longest.length() < length) {
                         group.longest = Some((thread, step));
                     }
@@ -180,7 +205,7 @@ impl<'a> Sums<'a> {
     fn told(self, names: &Names<'_>, depth: usize) -> Vec<(u64, Clause)> {
         let mut told = Vec::new();
         if self.ran > 0 {
-            told.push((self.ran, self.ran_clause()));
+            told.push((self.ran, self.ran_clause(names)));
         }
         if self.waited > 0 {
             told.push((self.waited, self.waited_clause(names)));
@@ -215,14 +240,43 @@ impl<'a> Sums<'a> {
         told
     }
 
-    fn ran_clause(&self) -> Clause {
+    fn ran_clause(&self, names: &Names<'_>) -> Clause {
         let mut text = format!("ran for {}", nanos(self.ran));
+        if let Some((function, within, all)) = self.sampled(names) {
+            text += &format!(" ({within} of {all} samples in {function})");
+        }
         for (what, length) in [("the host", self.stolen), ("interrupts", self.irq)] {
             if length > self.ran / SHARE {
                 text += &format!(", of which {what} took {}", nanos(length));
             }
         }
         Clause { passive: false, text }
+    }
+
+    /// The function in which most of the samples of these slices are, how many are in it, and how many there are.
+    fn sampled(&self, names: &Names<'_>) -> Option<(String, usize, usize)> {
+        let recorded = names.stacks.as_ref().filter(|_| self.ran >= LEAST_RAN)?;
+        let mut slices: FxHashMap<u64, Vec<(u64, u64)>> = FxHashMap::default();
+        for &(thread, from, to) in &self.slices {
+            slices.entry(names.tracker.roster.koid(thread)).or_default().push((from, to));
+        }
+        for list in slices.values_mut() {
+            list.sort_unstable();
+        }
+        let is_inside = |stack: &&Stack| {
+            stack.kind == Kind::Cpu
+                && slices.get(&stack.thread.0).is_some_and(|list| {
+                    let begun = list.partition_point(|slice| slice.0 <= stack.time);
+                    begun > 0 && stack.time <= list[begun - 1].1
+                })
+        };
+        let mut counts: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for stack in recorded.all.iter().filter(is_inside) {
+            *counts.entry(function(recorded, stack)).or_default() += 1;
+        }
+        let all: usize = counts.values().sum();
+        let (function, most) = counts.into_iter().max_by_key(|it| it.1)?;
+        (all >= LEAST_SAMPLES && most > all / 4).then_some((function?, most, all))
     }
 
     fn waited_clause(&self, names: &Names<'_>) -> Clause {
@@ -349,7 +403,7 @@ fn blocked_clause(
         Some(object) => format!("{call} on {}", object.text),
         None => call,
     };
-    let is_retried = matches!(why.by, Some(Waker::Interrupt(_))) && group.count >= RETRIED;
+    let is_retried = group.tries > 0 && group.count >= RETRIED;
     let how = match is_retried {
         true => {
             let place = group.longest.and_then(|(thread, step)| place(thread, step, names));
@@ -402,7 +456,8 @@ fn blocked_clause(
                     None if why.by_packet => " (by a packet)",
                     None => "",
                 };
-                text += &format!(" until {}{likely} woke it", party(&names.who(waker)));
+                let last = if is_counted { " at last" } else { "" };
+                text += &format!(" until {}{likely} woke it{last}", party(&names.who(waker)));
             }
             let told = match follow {
                 Some(depth) => phrase(&group.frames, names, depth + 1),
@@ -437,6 +492,11 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
     let recorded = names.stacks.as_ref()?;
     let koid = Koid(names.tracker.roster.koid(thread));
     let (stack, _) = recorded.of_wait(koid, (blocked.since, step.to))?;
+    function(recorded, stack)
+}
+
+/// The innermost function of the program in a stack, other than those of the C library, and that of an interpreted program.
+fn function(recorded: &Recorded, stack: &Stack) -> Option<String> {
     let is_library = |frame: &StackFrame<'_>| {
         let file = frame.file().map_or("", |(name, _)| name);
         C_LIBRARY.iter().any(|prefix| file.starts_with(prefix))
@@ -551,7 +611,7 @@ pub(crate) fn sentence(
 
 /// How a unit of work or a wait compares with the others of its thread.
 fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> String {
-    let &Compared { is_wait, count, median, is_unusual, others, .. } = compared;
+    let &Compared { is_wait, is_last, count, median, is_unusual, others, .. } = compared;
     let call = compared.call.map(|call| format!(" in {}", names.syscall(call)));
     let call = call.unwrap_or_default();
     let (long, more) = (nanos(length), nanos(length.saturating_sub(median)));
@@ -559,6 +619,9 @@ fn compare(compared: &Compared, who: &str, length: u64, names: &Names<'_>) -> St
         (true, true) => {
             format!("{who} waited {long}{call}, {more} more than the median of {count} such waits")
         }
+        (true, false) if is_last => format!(
+            "{who} took {long} after its last idle wait{call}, {more} more than the median of {count}"
+        ),
         (true, false) => format!(
             "{who} took {long} from one idle wait{call} to the next, {more} more than the median of {count}"
         ),
@@ -684,7 +747,9 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
 /// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
     let unexplained = |step: &&Step| match &step.what {
-        What::Blocked(blocked) => !matches!(blocked.ended, Ended::Woken(By::Thread(_))),
+        What::Blocked(blocked) => {
+            blocked.inside.is_none() && !matches!(blocked.ended, Ended::Woken(By::Thread(_)))
+        }
         _ => false,
     };
     let blocked: u64 = frame.steps.iter().filter(unexplained).map(Step::length).sum();

@@ -14,6 +14,9 @@
 //! is idle if the thread waits there in many parts of its lifetime, and if no thread worked for these waits, as far as the recording shows:
 //! the wakers, and the wakers' wakers, slept most of the time.
 //!
+//! After its last idle wait, a thread does its last work, and then perhaps shuts down: it waits for the ends of others, closes files, ends.
+//! That work counts as far as it consists of waits that the thread has had before, or of a lock that it tries to get again and again.
+//!
 //! For a thread without idle waits, such as a client that sends one request after the other, single waits are examined: each is compared
 //! with the median of those at its place.
 
@@ -27,6 +30,7 @@ use fxtrec_sched::backtrace::Kind;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 /// The maximum number of waits that are kept, of 24 bytes each. In a recording with more, no incidents are found by units.
 const MOST_WAITS: usize = 2_000_000;
@@ -46,6 +50,9 @@ const LEAST_TENTHS: u32 = 4;
 /// How many waits of a place are examined to decide whether another thread worked for them.
 const SAMPLES: usize = 15;
 
+/// In a process with more threads, it is not determined which of them sleep.
+const MOST_OTHERS: usize = 256;
+
 /// How many wakers are followed, from one to the next, and how many waits of each are examined.
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
@@ -55,6 +62,9 @@ pub(crate) const MOST_INCIDENTS: usize = 5;
 
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
 const LEAST_SINGLE: usize = 20;
+
+/// This many waits for a lock, one after the other, that timers end: the thread tries to get it again and again.
+const LEAST_TRIES: usize = 3;
 
 /// The unknown part of a unit is at most its length divided by this.
 const MOST_UNKNOWN: u64 = 10;
@@ -103,6 +113,8 @@ struct Thread {
     blocked: Option<(u64, u32)>,
     /// Since when the thread's state is unknown.
     unknown: Option<u64>,
+    /// What it does at last.
+    state: State,
     waits: Vec<Wait>,
 }
 
@@ -118,6 +130,8 @@ pub(crate) struct Waits {
 pub(crate) struct Unit {
     /// Whether it is a single wait of a thread without idle waits.
     pub(crate) is_wait: bool,
+    /// Whether it is the last work of its thread, with no idle wait after it.
+    pub(crate) is_last: bool,
     pub(crate) koid: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -165,8 +179,11 @@ enum Ender {
 
 /// What is known about threads and system calls, apart from waits.
 pub(crate) struct Known<'a> {
+    /// When the recording ends.
+    pub(crate) end: u64,
     pub(crate) koid: &'a dyn Fn(Index) -> u64,
     pub(crate) comm: &'a dyn Fn(u64) -> Option<&'a str>,
+    pub(crate) process: &'a dyn Fn(u64) -> Option<u64>,
     pub(crate) class: &'a dyn Fn(Option<u64>) -> Class,
     pub(crate) stacks: Option<&'a Recorded>,
     /// What a thread waited for between two times, according to the stack.
@@ -186,6 +203,7 @@ impl Waits {
             thread.first = begin.time;
         }
         thread.last = begin.time;
+        thread.state = begin.state;
         if let Some(from) = thread.unknown.take() {
             self.add(at, Wait { from, to: begin.time, call: NO_CALL, by: GAP });
         }
@@ -257,6 +275,7 @@ impl Waits {
             return Judged::default();
         }
         let stacks = known.stacks.map(StackIds::of).unwrap_or_default();
+        let processes = Processes::of(self, known);
         let mut found: Vec<(usize, Unit)> = Vec::new();
         let mut usual: Option<Unit> = None;
         let mut served = 0;
@@ -265,7 +284,7 @@ impl Waits {
             if thread.waits.len() < LEAST_UNITS || !wanted(koid) {
                 continue;
             }
-            for unit in self.of_thread(thread, koid, known, &stacks) {
+            for unit in self.of_thread(thread, koid, known, &stacks, &processes) {
                 if all && (unit.call.is_none() || unit.count < LEAST_UNITS_OF_ALL) {
                     continue;
                 }
@@ -278,9 +297,20 @@ impl Waits {
                 }
             }
         }
-        // Units take precedence over single waits, whose usual length is known only for their place.
-        if found.iter().any(|(_, unit)| !unit.is_wait) {
-            found.retain(|(_, unit)| !unit.is_wait);
+        // The last work of a thread stands for the thread only if no other unit of it is worse.
+        found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
+        found.dedup_by_key(|it| (it.0, it.1.is_wait));
+        // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse. A long wait
+        // for a thread, or during most of a thread's life, is often normal, as that of a main thread.
+        let units = found.iter().filter(|(_, unit)| !unit.is_wait);
+        if let Some(worst) = units.map(|(_, unit)| unit.excess()).max() {
+            let least = worst.saturating_mul(LEAST_RATIO);
+            found.retain(|(at, unit)| {
+                let life = self.life(*at as Index);
+                let may_count =
+                    (known.class)(unit.call) != Class::Lock && unit.to - unit.from < life / 2;
+                !unit.is_wait || may_count && unit.excess() >= least
+            });
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
         let mut units = Vec::new();
@@ -288,27 +318,58 @@ impl Waits {
             let (mut chosen, mut unit) = found.remove(0);
             // A thread that waited for the chosen one in that time is the one that was late. No thread is chosen twice.
             while let Some(at) =
-                found.iter().position(|(at, it)| self.waits_for(*at, it, chosen, &unit))
+                found.iter().position(|(at, it)| self.waits_for((*at, it), (chosen, &unit), known))
             {
                 (chosen, unit) = found.remove(at);
             }
             // The thing that it waited for belongs to the same incident.
-            found.retain(|(at, it)| !self.waits_for(chosen, &unit, *at, it));
+            found.retain(|(at, it)| !self.waits_for((chosen, &unit), (*at, it), known));
             units.push(unit);
         }
         Judged { incidents: units, usual, served }
     }
 
-    /// Whether the thread waited, during its unit, for most of the other's unit.
-    fn waits_for(&self, at: usize, unit: &Unit, other_at: usize, other: &Unit) -> bool {
-        let waits = &self.threads[at].waits;
-        let first = waits.partition_point(|wait| wait.to <= unit.from);
-        let inside = waits[first..].iter().take_while(|wait| wait.from < unit.to);
-        let most = (other.to - other.from) / 5 * 4;
-        at != other_at
-            && inside
-                .filter(|wait| wait.by as usize == other_at)
-                .any(|wait| wait.to.min(other.to).saturating_sub(wait.from.max(other.from)) >= most)
+    /// Whether the thread waited, during its unit, for most of the other's unit: for any thread of that one's process, or for one that
+    /// waited for such a thread.
+    fn waits_for(
+        &self,
+        (at, unit): (usize, &Unit),
+        (other_at, other): (usize, &Unit),
+        known: &Known<'_>,
+    ) -> bool {
+        let process = |at: usize| (known.process)((known.koid)(at as Index));
+        let of_other = process(other_at);
+        let is_of_other = |by| by < self.threads.len() && process(by) == of_other;
+        let is_it = |by: usize| by == other_at || by != at && of_other.is_some() && is_of_other(by);
+        at != other_at && self.is_behind(at, (unit.from, unit.to), &is_it, other, MOST_DEEP)
+    }
+
+    fn is_behind(
+        &self,
+        at: usize,
+        (from, to): (u64, u64),
+        is_it: &impl Fn(usize) -> bool,
+        other: &Unit,
+        deep: usize,
+    ) -> bool {
+        let Some(thread) = self.threads.get(at) else { return false };
+        let length = other.to - other.from;
+        // Such a wait contains the middle.
+        let middle = other.from + length / 2;
+        let inside = thread.waits.partition_point(|wait| wait.to <= middle);
+        let Some(call) = thread.waits.get(inside).map(|wait| wait.call) else { return false };
+        // Its own timers may have interrupted that wait, and a wake-up may be missing from the file.
+        let again = |wait: &&Wait| wait.call == call && matches!(wait.by, INTERRUPT | UNKNOWN);
+        let (before, after) = thread.waits.split_at(inside);
+        let first = inside - before.iter().rev().take(MOST_INSIDE).take_while(again).count();
+        let last = inside + after.iter().take(MOST_INSIDE).take_while(again).count();
+        let Some(wait) = thread.waits.get(last).filter(|wait| wait.call == call) else {
+            return false;
+        };
+        let (from, to) = (thread.waits[first].from.max(from), wait.to.min(to));
+        let by = wait.by as usize;
+        to.min(other.to).saturating_sub(from.max(other.from)) >= length / 5 * 4
+            && (is_it(by) || deep > 0 && self.is_behind(by, (from, to), is_it, other, deep - 1))
     }
 
     /// The longest unit of a thread, and the longest that is not unusual; the same of single waits if the thread has no idle waits.
@@ -318,10 +379,11 @@ impl Waits {
         koid: u64,
         known: &Known<'_>,
         stacks: &StackIds,
+        processes: &Processes,
     ) -> Vec<Unit> {
-        let places: Vec<Place> =
-            thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
-        let idle = self.idle_places(thread, &places, known);
+        let places = self.places(thread, koid, known, stacks);
+        let others = processes.others(koid, known);
+        let idle = self.idle_places(thread, &places, known, others);
         let Some(main) = idle.iter().max_by_key(|it| (*it.1, *it.0)).map(|it| *it.0) else {
             return self.single_waits(thread, koid, &places, known);
         };
@@ -329,8 +391,9 @@ impl Waits {
         let begin = places.iter().position(|place| *place == main).unwrap_or(0);
         let mut units = Vec::new();
         let mut since = None;
+        let mut last = None;
         let mut unknown = 0;
-        for (wait, place) in thread.waits.iter().zip(&places).skip(begin) {
+        for (at, (wait, place)) in thread.waits.iter().zip(&places).enumerate().skip(begin) {
             if wait.is_gap() {
                 unknown += wait.length();
                 continue;
@@ -349,11 +412,104 @@ impl Waits {
                 }
             }
             (since, unknown) = (Some(wait.to), 0);
+            // What ends an idle wait in an unusual way may be the request to shut down.
+            last = idle.get(place).filter(|count| **count >= LEAST_WAITS).map(|_| at);
         }
         if units.len() < LEAST_UNITS {
             return Vec::new();
         }
-        compare(false, koid, main.0, units)
+        let mut found = compare(false, koid, main.0, units);
+        let last = last.and_then(|at| self.last_work(thread, &places, at, &idle, known));
+        if let Some((last, (from, to))) = found.first().copied().zip(last) {
+            let last = Unit { is_last: true, from, to, ..last };
+            found.extend(Some(last).filter(Unit::is_unusual));
+        }
+        found
+    }
+
+    /// From when to when a thread worked after its idle wait `at`, which is its last one. How it shuts down is no part of that: it extends
+    /// to the end of its last wait that counts, or to the end of the recording.
+    fn last_work(
+        &self,
+        thread: &Thread,
+        places: &[Place],
+        at: usize,
+        idle: &FxHashMap<Place, usize>,
+        known: &Known<'_>,
+    ) -> Option<(u64, u64)> {
+        let (since, rest) = (thread.waits[at].to, at + 1..thread.waits.len());
+        let waits = |range: Range<usize>| range.map(|at| (&thread.waits[at], places[at]));
+        let rest: Vec<(&Wait, Place)> = waits(rest).collect();
+        let are_usual = |is_one: &dyn Fn(&Place) -> bool| {
+            let same = waits(0..at).filter(|(wait, place)| !wait.is_gap() && is_one(place));
+            same.take(LEAST_WAITS).count() == LEAST_WAITS
+        };
+        let class = |call: u32| (known.class)((call != NO_CALL).then(|| u64::from(call)));
+        let is_lock = |wait: &Wait| !wait.is_gap() && class(wait.call) == Class::Lock;
+        let (mut to, mut blocked, mut unknown, mut is_over) = (since, 0, 0, thread.state.is_over());
+        // Whether the thread is in a series of tries.
+        let mut tries = false;
+        for alike in rest.chunk_by(|a, b| is_lock(a.0) && is_lock(b.0)) {
+            let first = alike[0].0;
+            if first.is_gap() {
+                unknown += first.length();
+                continue;
+            }
+            let by_timer = alike.iter().filter(|it| it.0.by == INTERRUPT).count();
+            tries = is_lock(first) && by_timer >= LEAST_TRIES;
+            let is_end = |wait: &Wait| match class(wait.call) {
+                Class::Child | Class::Sleep | Class::Signal | Class::Other | Class::Unknown => true,
+                Class::Poll if wait.by == INTERRUPT => true,
+                _ => self.ends_after(wait.by, wait.to),
+            };
+            let end = alike.iter().position(|it| is_end(it.0)).unwrap_or(alike.len());
+            for (wait, place) in &alike[..end] {
+                // A server that waits for the request to shut down waits for threads that sleep.
+                let is_worked_for = || {
+                    matches!(wait.by, INTERRUPT | UNKNOWN)
+                        || self.worked(wait, known, MOST_DEEP) >= wait.length() / 2
+                };
+                let is_usual = || are_usual(&|it| it == place);
+                if tries || !is_lock(wait) && is_usual() && is_worked_for() {
+                    (to, blocked) = (wait.to, blocked + wait.length());
+                }
+            }
+            if end < alike.len() {
+                is_over = true;
+                break;
+            }
+        }
+        let is_active = thread.state == State::Running || thread.state.is_waiting();
+        if !is_over {
+            match thread.blocked.filter(|_| thread.state.is_blocked()) {
+                None if is_active => return Some((since, known.end)).filter(|_| unknown == 0),
+                Some((from, call)) if idle.keys().any(|place| place.0 == call) => {
+                    return Some((since, from)).filter(|_| unknown == 0);
+                }
+                None => {}
+                Some((from, call)) => {
+                    let counts = match class(call) {
+                        Class::Lock => tries,
+                        Class::Disk | Class::Network | Class::Socket | Class::Io => {
+                            are_usual(&|place| place.0 == call)
+                        }
+                        _ => false,
+                    };
+                    if counts {
+                        (to, blocked) = (known.end, blocked + known.end.saturating_sub(from));
+                    }
+                }
+            }
+        }
+        let length = to - since;
+        (blocked > length / 2 && unknown <= length / MOST_UNKNOWN).then_some((since, to))
+    }
+
+    /// Whether a thread ended after this time, without waiting for anything before that.
+    fn ends_after(&self, thread: Index, time: u64) -> bool {
+        self.threads.get(thread as usize).is_some_and(|it| {
+            it.state.is_over() && it.waits.last().is_none_or(|wait| wait.from < time)
+        })
     }
 
     /// The longest single waits, compared with those in the same system call, of a thread without idle waits.
@@ -387,6 +543,38 @@ impl Waits {
         found
     }
 
+    /// The places of all waits of a thread.
+    fn places(
+        &self,
+        thread: &Thread,
+        koid: u64,
+        known: &Known<'_>,
+        stacks: &StackIds,
+    ) -> Vec<Place> {
+        let mut places: Vec<Place> =
+            thread.waits.iter().map(|wait| self.place(wait, koid, known, stacks)).collect();
+        let mut counts: FxHashMap<Place, usize> = FxHashMap::default();
+        for place in &places {
+            *counts.entry(*place).or_default() += 1;
+        }
+        // A long wait has no stack because it was missed; a few short ones are like the others.
+        let mut usual: FxHashMap<(u32, Ender), (usize, u64)> = FxHashMap::default();
+        for (&(call, ender, stack), &count) in counts.iter().filter(|(place, _)| place.2 != 0) {
+            let most = usual.entry((call, ender)).or_default();
+            *most = (*most).max((count, stack));
+        }
+        let long = known.stacks.and_then(|stacks| stacks.over).unwrap_or(u64::MAX);
+        let waits = thread.waits.iter().zip(&mut places);
+        for (wait, place) in waits.filter(|(_, place)| place.2 == 0) {
+            if let Some((_, stack)) = usual.get(&(place.0, place.1))
+                && (counts[place] < LEAST_WAITS || wait.length() >= long)
+            {
+                place.2 = *stack;
+            }
+        }
+        places
+    }
+
     fn place(&self, wait: &Wait, koid: u64, known: &Known<'_>, stacks: &StackIds) -> Place {
         let ender = match wait.by {
             INTERRUPT => Ender::Interrupt,
@@ -405,6 +593,7 @@ impl Waits {
         thread: &Thread,
         places: &[Place],
         known: &Known<'_>,
+        others: &[Index],
     ) -> FxHashMap<Place, usize> {
         let mut waits: FxHashMap<Place, Vec<&Wait>> = FxHashMap::default();
         for (wait, place) in thread.waits.iter().zip(places).filter(|it| !it.0.is_gap()) {
@@ -423,7 +612,7 @@ impl Waits {
         let (mut seldom, mut perhaps) = (FxHashMap::default(), FxHashMap::default());
         for (place, list) in waits.iter().filter(|(_, list)| list.len() >= LEAST_WAITS) {
             let is_frequent = tenths(list) >= LEAST_TENTHS;
-            match self.is_idle(place, list, known) {
+            match self.is_idle(place, list, known, others) {
                 Some(true) if is_frequent => drop(idle.insert(*place, list.len())),
                 Some(true) => drop(seldom.insert(*place, list.len())),
                 None if is_frequent => drop(perhaps.insert(*place, list.len())),
@@ -438,45 +627,78 @@ impl Waits {
             idle = perhaps;
         }
         // A rare waker ends waits that others usually end, such as a new client, or a process that sends the stop signal. An unseen waker
-        // does so too.
-        let alike = |place: &Place| {
-            idle.keys().any(|it| {
+        // does so too. Where the stack is the same, the most frequent waker decides.
+        let alike = |place: &Place, count: usize| {
+            idle.iter().any(|(it, usual)| {
                 (it.0, it.2) == (place.0, place.2)
                     && (matches!(it.1, Ender::Thread(_)) || place.1 == Ender::Unknown)
+                    && (count < LEAST_WAITS || place.2 != 0 && count < *usual)
             })
+        };
+        // Code that is compiled while it runs, or called in different ways, waits for the same threads at places that differ.
+        let same = |place: &Place, list: &[&Wait]| {
+            matches!(place.1, Ender::Thread(_))
+                && idle.keys().any(|it| (it.0, it.1) == (place.0, place.1))
+                && self.is_idle(place, list, known, others) == Some(true)
         };
         let rare: Vec<(Place, usize)> = waits
             .iter()
-            .filter(|(place, list)| list.len() < LEAST_WAITS && place.1 != Ender::Interrupt)
-            .filter(|(place, _)| alike(place))
+            .filter(|(place, list)| {
+                !idle.contains_key(place)
+                    && (place.1 != Ender::Interrupt && alike(place, list.len())
+                        || same(place, list))
+            })
             .map(|(place, list)| (*place, list.len()))
             .collect();
         idle.extend(rare);
         idle
     }
 
-    /// Whether no thread worked for the waits at a place; `None` if that is unknown.
-    fn is_idle(&self, place: &Place, waits: &[&Wait], known: &Known<'_>) -> Option<bool> {
+    /// Whether no thread worked for the waits at a place; `None` if that is unknown. `others` are the other threads of the process.
+    fn is_idle(
+        &self,
+        place: &Place,
+        waits: &[&Wait],
+        known: &Known<'_>,
+        others: &[Index],
+    ) -> Option<bool> {
         let class = (known.class)((place.0 != NO_CALL).then(|| u64::from(place.0)));
         match (class, place.1) {
             (Class::Sleep | Class::Signal, _)
             | (Class::Poll, Ender::Interrupt | Ender::Unknown) => Some(true),
+            // A timer ends it: the thread tries to get a lock that another one has, unless all others sleep.
+            (Class::Lock, Ender::Interrupt) => {
+                let share = |wait: &Wait| self.most_awake(others, wait) * 100 / wait.length();
+                (others.len() <= MOST_OTHERS && median(waits, share) < 50).then_some(true)
+            }
             (Class::Lock | Class::Socket | Class::Network, Ender::Interrupt | Ender::Unknown) => {
                 None
             }
             (_, Ender::Interrupt | Ender::Unknown) => Some(false),
             (_, Ender::Thread(_)) => {
-                let step = waits.len().div_ceil(SAMPLES);
-                let sampled = waits.iter().step_by(step);
-                let mut shares: Vec<u64> = sampled
-                    .map(|wait| {
-                        self.worked(wait, known, MOST_DEEP).saturating_mul(100) / wait.length()
-                    })
-                    .collect();
-                let middle = shares.len() / 2;
-                Some(*shares.select_nth_unstable(middle).1 < 50)
+                let share = |wait: &Wait| {
+                    self.worked(wait, known, MOST_DEEP).saturating_mul(100) / wait.length()
+                };
+                Some(median(waits, share) < 50)
             }
         }
+    }
+
+    /// How long, during this wait, the thread of these that was blocked for the shortest time was not blocked.
+    fn most_awake(&self, threads: &[Index], wait: &Wait) -> u64 {
+        let awake = |index: &Index| {
+            let thread = &self.threads[*index as usize];
+            // Without further records, it does what it did at last.
+            let is_active = thread.state == State::Running || thread.state.is_waiting();
+            let last = if is_active { wait.to } else { thread.last };
+            let (from, to) = (wait.from.max(thread.first), wait.to.min(last));
+            let inside = |from: u64, to: u64| to.min(wait.to).saturating_sub(from.max(wait.from));
+            let end = thread.waits.partition_point(|it| it.from < wait.to);
+            let blocked = thread.waits[..end].iter().rev().take_while(|it| it.to > wait.from);
+            let blocked: u64 = blocked.map(|it| inside(it.from, it.to)).sum();
+            to.saturating_sub(from).saturating_sub(blocked)
+        };
+        threads.iter().map(awake).max().unwrap_or(0)
     }
 
     /// How long, during this wait, the waker or a thread that it waited for did something.
@@ -521,6 +743,7 @@ fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>)
     let call = (call != NO_CALL).then(|| u64::from(call));
     let unit = |&(_, from, to): &(u64, u64, u64)| Unit {
         is_wait,
+        is_last: false,
         koid,
         from,
         to,
@@ -533,6 +756,37 @@ fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>)
     let first = all().max_by_key(|unit| (unit.excess(), unit.from)).filter(Unit::is_unusual);
     let second = all().filter(|it| !it.is_unusual()).max_by_key(|it| (it.excess(), it.from));
     first.into_iter().chain(second).collect()
+}
+
+/// The median of a share of some of the waits.
+fn median(waits: &[&Wait], share: impl Fn(&Wait) -> u64) -> u64 {
+    let step = waits.len().div_ceil(SAMPLES);
+    let mut shares: Vec<u64> = waits.iter().step_by(step).map(|wait| share(wait)).collect();
+    let middle = shares.len() / 2;
+    *shares.select_nth_unstable(middle).1
+}
+
+/// The threads of each process.
+#[derive(Debug, Default)]
+struct Processes(FxHashMap<u64, Vec<Index>>);
+
+impl Processes {
+    fn of(waits: &Waits, known: &Known<'_>) -> Processes {
+        let mut processes = Processes::default();
+        for at in 0..waits.threads.len() {
+            let index = at as Index;
+            if let Some(process) = (known.process)((known.koid)(index)) {
+                processes.0.entry(process).or_default().push(index);
+            }
+        }
+        processes
+    }
+
+    /// All threads of the process of a thread, which is blocked itself whenever that matters.
+    fn others(&self, koid: u64, known: &Known<'_>) -> &[Index] {
+        let threads = (known.process)(koid).and_then(|process| self.0.get(&process));
+        threads.map_or(&[], Vec::as_slice)
+    }
 }
 
 fn hash(what: impl Hash) -> u64 {

@@ -21,6 +21,8 @@ pub(super) const RECVFROM: u32 = 45;
 pub(super) const FSYNC: u32 = 74;
 pub(super) const FUTEX: u32 = 202;
 pub(super) const SLEEP: u32 = 230;
+/// A system call that waits for readiness of files, without a name.
+pub(super) const POLL: u32 = 232;
 
 pub(super) fn syscall(_: &str, number: u64) -> Option<&'static str> {
     match number {

@@ -4,7 +4,8 @@ use fxt_writer::{Koid, Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
 
 use super::{
-    ALL, FSYNC, FUTEX, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask, within,
+    ALL, FSYNC, FUTEX, POLL, READ, RECVFROM, SLEEP, ask, chain, expect, links, of, parts, try_ask,
+    within,
 };
 use crate::{Explanation, Metric, Pick, Query, WhyError};
 
@@ -212,6 +213,126 @@ fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] 
         ("request_ns", Value::Uint64(made * 1_000)),
         ("device_ns", Value::Uint64(issued * 1_000)),
     ]
+}
+
+/// A client waits for 50 ms for a server that waits for a database; meanwhile timers of the server end its wait, the first 9 ms after it
+/// began. The server asks the database before its first wait or, if `late`, after the first timer.
+fn server_with_timers(late: bool) -> Scene {
+    let text = |text| Value::Str(Text::Inline(text));
+    let timer = [
+        ("interrupt", Value::Bool(true)),
+        ("interrupt_kind", text("hrtimer")),
+        ("interrupt_name", text("hrtimer_wakeup")),
+    ];
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "client").name(201, "server").name(301, "db");
+    scene.switch(0, 0, 0, Leaves::R, 100).switch(0, 1, 0, Leaves::R, 201);
+    scene.switch_with((10, 1), 201, Leaves::S, 301, &call(POLL));
+    scene.switch_with((20, 1), 301, Leaves::S, 0, &call(RECVFROM));
+    scene.wake_by(900, 1, 201, 100);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(RECVFROM));
+    scene.switch(1_000, 1, 0, Leaves::R, 201);
+    let mut ask = |scene: &mut Scene, now: u64| {
+        scene.wake_by(now - 10, 0, 301, 201).switch(now, 0, 0, Leaves::R, 301);
+    };
+    if !late {
+        ask(&mut scene, 1_090);
+    }
+    scene.switch_with((1_100, 1), 201, Leaves::S, 0, &call(POLL));
+    for now in [10_100, 20_100, 30_100] {
+        scene.wake_with(now, 1, 201, &timer).switch(now + 10, 1, 0, Leaves::R, 201);
+        if late && now == 10_100 {
+            ask(&mut scene, now + 90);
+        }
+        scene.switch_with((now + 100, 1), 201, Leaves::S, 0, &call(POLL));
+    }
+    scene.wake_by(50_000, 1, 201, 301).switch_with((50_010, 0), 301, Leaves::S, 0, &call(RECVFROM));
+    scene.switch(50_010, 1, 0, Leaves::R, 201);
+    scene.wake_by(51_000, 0, 100, 201).switch(51_000, 0, 0, Leaves::R, 100);
+    scene.switch(51_100, 0, 100, Leaves::X, 0).end(51_200);
+    scene
+}
+
+#[test]
+fn who_waits_for_a_server_waits_for_whom_that_waits_for_and_not_for_its_timers() {
+    let query = Query { metric: Some(Metric::Blocked), ..Query::default() };
+    let why = ask(&server_with_timers(false), &query);
+    assert_eq!(
+        why.sentence,
+        "client[100] made no progress for 50.0 ms: blocked 50.0 ms in recvfrom until server[201] woke it, which was blocked \
+         48.9 ms in system call 232 until db[301] woke it, which ran for 48.9 ms."
+    );
+    let expected = [
+        (1, "server on_cpu", 100),
+        (2, "db on_cpu", 48_900),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 990),
+    ];
+    assert_eq!(chain(&why), links(&expected));
+    // A wait before the request was for something else.
+    let why = ask(&server_with_timers(true), &query);
+    let expected = [
+        (1, "server on_cpu", 100),
+        (1, "server blocked", 9_000),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 90),
+        (2, "db on_cpu", 39_800),
+        (1, "server waiting", 10),
+        (1, "server on_cpu", 990),
+    ];
+    assert_eq!(chain(&why), links(&expected));
+}
+
+#[test]
+fn who_tries_again_to_get_a_lock_waits_for_the_thread_that_released_it_at_last() {
+    let text = |text| Value::Str(Text::Inline(text));
+    let timer = [
+        ("interrupt", Value::Bool(true)),
+        ("interrupt_kind", text("hrtimer")),
+        ("interrupt_name", text("hrtimer_wakeup")),
+    ];
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "loop").name(101, "export");
+    scene.switch(0, 0, 0, Leaves::R, 100).switch(0, 1, 0, Leaves::R, 101);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    for try_again in [6_000, 11_000, 16_000, 21_000] {
+        scene.wake_with(try_again, 0, 100, &timer).switch(try_again + 10, 0, 0, Leaves::R, 100);
+        scene.switch_with((try_again + 20, 0), 100, Leaves::S, 0, &call(FUTEX));
+        if try_again == 11_000 {
+            // The thread with the lock waits once for the disk.
+            scene.switch_with((12_000, 1), 101, Leaves::D, 0, &call(FSYNC));
+        }
+    }
+    scene.wake_with(23_000, 1, 101, &done(101, 11_000, 10_000));
+    scene.switch(23_000, 1, 0, Leaves::R, 101);
+    scene.wake_by(24_000, 0, 100, 101).switch(24_000, 0, 0, Leaves::R, 100);
+    scene.switch(24_100, 0, 100, Leaves::S, 0).end(25_000);
+    let why = ask(&scene, &within("loop", 1_000, 24_000));
+    assert_eq!(
+        why.sentence,
+        "loop[100], in 23.0 ms: blocked 5 times in futex, 22.9 ms in all, until export[101] woke it at last, which ran for \
+         12.0 ms and was blocked 11.0 ms uninterruptibly in fsync until the end of a write to vda woke it."
+    );
+    let own = [("blocked lock futex interrupt", 19_940), ("blocked lock futex export", 2_980)];
+    assert_eq!(parts(&why)[..2], expect(&own)[..]);
+    assert!(chain(&why).iter().all(|link| link.1 != "loop blocked"), "{:?}", chain(&why));
+}
+
+#[test]
+fn samples_say_where_a_thread_ran() {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "worker");
+    scene.switch(1_000, 0, 0, Leaves::R, 100);
+    for (at, function) in [(500, "before"), (9_000, "mark"), (19_000, "sweep"), (29_000, "mark")] {
+        scene.sample(at, 100, function);
+    }
+    scene.switch(31_000, 0, 100, Leaves::S, 0).sample(31_500, 100, "after").end(40_000);
+    let told = |from, to| ask(&scene, &within("worker", from, to)).sentence;
+    let all = "worker[100], in 30.0 ms: ran for 30.0 ms (2 of 3 samples in mark).";
+    assert_eq!(told(1_000, 31_000), all);
+    // Two samples say little, and 9 ms are no long time.
+    assert_eq!(told(10_000, 30_000), "worker[100], in 20.0 ms: ran for 20.0 ms.");
+    assert_eq!(told(1_000, 10_000), "worker[100], in 9.00 ms: ran for 9.00 ms.");
 }
 
 #[test]

@@ -5,15 +5,12 @@ use fxtrec_report::scene::{Leaves, Scene};
 
 use proptest::prelude::*;
 
-use super::{ALL, FUTEX, READ, SLEEP, ask};
+use super::{ALL, FSYNC, FUTEX, POLL, READ, SLEEP, ask};
 use crate::Query;
 
 fn call(number: u32) -> [(&'static str, Value<'static>); 1] {
     [("syscall", Value::Uint32(number))]
 }
-
-/// A system call that waits for readiness of files.
-const POLL: u32 = 232;
 
 const WRITE: u32 = 1;
 
@@ -467,4 +464,236 @@ fn a_switch_that_no_event_reported_divides_no_unit_that_is_much_longer() {
     let why = ask(&tried_again(unseen), &Query::default());
     assert_eq!((why.subject, why.thread.tid), ("unit", 100), "{}", why.sentence);
     assert!((100_000_000..103_000_000).contains(&why.length_ns), "{}", why.length_ns);
+}
+
+/// What ends a wait of the thread `loop`.
+#[derive(Clone, Copy)]
+enum Ends {
+    Timer,
+    /// The thread `worker`, which works since the wait began.
+    Worker,
+    /// The same, and it ends then.
+    EndOfWorker,
+}
+
+/// A thread sleeps for 5 ms at a time and works for 100 us, with a wait for the disk. `last` are the waits after its last sleep: their
+/// system calls, lengths in microseconds, and ends. Then it runs for 5 ms, and ends if `ends`.
+fn last_work(last: &[(u32, u64, Ends)], ends: bool) -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "py").name(101, "py").name(101, "worker").name(100, "loop");
+    scene.switch(0, 0, 0, Leaves::R, 100).wake_by(10, 1, 101, 100);
+    scene.switch(20, 1, 0, Leaves::R, 101).switch_with((30, 1), 101, Leaves::S, 0, &call(READ));
+    let (mut now, mut works) = (40, false);
+    let mut wait = |scene: &mut Scene, (number, micros, ends): (u32, u64, Ends)| {
+        // A worker that has the lock works, too.
+        if !works && (number == FUTEX || !matches!(ends, Ends::Timer)) {
+            scene.wake_by(now - 1, 1, 101, 100).switch(now, 1, 0, Leaves::R, 101);
+            works = true;
+        }
+        scene.switch_with((now, 0), 100, Leaves::S, 0, &call(number));
+        now += micros;
+        match ends {
+            Ends::Timer => scene.wake_with(now, 0, 100, &[("interrupt", Value::Bool(true))]),
+            _ => scene.wake_by(now, 0, 100, 101),
+        };
+        works &= matches!(ends, Ends::Timer);
+        match ends {
+            Ends::Timer => {}
+            Ends::Worker => {
+                scene.switch_with((now + 1, 1), 101, Leaves::S, 0, &call(READ));
+            }
+            Ends::EndOfWorker => {
+                scene.switch(now + 1, 1, 101, Leaves::X, 0);
+            }
+        }
+        scene.switch(now + 2, 0, 0, Leaves::R, 100);
+        now += 50;
+        now
+    };
+    for _ in 0..20 {
+        wait(&mut scene, (SLEEP, 5_000, Ends::Timer));
+        wait(&mut scene, (FSYNC, 50, Ends::Timer));
+    }
+    let mut end = wait(&mut scene, (SLEEP, 5_000, Ends::Timer));
+    for &it in last {
+        end = wait(&mut scene, it);
+    }
+    if ends {
+        scene.switch(end + 5_000, 0, 100, Leaves::X, 0);
+    }
+    scene.end(end + 5_010);
+    scene
+}
+
+#[test]
+fn the_last_work_of_a_thread_can_be_the_incident() {
+    let tries = vec![(FUTEX, 5_000, Ends::Timer); 100];
+    let after = |mut list: Vec<_>, more: &[_]| {
+        list.extend_from_slice(more);
+        list
+    };
+    let ended = after(tries.clone(), &[(FUTEX, 2_000, Ends::Worker)]);
+    let joined = after(ended.clone(), &[(FUTEX, 900_000, Ends::EndOfWorker)]);
+    let waited_for_child = after(ended.clone(), &[(61, 900_000, Ends::EndOfWorker)]);
+    let paused = after(ended.clone(), &[(SLEEP, 1, Ends::Timer), (SLEEP, 900_000, Ends::Timer)]);
+    let disk = vec![(FSYNC, 507_000, Ends::Timer)];
+    for last in [&ended, &joined, &waited_for_child, &disk] {
+        let why = ask(&last_work(last, true), &Query::default());
+        assert_eq!((why.subject, why.thread.tid), ("unit", 100), "{}", why.sentence);
+        assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
+        assert!((507_000_000..513_000_000).contains(&why.length_ns), "{}", why.sentence);
+        let told = " after its last idle wait in clock_nanosleep, ";
+        assert!(why.sentence.contains(told), "{}", why.sentence);
+    }
+    let why = ask(&last_work(&paused, true), &Query::default());
+    assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
+    assert!((507_000_000..513_000_000).contains(&why.length_ns), "{}", why.sentence);
+    // Of a thread that works on when the recording ends, that is the last work, too.
+    let why = ask(&last_work(&tries, false), &Query::default());
+    assert_eq!((why.is_unusual, why.thread.tid), (Some(true), 100), "{}", why.sentence);
+    assert!((509_000_000..514_000_000).contains(&why.length_ns), "{}", why.sentence);
+}
+
+#[test]
+fn how_a_thread_shuts_down_is_no_incident() {
+    for last in [
+        // It waits for another thread's end, for a process, for a time of its choice, and once for a condition.
+        (FUTEX, 900_000, Ends::EndOfWorker),
+        (READ, 900_000, Ends::EndOfWorker),
+        (61, 900_000, Ends::Worker),
+        (SLEEP, 900_000, Ends::Timer),
+        (FUTEX, 900_000, Ends::Timer),
+        (FUTEX, 900_000, Ends::Worker),
+        // A kind of wait that it did not have before.
+        (WRITE, 900_000, Ends::Timer),
+    ] {
+        let why = ask(&last_work(&[last], true), &Query::default());
+        assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
+    }
+    // It may run for any time.
+    let why = ask(&last_work(&[(FSYNC, 50, Ends::Timer)], true), &Query::default());
+    assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
+}
+
+/// A thread sleeps shortly, and then waits for 3 ms in a timed `futex`, again and again; for 15 rounds it does not sleep. Another thread of
+/// its process works all the time, or never.
+fn timed_waits(works: bool) -> Scene {
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "py").name(101, "py").name(101, "worker").name(100, "monitor");
+    scene.switch(0, 0, 0, Leaves::R, 100).wake_by(10, 1, 101, 100);
+    scene.switch(20, 1, 0, Leaves::R, 101);
+    if !works {
+        scene.switch_with((30, 1), 101, Leaves::S, 0, &call(READ));
+    }
+    let mut now = 40;
+    for round in 0..100 {
+        let short = (!(40..55).contains(&round)).then_some((SLEEP, 100));
+        for (number, micros) in short.into_iter().chain([(FUTEX, 3_000)]) {
+            scene.switch_with((now, 0), 100, Leaves::S, 0, &call(number));
+            now += micros;
+            scene.wake_with(now, 0, 100, &[("interrupt", Value::Bool(true))]);
+            scene.switch(now + 2, 0, 0, Leaves::R, 100);
+            now += 10;
+        }
+    }
+    scene.end(now);
+    scene
+}
+
+#[test]
+fn a_timed_wait_for_a_lock_is_idle_if_no_other_thread_of_the_process_works() {
+    for works in [false, true] {
+        let query = Query { thread: Some("monitor".to_owned()), ..Query::default() };
+        let why = ask(&timed_waits(works), &query);
+        assert_eq!((why.subject, why.is_unusual), ("unit", Some(works)), "{}", why.sentence);
+    }
+}
+
+/// A client asks a worker through a thread that passes requests on, which another process has if `processes`. Each request takes 100 us,
+/// number 20 takes 50 ms. Of the worker's waits, `stack` says where in its code each is, if that is recorded.
+fn passed_on(is_other: bool, stack: impl Fn(u64) -> Option<&'static str>) -> Scene {
+    let worker = if is_other { 201 } else { 102 };
+    let passes_on = worker + 1;
+    let mut scene = Scene::of_command(ALL, 100);
+    scene.name(100, "sh").name(101, "sh").name(worker, "sh").name(passes_on, "sh");
+    scene.name(101, "client").name(worker, "worker").name(passes_on, "feeder");
+    scene.switch(0, 0, 0, Leaves::R, 100).wake_by(10, 1, worker, 100);
+    scene.wake_by(11, 1, passes_on, 100).wake_by(12, 0, 101, 100);
+    scene.switch(20, 1, 0, Leaves::R, worker);
+    scene.switch_with((30, 1), worker, Leaves::S, passes_on, &call(FUTEX));
+    scene.switch_with((40, 1), passes_on, Leaves::S, 0, &call(FUTEX));
+    scene.switch_with((50, 0), 100, Leaves::S, 101, &call(61));
+    let mut now = 60;
+    for request in 0..40 {
+        scene.switch_with((now, 0), 101, Leaves::S, 0, &call(SLEEP));
+        now += 3_000;
+        scene.wake_with(now, 0, 101, &[("interrupt", Value::Bool(true))]);
+        scene.switch(now + 5, 0, 0, Leaves::R, 101);
+        scene.wake_by(now + 10, 1, worker, 101);
+        scene.switch_with((now + 15, 0), 101, Leaves::S, 0, &call(READ));
+        scene.switch(now + 15, 1, 0, Leaves::R, worker);
+        now += if request == 20 { 50_000 } else { 100 };
+        scene.wake_by(now, 1, passes_on, worker);
+        scene.switch_with((now + 2, 1), worker, Leaves::S, passes_on, &call(FUTEX));
+        if let Some(function) = stack(request) {
+            scene.stack(now + 2, worker, function);
+        }
+        scene.wake_by(now + 10, 0, 101, passes_on).switch(now + 11, 0, 0, Leaves::R, 101);
+        scene.switch_with((now + 12, 1), passes_on, Leaves::S, 0, &call(FUTEX));
+        now += 30;
+    }
+    scene.switch(now, 0, 101, Leaves::X, 0);
+    scene.wake_by(now + 1, 0, 100, 101).switch(now + 2, 0, 0, Leaves::R, 100);
+    scene.end(now + 100);
+    scene
+}
+
+#[test]
+fn the_victim_is_the_thread_that_waits_for_the_one_at_work_also_through_others() {
+    for is_other in [false, true] {
+        let why = ask(&passed_on(is_other, |_| None), &Query::default());
+        assert_eq!((why.subject, &*why.thread.comm), ("unit", "client"), "{}", why.sentence);
+        let told = "woke it, which was blocked 50.0 ms in futex until worker";
+        assert!(why.sentence.contains(told), "{}", why.sentence);
+    }
+}
+
+#[test]
+fn an_idle_wait_whose_stack_differs_or_was_missed_is_still_idle() {
+    let same = Query { thread: Some("worker".to_owned()), ..Query::default() };
+    let count =
+        |stack: &dyn Fn(u64) -> Option<&'static str>| ask(&passed_on(false, stack), &same).units;
+    let all = count(&|_| Some("uv_cond_wait"));
+    assert_eq!(count(&|request| (request != 9).then_some("uv_cond_wait")), all);
+    assert_eq!(count(&|request| Some(if request > 32 { "compiled" } else { "uv_cond_wait" })), all);
+}
+
+/// A client without idle waits, as in `the_wait_that_takes_unusually_long`, next to a thread that sleeps for 3 ms at a time and whose work takes
+/// 5 ms once.
+#[test]
+fn a_single_wait_is_explained_next_to_a_unit_if_it_is_much_worse() {
+    for (longest, chosen) in [(80_000, 100), (20_000, 201)] {
+        let mut scene = Scene::of_command(ALL, 100);
+        scene.name(100, "client").name(101, "client").name(101, "server");
+        scene.name(201, "client").name(201, "ticker");
+        scene.switch(0, 0, 0, Leaves::R, 100).wake_by(1, 1, 201, 100);
+        scene.switch(2, 1, 0, Leaves::R, 201);
+        let mut now = 10;
+        for request in 0..500 {
+            scene.switch_with((now, 1), 201, Leaves::S, 0, &call(SLEEP));
+            scene.wake_by(now, 1, 101, 100);
+            scene.switch_with((now + 5, 0), 100, Leaves::S, 0, &call(READ));
+            scene.switch(now + 6, 1, 0, Leaves::R, 101);
+            now += if request == 30 { longest } else { 200 };
+            scene.wake_by(now, 0, 100, 101);
+            scene.switch_with((now + 5, 1), 101, Leaves::S, 0, &call(READ));
+            scene.switch(now + 6, 0, 0, Leaves::R, 100);
+            scene.wake_with(now + 7, 1, 201, &[("interrupt", Value::Bool(true))]);
+            scene.switch(now + 8, 1, 0, Leaves::R, 201);
+            now += if request == 40 { 5_000 } else { 20 };
+        }
+        scene.end(now);
+        let why = ask(&scene, &Query::default());
+        assert_eq!(why.thread.tid, chosen, "{}", why.sentence);
+    }
 }
