@@ -25,6 +25,7 @@ mod many;
 mod memory;
 mod messages;
 mod metrics;
+mod occupants;
 mod packets;
 mod perfetto;
 mod python;

@@ -692,7 +692,7 @@ fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
 }
 
 #[test]
-fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_not_know() {
+fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
     let nobody = 0xd000_0001;
     scene.wake(500, 0, 101);
@@ -706,7 +706,7 @@ fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_n
     let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and others, outside the scope of the \
                    recording, had it for 9.00 ms";
     assert!(why.sentence.contains(clause), "{}", why.sentence);
-    let advice = "the recording has only the first thread that took it: record the whole machine";
+    let advice = "the recording does not have every thread that had it: record the whole machine";
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);
 }
 
