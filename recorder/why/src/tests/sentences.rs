@@ -418,6 +418,28 @@ fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
 }
 
 #[test]
+fn in_merged_recordings_no_command_waits_for_its_recorder() {
+    let mut scene = Scene::recorded_by(900, ALL, Some(100));
+    scene.name(900, "fxtrec").name(100, "app");
+    scene.wake_by(0, 0, 100, 900);
+    scene.switch(10, 0, 0, Leaves::R, 100);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(200_000, 0, 100, 900);
+    scene.switch(200_100, 0, 0, Leaves::R, 100);
+    scene.merge(300_000, 910, 200).name(910, "fxtrec").name(200, "other");
+    scene.wake_by(300_000, 1, 200, 910);
+    scene.switch(300_010, 1, 0, Leaves::R, 200);
+    scene.switch_with((301_000, 1), 200, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(600_000, 1, 200, 910);
+    scene.switch(600_100, 1, 0, Leaves::R, 200);
+    scene.switch_with((610_000, 1), 200, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(640_000, 1, 200, 100);
+    scene.switch(640_100, 1, 0, Leaves::R, 200);
+    scene.end(1_000_000);
+    assert_eq!(ask(&scene, &Query::default()).length_ns, 30_100_000);
+}
+
+#[test]
 fn what_cannot_be_explained_is_said() {
     let scene = inversion();
     let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
