@@ -13,7 +13,7 @@ use crate::cli::{self, Cli, Command, EXIT_FAILURE, EXIT_GATE_FAILED};
 use crate::commands::trace_file::warn_of_newer;
 use crate::commands::{
     compare, completions, convert, ctl, cut, daemon, demo, doctor, dump, export, flame, merge,
-    open, probes, query, record, report, symbolize, top, watch, why,
+    open, probes, query, record, report, span, symbolize, top, watch, why,
 };
 use crate::config::Config;
 use crate::control::{OUTPUT_PROCESS, run_output_process};
@@ -138,6 +138,10 @@ pub fn main() -> ExitCode {
         Command::Export(args) => done(export::run(&args, &mut messages())),
         Command::Query(args) => done(query::run(&args)),
         Command::Completions(args) => done(completions::run(&args, &mut stdout().lock())),
+        Command::Span(args) => match span::run(&args) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => fail(&error, error.exit_code()),
+        },
         Command::Merge(args) => done(merge::run(&args, &mut messages())),
         Command::Cut(args) => done(cut::run(&args, &mut messages())),
         Command::Flame(args) => done(flame::run(&args, &mut text(), &mut messages())),

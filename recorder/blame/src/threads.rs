@@ -288,6 +288,11 @@ impl CommandThreads {
         self.commands.insert(process);
     }
 
+    /// Whether it is COMMAND's process, or in merged recordings one of them.
+    pub fn is_command(&self, process: u64) -> bool {
+        self.commands.contains(&process)
+    }
+
     /// The trace names the process that recorded it; 0 means none.
     pub fn is_recorded_by(&mut self, process: u64) {
         if process != 0

@@ -234,6 +234,14 @@ pub enum Kind {
     /// What interrupts took from that slice.
     Taken(Taken),
     Wake(Wake),
+    /// With a narrow scope that the kernel applies: this thread has `cpu`, for which a thread in scope waits.
+    Occupant {
+        cpu: Cpu,
+        tid: Tid,
+        prio: i32,
+        /// Its name; empty if the source does not report it.
+        comm: Comm,
+    },
     /// The kernel reports, by other means than `sched_switch`, that this thread was switched in.
     Running {
         pid: LocalId,

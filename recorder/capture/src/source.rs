@@ -272,6 +272,11 @@ pub trait Source: Debug + Send {
     /// called once the events run, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
 
+    /// Whether the kernel leaves out what is not in scope, and reports which thread has a CPU that a thread in scope waits for.
+    fn narrows(&self) -> bool {
+        false
+    }
+
     /// Only processes are wanted that are in a cgroup whose path matches one of the globs, as long as they are. True if the source selects
     /// them in the kernel, and says for each thread whether it is in scope ([`Switch::in_scope`]); otherwise the consumer of the events has
     /// to select. To be called once the events run.

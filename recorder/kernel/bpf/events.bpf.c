@@ -13,6 +13,7 @@
 #include "scope.h"
 #include "state.h"
 #include "throttle.h"
+#include "waits.h"
 #include "wakers.h"
 
 LICENSE;
@@ -165,13 +166,19 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 		goto unnoted;
 	event.lane = lane;
 	if (chosen(scope_is)) {
-		/* The switch after one of the scope is reported too: it ends the slice of whoever came in. */
+		/* The switch after one of the scope is reported too, which ends the slice of the thread that came in, and all while one waits. */
 		u64 before = lane->shown, now = is_in_scope(prev) ? FLAG_PREV_IN_SCOPE : 0;
 
 		now |= is_in_scope(next) ? FLAG_NEXT_IN_SCOPE : 0;
 		/* The same stands for both. */
-		if (chosen(owned) && is_hidden(prev) && shown_tid(prev, cpu) == shown_tid(next, cpu))
+		if (chosen(owned) && is_hidden(prev) && shown_tid(prev, cpu) == shown_tid(next, cpu) && (before || !is_waited_for(lane)))
 			goto unnoted;
+		if (now & FLAG_PREV_IN_SCOPE && (args[0] || state_of(args, prev) == 0) && prev->pid)
+			begin_wait(prev->pid, cpu, &event);
+		/* One that is not in scope may have left it while it waited. */
+		if (now & FLAG_NEXT_IN_SCOPE || is_waited_for(lane))
+			end_wait(next->pid, &event);
+		now |= is_waited_for(lane) ? FLAG_WAITED_FOR : 0;
 		lane->shown = now;
 		if (!(before | now))
 			goto untold;
@@ -199,8 +206,7 @@ SEC("tp_btf") int fxtrec_switch(u64 *args)
 	record->state = state_of(args, prev) | prev->exit_state;
 	record->syscall = chosen(tells_syscalls) ? lane->syscall : NO_SYSCALL;
 	record->kind = SWITCH;
-	/* Of threads user space knows itself which are in scope; in which cgroup they were at this moment, nobody else knows. */
-	record->flags = args[0] | (chosen(scope_is) == CGROUPS || chosen(owned) ? lane->shown : 0);
+	record->flags = args[0] | (chosen(scope_is) ? lane->shown : 0);
 	record->prio = prev->prio;
 	record->next_prio = next->prio;
 	if (chosen(owned) && is_hidden(prev)) {
@@ -240,6 +246,8 @@ SEC("tp_btf") int fxtrec_migrate(u64 *args)
 		return 0;
 	if (!begin_here(&event, task, FIRED_MOVED))
 		return 0;
+	if (chosen(scope_is))
+		follow_wait(&event, task, to);
 	check_wait(&event, task);
 	struct moved_record *record = next_record(&event);
 	record->time = event.time;
@@ -407,6 +415,8 @@ SEC("tp_btf") int fxtrec_wake_new(u64 *args)
 		flags |= FLAG_SAME_PROCESS;
 	if (!begin_here(&event, task, FIRED_WAKEUP_NEW))
 		return 0;
+	if (chosen(scope_is))
+		tell_who_is_waited_for(&event, task);
 	check_is_woken(&event, task);
 	tell_wake(&event, task, WAKEUP_NEW, current, chosen(interrupts_by) == NOTHING ? 0 : current, flags);
 	return 0;
@@ -425,6 +435,8 @@ SEC("tp_btf") int fxtrec_wakeup(u64 *args)
 	u32 current = shown_current(current_tid());
 	if (!begin_here(&event, task, FIRED_WAKEUP))
 		return 0;
+	if (chosen(scope_is))
+		tell_who_is_waited_for(&event, task);
 	check_is_woken(&event, task);
 	u32 tid = task->pid;
 	u64 *place = waker_of(tid), note = *place;

@@ -39,11 +39,12 @@ struct lane {
 	u64 shown;
 	u64 nested;
 	u64 stolen;
-	u64 unused;
+	/* How many threads in scope wait for the CPU: waits.h. */
+	s64 waiting;
 	u64 fired[5];
 	u64 irq_ns;
 	u64 irqs;
-	u64 unused_too;
+	u64 unused;
 	/* What the reader writes. */
 	u64 tail;
 	u64 bell;
@@ -72,6 +73,7 @@ enum kind {
 	CALL,
 	ORIGIN_RECORD,
 	MORE,
+	OCCUPANT,
 };
 
 /* The counts of events. */
@@ -90,6 +92,7 @@ enum fired {
 #define FLAG_OF_QUEUES 4
 #define FLAG_PREV_IN_SCOPE 2
 #define FLAG_NEXT_IN_SCOPE 4
+#define FLAG_WAITED_FOR 8
 #define FLAG_NARROW 2
 
 /* In the place of the number of a system call. */
@@ -212,6 +215,16 @@ struct more_record {
 	u8 kind;
 };
 
+struct occupant_record {
+	u64 time;
+	u32 tid;
+	u32 cpu;
+	u32 unused;
+	u8 kind;
+	u8 flags;
+	u8 prio;
+};
+
 /* Names all of them to the object's description of types. */
 union record {
 	struct switch_record of_switch;
@@ -228,6 +241,7 @@ union record {
 	struct call_record of_call;
 	struct origin_record of_origin;
 	struct more_record of_more;
+	struct occupant_record of_occupant;
 };
 
 /* The lanes by CPU. */
@@ -320,10 +334,9 @@ static inline bool make_room(struct event *event)
 	return true;
 }
 
-/* Tells what the thread is called, if the lane remembers another name. */
-static inline void tell_name(struct event *event, struct task_struct *task)
+/* Tells what the thread is called that is shown by this id, if the lane remembers another name. */
+static inline void tell_name_as(struct event *event, u32 tid, struct task_struct *task)
 {
-	u32 tid = chosen(owned) ? shown_tid(task, bpf_get_smp_processor_id()) : (u32)task->pid;
 	u64 low, high;
 
 	shown_name(tid, task, &low, &high);
@@ -342,6 +355,11 @@ static inline void tell_name(struct event *event, struct task_struct *task)
 		known->comm[1] = high;
 		event->head++;
 	}
+}
+
+static inline void tell_name(struct event *event, struct task_struct *task)
+{
+	tell_name_as(event, chosen(owned) ? shown_tid(task, bpf_get_smp_processor_id()) : (u32)task->pid, task);
 }
 
 /* Begins an event of a thread in the lane; false if there is no room for it. */

@@ -12,8 +12,11 @@
 CHOICE(owned, 0);
 CHOICE(owner, 0);
 
-/* The ids of what stands for others on the first CPU: beyond those of threads, and within the 24 bits of a waker. */
-#define OTHER_USERS (3u << 22)
+/*
+ * The ids of what stands for others on the first CPU: beyond those of threads, and within the 24 bits of a waker. The lower 22 bits, which
+ * users see, are above the ids of all but the largest machines, so that nobody takes them for those of a process.
+ */
+#define OTHER_USERS ((3u << 22) + (62 << 16))
 #define KERNEL_THREADS (OTHER_USERS + (1 << 16))
 
 /* What stands in the place of the priority and the state of others. */

@@ -100,6 +100,7 @@ struct css_set {
 struct rq {
 	u64 clock;
 	u64 prev_steal_time_rq;
+	struct task_struct *curr;
 };
 
 struct task_group {

@@ -236,6 +236,10 @@ pub(crate) fn examples(sub: Option<&str>) -> Vec<Entry> {
             "fxtrec cut app.fxt -o late.fxt --from 1.2s --to 1.5s",
             "Cut a time window out of a trace.",
         )],
+        Some("span") => vec![(
+            "fxtrec span fetch -- rsync -a host:/data .",
+            "In a script: record as a span named fetch how long rsync takes.",
+        )],
         Some("open") => vec![(
             "fxtrec open app.fxt",
             "Open a trace in the Perfetto UI; it stays on this machine.",

@@ -122,6 +122,15 @@ impl Scene {
         scene
     }
 
+    /// The beginning of another recording that was merged with this one.
+    pub fn merge(&mut self, micros: u64, recorder: u64, command: u64) -> &mut Scene {
+        self.recorder = recorder;
+        let command = Arg::new(name("command"), Value::Koid(Koid(command)));
+        let scope = Arg::new(name("scope"), Value::Str(name("all")));
+        self.own_event(micros, "trace_info", &[scope, command]);
+        self
+    }
+
     /// Leaves usual weights out from now on, and says so.
     pub fn leave_out_usual_weights(&mut self) -> &mut Scene {
         self.brief_weights = true;

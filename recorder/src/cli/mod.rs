@@ -38,6 +38,7 @@ mod query;
 mod record;
 mod report;
 mod source;
+mod span;
 mod stacks;
 mod symbolize;
 mod top;
@@ -78,6 +79,7 @@ pub use query::QueryArgs;
 pub use record::{Mode, Progress, RecordArgs, Scope, Weights};
 pub use report::{By, Part, ReportArgs};
 pub use source::{SourceArgs, SourceChoice};
+pub use span::SpanArgs;
 pub use stacks::{StackArgs, StackKind, Unwind};
 pub use symbolize::SymbolizeArgs;
 pub use top::{TopArgs, TopBy, TopSort};
@@ -91,8 +93,9 @@ pub const EXIT_FAILURE: u8 = 125;
 
 /// First words that belong to fxtrec whether or not this version has such a
 /// subcommand, so that a later one does not change what a command line means.
-const RESERVED: [&str; 22] = [
+const RESERVED: [&str; 23] = [
     "watch",
+    "span",
     "record",
     "doctor",
     "dump",
@@ -247,6 +250,9 @@ pub enum Command {
     Top(TopArgs),
     /// Watch for incidents, and explain each in one line
     Watch(WatchArgs),
+    /// Run a command of a script, and record it as a span
+    #[command(arg_required_else_help = true)]
+    Span(SpanArgs),
     /// Open a trace in the Perfetto UI
     #[command(arg_required_else_help = true)]
     Open(OpenArgs),
@@ -351,7 +357,7 @@ pub fn subcommands() -> &'static [&'static str] {
 pub const EXIT_USAGE: u8 = 2;
 
 /// Subcommands that run a COMMAND, whose own statuses begin at 0: as with env(1), fxtrec's own failures are 125.
-const RUNNERS: [&str; 2] = ["record", "ctl"];
+const RUNNERS: [&str; 3] = ["record", "ctl", "span"];
 
 /// The exit status for a command line that did not parse: 0 when help or the version was requested, else [`EXIT_USAGE`]
 /// or, if the subcommand runs a COMMAND, [`EXIT_FAILURE`]. `line` is what [`Cli::parse_line`] got.

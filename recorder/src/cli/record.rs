@@ -84,8 +84,7 @@ pub struct RecordArgs {
 
     /// Whose switches to record: every thread's, or those of COMMAND and its descendants
     ///
-    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it leaves that CPU; the threads
-    /// that have the CPU after it are not.
+    /// With `app`, as with -p and --cgroup, other threads are recorded only while they have a CPU that one of these waits for.
     ///
     /// [default: all; with -p, the processes named there]
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]

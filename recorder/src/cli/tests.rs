@@ -15,7 +15,7 @@ fn parse(line: &[&str]) -> Result<Command, clap::Error> {
 fn refused(line: &[&str]) -> String {
     let error = parse(line).expect_err("should be refused");
     let subcommand = RESERVED.iter().find(|word| line.first() == Some(word));
-    let runs_none = subcommand.is_some_and(|word| !["record", "ctl"].contains(word));
+    let runs_none = subcommand.is_some_and(|word| !RUNNERS.contains(word));
     let expected = if runs_none { 2 } else { 125 };
     assert_eq!(exit_code(&error, &words(line)), expected, "{line:?}");
     error.to_string()
@@ -258,6 +258,18 @@ fn every_command_that_writes_a_file_takes_o() {
     }
     for line in [&["merge", "a", "b", "-o", "c"][..], &["export", "a", "-o", "c"]] {
         assert!(parse(line).is_ok(), "{line:?}");
+    }
+}
+
+#[test]
+fn the_help_for_triggers_lists_what_their_conditions_may_be_on() {
+    let cli = Cli::command();
+    let record = cli.find_subcommand("record").expect("it records");
+    let trigger = record.get_arguments().find(|arg| arg.get_id() == "triggers");
+    let trigger = trigger.expect("it has triggers").get_long_help().expect("it has help");
+    let help = trigger.to_string();
+    for word in ["comm", "cgroup"] {
+        assert!(help.split(|c: char| !c.is_alphanumeric()).any(|it| it == word), "{word}: {help}");
     }
 }
 

@@ -164,7 +164,7 @@ fn about_wait(thread: Index, holds_lock: bool, by: &[(u64, Tenant)], names: &Nam
             list(&threads)
         ),
         Some(Tenant::OutOfScope) => format!(
-            "{who} waited for a CPU, and the recording has only the first thread that took it: record the whole \
+            "{who} waited for a CPU, and the recording does not have every thread that had it: record the whole \
              machine (without --scope, -p and --cgroup)"
         ),
         _ => format!(

@@ -710,7 +710,7 @@ fn worst_span(query: &Query, finder: &Finder, threads: &Chosen<'_>) -> Option<Ch
 fn gate(life: &ThreadHistory, koid: u64, tracker: &Tracker) -> Option<(u64, u64)> {
     let (waker, since, until) = life.first_woken?;
     let by_recorder = tracker.family.is_recorder(&tracker.roster, tracker.roster.koid(waker?));
-    (by_recorder && tracker.family.process == Some(koid)).then_some((since, until))
+    (by_recorder && tracker.family.is_command(koid)).then_some((since, until))
 }
 
 /// The stretches of the lists, as delays.

@@ -307,7 +307,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
-            // For each wait, a recording of some threads has only the first thread that took the CPU, until it left.
+            // Rare in a recording of some threads, but for older ones, which have only the first thread that took the CPU.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {

@@ -16,15 +16,15 @@ const WORKLOAD: &str = env!("CARGO_BIN_EXE_workload");
 
 /// A cgroup without a quota, in the hierarchy by which processes are distinguished. Removed on drop.
 #[derive(Debug)]
-struct Group {
+pub(crate) struct Group {
     folder: PathBuf,
     /// What the trace calls it.
-    path: String,
+    pub(crate) path: String,
 }
 
 impl Group {
     /// `None` where none can be made.
-    fn new(label: &str) -> Option<Group> {
+    pub(crate) fn new(label: &str) -> Option<Group> {
         let first = Path::new("/sys/fs/cgroup/cpu");
         let root = if is_first_version() { first } else { Path::new("/sys/fs/cgroup") };
         let name = format!("fxtrec-{label}-{}", std::process::id());
@@ -35,7 +35,7 @@ impl Group {
         group.folder.join("cgroup.procs").exists().then_some(group)
     }
 
-    fn procs(&self) -> String {
+    pub(crate) fn procs(&self) -> String {
         self.folder.join("cgroup.procs").display().to_string()
     }
 }
@@ -172,7 +172,9 @@ fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_nobody_elses() {
         let ours = |koid: u64| trace.threads[&koid].1 == process;
         for switch in &trace.switches {
             let concerns = ours(switch.outgoing) || ours(switch.incoming);
-            assert!(concerns || is_not_recorded(Koid(switch.incoming)), "{source}: {switch:?}");
+            let unrecorded =
+                [switch.outgoing, switch.incoming].map(|koid| is_not_recorded(Koid(koid)));
+            assert!(concerns || unrecorded != [false, false], "{source}: {switch:?}");
         }
         for wakeup in &trace.wakeups {
             assert!(ours(wakeup.thread), "{source}: {wakeup:?}");

@@ -26,6 +26,7 @@ mod memory;
 mod messages;
 mod metrics;
 mod objects;
+mod occupants;
 mod packets;
 mod perfetto;
 mod python;

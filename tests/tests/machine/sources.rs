@@ -291,8 +291,9 @@ fn with_a_scope_kept_in_the_kernel_every_switch_of_its_threads_is_there_and_no_o
     }
     for switch in &trace.switches {
         let concerns = in_scope(switch.outgoing) || in_scope(switch.incoming);
-        // Who took the CPU from one of them is shown until it goes out itself: then it is not recorded who has it.
-        assert!(concerns || is_not_recorded(Koid(switch.incoming)), "{switch:?}");
+        // A thread that has a CPU for which one of them waits is shown until it goes out itself.
+        let unrecorded = [switch.outgoing, switch.incoming].map(|koid| is_not_recorded(Koid(koid)));
+        assert!(concerns || unrecorded != [false, false], "{switch:?}");
     }
     for wakeup in &trace.wakeups {
         assert!(in_scope(wakeup.thread), "{wakeup:?}");

@@ -6,6 +6,7 @@ mod managers;
 mod numbers;
 mod options;
 mod python;
+mod script;
 mod short;
 mod together;
 

@@ -160,6 +160,8 @@ enum Away {
 
 #[derive(Debug)]
 struct Decoder {
+    /// The CPU of the lane.
+    cpu: Cpu,
     names: Told,
     /// With a narrow scope: the thread on the CPU, as far as the records show.
     current: Option<Option<Tid>>,
@@ -424,10 +426,11 @@ impl LaneDecoder {
     /// For a lane of system calls, `calls` are their events.
     pub(super) fn new(
         states: States,
+        cpu: Cpu,
         narrow: Option<ScopeBy>,
         calls: Option<CallEvents>,
     ) -> LaneDecoder {
-        let decoder = Decoder::new(narrow.filter(|_| calls.is_none()), calls);
+        let decoder = Decoder::new(cpu, narrow.filter(|_| calls.is_none()), calls);
         LaneDecoder { states, decoder, unknown: 0, told_lost: 0 }
     }
 
@@ -461,9 +464,10 @@ impl LaneDecoder {
 }
 
 impl Decoder {
-    fn new(narrow: Option<ScopeBy>, calls: Option<CallEvents>) -> Decoder {
+    fn new(cpu: Cpu, narrow: Option<ScopeBy>, calls: Option<CallEvents>) -> Decoder {
         let current = narrow.map(|_| None);
         Decoder {
+            cpu,
             names: Told::new(),
             current,
             by_group: matches!(narrow, Some(ScopeBy::Cgroup | ScopeBy::Owner)),
@@ -491,6 +495,7 @@ impl Decoder {
                 preempted,
                 prev_in_scope,
                 next_in_scope,
+                waited_for,
             } => {
                 if self.lost_sight(prev, next) {
                     push(Event { time, kind: Kind::Skipped });
@@ -528,6 +533,9 @@ impl Decoder {
                     next_comm: self.names.get(next),
                 });
                 push(Event { time, kind });
+                if waited_for && !(prev_in_scope || next_in_scope) {
+                    push(self.occupant(time, self.cpu, next, next_prio));
+                }
             }
             Record::Wake {
                 kind,
@@ -608,6 +616,9 @@ impl Decoder {
                 let call = Call { extra, tid, number, result, is_32_bit };
                 push(Event { time, kind: Kind::Call(call) });
             }
+            Record::Occupant { time, tid, cpu, prio } => {
+                push(self.occupant(time, cpu, tid, prio));
+            }
             Record::Origin(raw) => self.origin = Some((raw, Bytes::default())),
             Record::More(more) => {
                 if let Some((_, bytes)) = &mut self.origin {
@@ -616,6 +627,11 @@ impl Decoder {
             }
             Record::Lost { .. } => {}
         }
+    }
+
+    fn occupant(&self, time: Nanos, cpu: Cpu, tid: Tid, prio: i32) -> Event {
+        let comm = self.names.get(tid);
+        Event { time, kind: Kind::Occupant { cpu, tid, prio, comm } }
     }
 
     /// With a narrow scope: whether switches were left out since the last record, so that another thread runs than the records showed. From

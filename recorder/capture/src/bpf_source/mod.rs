@@ -207,11 +207,11 @@ impl BpfSource {
         let mut decoders = Vec::new();
         let call_lanes = calls.map(|_| events.take_call_lanes()).unwrap_or_default();
         for lane in lanes {
-            let decoder = LaneDecoder::new(states.clone(), narrow, None);
+            let decoder = LaneDecoder::new(states.clone(), lane.0, narrow, None);
             intake.add(lane, decoder, &mut decoders);
         }
         for lane in call_lanes {
-            let decoder = LaneDecoder::new(states.clone(), None, calls);
+            let decoder = LaneDecoder::new(states.clone(), lane.0, None, calls);
             intake.add(lane, decoder, &mut decoders);
         }
         Ok(BpfSource {
@@ -354,6 +354,10 @@ impl Source for BpfSource {
         begin
     }
 
+    fn narrows(&self) -> bool {
+        self.narrow.is_some()
+    }
+
     fn narrow(&mut self, pids: &[Pid]) {
         let Some(scope) = self.events.scope() else { return };
         pids.iter().for_each(|pid| scope.insert_process(*pid));
@@ -456,13 +460,13 @@ impl Source for BpfSource {
             if intake.lanes.iter().all(|lane| lane.cpu != cpu) {
                 let time = clock::now();
                 let lane = (cpu, events.add(cpu)?);
-                let decoder = LaneDecoder::new(states.clone(), *narrow, None);
+                let decoder = LaneDecoder::new(states.clone(), cpu, *narrow, None);
                 let (lane, merger) = intake.add(lane, decoder, decoders);
                 lane.open();
                 // It had no lane until now, and events without a lane were not counted.
                 lane.tell_unknown(merger, time);
                 if let Some((calls, lane)) = calls.zip(events.add_call_lane(cpu)?) {
-                    let decoder = LaneDecoder::new(states.clone(), None, Some(calls));
+                    let decoder = LaneDecoder::new(states.clone(), cpu, None, Some(calls));
                     intake.add((cpu, lane), decoder, decoders).0.open();
                 }
             }

@@ -18,6 +18,14 @@
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
 //!   file     A -> x    x -> ?                  ? -> A        A -> idle     idle -> ?    ? is not recorded
 //! ```
+//!
+//! Above, A blocks. While a thread in scope waits for the CPU, every outsider that has it is shown. What an outsider does next is unknown
+//! all the same, so the pseudo-thread comes between two of them, for no time, and an inferred switch brings the second one in.
+//!
+//! ```text
+//!   truth    A -> x    x -> y             y -> A    A -> idle    idle -> z              A wakes    z -> A
+//!   file     A -> x    x -> ?  ? -> y     y -> A    A -> idle    idle -> ?    ? -> z    A wakes    z -> A
+//! ```
 
 use super::threads::Slot;
 use crate::event::{SliceFacts, Taken};
@@ -44,6 +52,8 @@ pub struct Chain {
     pub taken: Option<Taken>,
     /// Whether the trace has the name of the thread that stands for what is not recorded.
     pub unrecorded: bool,
+    /// How many threads in scope wait for the CPU, if only some are in scope and the kernel does not choose them.
+    pub waiting: u32,
 }
 
 impl Chain {

@@ -9,6 +9,7 @@ mod names;
 pub mod owner;
 mod probes;
 mod throttles;
+mod waits;
 mod wakes;
 pub mod watch;
 
@@ -71,6 +72,8 @@ pub struct Encoder<L> {
     brief_weights: bool,
     /// Whether no event is a plain one: a thread waits for a kernel lock.
     none_is_plain: bool,
+    /// Whether the kernel applies the scope, and reports which thread has a CPU that one in scope waits for.
+    kernel_narrows: bool,
     /// Whether renames do not say which thread is renamed: see [`Encoder::take_names_from_switches_only`].
     renames_are_hidden: bool,
 }
@@ -191,8 +194,14 @@ impl<L: Lanes> Encoder<L> {
             contended: Contended::new(),
             brief_weights: false,
             none_is_plain: false,
+            kernel_narrows: false,
             renames_are_hidden: false,
         }
+    }
+
+    /// Leaves it to the events to say which thread has a CPU that a thread in scope waits for: other switches are missing.
+    pub fn let_kernel_narrow(&mut self) {
+        self.kernel_narrows = true;
     }
 
     /// Names locks of the kernel that are among its variables, and the functions of timers.
@@ -324,6 +333,9 @@ impl<L: Lanes> Encoder<L> {
                 self.wake(time, cpu, wake)
             }
             Kind::Running { tid, .. } => self.running(time, cpu, *tid),
+            Kind::Occupant { cpu, tid, prio, comm } => {
+                self.occupied(time, *cpu, (*tid, *prio), told(comm))
+            }
             Kind::Fork { pid, tid, parent_pid, parent_tid } => {
                 self.stats.forks += 1;
                 self.threads.fork(event.time, (*pid, *tid), (*parent_pid, *parent_tid));
@@ -481,6 +493,9 @@ impl<L: Lanes> Encoder<L> {
         thread.weight = weights[0];
         thread.run = Run::Running;
         self.threads.thread_mut(outgoing).run = run;
+        if self.narrow {
+            self.note_waits(cpu, outgoing, run == Run::Runnable, incoming);
+        }
         Ok(true)
     }
 
@@ -541,6 +556,12 @@ impl<L: Lanes> Encoder<L> {
             self.watch_switch(time, cpu, (outgoing, incoming), words)?;
         }
         self.chains.of(cpu).enter(Occupant { slot: incoming, koid: inn.koid }, time, false);
+        if self.narrow {
+            self.note_waits(cpu, outgoing, state.fxt == ThreadState::Running, incoming);
+            if self.chains.of(cpu).waiting > 0 {
+                self.show_occupant(time, cpu)?;
+            }
+        }
         self.threads.set_run(incoming, Run::Running);
         match state.fxt {
             ThreadState::Running => self.threads.set_run(outgoing, Run::Runnable),

@@ -20,6 +20,8 @@ pub struct Stats {
     pub moves: u64,
     /// Switches that the kernel did not report; the trace has them as inferred.
     pub inferred_switches: u64,
+    /// Threads outside a narrow scope that were shown on a CPU since a thread in scope waited for it; the trace has an inferred switch each.
+    pub occupants: u64,
     /// Missing events of the scheduler and of probes, as far as they were counted.
     pub lost: u64,
     /// Whether the number may be lower: some events were counted together with redundant records.

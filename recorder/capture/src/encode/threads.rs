@@ -24,7 +24,7 @@ use super::throttles::Throttled;
 use crate::event::{Comm, LocalId};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::glob::{self, Pattern};
-use fxtrec_units::{Nanos, Tid};
+use fxtrec_units::{Cpu, Nanos, Tid};
 
 use processes::Processes;
 pub use processes::{Process, ProcessSlot};
@@ -117,6 +117,8 @@ pub struct Thread {
     pub waker: Option<Announced>,
     /// Since when a quota keeps it from running, until it is switched in again.
     pub throttled: Option<Throttled>,
+    /// The CPU that counts it as waiting: see [`Chain::waiting`](super::chain::Chain::waiting).
+    pub waits_for: Option<Cpu>,
     pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
@@ -196,6 +198,7 @@ impl Threads {
             in_scope: false,
             waker: None,
             throttled: None,
+            waits_for: None,
             run: Run::Unknown,
             run_confirmed: 0,
             comm_confirmed: 0,
@@ -320,6 +323,7 @@ impl Threads {
             in_scope: self.process(process).in_scope,
             waker: None,
             throttled: None,
+            waits_for: None,
             run: Run::Unknown,
             run_confirmed: self.losses,
             comm_confirmed: self.losses,

@@ -33,6 +33,9 @@ pub use super::types::BTF_PATH;
 /// Eight bytes for each of `WAKERS`, as in `wakers.h`.
 const WAKERS_BYTES: usize = 64 * 1024 * 8;
 
+/// Same for `WAITS` of `waits.h`.
+const WAITS_BYTES: usize = 64 * 1024 * 8;
+
 /// Lanes are not made smaller than this when the kernel refuses memory, in bytes.
 const MIN_LANE_BYTES: usize = 128 * 1024;
 
@@ -238,6 +241,8 @@ impl BpfEvents {
         let create =
             |what, bytes| sys.map_create(&MapSpec::memory(bytes, false)).map_err(map_error(what));
         let wakers = create("who wakes whom", WAKERS_BYTES)?;
+        let is_narrow = wanted.narrow.is_some() || wanted.owner.is_some();
+        let waits = is_narrow.then(|| create("who waits for a CPU", WAITS_BYTES)).transpose()?;
         let accounts = account::lines(wanted.possible) * account::LINE_BYTES;
         let accounts = create("interrupts", accounts)?;
         let with = |irqs, asking| {
@@ -315,6 +320,7 @@ impl BpfEvents {
                 },
                 owner: wanted.owner,
                 wakers: wakers.as_fd(),
+                waits: waits.as_ref().map(AsFd::as_fd),
                 origins: (!irqs.is_empty())
                     .then_some(Origins { of_cpus: origins.as_fd(), told: told_origins.as_fd() }),
                 requests: false,
@@ -553,11 +559,14 @@ fn load_all(
     setting: &Setting<'_>,
     waking: bool,
 ) -> Result<Vec<Loaded>, BpfError> {
-    // Those on wake-ups first, which not every kernel takes: that on switches takes the kernel longest to check.
     let programs = programs::all(objects, setting, waking)?;
-    let loaded = programs.iter().rev().map(|program| Loaded::new(sys, program));
-    let mut loaded = loaded.collect::<Result<Vec<Loaded>, BpfError>>()?;
-    loaded.reverse();
+    let (of_scope, on_events) = programs.split_at(programs.len() - programs::ON_EVENTS.len());
+    let load = |program| Loaded::new(sys, program);
+    // That of the scope first, so that a kernel without its operations says so. Then those on wake-ups, which not every kernel takes: that
+    // on switches takes the kernel longest to check.
+    let mut loaded = of_scope.iter().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;
+    let events = on_events.iter().rev().map(load).collect::<Result<Vec<Loaded>, BpfError>>()?;
+    loaded.extend(events.into_iter().rev());
     Ok(loaded)
 }
 

@@ -1,13 +1,13 @@
 //! A ring of records that one CPU fills and one reader empties, in memory that both map.
 //!
 //! ```text
-//!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, counts of events, told interrupts
+//!   0        what the programs write: head, busy, lost, told, shown, nested, stolen, waiting, counts of events, told interrupts
 //!   128      what the reader writes: tail, bell
 //!   4096     the last name that the programs reported, by the lower bits of the thread's id
 //!   36864    records, a power of two of them
 //! ```
 //!
-//! A record has 24 bytes, and one of sixteen kinds; three of these are wake-ups:
+//! A record has 24 bytes, and one of seventeen kinds; three of these are wake-ups:
 //!
 //! ```text
 //!   byte    0        8             12            16    18    20      21      22      23
@@ -25,6 +25,7 @@
 //!   call    time     result                      tid         kind    flags   number
 //!   origin  what     since                       number      kind    origin  -
 //!   more    20 bytes                                         kind    -       -
+//!   occupant time    tid           CPU           -           kind    -       prio    -
 //! ```
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
@@ -83,9 +84,9 @@ pub const NAMES: usize = 1024;
 /// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept free: an event may add eight more records: a loss, a name, two for the slice, one for each side that is throttled, a
-/// futex, a kernel lock. A move adds four: a loss, a name, one for each queue.
-pub const SPARE: usize = 9;
+/// Room that is kept free: an event may add nine more records. A switch adds a loss, a name, two for the slice, one for each side that is
+/// throttled, a futex and a kernel lock; a wake-up a loss, two names, an occupant, a throttled queue, and four for its origin.
+pub const SPARE: usize = 10;
 
 /// The number of tracepoints whose events are counted, in the order of the counts.
 pub const COUNTED: usize = 5;
@@ -298,6 +299,7 @@ pub mod part {
     pub const ORIGIN: i16 = 21;
     pub const MORE: i16 = 0;
     pub const MORE_BYTES: usize = 20;
+    pub const OCCUPIED_CPU: i16 = 12;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,6 +338,8 @@ pub enum RecordKind {
     Origin = 15,
     /// More bytes of an `Origin`.
     More = 16,
+    /// With a scope: the thread that has a CPU, for which a thread in scope waits from now on.
+    Occupant = 17,
 }
 
 /// The bits of a record's flags.
@@ -348,10 +352,12 @@ pub mod flag {
     pub const GOES_ON: u8 = 2;
     /// In a queue's record: all queues are reported, not only throttled ones that threads leave.
     pub const OF_QUEUES: u8 = 4;
-    /// In a switch, if cgroups are the scope: the outgoing thread's process is in one of them.
+    /// In a switch, with a scope: the outgoing thread is in scope.
     pub const PREV_IN_SCOPE: u8 = 2;
     /// Same for the incoming thread.
     pub const NEXT_IN_SCOPE: u8 = 4;
+    /// In a switch: a thread in scope waits for this CPU.
+    pub const WAITED_FOR: u8 = 8;
     /// In a system call: made by a 32-bit program on a 64-bit machine.
     pub const NARROW: u8 = 2;
 }
@@ -371,9 +377,11 @@ pub enum Record {
         /// The number of the system call in which it blocks, if known.
         syscall: Option<u16>,
         preempted: bool,
-        /// Whether their processes are in scope, if cgroups are the scope.
+        /// Whether they are in scope, if not all threads are.
         prev_in_scope: bool,
         next_in_scope: bool,
+        /// Whether a thread in scope waits for this CPU.
+        waited_for: bool,
     },
     Wake {
         /// The tracepoint: one of the three kinds of wake-ups.
@@ -461,6 +469,8 @@ pub enum Record {
     Origin(RawOrigin),
     /// More bytes of this.
     More([u8; part::MORE_BYTES]),
+    /// With a scope: this thread has the CPU, for which a thread in scope waits from now on.
+    Occupant { time: Nanos, tid: Tid, cpu: Cpu, prio: i32 },
 }
 
 /// A kernel lock.
@@ -509,7 +519,8 @@ impl Record {
             | 1 << RecordKind::Waking as u8
             | 1 << RecordKind::Lost as u8
             | 1 << RecordKind::Moved as u8
-            | 1 << RecordKind::Call as u8;
+            | 1 << RecordKind::Call as u8
+            | 1 << RecordKind::Occupant as u8;
         let kind = bytes[part::KIND as usize];
         let timed = TIMED.checked_shr(kind.into()).unwrap_or(0) & 1 != 0;
         let time = bytes.first_chunk().filter(|_| timed)?;
@@ -572,6 +583,7 @@ impl Record {
                 preempted: first,
                 prev_in_scope: flags & flag::PREV_IN_SCOPE != 0,
                 next_in_scope: flags & flag::NEXT_IN_SCOPE != 0,
+                waited_for: flags & flag::WAITED_FOR != 0,
             },
             _ if kind == RecordKind::Wakeup as u8 => wake(RecordKind::Wakeup),
             _ if kind == RecordKind::WakeupNew as u8 => wake(RecordKind::WakeupNew),
@@ -642,6 +654,12 @@ impl Record {
                 more.copy_from_slice(&bytes[..part::MORE_BYTES]);
                 Record::More(more)
             }
+            _ if kind == RecordKind::Occupant as u8 => Record::Occupant {
+                time,
+                tid: Tid(u32_at(part::TID)),
+                cpu: Cpu(u32_at(part::OCCUPIED_CPU)),
+                prio: prio(bytes[part::PRIO as usize]),
+            },
             _ => return None,
         })
     }
@@ -680,6 +698,7 @@ mod tests {
             preempted: true,
             prev_in_scope: false,
             next_in_scope: true,
+            waited_for: false,
         };
         assert_eq!(Record::parse(&bytes), Some(expected));
         let none = record(&[
@@ -810,6 +829,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_has_another_cpu_is_read_back() {
+        let bytes = record(&[
+            (part::TIME, &5u64.to_ne_bytes()),
+            (part::TID, &6u32.to_ne_bytes()),
+            (part::OCCUPIED_CPU, &300u32.to_ne_bytes()),
+            (part::KIND, &[RecordKind::Occupant as u8, 0, 98]),
+        ]);
+        let expected = Record::Occupant { time: Nanos(5), tid: Tid(6), cpu: Cpu(300), prio: 98 };
+        assert_eq!(Record::parse(&bytes), Some(expected));
+        assert_eq!(Record::time(&bytes), Some(Nanos(5)));
+    }
+
+    #[test]
     fn a_lock_of_the_kernel_is_read_back() {
         let bytes = record(&[
             (part::ADDRESS, &0xffff_8881_0000_1000u64.to_ne_bytes()),
@@ -848,7 +880,7 @@ mod tests {
         ]);
         let expected = Record::Name { tid: Tid(7), name: *b"0123456789abcde\0" };
         assert_eq!(Record::parse(&bytes), Some(expected));
-        for kind in [0, 17, 255] {
+        for kind in [0, 18, 255] {
             assert_eq!(Record::parse(&record(&[(part::KIND, &[kind])])), None);
         }
     }

@@ -403,7 +403,7 @@ mod tests {
         let time = ("time", part::TIME);
         let tid = ("tid", part::TID);
         let own = ("own_cgroup", part::OWN_CGROUP);
-        let records: [(&str, &[(&str, i16)]); 14] = [
+        let records: [(&str, &[(&str, i16)]); 15] = [
             (
                 "switch_record",
                 &[
@@ -491,6 +491,16 @@ mod tests {
                 ],
             ),
             ("more_record", &[("bytes", part::MORE), kind]),
+            (
+                "occupant_record",
+                &[
+                    time,
+                    ("tid", part::TID),
+                    ("cpu", part::OCCUPIED_CPU),
+                    kind,
+                    ("prio", part::PRIO),
+                ],
+            ),
         ];
         for (record, parts) in records {
             // One of bytes alone has no padding.
@@ -664,6 +674,7 @@ mod tests {
             "threads",
             "told_origins",
             "user_stacks",
+            "waits",
             "wakers",
             "ways",
         ];

@@ -49,6 +49,8 @@ pub struct Setting<'a> {
     pub owner: Option<u32>,
     /// Wakers of wakeups in progress: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
+    /// Which threads in scope wait for which CPU: see `waits.h`.
+    pub waits: Option<BorrowedFd<'a>>,
     pub accounts: Accounts<'a>,
     /// The cause of interrupts, on each CPU and for each thread that is being woken, if that is reported: see [`super::origins`].
     pub origins: Option<Origins<'a>>,
@@ -238,6 +240,7 @@ impl Setting<'_> {
             ("lanes", Given::Map(self.lanes)),
             ("doorbell", Given::Map(self.doorbell)),
             ("wakers", Given::Memory(self.wakers)),
+            ("waits", self.waits.map_or(none, Given::Memory)),
             ("accounts", Given::Memory(self.accounts.map)),
             ("contentions", self.contentions.map_or(none, Given::Memory)),
             ("origins", self.origins.map_or(none, |origins| Given::Memory(origins.of_cpus))),
@@ -252,6 +255,15 @@ impl Setting<'_> {
         maps
     }
 }
+
+/// The programs on events and their tracepoints, in the order in which they are to be attached.
+pub const ON_EVENTS: [(&str, &str); 5] = [
+    ("fxtrec_switch", "sched_switch"),
+    ("fxtrec_migrate", "sched_migrate_task"),
+    ("fxtrec_waking", "sched_waking"),
+    ("fxtrec_wake_new", "sched_wakeup_new"),
+    ("fxtrec_wakeup", "sched_wakeup"),
+];
 
 /// All programs, in the order in which they are to be attached: those for the scope before those for events, and switches before wake-ups,
 /// which name the running thread.
@@ -294,13 +306,7 @@ pub fn all(
     choices.extend(setting.notes.iter().flat_map(WaitNotes::choices));
     let externs = setting.externs();
     let events = objects.events.with(&choices, &setting.maps(), &externs)?;
-    for (name, tracepoint) in [
-        ("fxtrec_switch", "sched_switch"),
-        ("fxtrec_migrate", "sched_migrate_task"),
-        ("fxtrec_waking", "sched_waking"),
-        ("fxtrec_wake_new", "sched_wakeup_new"),
-        ("fxtrec_wakeup", "sched_wakeup"),
-    ] {
+    for (name, tracepoint) in ON_EVENTS {
         programs.push(events.on(name, types.tracepoint(tracepoint)?)?);
     }
     Ok(programs)

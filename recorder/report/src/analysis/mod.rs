@@ -30,6 +30,7 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use fxt_reader::{Error, Item, Nanos, ProviderId, Reader, Visitor};
+use rustc_hash::FxHashSet;
 
 use fxtrec_blame::threads::{CommandThreads, Recorders};
 use fxtrec_sched::{Periods, Scheduler, UsualArgs};
@@ -74,6 +75,8 @@ pub struct Analysis<O = ()> {
     family: CommandThreads,
     /// When the recorder let COMMAND run, and when its process ended, if known.
     command: (Option<u64>, Option<u64>),
+    /// COMMAND's processes that the recorder has let run.
+    let_run: FxHashSet<u64>,
     cpus: Cpus,
     worst: Worst,
     /// The threads that had the CPU in the last wait that ended, sorted; kept to reuse the memory.
@@ -228,6 +231,7 @@ impl<O: Observer> Analysis<O> {
             roster: Roster::default(),
             family: CommandThreads::default(),
             command: (None, None),
+            let_run: FxHashSet::default(),
             cpus: Cpus::default(),
             worst: Worst::new(worst, &selection.threads),
             meanwhile: Segment::default(),

@@ -389,9 +389,9 @@ impl<O: Observer> Analysis<O> {
             return None;
         };
         self.observer.changed(&shown_change(&change), None);
-        let is_gate = self.family.process == Some(koid)
+        let is_gate = self.family.is_command(koid)
             && change.before.state.is_blocked()
-            && self.let_run(waker);
+            && self.let_run(koid, waker);
         let live = self.roster.live(key.slot);
         let state = change.before.state;
         match metric(state) {
@@ -430,12 +430,12 @@ impl<O: Observer> Analysis<O> {
     /// Whether this wake-up is the recorder letting COMMAND run. COMMAND's process is created before the recorder is ready, and waits for
     /// it; without a recorder, there is no such wait.
     #[cold]
-    fn let_run(&mut self, waker: u64) -> bool {
-        let is_it = self.command.0.is_none()
-            && waker != BY_INTERRUPT
-            && self.family.is_recorder(&self.roster, waker);
+    fn let_run(&mut self, command: u64, waker: u64) -> bool {
+        let is_it = waker != BY_INTERRUPT
+            && self.family.is_recorder(&self.roster, waker)
+            && self.let_run.insert(command);
         if is_it {
-            self.command.0 = Some(self.now);
+            self.command.0.get_or_insert(self.now);
         }
         is_it
     }

@@ -16,7 +16,7 @@ use crate::control::wire::{
     StartOptions, Started, TraceConfig,
 };
 use crate::kernel::child::{Held, Launch};
-use crate::kernel::procfs::{Process, Snapshot};
+use crate::kernel::procfs::{self, Process, Snapshot};
 use crate::kernel::signals::Signals;
 use crate::manager::SOCKET_VARIABLE;
 use crate::units::glob::Pattern;
@@ -252,7 +252,17 @@ fn prepare(
     if let Some(Some(held)) = held.as_ref().filter(|_| is_own && !chooses) {
         config.processes = Some(vec![held.pid()]);
     }
-    client.initialize(config, file.descriptor()?)?;
+    let mut tries = 10;
+    while let Err(error) = client.initialize(config.clone(), file.descriptor()?) {
+        // A process that was chosen by its name may have ended since.
+        let is_gone = |pid: &u32| !procfs::exists(*pid);
+        let has_ended = config.processes.as_ref().is_some_and(|pids| pids.iter().any(is_gone));
+        if args.comms.is_empty() || !has_ended || tries == 0 {
+            return Err(error.into());
+        }
+        tries -= 1;
+        config.processes = Some(named_so(&args.comms, is_own)?);
+    }
     let started = client.start(StartOptions::default()).inspect_err(|_| {
         if detached {
             // The error to report is the reason why it did not start; others end with the connection.

@@ -333,7 +333,7 @@ pub(super) fn tail(
     let fired = source.kernel_counts.first().map(|count| count.fired);
     let mut args = vec![
         number("switches", stats.switches_written),
-        number("inferred_switches", stats.inferred_switches),
+        number("inferred_switches", stats.inferred_switches + stats.occupants),
         number("wakeups", stats.wakeups_written),
         number("spurious_wakeups", stats.spurious_wakeups),
         number("wakings", stats.wakings),

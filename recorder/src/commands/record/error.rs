@@ -73,11 +73,11 @@ impl RecordError {
         move |source| RecordError::System { doing, source }
     }
 
-    /// The same, if `user` wants to record these processes: the daemon should record them, not a program that gives its rights to every
-    /// user who runs it. A user's own processes need no line in the policy.
-    pub(super) fn of_processes(
+    /// The same, if `user` wants to record these processes, or COMMAND: the daemon should record them, not a program that gives
+    /// its rights to every user who runs it. A user's own processes need no line in the policy.
+    pub(super) fn ask_daemon(
         self,
-        pids: &[Pid],
+        (pids, has_command): (&[Pid], bool),
         user: u32,
         has_daemon: impl FnOnce() -> bool,
     ) -> RecordError {
@@ -86,22 +86,24 @@ impl RecordError {
             let folder = std::fs::metadata(format!("/proc/{}", pid.0));
             user != 0 && folder.is_ok_and(|folder| folder.uid() != user)
         };
-        let (said, pids) = match pids.iter().find(is_others) {
+        let own = "The daemon records your own processes".to_owned();
+        let (said, what) = match pids.iter().find(is_others) {
             Some(pid) => {
                 let of =
                     format!("Process {} is another user's. The daemon records it for you", pid.0);
-                (format!("{of} if its policy permits you sched"), pid.0.to_string())
+                let of = format!("{of} if its policy permits you sched");
+                (of, format!("--foreground --pid {} -o FILE", pid.0))
             }
-            None if user != 0 && !pids.is_empty() && has_daemon() => {
+            None if user == 0 || !has_daemon() => return RecordError::Refused(refusal),
+            None if has_command => (own, "-o FILE -- COMMAND".to_owned()),
+            None if pids.is_empty() => (own, "--foreground -o FILE".to_owned()),
+            None => {
                 let pids: Vec<String> = pids.iter().map(|pid| pid.0.to_string()).collect();
-                ("The daemon records your own processes".to_owned(), pids.join(","))
+                (own, format!("--foreground --pid {} -o FILE", pids.join(",")))
             }
-            None => return RecordError::Refused(refusal),
         };
-        let remedy = format!(
-            "{said}: fxtrec ctl start --foreground --pid {pids} -o FILE.\nWithout the daemon: {}",
-            refusal.remedy
-        );
+        let remedy =
+            format!("{said}: fxtrec ctl start {what}.\nWithout the daemon: {}", refusal.remedy);
         RecordError::Refused(Refusal { remedy, ..refusal })
     }
 
@@ -146,7 +148,7 @@ mod tests {
         let said = |user, has_daemon| {
             let [call, cause, remedy] = ["call", "cause", "remedy"].map(str::to_owned);
             let refused = RecordError::Refused(Refusal { call, cause, remedy });
-            refused.of_processes(&[pid], user, || has_daemon).to_string()
+            refused.ask_daemon((&[pid], false), user, || has_daemon).to_string()
         };
         let [own, without, others, root] =
             [said(65_534, true), said(65_534, false), said(1000, false), said(0, true)];
@@ -155,5 +157,13 @@ mod tests {
         assert!(own.contains(&format!("your own processes: {command}")), "{own}");
         assert!(others.contains("is another user's") && others.contains(&command), "{others}");
         assert_eq!([&without, &root], ["call\ncause\nremedy"; 2]);
+        let all = |has_command| {
+            let [call, cause, remedy] = ["call", "cause", "remedy"].map(str::to_owned);
+            let refused = RecordError::Refused(Refusal { call, cause, remedy });
+            refused.ask_daemon((&[], has_command), 65_534, || true).to_string()
+        };
+        let of = |what: &str| format!("your own processes: fxtrec ctl start {what}.\n");
+        assert!(all(true).contains(&of("-o FILE -- COMMAND")), "{}", all(true));
+        assert!(all(false).contains(&of("--foreground -o FILE")), "{}", all(false));
     }
 }

@@ -143,8 +143,10 @@ fn record(
     let extras = Extras::new(&Linux, may_use_bpf.then_some(&*bpf), &plan)?;
     let stacks = setup::stacks::open(&plan, &facts);
     let notes = stacks.as_ref().ok().and_then(|it| it.as_ref()?.source.notes());
-    let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes)
-        .map_err(|error| error.of_processes(plan.pids(), facts.user, has_daemon))?;
+    let chosen = choose::open(kernel, &facts, &plan, &extras.events(), notes).map_err(|error| {
+        let wanted = (plan.pids(), plan.launch.is_some());
+        error.ask_daemon(wanted, facts.user, has_daemon)
+    })?;
     let Chosen { mut source, instead } = chosen;
     if let Some(reason) = instead.filter(|_| !plan.display.quiet) {
         say(err, reason);
@@ -204,7 +206,10 @@ fn record(
     if let Some(held) = &held {
         inherited_limits.give_to(held.pid());
     }
-    let watched = watch(&plan)?;
+    let (watched, absent) = watch(&plan)?;
+    for pid in absent.iter().filter(|_| !plan.display.quiet) {
+        say(err, format_args!("process {} does not exist; the others are recorded", pid.0));
+    }
     if let Filter::Processes { command, pids } = &plan.scope {
         let command = held.as_ref().map(|held| Pid(held.pid())).filter(|_| *command);
         let wanted: Vec<Pid> = pids.iter().copied().chain(command).collect();
@@ -400,21 +405,27 @@ fn given(plan: &Plan, owner: Option<Owner>) -> Given {
     }
 }
 
-/// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors.
-fn watch(plan: &Plan) -> Result<Vec<OwnedFd>, RecordError> {
-    let mut watched = Vec::new();
+/// Descriptors of the processes of `-p`, to see their end where the kernel has such descriptors, and those that do not exist.
+///
+/// # Errors
+/// If none of them exists.
+fn watch(plan: &Plan) -> Result<(Vec<OwnedFd>, Vec<Pid>), RecordError> {
+    let (mut watched, mut absent) = (Vec::new(), Vec::new());
     for pid in plan.pids() {
         let number = i32::try_from(pid.0).unwrap_or(i32::MAX);
         match child::open_pidfd(number) {
             Ok(process) => watched.push(process),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
-                return Err(RecordError::NoProcess(pid.0));
+                absent.push(*pid);
             }
             // Without it the recording ends by Ctrl-C or -d.
             Err(_) => {}
         }
     }
-    Ok(watched)
+    match absent.first() {
+        Some(pid) if absent.len() == plan.pids().len() => Err(RecordError::NoProcess(pid.0)),
+        _ => Ok((watched, absent)),
+    }
 }
 
 fn any_cgroup_matches(globs: &[Pattern]) -> bool {

@@ -158,6 +158,9 @@ impl Pipeline {
         let narrow = plan.scope != Filter::Machine;
         let lanes = BatchedLanes::new(engine.clone(), !circular);
         let mut encoder = Encoder::new(lanes, threads, narrow, beginning.recorder);
+        if source.narrows() {
+            encoder.let_kernel_narrow();
+        }
         if plan.only_user.is_some() {
             encoder.take_names_from_switches_only();
         }

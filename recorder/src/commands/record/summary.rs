@@ -202,7 +202,10 @@ impl Summary<'_> {
 
     fn bytes_line(&self) -> String {
         let stats = &self.finished.captured.ending.stats;
-        let scheduler = stats.switches_written + stats.inferred_switches + stats.wakeups_written;
+        let scheduler = stats.switches_written
+            + stats.inferred_switches
+            + stats.occupants
+            + stats.wakeups_written;
         let told = providers::records(&self.finished.captured.providers);
         let events = scheduler + stats.probes.total() + told;
         let per_event = self.finished.totals.output_bytes as f64 / events.max(1) as f64;

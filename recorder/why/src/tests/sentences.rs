@@ -613,6 +613,28 @@ fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
 }
 
 #[test]
+fn in_merged_recordings_no_command_waits_for_its_recorder() {
+    let mut scene = Scene::recorded_by(900, ALL, Some(100));
+    scene.name(900, "fxtrec").name(100, "app");
+    scene.wake_by(0, 0, 100, 900);
+    scene.switch(10, 0, 0, Leaves::R, 100);
+    scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(200_000, 0, 100, 900);
+    scene.switch(200_100, 0, 0, Leaves::R, 100);
+    scene.merge(300_000, 910, 200).name(910, "fxtrec").name(200, "other");
+    scene.wake_by(300_000, 1, 200, 910);
+    scene.switch(300_010, 1, 0, Leaves::R, 200);
+    scene.switch_with((301_000, 1), 200, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(600_000, 1, 200, 910);
+    scene.switch(600_100, 1, 0, Leaves::R, 200);
+    scene.switch_with((610_000, 1), 200, Leaves::S, 0, &call(FUTEX));
+    scene.wake_by(640_000, 1, 200, 100);
+    scene.switch(640_100, 1, 0, Leaves::R, 200);
+    scene.end(1_000_000);
+    assert_eq!(ask(&scene, &Query::default()).length_ns, 30_100_000);
+}
+
+#[test]
 fn what_cannot_be_explained_is_said() {
     let scene = inversion();
     let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
@@ -887,7 +909,7 @@ fn in_a_merged_trace_threads_have_hosts_and_are_chosen_by_them() {
 }
 
 #[test]
-fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_not_know() {
+fn of_a_wait_in_a_narrow_scope_it_says_which_threads_had_the_cpu_and_what_it_does_not_know() {
     let mut scene = Scene::of_scope("app");
     let nobody = 0xd000_0001;
     scene.wake(500, 0, 101);
@@ -901,7 +923,7 @@ fn of_a_wait_in_a_narrow_scope_it_says_who_took_the_cpu_first_and_what_it_does_n
     let clause = "waited 10.0 ms for CPU 0: t201[201] had it for 1.00 ms, and others, outside the scope of the \
                    recording, had it for 9.00 ms";
     assert!(why.sentence.contains(clause), "{}", why.sentence);
-    let advice = "the recording has only the first thread that took it: record the whole machine";
+    let advice = "the recording does not have every thread that had it: record the whole machine";
     assert!(why.advice[0].contains(advice), "{:?}", why.advice);
 }
 

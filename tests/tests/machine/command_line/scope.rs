@@ -62,6 +62,10 @@ fn a_process_that_is_not_there_is_named() {
         done.stderr
     );
     assert!(done.files().is_empty(), "{:?}", done.files());
+    let here = std::process::id();
+    let done = Fxtrec::new(["-p", &format!("{here},{pid}"), "-d", "100ms"]).run().expect(0);
+    let said = format!("process {pid} does not exist; the others are recorded");
+    assert!(done.stderr.contains(&said), "{}", done.stderr);
 }
 
 #[test]

@@ -185,6 +185,14 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
         assert!(switches("own_three") > 5, "{file}: {}", switches("own_three"));
         let is_secret = |koid: &u64| *koid == u64::from(secret.id());
         assert!(!trace.threads.keys().any(is_secret), "{file} has the other's thread");
+        let stands_for_others = |(koid, (name, _)): &(&u64, &(String, u64))| {
+            name == "another user" && *koid % 0x40_0000 < 4_000_000
+        };
+        assert_eq!(trace.threads.iter().find(stands_for_others), None, "it looks like a process");
+        let waits = waits_of(&daemon, file, "own_one");
+        assert!(!waits.is_empty(), "{file}");
+        let nameless = waits.iter().find(|(tenant, _)| tenant != "thread" && tenant != "idle");
+        assert_eq!(nameless, None, "{file}: {waits:?}");
     }
     drop((own, not_chosen, secret));
 
@@ -196,6 +204,20 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     let mixed = ["start", "-o", "no.fxt", "--categories", "sched:own,irq"];
     daemon.ctl_as_nobody(&mixed).expect(125);
     daemon.end();
+}
+
+/// What had the CPU while a thread of this name waited longest, and for which threads it was.
+fn waits_of(daemon: &Daemon, file: &str, name: &str) -> Vec<(String, String)> {
+    let mut why = binary::command();
+    why.args(["why", file, "--thread", name, "--json"]);
+    let why = daemon.folder.run(&mut why).expect(0).stdout;
+    let why: Value = serde_json::from_str(&why).expect("JSON");
+    let parts = why["explanations"][0]["blame"].as_array().expect("a list").iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    parts
+        .filter(|part| part["part"] == "waiting")
+        .map(|part| (text(&part["tenant"]), text(&part["thread"]["comm"])))
+        .collect()
 }
 
 /// What a trace says line by line, which must not name others, nor have addresses of the kernel.

@@ -23,6 +23,7 @@ fn switch(prev: u32, next: u32) -> Record {
         preempted: false,
         prev_in_scope: false,
         next_in_scope: true,
+        waited_for: false,
     }
 }
 
@@ -47,7 +48,7 @@ fn name(tid: u32, name: &str) -> Record {
 
 #[test]
 fn a_name_is_the_threads_until_another_takes_its_place() {
-    let mut decoder = Decoder::new(None, None);
+    let mut decoder = Decoder::new(Cpu(1), None, None);
     assert!(events(&mut decoder, name(7, "seven")).is_empty());
     let other = 7 + NAMES as u32;
     let of = |decoder: &mut Decoder, tid| match events(decoder, switch(1, tid))[0] {
@@ -63,7 +64,7 @@ fn a_name_is_the_threads_until_another_takes_its_place() {
 
 #[test]
 fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
-    let by = |record| match events(&mut Decoder::new(None, None), record)[0] {
+    let by = |record| match events(&mut Decoder::new(Cpu(1), None, None), record)[0] {
         Kind::Wake(wake) => wake.by,
         other => panic!("{other:?}"),
     };
@@ -74,15 +75,40 @@ fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
 
 #[test]
 fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
-    let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
+    let mut narrow = Decoder::new(Cpu(1), Some(ScopeBy::Thread), None);
     assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
     assert_eq!(events(&mut narrow, switch(2, 5)).len(), 1);
     assert_eq!(events(&mut narrow, wake(4, false)).len(), 1);
     assert_eq!(events(&mut narrow, switch(3, 1))[0], Kind::Skipped);
     assert_eq!(events(&mut narrow, wake(4, false))[0], Kind::Skipped);
-    let mut wide = Decoder::new(None, None);
+    let mut wide = Decoder::new(Cpu(1), None, None);
     assert_eq!(events(&mut wide, switch(1, 2)).len(), 1);
     assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
+}
+
+#[test]
+fn a_thread_outside_the_scope_is_told_while_one_in_scope_waits_for_its_cpu() {
+    let switch = |waited_for, next_in_scope| {
+        let mut record = switch(7, 8);
+        if let Record::Switch { waited_for: waited, next_in_scope: next, .. } = &mut record {
+            (*waited, *next) = (waited_for, next_in_scope);
+        }
+        record
+    };
+    let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
+    assert!(events(&mut decoder, name(8, "eight")).is_empty());
+    let comm = Comm::from_bytes(b"eight");
+    let told = events(&mut decoder, switch(true, false));
+    assert_eq!(told[1..], [Kind::Occupant { cpu: Cpu(3), tid: Tid(8), prio: 98, comm }]);
+    let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
+    assert_eq!(events(&mut decoder, switch(false, false)).len(), 1);
+    let mut decoder = Decoder::new(Cpu(3), Some(ScopeBy::Thread), None);
+    assert_eq!(events(&mut decoder, switch(true, true)).len(), 1, "it is shown anyway");
+    // The CPU need not be that of the lane.
+    let elsewhere = Record::Occupant { time: Nanos(7), tid: Tid(9), cpu: Cpu(1), prio: 120 };
+    let comm = Comm::default();
+    let expected = Kind::Occupant { cpu: Cpu(1), tid: Tid(9), prio: 120, comm };
+    assert_eq!(events(&mut decoder, elsewhere), [expected]);
 }
 
 /// A record of this kind and time; if it is about a thread, that is thread 7.
@@ -96,7 +122,7 @@ pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
 }
 
 pub(super) fn decoder() -> LaneDecoder {
-    LaneDecoder::new(States::new(&current()).expect("the known table"), None, None)
+    LaneDecoder::new(States::new(&current()).expect("the known table"), Cpu(1), None, None)
 }
 
 fn hand_out(held: &mut Held, decoder: &mut LaneDecoder, until: u64) -> Vec<(u64, String)> {
@@ -194,7 +220,7 @@ fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
 
 #[test]
 fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
-    let mut decoder = Decoder::new(None, None);
+    let mut decoder = Decoder::new(Cpu(1), None, None);
     assert!(events(&mut decoder, slice(900)).is_empty());
     assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
     events(&mut decoder, slice(30));
@@ -209,7 +235,7 @@ fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
 fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
     let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
     let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
-    let mut decoder = Decoder::new(None, None);
+    let mut decoder = Decoder::new(Cpu(1), None, None);
     assert!(events(&mut decoder, record()).is_empty());
     let part = Taken { irq: Nanos(0), irqs: 0, ..taken };
     assert_eq!(events(&mut decoder, switch(1, 2))[0], Kind::Taken(part));
@@ -223,7 +249,7 @@ fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
 
 #[test]
 fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
-    let mut decoder = Decoder::new(None, None);
+    let mut decoder = Decoder::new(Cpu(1), None, None);
     events(&mut decoder, slice(900));
     let (kept, cgroup, own, now, of_queues) = (Nanos(9), 12, 13, true, false);
     let record = Record::Throttled { kept, cgroup, own, now, of_queues };
@@ -253,7 +279,7 @@ fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
 
 #[test]
 fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
-    let mut decoder = Decoder::new(None, None);
+    let mut decoder = Decoder::new(Cpu(1), None, None);
     events(&mut decoder, slice(900));
     let raw = lane::Futex { address: 0x1000, value: 2, word: 2, ..lane::Futex::default() };
     events(&mut decoder, Record::Futex(lane::Futex { after_8: 7, ..raw }));
@@ -265,7 +291,7 @@ fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
 
 #[test]
 fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
-    let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
+    let mut narrow = Decoder::new(Cpu(1), Some(ScopeBy::Thread), None);
     events(&mut narrow, switch(1, 2));
     events(&mut narrow, slice(30));
     assert_eq!(told(&mut narrow, 5, 1), None, "of more slices than one");

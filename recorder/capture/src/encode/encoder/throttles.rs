@@ -190,6 +190,9 @@ impl<L: Lanes> Encoder<L> {
         if self.narrow && !self.threads.thread(slot).in_scope {
             return Ok(());
         }
+        if self.threads.thread(slot).waits_for.is_some() {
+            self.begin_wait(time, to, slot)?;
+        }
         self.name(slot)?;
         let thread = self.threads.thread(slot);
         let (koid, home) = (thread.koid, thread.process);

@@ -118,6 +118,9 @@ impl<L: Lanes> Encoder<L> {
         self.stats.wakeups += 1;
         self.stats.wakeups_written += 1;
         self.watch_wake(time, wake.target, slot)?;
+        if self.narrow {
+            self.begin_wait(time, wake.target, slot)?;
+        }
         Ok(true)
     }
 
@@ -197,7 +200,11 @@ impl<L: Lanes> Encoder<L> {
             thread: koid,
             args: &args[..count],
         })?;
-        self.watch_wake(time, wake.target, slot)
+        self.watch_wake(time, wake.target, slot)?;
+        match self.narrow {
+            true => self.begin_wait(time, wake.target, slot),
+            false => Ok(()),
+        }
     }
 
     /// What is known about the request whose completion causes a wake-up at this time: its size, the thread that made it, how long before,

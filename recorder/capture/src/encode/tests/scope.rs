@@ -1,5 +1,6 @@
 //! Narrow scopes: what is written when only some threads are wanted.
 
+use super::scene::Way;
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
 };
@@ -7,7 +8,7 @@ use crate::encode::ids::Ids;
 use crate::encode::threads::Threads;
 use crate::event::{Kind, Life, LocalId, Switch};
 use fxtrec_units::glob::Pattern;
-use fxtrec_units::{Nanos, Tid};
+use fxtrec_units::{Cpu, Nanos, Tid};
 
 /// Only process 5 is wanted, and everything that it starts.
 fn five_in_scope(proc: Proc) -> Threads {
@@ -54,6 +55,106 @@ fn an_outsider_is_shown_until_it_goes_out_and_then_nothing_is_recorded() {
     );
     let stats = *scene.encoder.stats();
     assert_eq!((stats.switches, stats.switches_written, stats.inferred_switches), (6, 5, 0));
+}
+
+/// The third picture there.
+#[test]
+fn while_one_in_scope_waits_every_thread_that_has_the_cpu_is_shown() {
+    for way in [Way::Public, Way::Thorough] {
+        let [a, x, y, z, idle] = [5, 10, 11, 12, 0];
+        let mut scene = only_five();
+        scene.way = way;
+        scene.at(100, 0, switch(a, "R", x));
+        scene.at(110, 0, switch(x, "R", y));
+        scene.at(120, 0, switch(y, "R", a));
+        scene.at(130, 0, switch(a, "S", idle));
+        scene.at(140, 0, switch(idle, "R", z));
+        // Nothing waits in between.
+        scene.at(150, 0, switch(z, "R", x));
+        scene.at(160, 1, wakeup(a, y));
+        scene.at(170, 0, switch(x, "S", a));
+        assert_eq!(
+            scene.scheduled(),
+            [
+                "100 cpu 0: 5 (1024) running -> 10 (1024)",
+                "110 cpu 0: 10 (1024) running -> 3489660929 (0)",
+                "110 cpu 0: 3489660929 (0) blocked -> 11 (1024) inferred=true",
+                "120 cpu 0: 11 (1024) running -> 5 (1024)",
+                "130 cpu 0: 5 (1024) blocked -> 0 (idle)",
+                "140 cpu 0: 0 (idle) running -> 3489660929 (0)",
+                "160 cpu 0: wakes 5 (1024) waker=koid:11",
+                "160 cpu 0: 3489660929 (0) blocked -> 10 (1024) inferred=true",
+                "170 cpu 0: 10 (1024) blocked -> 5 (1024)",
+            ],
+            "{way:?}"
+        );
+        let stats = *scene.encoder.stats();
+        assert_eq!((stats.switches_written, stats.inferred_switches, stats.occupants), (6, 0, 2));
+    }
+}
+
+#[test]
+fn a_thread_that_is_moved_waits_for_its_new_cpu_only() {
+    let mut scene = only_five();
+    scene.at(90, 1, switch(0, "R", 20));
+    scene.at(100, 0, switch(5, "R", 10));
+    scene.at(110, 1, Kind::Moved { tid: Tid(5), from: Cpu(0), to: Cpu(1) });
+    let expected = ["110 cpu 1: 3489660930 (0) blocked -> 20 (1024) inferred=true".to_owned()];
+    assert_eq!(scene.scheduled()[1..2], expected);
+    // The other CPU is not waited for any more.
+    scene.at(120, 0, switch(10, "S", 11));
+    scene.at(130, 0, switch(11, "S", 12));
+    assert_eq!(scene.scheduled(), ["120 cpu 0: 10 (1024) blocked -> 3489660929 (0)"]);
+    scene.at(140, 1, switch(20, "R", 21));
+    scene.at(150, 1, switch(21, "R", 5));
+    scene.at(160, 1, switch(5, "S", 20));
+    scene.at(170, 1, switch(20, "S", 21));
+    scene.at(180, 1, switch(21, "S", 20));
+    assert_eq!(
+        scene.scheduled(),
+        [
+            "140 cpu 1: 20 (1024) running -> 3489660930 (0)",
+            "140 cpu 1: 3489660930 (0) blocked -> 21 (1024) inferred=true",
+            "150 cpu 1: 21 (1024) running -> 5 (1024)",
+            "160 cpu 1: 5 (1024) blocked -> 20 (1024)",
+            "170 cpu 1: 20 (1024) blocked -> 3489660930 (0)",
+        ]
+    );
+}
+
+/// Then most switches of others are missing, so only the kernel knows which thread has a CPU.
+#[test]
+fn a_source_that_reports_the_scope_only_says_which_thread_has_the_cpu() {
+    let mut scene = only_five();
+    scene.encoder.let_kernel_narrow();
+    scene.at(100, 0, switch(5, "S", 10));
+    scene.at(110, 0, switch(10, "S", 11));
+    scene.told();
+    // 11 -> 12 is left out.
+    let comm = comm_of(12);
+    scene.at(200, 1, Kind::Occupant { cpu: Cpu(0), tid: Tid(12), prio: 120, comm });
+    scene.at(200, 1, interrupt(wakeup(5, 30)));
+    scene.at(210, 0, Kind::Skipped);
+    scene.at(210, 0, switch(12, "R", 5));
+    assert_eq!(
+        scene.told(),
+        [
+            "process 12 = t12",
+            "thread 12 = t12 of 12",
+            "200 cpu 0: 3489660929 (0) blocked -> 12 (1024) inferred=true",
+            "200 cpu 0: wakes 5 (1024)",
+            "210 cpu 0: 12 (1024) running -> 5 (1024)",
+        ]
+    );
+    // What it does not say is not guessed.
+    scene.at(220, 0, switch(5, "R", 12));
+    scene.at(230, 0, switch(12, "R", 13));
+    scene.at(240, 1, interrupt(wakeup(5, 30)));
+    let expected = [
+        "220 cpu 0: 5 (1024) running -> 12 (1024)",
+        "230 cpu 0: 12 (1024) running -> 3489660929 (0)",
+    ];
+    assert_eq!(scene.scheduled(), expected);
 }
 
 #[test]
@@ -197,7 +298,9 @@ fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
     for (time, tid) in [(2000, 6), (2010, 7), (2020, 20)] {
         scene.at(time, 0, interrupt(wakeup(tid, 10)));
     }
-    assert_eq!(scene.scheduled(), ["2000 cpu 0: wakes 6 (1024)", "2010 cpu 0: wakes 7 (1024)"]);
+    let woken: Vec<String> =
+        scene.scheduled().into_iter().filter(|line| line.contains("wakes")).collect();
+    assert_eq!(woken, ["2000 cpu 0: wakes 6 (1024)", "2010 cpu 0: wakes 7 (1024)"]);
 }
 
 #[test]

@@ -136,6 +136,10 @@ pub(super) struct Play {
     on: [u64; CPUS as usize],
     /// The occupant of each CPU in the trace.
     shown: [Option<u64>; CPUS as usize],
+    /// The CPUs for which threads in scope wait.
+    queues: BTreeMap<u64, u16>,
+    /// The CPUs that have switched.
+    seen: [bool; CPUS as usize],
     /// The CPUs that lost events since their last switch.
     lost: [bool; CPUS as usize],
     scene: Scene,
@@ -176,6 +180,8 @@ impl Play {
             places: THREADS.iter().map(place).collect(),
             on,
             shown: [None; CPUS as usize],
+            queues: BTreeMap::new(),
+            seen: [false; CPUS as usize],
             lost: [false; CPUS as usize],
             scene,
             recorder: Recorder::new(narrow),
@@ -269,6 +275,42 @@ impl Play {
         };
         self.places.insert(outgoing, place);
         self.places.insert(incoming, Place::On(cpu));
+        self.seen[at] = true;
+        self.queues.remove(&incoming);
+        if place == Place::Queued && outgoing != 0 && self.is_in_scope(outgoing) {
+            self.queues.insert(outgoing, cpu);
+        }
+        self.show_switch(cpu, outgoing, leaves, incoming);
+        self.show_occupant(cpu);
+    }
+
+    /// While a thread in scope waits for a CPU, the trace shows what has it.
+    fn show_occupant(&mut self, cpu: u16) {
+        let at = usize::from(cpu);
+        let now = self.on[at];
+        let is_waited_for = self.narrow && self.queues.values().any(|it| *it == cpu);
+        if !is_waited_for || !self.seen[at] || self.shown[at] == Some(now) {
+            return;
+        }
+        self.shown[at] = Some(now);
+        self.scene.inferred(self.micros, cpu, nobody(cpu), now);
+        let switched = self.machine.switch(
+            &mut self.threads,
+            Switch {
+                time: Nanos(self.micros * 1000),
+                cpu: Cpu(cpu),
+                outgoing: Occupant::NotRecorded,
+                next: State::NotRecorded,
+                incoming: if now == 0 { Occupant::Idle } else { Occupant::Thread(now) },
+                inferred: true,
+            },
+        );
+        self.sums.tenure(&switched.tenure);
+        self.sums.change(switched.incoming);
+    }
+
+    fn show_switch(&mut self, cpu: u16, outgoing: u64, leaves: Leaves, incoming: u64) {
+        let at = usize::from(cpu);
         let (out_in_scope, in_in_scope) = (self.is_in_scope(outgoing), self.is_in_scope(incoming));
         let is_shown = self.shown[at] == Some(outgoing);
         let (out, inn) = match (out_in_scope, in_in_scope) {
@@ -307,6 +349,7 @@ impl Play {
     }
 
     fn wake(&mut self, cpu: u16, thread: u64) {
+        let begins = self.places[&thread] == Place::Elsewhere;
         match self.places[&thread] {
             Place::Dead | Place::Vanished => return,
             // On a CPU without events, or after a loss, it is unknown that the wake-up has no effect.
@@ -325,6 +368,10 @@ impl Play {
         let time = Nanos(self.micros * 1000);
         let woken = self.machine.wake(&mut self.threads, thread, Cpu(cpu), time);
         self.sums.change(woken);
+        if begins {
+            self.queues.insert(thread, cpu);
+            self.show_occupant(cpu);
+        }
     }
 
     /// The trace of the story, the recorder's trace, and the sums.

@@ -86,6 +86,23 @@ fn a_wait_for_a_child_or_for_the_recorder_is_not_the_worst_delay() {
     assert_eq!(text, "30.0 ms: sh[401] for CPU 1; meanwhile there: t202[202] 30.0 ms");
 }
 
+/// The second recording begins after the first one's COMMAND has run.
+#[test]
+fn in_merged_recordings_no_command_waits_for_its_recorder() {
+    let mut scene = shell();
+    let ms = |millis: u64| millis * 1000;
+    scene.merge(ms(400), 310, 500).name(310, "fxtrec");
+    scene.switch(ms(400), 0, 0, Leaves::R, 500).switch(ms(400) + 10, 0, 500, Leaves::S, 0);
+    scene.wake_by(ms(490), 0, 500, 310).switch(ms(490), 0, 0, Leaves::R, 500);
+    // Later, it waits like any other thread.
+    scene.switch(ms(500), 0, 500, Leaves::S, 0);
+    scene.wake_by(ms(560), 0, 500, 310).switch(ms(560), 0, 0, Leaves::R, 500).end(ms(600));
+    let main = scene.report();
+    let main = crate::scene::thread(&main, 500);
+    let blocked = main.metric(Metric::Blocked);
+    assert_eq!((blocked.count(), blocked.max().map(micros)), (1, Some(60_000)));
+}
+
 #[test]
 fn a_thread_that_waits_for_a_late_one_is_the_worst_and_the_sentence_says_for_what() {
     let mut scene = Scene::recorded_by(300, "waker,syscall", Some(100));
