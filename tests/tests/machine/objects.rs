@@ -54,7 +54,6 @@ fn a_long_wait_names_the_file_or_socket_of_its_system_call() {
         let found: Vec<_> = events.iter().filter(of).collect();
         println!("{what}: {} of {count}", found.len());
         assert!(found.len() * 10 >= count * 9, "{line}: {} of them", found.len());
-        assert!(found.len() <= count, "{line}: {} of them", found.len());
         for event in found {
             assert_eq!(event.arg("fd"), descriptor, "{event:?}");
         }
