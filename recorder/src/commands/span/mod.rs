@@ -1,7 +1,7 @@
 //! `fxtrec span`: runs a command, and records how long it takes as a span. For programs that no library can be put into, such as shell
 //! scripts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -40,10 +40,10 @@ pub fn run(args: &SpanArgs) -> Result<u8, SpanError> {
     // A script runs as well if nothing can be recorded.
     let provider = Builder::new(&*args.category).init().ok();
     let site = Site::leaked(&args.category, &args.name);
-    let (program, words) = args.command.split_first().unwrap_or((const { &OsString::new() }, &[]));
+    let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let within = || -> io::Result<ExitStatus> {
         let _span = site.armed().map(|armed| armed.duration(&[], []));
-        Command::new(program).args(words).status()
+        Command::new(program).args(args.command.iter().skip(1)).status()
     };
     // The span is on a thread of its name, which the trace shows.
     let ran = thread::scope(|scope| {
