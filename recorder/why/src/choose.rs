@@ -378,7 +378,7 @@ pub(crate) fn choose(
         _ => 1,
     };
     let all = matches!(threads.threads, Threads::All);
-    let Judged { incidents, usual, served } = match &finder.waits {
+    let Judged { incidents, others, usual, served } = match &finder.waits {
         None => Judged::default(),
         Some(waits) => {
             let most = wanted + units::MOST_INCIDENTS - 1;
@@ -410,6 +410,9 @@ pub(crate) fn choose(
         return Ok(vec![choice.clone()].into());
     }
     if !list.is_empty() || usual.is_some_and(|usual| !usual.is_wait) {
+        if wanted == 1 {
+            list.extend(others.iter().map(|unit| of_unit(unit, incidents.len())));
+        }
         list.extend(usual.iter().map(|unit| of_unit(unit, incidents.len())));
         return Ok(Choices { list, most: Some(wanted) });
     }

@@ -60,6 +60,9 @@ const MOST_INSIDE: usize = 64;
 /// The maximum number of incidents that are considered where one is to be explained: the recorder may be the cause of the first.
 pub(crate) const MOST_INCIDENTS: usize = 5;
 
+/// How many of a thread's incidents are compared. Only the worst is listed; another takes its place if that one is not the thread's own.
+const MOST_OF_THREAD: usize = 3;
+
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
 const LEAST_SINGLE: usize = 20;
 
@@ -160,6 +163,8 @@ impl Unit {
 pub(crate) struct Judged {
     /// At most one for each thread, those with the largest excess first.
     pub(crate) incidents: Vec<Unit>,
+    /// Others of the same threads, which are not listed beside them.
+    pub(crate) others: Vec<Unit>,
     /// The unit with the largest excess among those that are not unusual.
     pub(crate) usual: Option<Unit>,
     /// The longest life of a thread that does one unit of work after the other, as those of a service and its clients do.
@@ -299,7 +304,12 @@ impl Waits {
         }
         // The last work of a thread stands for the thread only if no other unit of it is worse.
         found.sort_by_key(|(at, unit)| (*at, Reverse(unit.excess())));
-        found.dedup_by_key(|it| (it.0, it.1.is_wait));
+        let mut others: Vec<(usize, Unit)> = Vec::new();
+        found.dedup_by(|other, first| {
+            let is_same = (other.0, other.1.is_wait) == (first.0, first.1.is_wait);
+            others.extend(is_same.then_some(*other));
+            is_same
+        });
         // Units take precedence over single waits, whose usual length is known only for their place, unless these are much worse. A long wait
         // for a thread, or during most of a thread's life, is often normal, as that of a main thread.
         let units = found.iter().filter(|(_, unit)| !unit.is_wait);
@@ -313,7 +323,7 @@ impl Waits {
             });
         }
         found.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
-        let mut units = Vec::new();
+        let (mut units, mut listed) = (Vec::new(), Vec::new());
         while units.len() < most && !found.is_empty() {
             let (mut chosen, mut unit) = found.remove(0);
             // A thread that waited for the chosen one in that time is the one that was late. No thread is chosen twice.
@@ -325,8 +335,12 @@ impl Waits {
             // The thing that it waited for belongs to the same incident.
             found.retain(|(at, it)| !self.waits_for((chosen, &unit), (*at, it), known));
             units.push(unit);
+            listed.push(chosen);
         }
-        Judged { incidents: units, usual, served }
+        others.retain(|(at, _)| listed.contains(at));
+        others.sort_by_key(|(_, unit)| Reverse((unit.excess(), unit.from)));
+        let others = others.into_iter().map(|(_, unit)| unit).take(MOST_INCIDENTS).collect();
+        Judged { incidents: units, others, usual, served }
     }
 
     /// Whether the thread waited, during its unit, for most of the other's unit: for any thread of that one's process, or for one that
@@ -753,9 +767,11 @@ fn compare(is_wait: bool, koid: u64, call: u32, mut units: Vec<(u64, u64, u64)>)
         call,
     };
     let all = || units.iter().map(&unit);
-    let first = all().max_by_key(|unit| (unit.excess(), unit.from)).filter(Unit::is_unusual);
-    let second = all().filter(|it| !it.is_unusual()).max_by_key(|it| (it.excess(), it.from));
-    first.into_iter().chain(second).collect()
+    let mut found: Vec<Unit> = all().filter(Unit::is_unusual).collect();
+    found.sort_by_key(|unit| Reverse((unit.excess(), unit.from)));
+    found.truncate(MOST_OF_THREAD);
+    found.extend(all().filter(|it| !it.is_unusual()).max_by_key(|it| (it.excess(), it.from)));
+    found
 }
 
 /// The median of a share of some of the waits.

@@ -212,8 +212,8 @@ fn where_no_request_is_unusual_none_is_called_so() {
     }
 }
 
-#[test]
-fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
+/// A loop of 40 rounds, of which the recorder delays one for 20 ms, and another thread a later one for `hog` microseconds.
+fn delayed(hog: u64) -> Scene {
     let mut scene = Scene::recorded_by(RECORDER, ALL, Some(100));
     scene.name(100, "loop");
     scene.switch(0, 0, 0, Leaves::R, 100);
@@ -227,6 +227,11 @@ fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
                 scene.switch(now + 23_000, 0, RECORDER, Leaves::S, 100);
                 20_000
             }
+            30 if hog > 0 => {
+                scene.switch(now + 3_001, 0, 0, Leaves::R, 301);
+                scene.switch(now + 3_001 + hog, 0, 301, Leaves::S, 100);
+                hog
+            }
             _ => {
                 scene.switch(now + 3_002, 0, 0, Leaves::R, 100);
                 0
@@ -235,6 +240,24 @@ fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
         now += 3_200 + took;
     }
     scene.end(now);
+    scene
+}
+
+#[test]
+fn after_a_delay_by_the_recorder_the_next_one_of_the_thread_is_chosen() {
+    let why = ask(&delayed(8_000), &Query::default());
+    assert_eq!(why.is_unusual, Some(true), "{}", why.sentence);
+    assert!(
+        why.sentence.contains("waited 8.00 ms for CPU 0, which t301[301] had"),
+        "{}",
+        why.sentence
+    );
+    assert!(why.length_ns < 9_000_000, "{}", why.sentence);
+}
+
+#[test]
+fn what_the_recorder_delayed_is_not_chosen_unless_asked_for() {
+    let scene = delayed(0);
     let why = ask(&scene, &Query::default());
     assert_eq!(why.is_unusual, Some(false), "{}", why.sentence);
     let told =
