@@ -191,7 +191,7 @@ fn server_with_timers(late: bool) -> Scene {
     scene.wake_by(900, 1, 201, 100);
     scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(RECVFROM));
     scene.switch(1_000, 1, 0, Leaves::R, 201);
-    let mut ask = |scene: &mut Scene, now: u64| {
+    let ask = |scene: &mut Scene, now: u64| {
         scene.wake_by(now - 10, 0, 301, 201).switch(now, 0, 0, Leaves::R, 301);
     };
     if !late {
