@@ -547,7 +547,9 @@ impl Waits {
         let life = thread.last - thread.first;
         let mut found = Vec::new();
         for call in calls {
-            let list = lists.remove(&call).unwrap_or_default();
+            let mut list = lists.remove(&call).unwrap_or_default();
+            // The first ones belong to the thread's start-up, and to that of those for which it waits.
+            list.drain(..LEAST_WAITS.min(list.len()));
             let (Some(first), Some(last)) = (list.first(), list.last()) else { continue };
             // From the first to the last, the waits must span more than half of the thread's life.
             if list.len() >= LEAST_SINGLE && last.2 - first.1 > life / 2 {

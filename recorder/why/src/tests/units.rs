@@ -290,10 +290,10 @@ fn the_wait_that_takes_unusually_long_is_explained_where_a_thread_has_no_idle_wa
     scene.end(now);
     let query = Query { thread: Some("client".to_owned()), ..Query::default() };
     let why = ask(&scene, &query);
-    assert_eq!((why.subject, why.units), ("wait", Some(60)), "{}", why.sentence);
+    assert_eq!((why.subject, why.units), ("wait", Some(55)), "{}", why.sentence);
     assert_eq!(
         why.sentence,
-        "client[100] waited 30.0 ms in read, 29.8 ms more than the median of 60 such waits: blocked 30.0 ms in read until \
+        "client[100] waited 30.0 ms in read, 29.8 ms more than the median of 55 such waits: blocked 30.0 ms in read until \
          server[101] woke it, which ran for 30.0 ms."
     );
 }
