@@ -553,7 +553,7 @@ for _ in range(60): time.sleep(0.005)
 ";
 
 #[test]
-fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_ran_meanwhile() {
+fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_let_it_go_on() {
     if !may_record() || !or_skip(&["python3"]) {
         return;
     }
@@ -568,7 +568,7 @@ fn why_finds_the_unusual_unit_of_a_program_that_others_wrote_and_who_ran_meanwhi
         "from one idle wait in clock_nanosleep to the next",
         "blocked",
     ]);
-    why.says(&["in futex", "; meanwhile pdf-export[", " ran for "]);
+    why.says(&["in futex", " until pdf-export[", "woke it at last, which ran for "]);
     // A usual unit is the work between two sleeps.
     let [length, median] =
         ["length_ns", "median_ns"].map(|it| why.why[it].as_u64().expect("a number"));
