@@ -25,7 +25,7 @@ pub struct RecordArgs {
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<OsString>,
 
-    /// The word before COMMAND, unless it is `--`, after which any word names a program.
+    /// The word before COMMAND, unless that word is `--`, after which any word names a program.
     #[arg(skip)]
     pub before_command: Option<OsString>,
 
@@ -61,7 +61,7 @@ pub struct RecordArgs {
     )]
     pub cgroups: Vec<Pattern>,
 
-    /// Record only threads of the user with this id; of other users, only that they had a CPU
+    /// Record only threads of the user with this id; for other users, record only that they had a CPU
     ///
     /// The kernel checks the credentials at each event. `fxtrec daemon` uses this for users who may not record the machine.
     #[arg(
@@ -82,10 +82,10 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "TIME", help_heading = WHAT)]
     pub duration: Option<TimeSpan>,
 
-    /// Whose switches to record: every thread's, or those of COMMAND and its descendants
+    /// Whose switches to record: those of every thread, or those of COMMAND and its descendants
     ///
-    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it leaves that CPU; the threads
-    /// that have the CPU after it are not.
+    /// With `app`, as with -p and --cgroup, a thread that takes the CPU from one of them is recorded until it leaves that CPU; threads that
+    /// run there later are not.
     ///
     /// [default: all; with -p, the processes named there]
     #[arg(long, value_name = "SCOPE", help_heading = WHAT)]
@@ -123,12 +123,12 @@ pub struct RecordArgs {
 
     /// Which thread weights to write: all, or only those other than the weight of nice 0
     ///
-    /// Nearly all threads have nice 0. Without their weights, files are a quarter smaller, and circular mode holds a third more events. For
-    /// fxtrec this makes no difference; other readers may show such a thread without a priority (docs/reference/trace.md).
+    /// Nearly all threads have nice 0. Without their weights, files are a quarter smaller, and circular mode holds a third more events.
+    /// fxtrec treats both the same; other readers may show such a thread without a priority (docs/reference/trace.md).
     #[arg(long, value_name = "WHICH", value_enum, default_value_t, help_heading = WHAT)]
     pub weights: Weights,
 
-    /// Write COMMAND's arguments into the trace; they may contain passwords or customer names
+    /// Write COMMAND's arguments to the trace; they may contain passwords or customer names
     ///
     /// Without this option, `command_line` of the trace ends with COMMAND's name and `...`.
     #[arg(long, requires = "command", help_heading = WHAT)]
@@ -206,7 +206,7 @@ pub struct RecordArgs {
     )]
     pub quiet: u8,
 
-    /// Print what was set up: CPUs, rings, and what the kernel does not report
+    /// Print details of the setup: CPUs, rings, and what the kernel does not report
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = DISPLAY)]
     pub verbose: u8,
 

@@ -43,7 +43,7 @@ pub struct WhyArgs {
     /// Thread to explain, by name or id [default: COMMAND's threads]
     #[arg(short, long, value_name = "NAME|TID", help_heading = INTERVAL)]
     pub thread: Option<String>,
-    /// Spans with this name, or with this category and name, as in app:request
+    /// Only spans with this name, or with this category and name, as in app:request
     #[arg(long, value_name = "NAME", conflicts_with_all = ["metric", "life"], help_heading = INTERVAL)]
     pub span: Option<String>,
     /// Which intervals of a thread
@@ -89,7 +89,7 @@ pub struct WhyArgs {
     pub json: bool,
 }
 
-/// A kind of intervals of a thread.
+/// Which intervals of a thread to explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhyMetric {
     /// Off the CPU, except for sleeps that the thread's own timer ends

@@ -1,7 +1,7 @@
 //! `fxtrec dump`: prints, counts or checks the records of a trace.
 //!
-//! Everything goes to one output. Lines that begin with `#` are remarks about the file: damage, an incomplete last
-//! record, totals. With `--json`, every line is an object.
+//! Everything goes to one output. Lines that begin with `#` are remarks about the file: damage, an incomplete last record, totals. With
+//! `--json`, every line is an object.
 
 mod filter;
 mod json;
@@ -31,7 +31,7 @@ pub enum DumpError {
     /// The trace cannot be read, or not to its end.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Its texts cannot be read.
+    /// The strings of the trace cannot be read.
     #[error(transparent)]
     Texts(#[from] ConvertError),
     /// Writing the output failed.
@@ -66,7 +66,7 @@ fn dump_to(args: &DumpArgs, look: Look, out: &mut dyn Write) -> Result<bool, Dum
         return Ok(true);
     }
     let failed = |source| DumpError::Read(ReadError::new(&args.file, source));
-    // It may read the beginning of the trace, which a pipe yields only once.
+    // This may read the beginning of the trace, which a pipe yields only once.
     let filter = Filter::new(args)?;
     let mut reader = open(&args.file)?;
     if args.check {
@@ -136,7 +136,7 @@ fn plain(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", noun(number, one, many))
 }
 
-/// What a reader noticed about the whole file.
+/// What a reader found out about the whole file.
 fn write_remarks(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     if summary.damaged_regions > 0 {
         let (places, bytes) = (summary.damaged_regions, summary.damaged_bytes);

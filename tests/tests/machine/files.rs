@@ -291,7 +291,7 @@ fn a_process_that_holds_the_lock_of_its_memory_holds_no_recording_and_no_probe_w
         assert!(!Trace::read(&folder.path(output)).switches.is_empty(), "{said}");
     }
     let said = refused.expect(125).stderr;
-    assert!(said.contains(&format!("process {pid} holds the lock of its memory")), "{said}");
+    assert!(said.contains(&format!("process {pid} holds its memory lock")), "{said}");
     folder.run(&mut probed()).expect(0);
 }
 

@@ -50,7 +50,7 @@ fn every_source_counts_for_how_long_a_quota_stopped_its_cgroup() {
         // Whose waits that was, is said or said to be unknown.
         let which = has(&trace, "throttled");
         assert!(source == "bpf" || !which, "{source}");
-        let unknown = "; which threads is not recorded by this source";
+        let unknown = "; this source does not record which threads";
         let line = said.lines().find(|line| line.contains("  quotas     stopped "));
         let line = line.unwrap_or_else(|| panic!("{source}: {said}"));
         assert!(line.contains(&quota.name), "{line}");

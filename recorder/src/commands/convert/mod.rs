@@ -1,4 +1,4 @@
-//! `fxtrec convert`: one trace in, the same in another format out.
+//! `fxtrec convert`: converts a trace from one format to another.
 //!
 //! Progress and the closing report go to standard error; the report lists what the new format cannot
 //! express.
@@ -13,7 +13,7 @@ use crate::convert::{
     ConvertError, Format, Input, Options, Output, Packed, Report, UnknownFormat, convert,
 };
 
-/// Converts as `args` say, and reports to `messages`. An output that is closed early is not an error.
+/// Converts as `args` request, and reports to `messages`. An output that is closed early is not an error.
 ///
 /// # Errors
 ///

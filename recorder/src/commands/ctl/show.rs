@@ -1,4 +1,4 @@
-//! Answers as people and programs want them.
+//! Formats answers for people and for programs.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -35,7 +35,7 @@ pub(super) fn verdicts(examination: &Examination) -> Vec<Verdict> {
     ]
 }
 
-/// The one thing to change first, when something must be.
+/// The most important change, if one is needed.
 pub(super) fn remedy(examination: &Examination) -> Option<String> {
     match (&examination.tracefs, &examination.events) {
         (Err(tracefs), Ok(_)) => Some(tracefs.remedy.clone()),

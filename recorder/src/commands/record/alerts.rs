@@ -1,7 +1,7 @@
 //! Merges alerts and long spans of applications into the scheduler's events.
 //!
-//! An alert arrives at once, a span a tenth of a second after its end, but the scheduler's events of that time come out of the rings later. The alert waits for
-//! them, so that its window is complete:
+//! An alert arrives at once, and a span a tenth of a second after its end, but the scheduler's events of that time come out of the rings
+//! later. The alert is held until they arrive, so that its window is complete:
 //!
 //! ```text
 //!  events handed out ----------->|            |----------->
@@ -35,7 +35,7 @@ impl Notice {
 /// Alerts and spans that wait for earlier events.
 #[derive(Debug, Default)]
 pub(super) struct Alerts {
-    /// In the order of arrival, with the number of reads of the rings since.
+    /// In order of arrival, each with the number of ring reads since.
     waiting: VecDeque<(Notice, u8)>,
 }
 
@@ -45,7 +45,7 @@ impl Alerts {
         self.waiting.extend(notices.map(|notice| (notice, 0)));
     }
 
-    /// The next one that is due once events up to `ended` have been handed out.
+    /// The next alert or span that is due once events up to `ended` have been handed out.
     pub(super) fn due(&mut self, ended: Nanos) -> Option<Notice> {
         let (notice, looks) = self.waiting.front()?;
         if notice.time() > ended && *looks < LOOKS {
@@ -54,7 +54,7 @@ impl Alerts {
         self.rest()
     }
 
-    /// The next one, at the end, when no more events will come.
+    /// The next alert or span at the end, when no more events will come.
     pub(super) fn rest(&mut self) -> Option<Notice> {
         self.waiting.pop_front().map(|(notice, _)| notice)
     }

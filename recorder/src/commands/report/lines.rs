@@ -9,19 +9,19 @@ use crate::convert::symbolize::Fetch;
 use crate::debuginfod::Debuginfod;
 use crate::report::stacks::Line;
 
-/// The time limit for all files together, including those that answer: each has its own limit, but their number is unlimited.
+/// The time limit for all files together, including those that respond: each has its own limit, but their number is unlimited.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
-/// The maximum number of bytes of names in all answers, which are kept until the report is printed.
+/// The maximum size of the names in all answers, which are kept until the report is printed, in bytes.
 const MOST_TEXT: usize = 64 << 20;
 
-/// Finds lines, and remembers which files did not answer.
+/// Finds source lines, and remembers which files did not respond.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     debug_folders: Vec<PathBuf>,
     servers: Option<Debuginfod>,
     files: Files,
-    /// The files, by build id, that did not answer; they are not read again.
+    /// The build ids of files that did not respond; they are not read again.
     silent: HashSet<Vec<u8>>,
     spent: Duration,
     text: usize,
@@ -35,7 +35,7 @@ impl Sources {
         Sources { debug_folders, servers, ..Sources::default() }
     }
 
-    /// The lines of an address in the file that was at `path`; none if no file of this build is found.
+    /// The source lines of an address in the file that was at `path`; empty if no file of this build is found.
     pub(super) fn at(&mut self, path: &str, build_id: &[u8], address: u64) -> Vec<Line> {
         // Without a build id, a file of the same name may be a different one.
         if build_id.is_empty() || self.silent.contains(build_id) {
@@ -74,7 +74,7 @@ impl Sources {
         self.servers.as_ref().map_or_else(Vec::new, Fetch::tell)
     }
 
-    /// The number of files without all lines, since they did not answer or time or room ran out.
+    /// The number of files with missing lines, because they did not respond or time or room ran out.
     pub(super) fn silent(&self) -> usize {
         self.silent.len()
     }

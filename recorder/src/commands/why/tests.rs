@@ -7,7 +7,7 @@ use super::*;
 use crate::commands::trace_file::tests::through_a_pipe;
 use crate::report::scene::{Leaves, Scene};
 
-/// `app` is kept from its CPU by a thread with a name that a terminal would obey.
+/// `app` is kept from its CPU by a thread whose name contains terminal control characters.
 fn scene() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.name(100, "app").name(201, "\x1b[2Jhog");
@@ -92,7 +92,7 @@ fn options_choose_the_interval() {
 
 #[test]
 fn times_of_the_day_are_printed_and_taken() {
-    // It begins at 20:37:56.
+    // The trace begins at 20:37:56.
     let offset = 1_700_000_000_000_000_000 / 86_400_000_000_000 * 86_400_000_000_000;
     let offset = offset + ((20 * 60 + 37) * 60 + 56) * 1_000_000_000;
     let mut scene = Scene::of_command_at(offset, "waker,syscall", 100);

@@ -406,7 +406,10 @@ fn a_call_that_takes_too_long_fires_at_its_return_and_all_of_it_is_in_the_file()
     let trigger = ["--mode", "circular", "-P", ":work", "--trigger", "probe('work') > 40ms"];
     let (code, said) = Recorder::start(&trigger, &output, &[program.text()]).end();
     assert_eq!(code, 125, "{said}");
-    assert!(said.contains("add it as -P BINARY:SYMBOL%span; recorded so: nothing"), "{said}");
+    assert!(
+        said.contains("add it as -P BINARY:SYMBOL%span; recorded with %span: nothing"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ const BEGIN: EventKind = EventKind::DurationBegin;
 const END: EventKind = EventKind::DurationEnd;
 const INSTANT: EventKind = EventKind::Instant;
 
-/// The picture in the module's documentation.
+/// The picture from the module's documentation.
 #[test]
 fn what_was_begun_before_memory_begins_is_begun_where_it_does() {
     let section =
