@@ -1,4 +1,4 @@
-//! What the scheduler did to threads in addition to letting them wait, as far as it was recorded.
+//! What the scheduler did to threads apart from letting them wait, as far as it was recorded.
 //!
 //! The argument `causes` of `trace_info` says which facts a recording has. A figure whose fact is missing is absent, since it is unknown,
 //! not 0.
@@ -21,7 +21,7 @@ pub struct HostSteal {
     pub cpu: Cpu,
     /// How long the virtual CPU was able to run but did not, by the kernel's own count.
     pub stolen: Duration,
-    /// The length of the time over which that was counted.
+    /// The length of the period over which that was counted.
     pub during: Duration,
 }
 
@@ -43,7 +43,7 @@ pub struct Quota {
     /// The number of ended periods in which the quota was used up.
     pub throttled_periods: u64,
     pub periods: u64,
-    /// The length of the time over which that was counted.
+    /// The length of the period over which that was counted.
     pub during: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! A report as JSON, in the shape that `docs/reference/figures.md` describes.
 //!
-//! The shape is guaranteed separately, so it has separate types, which do not change with the model.
+//! The format is guaranteed, so it has its own types, which do not change with the model.
 
 mod fill;
 
@@ -19,10 +19,10 @@ struct Document<'a> {
     format: &'static str,
     version: u32,
     trace: Trace<'a>,
-    /// If there are several.
+    /// Present if there are several traces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     traces: Vec<OneOfMany<'a>>,
-    /// How threads are grouped, if not by their names.
+    /// How threads are grouped, if not by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<&'static str>,
     losses: Losses,
@@ -115,7 +115,7 @@ struct Spans<'a> {
     tid: u64,
     pid: Option<u64>,
     comm: &'a str,
-    /// The recorded ones, by their names.
+    /// The recorded facts, by name.
     parts: BTreeMap<&'static str, Values>,
     undisturbed: Values,
     blocked_by: BTreeMap<&'static str, u64>,
@@ -150,7 +150,7 @@ struct LockWaits<'a> {
     waiters: Vec<LockParty<'a>>,
 }
 
-/// A thread that had a lock or waited for it; `None` if it is unknown.
+/// A thread that held a lock or waited for it; `None` if unknown.
 #[derive(Serialize)]
 struct LockParty<'a> {
     thread: Option<Who<'a>>,
@@ -352,7 +352,7 @@ struct Thread<'a> {
     comm: &'a str,
     process: &'a str,
     cgroup: Option<&'a str>,
-    /// In a merged trace.
+    /// Present in a merged trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
     threads: u64,
@@ -364,7 +364,7 @@ struct Thread<'a> {
 
 #[derive(Serialize)]
 struct Worst<'a> {
-    /// Its place among the traces.
+    /// The index of its trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<usize>,
     #[serde(flatten)]

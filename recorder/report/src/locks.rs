@@ -76,7 +76,7 @@ struct Locks {
 }
 
 impl Locks {
-    /// A wait is over; `until` is the time and the waker, if known.
+    /// Handles the end of a wait; `until` is its time and the waker, if known.
     fn end(&mut self, thread: Index, until: Option<(u64, By)>) {
         let Some((since, lock)) = self.open.remove(&thread) else { return };
         let key = (thread, lock.kernel.is_some(), lock.address);
@@ -159,7 +159,7 @@ fn longest_first<K>(
 /// Measures the waits for locks, for the threads and the part of the trace that `selection` chooses and `report` covers.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn measure(
     reader: Reader<'_>,
     selection: &Selection,
@@ -249,8 +249,8 @@ mod tests {
         wait.into_iter().chain(owner).collect()
     }
 
-    /// 101 waits for a lock of 102 for 10 us and for one of 103 for 20 us, 102 for a condition variable for 50 us, and 103 for the end of
-    /// 101.
+    /// Thread 101 waits for a lock of 102 for 10 us and for one of 103 for 20 us, 102 waits for a condition variable for 50 us, and 103 for
+    /// the end of 101.
     fn scene() -> Scene {
         let mut scene = Scene::with_causes("waker,syscall,futex");
         scene.name(101, "audio").name(102, "ui").name(103, "logger");

@@ -103,7 +103,7 @@ impl ThreadFilter {
             && listed(&self.tids, tid)
     }
 
-    /// Whether it chooses this thread. Threads that are summed up by name have no ids.
+    /// Whether it chooses this thread. Threads that are merged by name have no ids.
     pub fn admits_thread(&self, thread: &ThreadReport) -> bool {
         let cgroup = thread.cgroup.as_deref();
         self.admits(Who { comm: &thread.comm, pid: thread.pid, tid: thread.tid, cgroup })

@@ -30,12 +30,12 @@ const LONG_BATCH: usize = 1024;
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Tally {
-    /// The smallest; without samples the maximum of the type.
+    /// The smallest sample; without samples, the maximum of the type.
     least: u64,
     /// The difference between the greatest and the smallest.
     spread: u64,
     sum: u64,
-    /// The places of the last samples, which are not counted yet. Has no memory while there are few samples.
+    /// The places of the last samples, which are not counted yet. Allocates nothing while there are few samples.
     batch: Box<[Place]>,
     /// The number of places in the batch.
     filled: u32,
@@ -60,10 +60,10 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Takes a sample that ended at `at`.
+    /// Adds a sample that ended at `at`.
     #[inline(always)]
     pub(super) fn record(&mut self, nanos: u64, at: Nanos) {
-        // One comparison for both ends: values below the smallest wrap around.
+        // One comparison covers both ends: values below the smallest wrap around.
         if nanos.wrapping_sub(self.least) > self.spread {
             self.stretch(nanos, at);
         }

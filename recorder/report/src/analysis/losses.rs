@@ -19,11 +19,11 @@ const MOST_PROVIDERS: usize = 256;
 /// The maximum number of gaps that are listed for each application.
 const MOST_OF_ONE: usize = 100;
 
-/// Applications whose buffers filled up, until an event says what was lost.
+/// Applications whose buffers filled up, until an event reports what was lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropping {
     names: Vec<(ProviderId, String)>,
-    /// The names of providers for which no event has said it yet.
+    /// The names of providers for which no such event has come yet.
     unsaid: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Dropping {
         self.names.iter().find(|known| known.1 == name).map(|known| known.0)
     }
 
-    /// An event has said what a provider lost.
+    /// An event has reported what a provider lost.
     fn said(&mut self, name: &str) {
         if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid == name) {
             self.unsaid.remove(at);
@@ -151,7 +151,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Counts the applications whose buffers filled up without any event about what was lost.
+    /// Counts the applications whose buffers filled up without an event that reports what was lost.
     pub(super) fn settle_dropping(&mut self) {
         for name in self.dropping.unsaid.drain(..) {
             let losses = of_provider(&mut self.losses, &name);

@@ -28,15 +28,15 @@ pub trait Observer {
     #[inline]
     fn moved(&mut self, _: &Moved) {}
 
-    /// A CPU has no occupant any more, or an unknown one.
+    /// A CPU has no occupant, or an unknown one.
     #[inline]
     fn vacated(&mut self, _: &Vacated) {}
 
-    /// A CPU was used by one occupant for some time, as far as that counts in the figures.
+    /// A CPU had one occupant for some time, as far as that counts in the figures.
     #[inline(always)]
     fn ran(&mut self, _: &Ran<'_>) {}
 
-    /// A thread has changed its state. If a switch did that, its additional arguments are included.
+    /// A thread has changed its state. If a switch caused this, its additional arguments are included.
     #[inline(always)]
     fn changed(&mut self, _: &Change<Koid>, _: Option<&SwitchArgs<'_>>) {}
 
@@ -73,7 +73,7 @@ pub struct Switched<'a> {
     pub cpu: Cpu,
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// The thread that was expected to have the CPU, and may now be anywhere.
+    /// The thread that was expected to have the CPU, and may now be on any CPU.
     pub displaced: Option<Koid>,
     pub outgoing: Occupant<Koid>,
     /// The state of the outgoing thread until now.
@@ -119,7 +119,7 @@ pub struct Waited<'a> {
     pub throttled: u64,
     /// The cgroup whose quota that was, if known.
     pub throttled_by: Option<&'a str>,
-    /// The thread that woke it, if the trace says so.
+    /// The thread that woke it, if the trace contains that.
     pub waker: Option<Koid>,
     /// Whether an interrupt woke it.
     pub by_interrupt: bool,
@@ -155,7 +155,7 @@ pub struct Vacated {
     pub cpu: Cpu,
     /// The number of events that were lost since the CPU's last switch, if known. The outer `None` means that nothing was lost.
     pub lost: Option<Option<u64>>,
-    /// The thread that was expected to run there, and may now be anywhere.
+    /// The thread that was expected to run there, and may now be on any CPU.
     pub thread: Option<Koid>,
 }
 

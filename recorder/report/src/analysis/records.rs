@@ -1,4 +1,4 @@
-//! Records: what an analysis takes from each kind of them.
+//! Records: what the analysis takes from each record type.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, WEIGHT_INFO, Wakeup};
@@ -16,7 +16,7 @@ use super::{Analysis, Observer, Woken};
 use crate::facts::Causes;
 use crate::model::Origin;
 
-/// The name by which fxtrec introduces itself in a trace.
+/// The provider name of fxtrec in a trace.
 pub(super) const FXTREC: &str = "fxtrec";
 
 /// The category of the scheduler's events other than switches and wake-ups.
@@ -27,12 +27,12 @@ pub(super) const SCHED: &str = "sched";
 pub(super) struct Side {
     pub(super) koid: u64,
     pub(super) idle: bool,
-    /// It stands for what is not recorded.
+    /// Represents a thread that is not recorded.
     pub(super) unrecorded: bool,
 }
 
 impl Side {
-    /// Its name if it is not a thread.
+    /// Its name, if it is not a thread.
     #[inline(always)]
     pub(super) fn no_thread(self) -> Option<Occupant> {
         match self {
@@ -44,7 +44,7 @@ impl Side {
 }
 
 impl<O: Observer> Analysis<O> {
-    /// Takes the next record. False when the part of the trace that is wanted is over.
+    /// Processes the next record. Returns false after the end of the selected part.
     #[inline(always)]
     pub fn take(&mut self, item: &Item<'_>) -> bool {
         self.observer.record(item);
@@ -122,7 +122,7 @@ impl<O: Observer> Analysis<O> {
     }
 
     pub(super) fn side(&self, koid: Koid) -> Side {
-        // Only a trace of narrow scope has such pseudo-threads.
+        // Only traces of narrow scope have such pseudo-threads.
         let unrecorded = self.narrow && is_not_recorded(koid);
         Side { koid: koid.0, idle: koid.0 == 0, unrecorded }
     }
@@ -226,7 +226,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Takes whose scheduling record comes.
+    /// Processes a record that says which threads are recorded.
     #[inline(always)]
     pub(super) fn written_by(&mut self, provider: Option<ProviderId>) {
         if self.scheduler.is(provider) {

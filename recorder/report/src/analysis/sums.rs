@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// The order of sums: the largest first; the order of equal ones is fixed too.
+/// The order of sums: the largest first; ties have a fixed order.
 #[inline]
 pub(super) fn most_first(&(koid, nanos): &(u64, u64)) -> (std::cmp::Reverse<u64>, u64) {
     (std::cmp::Reverse(nanos), koid)

@@ -3,7 +3,7 @@
 //! The estimate is the obvious one: the median of the new runs divided by the median of the base runs. The noise bound comes from the
 //! ratios of every new run to every base run: it spans the changes that the rank test would not reject. It makes no assumption about the
 //! distribution of values, and a single outlier hardly moves it. Estimate and bound can contradict each other if the sides differ more in
-//! shape than in location. Then the bound is widened to the estimate, so that nothing is reported as known that one of them contradicts.
+//! shape than in location. This widens the bound to the estimate, so that nothing is reported as known that either of them contradicts.
 
 use super::ranks;
 

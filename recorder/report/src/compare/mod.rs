@@ -2,8 +2,7 @@
 //!
 //! [`ranks`] says whether two sides differ at all, [`effect`] by how much and how precisely that is known. A [`Comparison`] has several
 //! numbers, and the risk of a false alarm for all of them together is that of a single one. Numbers that cannot be judged because too few
-//! runs have them do not count for that: they neither fail the others nor make them harder to judge. `docs/reference/gates.md` has the
-//! formulas.
+//! runs have them are ignored: they neither fail the others nor make them harder to judge. `docs/reference/gates.md` has the formulas.
 
 pub mod effect;
 pub mod ranks;
@@ -38,7 +37,7 @@ pub enum Number {
         values: u64,
         needed: u64,
     },
-    /// The recording does not have it.
+    /// The recording lacks the metric.
     NotRecorded,
 }
 
@@ -79,7 +78,7 @@ pub struct Row {
     pub new: Vec<f64>,
     /// The smallest number of values among the runs with too few, and the number that is needed.
     pub fewest: Option<(u64, u64)>,
-    /// The number of runs whose recording does not have it.
+    /// The number of runs whose recording lacks the metric.
     pub not_recorded: usize,
     /// How the sides differ; `None` if one side has no number. Its bound holds together with those of all other rows.
     pub effect: Option<Effect>,
@@ -117,7 +116,7 @@ impl Comparison {
         let (judged, least) = judged(&rows);
         for row in &mut rows {
             let is_judged = row.least_p() <= least;
-            // Each row gets only a part of the risk, so that all together are wrong as rarely as a single one.
+            // Each row gets only a part of the risk, so that a false alarm in any row is as rare as for a single one.
             let alpha = if is_judged { ALPHA / judged as f64 } else { 0.0 };
             row.effect = Effect::of(&row.base, &row.new, alpha);
             if let (true, Some(effect)) = (is_judged, row.effect) {

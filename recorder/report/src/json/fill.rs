@@ -1,4 +1,4 @@
-//! What a report has, put into the shape.
+//! Converts a report to the JSON format.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The look of a lane when time is cut into bins: how each bin was spent, as runs of equal bins.
+//! The appearance of a lane when time is divided into bins: how each bin was spent, as runs of equal bins.
 //!
 //! ```text
 //!  time     |-- run --|- wait -|-------- sleep ----------------|- run -|
@@ -52,7 +52,7 @@ pub(super) const MERGED: usize = 4;
 pub(super) struct Run<C> {
     /// The first bin after the run.
     pub(super) end: u32,
-    /// The look of each bin.
+    /// The appearance of each bin.
     pub(super) cell: C,
 }
 

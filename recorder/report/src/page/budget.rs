@@ -29,7 +29,7 @@ const DIGITS: u64 = 8;
 /// The maximum size of a page in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budget {
-    /// 2 for each event, but at least 2 MB and at most 10 MB.
+    /// 2 bytes for each event, but at least 2 MB and at most 10 MB.
     #[default]
     ByEvents,
     /// This many bytes.
@@ -59,7 +59,7 @@ pub(super) fn costs<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     blocks.into_iter().map(|block| cost(block)).sum()
 }
 
-/// The bytes that are left.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(pub(super) u64);
 
@@ -76,13 +76,13 @@ impl Room {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// This many per cent of what is left.
+    /// This percentage of the remaining bytes.
     pub(super) fn percent(self, percent: u64) -> u64 {
         self.0 / 100 * percent
     }
 }
 
-/// Passes output on, and counts the bytes.
+/// Forwards output, and counts its bytes.
 pub(super) struct Counted<'a>(pub(super) &'a mut dyn Write, pub(super) u64);
 
 impl Write for Counted<'_> {

@@ -62,7 +62,7 @@ const LEVEL: u32 = 3;
 ///
 /// # Errors
 ///
-/// Those of the compressor, which does not fail for output in memory.
+/// The errors of the compressor, which does not fail for output in memory.
 pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
     for column in columns {
@@ -78,7 +78,7 @@ pub(super) fn pack(columns: &[Column]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// If the bytes were not made by `pack`.
+/// When the bytes are not the output of `pack`.
 pub(super) fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(packed).read_to_end(&mut bytes)?;

@@ -94,7 +94,7 @@ impl Parts<'_> {
     ///
     /// # Errors
     ///
-    /// If a block cannot be packed.
+    /// When a block cannot be packed.
     pub(super) fn fit(mut self, mut room: Room, report: &Report) -> io::Result<Fitted> {
         let (coarsest, mut alike) = self.coarsest(Room(u64::MAX))?;
         let mut levels = vec![vec![coarsest]];

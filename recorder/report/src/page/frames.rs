@@ -18,7 +18,7 @@ use crate::stacks::{Recorded, Stack};
 const NO_FILE: u32 = 0;
 const KERNEL: u32 = 1;
 
-/// The size of one more of each in the page, in bytes, compressed and as text.
+/// The size of one more entry of each table in the page, in bytes, compressed and as text.
 const NODE_BYTES: u64 = 4;
 const FRAME_BYTES: u64 = 4;
 const STACK_BYTES: u64 = 4;

@@ -43,7 +43,7 @@ pub(super) enum Event {
     /// A thread turns out to have had a CPU since its occupant became unknown, in nanoseconds of the trace's clock; 0 for before the trace.
     /// If the thread's state was unknown, it ran.
     Claim { cpu: u16, thread: ThreadIndex, since: u64, ran_since: Option<u64> },
-    /// What was taken from the slice that the CPU's next switch ends, at the same time.
+    /// The data taken from the slice that ends with the CPU's next switch, at the same time.
     Taken { cpu: u16, taken: Taken },
     /// A CPU has no occupant, or an unknown one; this applies to the previous `length` nanoseconds as well.
     Vacate { cpu: u16, length: u64 },
@@ -63,7 +63,7 @@ impl Event {
     }
 }
 
-/// What was taken from a slice, as far as it was recorded.
+/// The time taken from a slice, as far as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Time taken by the host, in nanoseconds.
@@ -71,7 +71,7 @@ pub(super) struct Taken {
     /// Time taken by interrupts, in nanoseconds.
     pub(super) irq: u64,
     pub(super) irqs: u64,
-    /// How long before the slice's end the scheduler requested it.
+    /// How long before the slice's end the scheduler requested the switch.
     pub(super) asked: Option<u64>,
 }
 
@@ -119,12 +119,12 @@ pub(super) struct ThreadLane {
 pub(super) struct Lanes {
     cpus: Vec<CpuLane>,
     threads: Vec<ThreadLane>,
-    /// What the host took from the slice that ends with the next event.
+    /// The time that the host took from the slice that ends with the next event.
     stolen: u64,
 }
 
 impl Lanes {
-    /// Applies one more event, which must not be older than the last.
+    /// Applies one more event, which must not be older than the previous one.
     pub(super) fn apply(&mut self, stamped: Stamped, observer: &mut impl Observer) {
         let time = stamped.time;
         match stamped.event {
@@ -190,7 +190,7 @@ impl Lanes {
         }
     }
 
-    /// The occupant has the CPU until the first time; another has it from the second time on.
+    /// The occupant has the CPU until the first time; another thread has it from the second time on.
     fn give(
         &mut self,
         cpu: u16,

@@ -88,7 +88,7 @@ pub struct Page {
     budget: Budget,
     /// The name of the trace's file.
     file: Option<String>,
-    /// The error after which nothing more is taken.
+    /// The error after which no more records are accepted.
     failed: Option<PageError>,
 }
 

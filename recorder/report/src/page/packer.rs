@@ -46,7 +46,7 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// Those of the compressor. Errors of other threads are returned by [`finish`](Self::finish).
+    /// The errors of the compressor. Errors of other threads are returned by [`finish`](Self::finish).
     pub(super) fn take(&mut self, columns: Vec<Column>) -> io::Result<()> {
         // Each of the first blocks starts a thread.
         if !self.complete {
@@ -68,7 +68,7 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// Those of the compressor, which does not fail for output in memory.
+    /// The errors of the compressor, which does not fail for output in memory.
     pub(super) fn finish(self) -> io::Result<Vec<Vec<u8>>> {
         let mut blocks = self.here;
         // Closes all channels before it waits for the first thread.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Their part of a page is limited. The longest waits come first; if not all samples fit, only every second, fourth, eighth, ... is taken.
-//! The page says what was left out.
+//! The page states what was left out.
 
 use std::cmp::Reverse;
 

@@ -163,7 +163,7 @@ fn spans_of_one_name_are_chosen_by_thread_and_range_and_put_together() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is in the file, the parts and the unknown time sum up to the length of the span.
+    /// Whatever the file contains, the parts and the unknown time add up to the length of the span.
     #[test]
     fn the_parts_of_a_span_are_as_long_as_it_is(
         steps in prop::collection::vec(any::<(u8, u8, u8, u8)>(), 5..80),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The process whose code is the kernel.
 const KERNEL: Koid = Koid(0);
 
-/// The owner of a koid: merged recordings have a kernel each.
+/// The owner of a koid: each of several merged recordings has its own kernel.
 type Process = (Option<ProviderId>, Koid);
 
 /// The stack of a thread at a time.
@@ -144,7 +144,7 @@ const CALL_ENTRIES: [&str; 4] = ["do_syscall", "entry_SYSCALL", "el0_svc", "invo
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub all: Vec<Stack>,
-    /// Waits longer than this, in nanoseconds, have a stack; `None` if the trace does not say anything about stacks.
+    /// Waits longer than this, in nanoseconds, have a stack; `None` if the trace has no information about stacks.
     pub over: Option<u64>,
     /// Whether only some processes have stacks.
     pub of_some: bool,
@@ -165,7 +165,7 @@ impl Recorded {
     /// Reads only the stacks of a trace.
     ///
     /// # Errors
-    /// Those of the reader; damaged records are left out.
+    /// The errors of the reader; damaged records are left out.
     pub fn read(reader: &mut Reader<'_>) -> Result<Recorded, Error> {
         let mut stacks = Recorded::default();
         loop {
@@ -178,7 +178,7 @@ impl Recorded {
         }
     }
 
-    /// Takes what a record says about stacks. A stack is added at the end of `all`.
+    /// Processes a record about stacks. A stack is added at the end of `all`.
     pub fn take(&mut self, provider: Option<ProviderId>, record: &Record<'_>) {
         match record {
             Record::Backtrace(record) => {

@@ -28,7 +28,7 @@ fn each_long_wait_has_its_stack_and_the_longest_comes_first() {
     assert!(read(false).is_none());
 }
 
-/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` says which processes have stacks.
+/// Thread 71 of process 70, which has no stacks, is blocked from 60 to 68 ms on another CPU; `of` selects which processes have stacks.
 fn with_another_process(of: Option<&str>) -> Blocked {
     use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState, Wakeup};
     use fxt_writer::{Arg, Koid as Id, Text, Ticks, Value, Writer};

@@ -1,4 +1,4 @@
-//! The short form at the end of a recording: a few lines.
+//! The summary at the end of a recording: a few lines.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use fxtrec_units::text::{counted, percent, short};
 /// The maximum number of CPUs that are named individually.
 const MAX_CPUS: usize = 8;
 
-/// Writes the short form, in the style of the summary before it.
+/// Writes the summary, in the style of the lines before it.
 ///
 /// # Errors
 /// Those of `out`.
@@ -49,7 +49,7 @@ pub(super) fn strings_line(report: &Report) -> Option<String> {
     })
 }
 
-/// Writes the figures of the short form about waits and CPUs.
+/// Writes the summary's figures about waits and CPUs.
 ///
 /// # Errors
 /// Those of `out`.

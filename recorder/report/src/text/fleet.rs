@@ -1,4 +1,4 @@
-//! The summary of many traces: the head, and a row for each.
+//! The summary of many traces: the head, and one row per trace.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, short, short_or_dash};
 
-/// Writes what the traces are, and what is missing from them.
+/// Lists the traces, and what is missing from them.
 ///
 /// # Errors
 /// Those of `out`.

@@ -75,7 +75,7 @@ pub fn write_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Resul
     writeln!(out)
 }
 
-/// Writes a line for each metric, over all threads.
+/// Writes one line for each metric, over all threads.
 ///
 /// # Errors
 /// Those of `out`.

@@ -389,8 +389,7 @@ fn system_calls_that_threads_were_blocked_in_are_named_those_that_took_longest_f
     assert!(all.contains("system call 1000"), "{all}");
 }
 
-/// COMMAND's process 100 with four threads that wait and sleep, the longer the greater their ids, and six others that wait
-/// longer than these.
+/// COMMAND's process 100 with four threads that wait and sleep, longer for greater ids, and six other threads that wait longer than these.
 fn with_command() -> Scene {
     let mut scene = Scene::of_command("waker,syscall", 100);
     scene.switch(0, 0, 0, Leaves::R, 1);

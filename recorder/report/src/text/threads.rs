@@ -27,7 +27,7 @@ pub enum SortKey {
     Name,
 }
 
-/// The name of no sort key.
+/// A text that is not a sort key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown sort key; expected max, mean (avg), p50, p90, p99, p99.9, sum, count, runtime, \
@@ -57,16 +57,16 @@ impl FromStr for SortKey {
     }
 }
 
-/// How the table is made.
+/// The form of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableStyle {
-    /// What the columns of lengths are about.
+    /// The metric of the length columns.
     pub metric: Metric,
     /// What rows are sorted by.
     pub sort: SortKey,
-    /// How many rows at most; `None` for all.
+    /// The maximum number of rows; `None` for all.
     pub rows: Option<usize>,
-    /// How it looks where it goes.
+    /// The style of the output.
     pub look: Look,
 }
 
@@ -85,19 +85,19 @@ const SPARE: [&str; 11] = [
     "Throttled ms",
 ];
 
-/// What a row is about.
+/// What a row shows.
 struct Row<'a> {
     name: String,
     in_command: bool,
-    /// Whether a recording of some processes is about it.
+    /// Whether it is in the scope of the recording.
     is_recorded: bool,
-    /// How many threads or processes it stands for.
+    /// How many threads or processes it represents.
     threads: u64,
     stats: &'a Stats,
 }
 
-/// How many rows of COMMAND and of the rest of the machine there are room for: COMMAND's come first; a third of the rows is reserved for
-/// others if there are enough of them.
+/// How many rows of COMMAND and of the rest of the machine fit: COMMAND's come first; a third of the rows is reserved for others if there
+/// are enough of them.
 pub(super) fn share(room: usize, of_command: usize, others: usize) -> (usize, usize) {
     let left = others.min(room / 3);
     let first = of_command.min(room - left);
@@ -123,7 +123,7 @@ impl Row<'_> {
     }
 }
 
-/// A thread as it is called in tables: `cc1:1234`, `cc1:1234@host` in a merged trace, or `cc1 (12 threads)`.
+/// The name of a thread in tables: `cc1:1234`, `cc1:1234@host` in a merged trace, or `cc1 (12 threads)`.
 pub fn thread_name(thread: &ThreadReport) -> String {
     let comm = printable(&thread.comm, 32);
     match thread.tid {

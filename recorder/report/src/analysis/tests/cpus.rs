@@ -43,7 +43,7 @@ fn the_queue_is_weighted_by_time_and_leaves_out_who_runs() {
     scene.switch(70, 0, 103, Leaves::S, 101);
     scene.end(100);
     let report = scene.report();
-    // One waits from 10 to 20, two from 20 to 60 (101 follows 102), one from 60 to 70.
+    // One thread waits from 10 to 20, two from 20 to 60 (101 follows 102), and one from 60 to 70.
     let cpu = &report.cpus[0];
     assert_eq!(load(cpu).queue_max, 2);
     assert!(

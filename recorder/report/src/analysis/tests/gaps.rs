@@ -60,7 +60,7 @@ fn nobody_is_given_the_time_of_a_gap() {
     scene.lose(100, 0, 7);
     after_a_gap(&mut scene);
     let report = scene.report();
-    // From 10, its switch in, to the report of the loss at 100, any thread may have had the CPU.
+    // From its switch-in at 10 to the report of the loss at 100, any thread may have had the CPU.
     assert_eq!(micros(thread(&report, 101).stats.cpu_time), 100);
     let cpu = &report.cpus[0];
     assert_eq!((micros(cpu.busy), micros(cpu.idle)), (100, 0));

@@ -79,7 +79,7 @@ fn a_condition_on_cpus_is_about_the_values_of_these_cpus() {
     assert_eq!(value("cpu = 0 or cpu = 1"), Some(30_000.0));
     assert_eq!(value("cpu = 1 and comm = 'audio'"), Some(7_000.0));
     assert_eq!(value("cpu = 1 and comm = 'spin'"), None, "spin was not there");
-    // `audio` on CPU 0, `other` on CPU 1: no single report has that.
+    // `audio` on CPU 0, `other` on CPU 1: no single report contains both.
     assert_eq!(value("cpu = 0 and comm = 'audio' or cpu = 1 and comm = 'other'"), Some(30_000.0));
     assert_eq!(measured("switches > 9 if cpu = 1"), Some(2.0));
 }
@@ -170,7 +170,7 @@ fn a_gate_on_a_fact_that_the_recording_has_is_judged_by_it() {
     assert_eq!(number("throttled.max > 1ms if comm ~ 't1*'"), Some(40_000.0));
     assert_eq!(number("throttled.sum > 1ms if cpu = 0"), Some(0.0));
     assert_eq!(number("throttled.sum > 1ms if cpu = 1"), Some(40_000.0));
-    // 50 us, less what was throttled.
+    // 50 us, minus the throttled time.
     assert_eq!(number("runqueue.max > 1ms if comm = 't101'"), Some(10_000.0));
     assert_eq!(number("moved > 1"), Some(1.0));
     assert_eq!(number("moved > 1 if tid = 202"), Some(0.0));
@@ -260,7 +260,7 @@ fn nobody_else_is_to_blame_where_events_are_lost_or_the_own_cpu_time_is_over_its
         assert_eq!(judge(r#"span("request").cpu.max > 4us"#), [FAILED, FAILED]);
         assert!(judge(r#"span("request").cpu.max > 5us"#)[0].2, "within its limit");
     }
-    // Long after all spans; but nevertheless it is unknown which spans there were.
+    // This is long after all spans, but it is still unknown which spans there were.
     scene.lose(600, 1, 1);
     for on_disturbed in [OnDisturbed::Fail, OnDisturbed::Pass, OnDisturbed::Exit4] {
         assert_eq!(judged(&scene, &[length], on_disturbed), [FAILED]);

@@ -12,7 +12,7 @@ use super::super::evaluate::{Finding, Verdict};
 use super::{blame, censored, finding};
 use fxtrec_units::escape;
 
-/// Writes a whole document. `about` names the recording.
+/// Writes a complete document. `about` names the recording.
 ///
 /// # Errors
 /// Those of `out`.

@@ -75,11 +75,11 @@ fn metric(quantity: &Quantity) -> String {
     }
 }
 
-/// Says that records are missing that may have broken the gate.
+/// Reports that records are missing that could violate the gate.
 const RECORDS_LOST: &str =
     "applications dropped records, because their buffers were full: spans may be missing";
 
-/// What made spans take too long, if anything is known about that.
+/// What made spans take too long, if known.
 fn blame(verdict: &Verdict<'_>) -> Option<String> {
     let without = |taken: &Taken| {
         let parts = taken.parts.iter().map(|(part, sum)| format!("{} {sum}", part.name()));

@@ -1,4 +1,4 @@
-// Says what is not in this page because of its size limit, wherever that is looked at. Bins are drawn in its place.
+// Shows what is missing from this page because of its size limit, wherever the user looks at it. Bins are drawn in its place.
 
 (() => {
   const { trace, units, view } = fx;

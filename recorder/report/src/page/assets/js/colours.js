@@ -30,7 +30,7 @@
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // Then the choice lasts until the page is closed.
+      // Then the choice lasts only until the page is closed.
     }
     apply(theme);
     return theme;

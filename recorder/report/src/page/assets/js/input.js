@@ -216,7 +216,7 @@
     });
   }
 
-  // The bar between lanes and panels makes the one larger and the other smaller.
+  // The bar between lanes and panels changes how the height is divided.
   function separator() {
     const bar = document.getElementById("separator");
     const root = document.documentElement;

@@ -93,7 +93,7 @@
       points: fx.charts.shown.points,
       paint: { ...fx.paint.status },
     }),
-    // What a stretch of a thread's time was spent on, and what it waited for.
+    // How a thread spent an interval, and what it waited for.
     why: async (koid, from, to) => {
       const { parts, chain } = await fx.why.explain(trace.byKoid.get(koid).index, from, to);
       const koidOf = (index) => trace.threads[index]?.koid ?? 0;

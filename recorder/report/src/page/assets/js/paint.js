@@ -180,7 +180,7 @@
 
   const LOOKS = ["", "running", "waiting", "waiting", "sleeping", "disk", "sleeping", "sleeping", "stopped", "stopped", "sleeping", "", "throttled", "throttled"];
 
-  // Stands in for a state in sums of narrow slices: the host had the CPU.
+  // Represents stolen time in sums of narrow slices.
   const STOLEN = -1;
 
   // The share of a slice that the host took. It is unknown when within the slice that was.

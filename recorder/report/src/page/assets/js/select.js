@@ -202,7 +202,7 @@
     return span !== undefined;
   }
 
-  // Whether the reason is worth asking for: running needs none.
+  // Whether an explanation is useful: a running thread needs none.
   function hasReason() {
     const { kind, thread, state, span, start, end } = selected;
     if (thread === 0 || start >= end || kind === "absent") return false;

@@ -13,7 +13,7 @@
   const LISTED = 8;
   // The maximum number of earlier spans that are examined to find the innermost one around a time.
   const MOST_LOOKS = 64;
-  // The key of what the page itself says about an operation: the index of a thread.
+  // The argument key that the page itself uses for an operation: the index of a thread.
   const OWN = "\u0001";
   let lists = null;
   let flows = null;

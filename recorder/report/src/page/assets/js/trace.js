@@ -6,7 +6,7 @@
   // A reused thread id has a generation above these bits.
   const IDS = 2 ** 22;
   const plain = contents.recorder === null;
-  // Stands in for the number of a tile's block.
+  // Represents the number of a tile's block.
   const LEFT_OUT = -1;
 
   const threads = contents.threads.map(
@@ -68,7 +68,7 @@
   // Whether the exact events of a time are not in this page.
   const isOut = (time) => tiles[tileAt(time)].out;
 
-  // The index in `kept` of the first tile that is not before this one.
+  // The index in `kept` of the first tile at or after this one.
   function keptFrom(index) {
     let low = 0;
     let high = kept.length;

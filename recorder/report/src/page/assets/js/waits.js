@@ -1,4 +1,4 @@
-// The longest waits: a row for each, which leads to it.
+// The longest waits: one row each, with a link to it.
 
 (() => {
   const { trace, units } = fx;

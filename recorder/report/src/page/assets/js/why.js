@@ -22,7 +22,7 @@
   const isBlocked = (state) => state >= STATE.SLEEPING && state <= 7;
   const isWoken = (state) => state === STATE.WOKEN || state === STATE.WOKEN_THROTTLED;
 
-  // The state of a lane at a time; if it is unknown, from when on in its tile.
+  // The state of a lane at a time; if unknown, the time in its tile at which it becomes known.
   async function at(kind, id, time) {
     const found = await fx.select.slice(kind, id, time);
     if (found !== null) return found;
@@ -67,7 +67,7 @@
     return within;
   }
 
-  // Whether no event reported the switch that ended it, which happened at this time or earlier.
+  // Whether no event recorded the switch that ended it, which happened at this time or earlier.
   async function isGuessed({ thread, to, state, cpu }) {
     if (state !== STATE.RUNNING && state !== STATE.WOKEN && state !== STATE.PREEMPTED) return false;
     if (to >= trace.length) return false;
@@ -90,7 +90,7 @@
       const begin = Math.max(found.start, from);
       const step = { thread, from: begin, to: until, since: found.start, state: found.what, cpu: found.cpu, waker: -1, ended: null, inside: null };
       if (found.out) step.reason = ABSENT;
-      // It is unknown what was taken of a part of a slice.
+      // It is unknown which part of a slice the taken time belongs to.
       if (found.what === STATE.RUNNING && begin === found.start && until === found.end) step.taken = found.taken;
       if (found.endOut && until === found.end && found.what >= STATE.SLEEPING) step.ended = "absent";
       else if (found.what >= STATE.SLEEPING && !isThrottled(found.what) && until === found.end) await end(walk, step);
@@ -286,7 +286,7 @@
   async function show(box, thread, from, to) {
     clear();
     const mine = request;
-    // The text of links has names of functions.
+    // The text of links contains function names.
     const [found] = await Promise.all([explain(thread, from, to), fx.stacks?.load()]);
     if (mine !== request) return;
     shown = found;
@@ -328,7 +328,7 @@
       }
       context.stroke();
     };
-    // A chain of one link is the same as the selection.
+    // A chain with a single link is the same as the selection.
     if (shown.chain.length > 1) {
       line(7, "lane", shown.chain);
       line(3, "accent", shown.chain);
