@@ -15,8 +15,8 @@ use crate::source::Source;
 
 /// The engine's two lanes, as the encoder sees them: writes into an engine, and waits where the engine's policy is to wait.
 ///
-/// Records go into the rolling buffers in batches, which cost a fraction of single ones. [`BatchedLanes::commit`] ends a batch: call it
-/// before anything waits for the engine, or for events.
+/// Records are written to the rolling buffers in batches, which cost a fraction of single writes. [`BatchedLanes::commit`] ends a batch:
+/// call it before anything waits for the engine, or for events.
 #[derive(Debug)]
 pub struct BatchedLanes {
     batch: Batch<Arc<Engine>>,

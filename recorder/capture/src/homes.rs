@@ -1,7 +1,7 @@
-//! The tracepoints after which a process may be in another cgroup than its parent was at its creation.
+//! The tracepoints after which a process may be in a different cgroup than its parent was at its creation.
 //!
-//! `/proc` says which cgroup it is. If the process is gone, the tree of cgroups does, if the tracepoint has the number. The kernel filters
-//! these events, so most processes cause none.
+//! `/proc` says which cgroup it is. If the process has exited, the cgroup hierarchy does, if the tracepoint contains the id. The kernel
+//! filters these events, so most processes cause none.
 
 use std::ffi::CString;
 
@@ -29,7 +29,7 @@ struct Shape {
     id: u16,
     least: usize,
     pid: At,
-    /// The number of the cgroup.
+    /// The id of the cgroup.
     cgroup: Option<At>,
 }
 
@@ -56,7 +56,7 @@ impl HomeLayout {
         Ok(HomeLayout { attach: Shape::new(&formats.attach)?, newtask, hierarchy })
     }
 
-    /// The moves that count, in the kernel's filter language.
+    /// The moves that matter, in the kernel's filter language.
     pub(super) fn filter_of_moves(&self) -> String {
         format!("dst_root=={}", self.hierarchy)
     }

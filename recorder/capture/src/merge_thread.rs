@@ -46,7 +46,7 @@ const OF_QUEUE: u32 = u32::MAX;
 
 /// The rings of a source, and their merger.
 pub(crate) trait Intake: Debug + Send + 'static {
-    /// What waits in the rings' backlogs.
+    /// The events that wait in the rings' backlogs.
     type Item: Copy + Debug + Send + 'static;
 
     /// Reads the rings, and hands out what nothing older can precede, as long as `to` takes more. Returns whether it took everything.

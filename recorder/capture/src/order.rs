@@ -14,10 +14,10 @@
 //!                 watermark = the minimum of these; what is left of it is merged
 //! ```
 //!
-//! A busy CPU proves by its own younger events that the older ones have arrived, however long the machine was held up in between. A quiet
-//! CPU gets [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more
-//! than [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until
-//! there is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
+//! A busy CPU's younger events prove that its older ones have arrived, however long the machine was delayed in between. A quiet CPU gets
+//! [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more than
+//! [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until there is
+//! room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
 //! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
@@ -40,7 +40,7 @@ use payloads::Payloads;
 /// How long a quiet CPU may hold up the others.
 pub const WINDOW: Nanos = Nanos(100_000_000);
 
-/// Same while the queues of all CPUs are crowded.
+/// The same while the queues of all CPUs are crowded.
 pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 
 /// Queues are crowded from this number of events on, which takes some MiB: events that leave the caches before their turn cost half as much
@@ -334,7 +334,7 @@ enum Emitted {
     Refused,
 }
 
-/// What was handed out so far.
+/// The events handed out so far.
 #[derive(Debug, Default)]
 pub struct Handed {
     emitted: Nanos,
@@ -472,7 +472,7 @@ impl Merger {
         queues.chain(backlogs).min().unwrap_or(before(now, window))
     }
 
-    /// Same as [`Merger::emit_with`], without backlogs.
+    /// The same as [`Merger::emit_with`], without backlogs.
     pub fn emit(
         &mut self,
         watermark: Nanos,
@@ -494,7 +494,7 @@ impl Merger {
         self.emit_some(watermark, backlogs, usize::MAX, to) != Emitted::Refused
     }
 
-    /// Same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are of one CPU.
+    /// The same as [`Merger::emit_with`], but stops after `most` events, or a few more if they are from one CPU.
     fn emit_some<B: Backlog>(
         &mut self,
         watermark: Nanos,
@@ -557,7 +557,7 @@ impl Merger {
         Emitted::All
     }
 
-    /// Same as [`Merger::round_with`], without backlogs.
+    /// The same as [`Merger::round_with`], without backlogs.
     pub fn round(
         &mut self,
         mut read: impl FnMut(&mut Merger) -> bool,

@@ -1,7 +1,7 @@
 //! The perf rings of all online CPUs: opens them, reads them into a [`Merger`], and follows CPUs that come and go.
 //!
-//! The options name the scheduler's tracepoints to open. With none, the rings carry only what comes without tracepoints: forks, exits and
-//! names, which every source needs.
+//! The options name the scheduler's tracepoints to open. Without tracepoints, the rings carry only forks, exits and names, which every
+//! source needs.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -33,13 +33,13 @@ struct CpuRing {
     sys: Arc<dyn Sys + Send + Sync>,
     /// Losses that records in the ring have reported.
     told_lost: u64,
-    /// The part of these that was not samples.
+    /// The number of these that were not samples.
     told_aside: LostAside,
     /// The incoming thread of the last switch in the ring.
     incoming: Option<Tid>,
     /// Time of the youngest event in the ring.
     last: Nanos,
-    /// Whether the CPU went offline: nothing follows what is in the ring.
+    /// Whether the CPU went offline, so that nothing follows in the ring.
     is_dead: bool,
 }
 
@@ -74,7 +74,7 @@ impl CpuRing {
     /// ```
     ///
     /// The events' own counts may be ahead of the ring's. So the reported number of other records is never too low, that of samples never
-    /// too high, and in the end both sums are those of the kernel.
+    /// too high, and in the end both sums equal the kernel's.
     fn divide(&mut self, count: u64, aside: Option<LostAside>) -> (Option<Loss>, Option<u64>) {
         self.told_lost = self.told_lost.saturating_add(count);
         let Some(aside) = aside else { return (Some(Loss::at_most(count)), None) };
@@ -113,7 +113,7 @@ impl CpuRing {
         }
     }
 
-    /// Reports what was lost and not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
+    /// Reports losses that were not reported yet. The kernel writes a loss into the ring when there is room again and something to write;
     /// at the end of a recording, or of its CPU, that never happens.
     fn tell_rest(&mut self, time: Nanos, merger: &mut Merger) {
         let lost = self.events.lost(&*self.sys).unwrap_or(0);
@@ -136,7 +136,7 @@ impl CpuRing {
             return SchedEvents::default();
         };
         let others = others.iter().sum::<u64>();
-        // What could not be decoded was written too, and may have been of any kind.
+        // Records that could not be decoded were written, too, and may have been of any kind.
         SchedEvents {
             switches: switches.saturating_sub(self.reported.switches + self.undecoded),
             others: others.saturating_sub(self.reported.others + self.undecoded),
@@ -219,14 +219,14 @@ pub struct PerfRings {
     garbled: u64,
     unreported: SchedEvents,
     hotplug: Hotplug,
-    /// CPUs whose events had to be reopened, and that need switch records as before.
+    /// CPUs whose events had to be reopened, and that need switch records again.
     wants_switch_records: Vec<Cpu>,
 }
 
 impl PerfRings {
     /// Opens the events of every online CPU, disabled, each with its own lane in `merger`.
     ///
-    /// If the kernel refuses the memory for the rings, their size is halved, down to `min_ring_bytes`, for all CPUs alike: otherwise the
+    /// If the kernel refuses the memory for the rings, their size is halved, down to `min_ring_bytes`, equally for all CPUs: otherwise the
     /// first CPUs would take everything that is allowed.
     ///
     /// # Errors
@@ -308,7 +308,7 @@ impl PerfRings {
     /// The CPUs that are online now, whether or not their events are open.
     ///
     /// # Errors
-    /// [`SourceError`] if the kernel does not say.
+    /// [`SourceError`] if the kernel does not list them.
     pub fn online(&self) -> Result<Vec<Cpu>, SourceError> {
         Ok(cpus::online(&*self.sys)?)
     }
@@ -333,11 +333,11 @@ impl PerfRings {
             }
         }
         if self.rings.iter().any(|ring| ring.is_dead) {
-            // After the events were found to be dead, so that the rings have everything.
+            // Checked after the events were found to be dead, so that the rings are complete.
             self.read(merger);
             self.remove_offline(merger);
         }
-        // A CPU must wait if its last events have no room in its lane yet, because a lane is for one ring.
+        // A CPU must wait while its last events have no room in its lane, because a lane is for one ring.
         let known: Vec<Cpu> = self.rings.iter().map(|ring| ring.events.cpu()).collect();
         for cpu in online.into_iter().filter(|cpu| !known.contains(cpu)) {
             self.begin(cpu, merger)?;
@@ -371,7 +371,7 @@ impl PerfRings {
         self.rings.iter().for_each(|ring| ring.events.disable_lives(&*self.sys));
     }
 
-    /// Opens a CPU while the recording runs. What it did between coming online and this was not seen.
+    /// Opens a CPU while the recording runs. What the CPU did between coming online and now is missing.
     fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
         match self.add(cpu, self.min_ring_bytes, merger) {
             Err(OpenError::Offline(_)) => return Ok(()),
@@ -450,7 +450,7 @@ impl Rings for PerfRings {
         self.rings.iter().map(|ring| ring.events.poll_fd()).chain(self.hotplug.poll_fd())
     }
 
-    /// Reads nothing from the rings, and has the kernel write switch records on CPUs where a task was not reported.
+    /// Reads nothing from the rings, and makes the kernel write switch records on CPUs where a task was not reported.
     fn find_silent(&mut self, _merger: &mut Merger) -> Result<Vec<Cpu>, SourceError> {
         idle_probe::nap_on_each(self.cpus());
         let mut silent = Vec::new();
@@ -472,7 +472,7 @@ impl Rings for PerfRings {
         Ok(silent)
     }
 
-    /// Has the kernel write switch records for `cpu`.
+    /// Makes the kernel write switch records for `cpu`.
     fn is_silent(&mut self, cpu: Cpu) -> Result<(), SourceError> {
         let is_it = |ring: &&mut CpuRing| !ring.is_dead && ring.events.cpu() == cpu;
         let found = self.rings.iter_mut().find(is_it);
@@ -526,7 +526,7 @@ impl Rings for PerfRings {
     }
 }
 
-/// What the records of a CPU's ring contain.
+/// Decodes the records of a CPU's ring.
 fn shape<'a>(options: &Options, extras: &'a OpenExtras) -> Shape<'a> {
     let extras = options.event_ids().then_some(extras);
     Shape { namespace_ids: options.namespace_ids, extras }
@@ -543,7 +543,7 @@ fn add_counts(a: &[KernelCount], b: &[KernelCount]) -> Vec<KernelCount> {
     a.iter().zip(b).map(add).collect()
 }
 
-/// Finds out from a CPU's first events whether the kernel reports every task on it.
+/// Determines from a CPU's first events whether the kernel reports every task on it.
 ///
 /// ```text
 ///   A -> idle ... idle -> B     all are reported

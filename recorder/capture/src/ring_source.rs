@@ -44,8 +44,8 @@ pub trait Rings: Debug + Send + 'static {
     /// Stops all events; what the rings hold stays readable.
     fn disable(&mut self);
 
-    /// Lets every CPU be idle for a moment and checks whether each task there was reported. Requests more from the kernel about the CPUs
-    /// where one was not, and returns these CPUs.
+    /// Makes every CPU idle for a moment and checks whether each task there was reported. Requests more records from the kernel for CPUs on
+    /// which a task was not reported, and returns these CPUs.
     ///
     /// # Errors
     /// [`SourceError`] if the kernel refuses that.
@@ -62,7 +62,7 @@ pub trait Rings: Debug + Send + 'static {
     /// Makes this many threads, including the calling one, read the rings, regardless of the load.
     fn use_threads(&mut self, threads: usize);
 
-    /// Moves what the rings hold into the merger; true if something stays in a ring because its lane is full.
+    /// Moves the content of the rings into the merger; returns true if something stays in a ring because its lane is full.
     fn read(&mut self, merger: &mut Merger) -> bool;
 
     /// Why rings can no longer be read; returned only once.
@@ -71,11 +71,11 @@ pub trait Rings: Debug + Send + 'static {
     /// The descriptors that poll(2) reports as readable when rings should be read.
     fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 
-    /// Reports what was lost at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings
-    /// are empty.
+    /// Reports losses at the very end, which no ring reports any more. To be called once, when the events have stopped and the rings are
+    /// empty.
     fn tell_rest(&mut self, merger: &mut Merger);
 
-    /// Same as [`Source::follow_hotplug`]. Returns whether there was anything to look at.
+    /// Same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
     ///
     /// # Errors
     /// [`SourceError`]; CPUs that are already recorded stay recorded.
@@ -124,7 +124,7 @@ pub type PerfSource = RingSource<PerfRings>;
 pub type FtraceSource = RingSource<FtraceRings>;
 
 impl<R: Rings> RingSource<R> {
-    /// Opens a source of the rings that `open` opens, disabled, with their lanes in the merger that `open` gets.
+    /// Opens a source of the rings that `open` opens, disabled, with their lanes in the merger that `open` receives.
     ///
     /// # Errors
     /// What `open` returns.

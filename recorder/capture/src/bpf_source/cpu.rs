@@ -163,7 +163,7 @@ struct Decoder {
     names: Told,
     /// With a narrow scope: the thread on the CPU, as far as the records show.
     current: Option<Option<Tid>>,
-    /// Whether the records say which threads are in scope at the moment.
+    /// Whether the records currently say which threads are in scope.
     by_group: bool,
     /// Facts about the slice that the next switch ends.
     slice: Option<SliceFacts>,
@@ -188,7 +188,7 @@ pub(super) struct CallEvents {
 }
 
 impl CpuLane {
-    /// `number` is that of its decoder, and `of_calls` says whether it is a lane of system calls.
+    /// `number` is the number of its decoder; `of_calls` is set for a lane of system calls.
     pub(super) fn new(
         number: usize,
         (cpu, lane): (Cpu, Lane),

@@ -1,4 +1,4 @@
-//! Which thread is on which CPU: the chain of threads, in truth and in the file.
+//! Which thread is on which CPU: the chain of threads, in reality and in the file.
 //!
 //! ```text
 //!   kernel   A -> B    B -> C    C -> idle    (idle -> D unseen)    D -> E
@@ -6,13 +6,13 @@
 //!                                                                       idle -> D is inferred first
 //! ```
 //!
-//! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. What threads do
-//! is not derived here: the encoder only knows what it needs to leave out spurious wake-ups, and a ledger has the rest if a trigger is set.
-//! A property test (`agreement` of `fxtrec-convert`) lets the encoder record a story and compares the report with the machine.
+//! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. The encoder does
+//! not derive what threads do: it only tracks what it needs to leave out spurious wake-ups; a ledger tracks the rest if a trigger is set. A
+//! property test (`agreement` of `fxtrec-convert`) lets the encoder record a random history and compares the report with the machine.
 //!
-//! With a narrow scope the file shows less than the truth: a switch is written when a thread in scope is switched out or in, and the
-//! outsider that follows such a thread is shown until it is switched out itself. For the rest of the time, a pseudo-thread of the CPU
-//! stands for what is not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
+//! With a narrow scope the file shows less than really happened: a switch is written when a thread in scope is switched out or in, and the
+//! outsider that follows such a thread is shown until it is switched out. For the rest of the time, a pseudo-thread of the CPU represents
+//! what is not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
 //!
 //! ```text
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
@@ -25,7 +25,7 @@ use fxt_writer::Koid;
 use fxtrec_sched::{CpuState, Edge, Occupant as Has};
 use fxtrec_units::{Cpu, Nanos};
 
-/// A thread as a CPU's chain remembers it. This may be kept for longer than what is known about the thread.
+/// A thread, as a CPU's chain stores it. This may outlive the encoder's other data about the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupant {
     pub slot: Slot,
@@ -35,14 +35,14 @@ pub struct Occupant {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain {
-    /// The thread that really is on the CPU, by the rules of the scheduling machine.
+    /// The thread that is really on the CPU, by the rules of the scheduling machine.
     pub(super) seat: CpuState<Occupant>,
     /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
     /// What is known about the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
     pub taken: Option<Taken>,
-    /// Whether the trace has the name of the thread that stands for what is not recorded.
+    /// Whether the trace has the name of the pseudo-thread for what is not recorded.
     pub unrecorded: bool,
 }
 
@@ -67,7 +67,7 @@ impl Chain {
         self.seat.has_gap()
     }
 
-    /// A switch brings in a thread.
+    /// A switch brings a thread onto the CPU.
     #[inline(always)]
     pub fn enter(&mut self, incoming: Occupant, time: Nanos, inferred: bool) {
         self.seat.enter(Has::Thread(incoming), read_time(time), inferred);
@@ -83,12 +83,12 @@ impl Chain {
         self.seat.lose(read_time(time));
     }
 
-    /// The thread on the CPU is no longer known, though no event is missing.
+    /// The thread on the CPU is not known any more, though no event is missing.
     pub fn forget(&mut self, time: Nanos) {
         self.seat.forget(read_time(time));
     }
 
-    /// What is known about the slice of `koid`, which a switch ends at `time`.
+    /// The facts about the slice of `koid`, which a switch ends at `time`.
     #[inline]
     pub fn end_slice(&mut self, time: Nanos, koid: Koid) -> (Option<SliceFacts>, Option<Taken>) {
         if self.slice.is_none() && self.taken.is_none() {
@@ -99,7 +99,7 @@ impl Chain {
             && self.current().is_some_and(|current| current.koid == koid);
         let since = if whole { self.seat.since.0 } else { time.0 };
         let length = Nanos(time.0.saturating_sub(since));
-        // The scheduler reads its clocks a moment before it reports a switch. What happens in between counts for the next slice, and may
+        // The scheduler reads its clocks a moment before it reports a switch. Time between these moments counts for the next slice, and may
         // exceed that slice's length.
         let slice = self.slice.take();
         let slice = slice.map(|facts| SliceFacts { steal: facts.steal.min(length), ..facts });
@@ -140,7 +140,7 @@ impl Chains {
         (0..).map(Cpu).zip(self.0.iter().copied())
     }
 
-    /// All of them, to be changed.
+    /// All chains, mutable.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Chain> {
         self.0.iter_mut()
     }

@@ -4,7 +4,7 @@
 //! of tids that Linux can have, so the first owner's koid is its tid. Numbers whose koids would collide with pseudo objects in the 32 bits
 //! that readers keep are skipped.
 //!
-//! A tid whose owner has ended has no owner: the next thread seen with it is a new owner, even if its fork was not seen.
+//! After its owner has ended, a tid has no owner: the next thread with that tid is a new owner, even if its fork was not recorded.
 //!
 //! The counts stay exact for the whole recording. They lie in pages that are allocated when one of their tids is first used: 64 KiB with a
 //! pid_max of 32768, and never more than 8 MiB.

@@ -21,7 +21,7 @@ pub enum Ids {
     Inner(Box<Inner>),
 }
 
-/// What was learned about another namespace.
+/// Facts about another pid namespace.
 #[derive(Debug, Default)]
 pub struct Inner {
     tids: FxHashMap<LocalId, Tid>,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Switches and wake-ups that are made up for this carry the argument `inferred`, and beginnings of durations carry `cut`, like those of
-//! `fxtrec cut`. A thread that neither has a CPU nor is on a queue is either waiting for something else or not known.
+//! `fxtrec cut`. A thread that neither has a CPU nor is in a queue either waits for something else or is unknown.
 
 mod filter_relevant;
 pub mod rewind;

@@ -129,7 +129,7 @@ pub struct Thread {
 enum Origin {
     /// From the snapshot, or from a name that waited for the thread's tid; no event has named it yet.
     Snapshot,
-    /// Its fork was seen, but not its first wake-up.
+    /// Its fork was recorded, but not its first wake-up.
     Fork,
     Seen,
 }
@@ -370,8 +370,8 @@ impl Threads {
         Some(slot)
     }
 
-    /// Whether an event that names this thread, and calls it `comm` if it has a name, changes nothing: the trace has the thread's name, and
-    /// neither its name nor what it does is in doubt.
+    /// Whether an event that names this thread (with the name `comm`, if it has one) changes nothing: the trace has the thread's name, and
+    /// neither its name nor its state is uncertain.
     #[inline(always)]
     pub(super) fn is_settled(&self, slot: Slot, comm: &Comm) -> bool {
         let thread = self.thread(slot);
@@ -445,7 +445,7 @@ impl Threads {
     }
 
     /// The id of a main thread that has ended is alive again, in the same process: another thread took the id over in execve(2), which no
-    /// other thread survives. If the ends of several were not seen, it is the one that can have run.
+    /// other thread survives. If the ends of several threads were not recorded, it is the only one that can have run.
     fn note_takeover(&mut self, main: Slot) {
         let Thread { koid, tid, process, .. } = *self.thread(main);
         let home = self.process(process);
@@ -470,7 +470,7 @@ impl Threads {
         self.takeovers.iter().any(|takeover| takeover.main == koid)
     }
 
-    /// The thread that this main thread was before its execve(2), if it was not seen on a CPU since; returned only once.
+    /// The thread that this main thread was before its execve(2), if it has not been seen on a CPU since; returned only once.
     pub fn take_former_self(&mut self, main: Slot) -> Option<Slot> {
         let koid = self.thread(main).koid;
         let at = self.takeovers.iter().position(|takeover| takeover.main == koid)?;
@@ -545,7 +545,7 @@ impl Threads {
         self.find(tid).is_none() && self.generations.has_ended(tid)
     }
 
-    /// What the thread is doing, as far as losses leave that known.
+    /// What the thread is doing, unless losses make that uncertain.
     pub fn run(&self, slot: Slot) -> Run {
         let thread = self.thread(slot);
         if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
@@ -673,8 +673,8 @@ pub mod weight {
         NICE_WEIGHTS[step.min(NICE_WEIGHTS.len() - 1)]
     }
 
-    /// The kernel priority that has this weight. For weights between two nice levels, that of the lower one; for real-time threads, the
-    /// highest of theirs; for the idle task, that of nice 0.
+    /// The kernel priority that has this weight. A weight between two nice levels counts as the lower one; real-time threads get the
+    /// highest of their priorities; the idle task gets that of nice 0.
     pub fn priority(weight: i32) -> i32 {
         match weight {
             IDLE => FIRST_NICE_PRIO + 20,

@@ -74,7 +74,7 @@ impl Files {
         Files { bounds, there, bytes, ..Files::default() }
     }
 
-    /// Adds a file that was written. Removes older ones so that all are within bounds, with `room` more bytes left within their budget.
+    /// Adds a file that was written. Removes older files so that all are within limits, with `room` more bytes left within their budget.
     ///
     /// # Errors
     /// [`NotRemoved`] for the first file that could not be removed; the others were removed.

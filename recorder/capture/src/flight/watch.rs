@@ -1,7 +1,7 @@
 //! Triggers, tested on every duration, loss and probe as it occurs.
 //!
 //! All of this is on the path of an event. A value that meets no limit costs a comparison; conditions are evaluated only when a limit was
-//! met. What meets a trigger is limited by time and number:
+//! met. Triggers are limited by time and number:
 //!
 //! ```text
 //!   met          x  x      x            x x        x
@@ -55,7 +55,7 @@ pub struct Fired {
     pub cpu: Option<Cpu>,
     /// The thread; none for a loss and an alert, and for a span of a thread that the scheduler's events do not know.
     pub thread: Option<Culprit>,
-    /// What was measured; none for a hit of a probe and an alert.
+    /// The measured value; `None` for a hit of a probe and for an alert.
     pub value: Option<Amount>,
     /// Which application an alert or a span is of, as text.
     pub from: Option<String>,
@@ -353,7 +353,7 @@ impl Watch {
         self.busy = busy;
     }
 
-    /// What has fired since the last call.
+    /// The triggers that have fired since the last call.
     pub fn take_fired(&mut self) -> std::vec::Drain<'_, Fired> {
         self.fired.drain(..)
     }

@@ -1,4 +1,4 @@
-//! What goes out, when, and in which order.
+//! Which events are handed out, when, and in which order.
 
 use super::*;
 use crate::event::Loss;

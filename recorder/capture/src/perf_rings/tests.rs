@@ -1,4 +1,4 @@
-//! What rings report about CPUs that come and go, and about missing records.
+//! What rings report about CPU hotplug and about missing records.
 
 use super::super::event::{Comm, Switch};
 use super::super::sched::tests::layout;
@@ -183,7 +183,7 @@ fn lose(machine: &Fake, lives: u64, switch_records: u64, samples: u64) {
     machine.lose(0, |attr| attr.type_ == 2 && attr.config == first, samples);
 }
 
-/// The picture in [`CpuRing::divide`]'s documentation, and what comes after it.
+/// The picture in [`CpuRing::divide`]'s documentation, and what follows it.
 #[test]
 fn of_what_a_ring_lost_only_samples_are_lost_events() {
     let machine = Fake::default().file(ONLINE, "0\n");
@@ -202,7 +202,7 @@ fn of_what_a_ring_lost_only_samples_are_lost_events() {
     assert_eq!(divide(5, 1, 3, 8), (loss(3, 1), Some(1)));
     assert_eq!(divide(2, 3, 3, 8), (None, Some(2)), "no switch is missing");
     assert_eq!(divide(4, 3, 7, 8), (loss(0, 4), None), "who came in is");
-    // One more sample and two more records are lost before the ring could say so.
+    // One more sample and two more records are lost before the ring could report it.
     lose(&machine, 3, 9, 9);
     rings.tell_rest(&mut merger);
     assert_eq!(told(&mut merger), [(0, Kind::Lost(loss(1, 2).expect("a loss")))]);

@@ -95,7 +95,7 @@ pub(super) struct Mapping {
     pub(super) module_address: u64,
 }
 
-/// What is sent to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
+/// A message to the capture thread. A program is what a process runs from one execve(2) to the next; they are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     Code {
@@ -150,7 +150,7 @@ pub(super) struct Placed {
     has_tables: bool,
 }
 
-/// What is known about a program.
+/// The state of a program.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) pid: u32,
@@ -160,7 +160,7 @@ pub(super) struct Program {
     unwound: usize,
     /// All that there were when its mappings were read last.
     found: Arc<Vec<ExecutableMapping>>,
-    /// What they take, in bytes.
+    /// Their size, in bytes.
     found_bytes: usize,
     /// The code that it has compiled itself.
     pub(super) made: JitCode,
@@ -349,7 +349,7 @@ impl Collector {
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
-            // To tell the tracepoint's own functions from the rest.
+            // To distinguish the tracepoint's own functions from the rest.
             self.kernel();
         }
         self.meet_pythons();
@@ -699,7 +699,7 @@ impl Collector {
 
     fn read_mappings(&mut self, number: usize, frames: &[u64], sample: &Sample) {
         let program = self.programs.entry(number).or_default();
-        // Whatever the result: a process that has ended is not examined for each of its frames.
+        // Done whatever the result, so that a process that has ended is not examined for each of its frames.
         program.read_in = Some(self.looks);
         let is_its = |found: &Arc<Vec<ExecutableMapping>>| {
             frames.iter().any(|frame| find(found, *frame).is_some())
@@ -845,7 +845,7 @@ fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
     Some(number)
 }
 
-/// When the thread was where its stack says.
+/// The time at which the stack was taken.
 fn when(sample: &Sample) -> Nanos {
     match sample.kind {
         SampleKind::OffCpu => sample.since,

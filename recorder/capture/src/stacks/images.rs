@@ -1,8 +1,8 @@
 //! The files that code was loaded from.
 //!
-//! A file is held from the moment that a process was seen with it, because its name may mean another file later. Another process reads it:
-//! see [`super::files`]. A deleted file is released so that its disk space becomes free; the functions that were seen so far are named
-//! before that.
+//! A file is held from the moment that a process was seen with it, because its name may refer to another file later. Another process reads
+//! it: see [`super::files`]. A deleted file is released so that its disk space becomes free; before that, the functions seen so far are
+//! named.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -44,7 +44,7 @@ fn units_of(mappings: &[ExecutableMapping]) -> usize {
     mappings.iter().map(|mapping| 1 + mapping.bytes() / UNIT).sum()
 }
 
-/// Maximum number of mappings of one process. A just-in-time compiler may make new ones all the time.
+/// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
 const MOST_OF_ONE: usize = 4096;
 
 /// The code of a process from one execve(2) to the next, or since it began.
@@ -97,7 +97,7 @@ struct Told {
 pub(super) struct MappingHistory {
     /// For each process, in order of time.
     of: FxHashMap<Pid, Vec<AddressSpace>>,
-    /// Records that older ones may still precede.
+    /// Records that older records may still precede.
     waiting: Vec<Told>,
     /// Time, process, and the earliest beginning of lives that must be kept.
     over: VecDeque<(Nanos, Pid, Nanos)>,

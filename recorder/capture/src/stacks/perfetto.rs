@@ -1,7 +1,7 @@
 //! The same stacks again for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
 //!
-//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. What a packet refers to by number must come
-//! before it, and names are known only when everything has been recorded. So samples are kept until a file ends: 40 bytes for each, and
+//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. A packet must come after everything that it
+//! refers to by number, and names are known only at the end of the recording. So samples are kept until a file ends: 40 bytes for each, and
 //! each distinct stack once.
 //!
 //! ```text
@@ -40,10 +40,10 @@ pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 /// end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
-/// What a sample takes in a blob, in words.
+/// The size of a sample in a blob, in words.
 const SAMPLE_WORDS: usize = 5;
 
-/// What a stack takes in addition to its frames, in words.
+/// The size of a stack in a blob in addition to its frames, in words.
 const STACK_WORDS: usize = 14;
 
 /// Maximum number of distinct frames that are known at the same time, and of stacks that the caller of [`Sequence::add`] has not numbered.
@@ -123,7 +123,7 @@ pub struct Module<'a> {
     pub address: u64,
 }
 
-/// What is known about a frame.
+/// The data of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub function: Option<&'a str>,
@@ -571,7 +571,7 @@ fn number_of(fields: &[Field<'_>], number: u64) -> Option<u64> {
     }
 }
 
-/// Passes the kind, the [`About`] and the weight of each sample of a blob to `tell`, up to the first damage.
+/// Calls `tell` with the kind, the [`About`] and the weight of each sample of a blob, up to the first damage.
 pub fn weights(payload: &[u8], mut tell: impl FnMut(Kind, About, u64)) -> Option<()> {
     for field in fields(payload)? {
         let (1, FieldValue::Bytes(packet)) = (field.number, field.value) else { return None };

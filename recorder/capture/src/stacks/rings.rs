@@ -7,7 +7,7 @@
 //!   kept here                                 |       ||||        |||||||     ||||||||||-----
 //! ```
 //!
-//! What is kept is bounded: beyond that, samples stay in the rings; what the rings have no room for is lost, and counted there.
+//! The amount kept is limited: beyond that, samples stay in the rings; what does not fit into the rings is lost, and counted there.
 //!
 //! Resolving samples takes milliseconds of CPU time that other threads may wait for. So `fxtrec-stacks` runs at low priority until it is
 //! late: see [`Order`]. If it has used a tenth of a CPU within a second, it runs as an ordinary thread when it would otherwise have high
@@ -35,7 +35,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// Same for records of code. What is beyond that is lost, and counted.
+/// Same for records of code. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
 /// How late the thread that takes what was read may be, or how many bytes of samples may wait, before it gets high priority.
@@ -130,7 +130,7 @@ struct CodeRecord {
     body: Box<[u8]>,
 }
 
-/// What was read from the rings.
+/// The data read from the rings.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) samples: Vec<Sample>,

@@ -42,7 +42,7 @@ pub(super) const MOST: usize = 190;
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.
 const MOST_WORK: u32 = 64 << 10;
 
-/// Same for all stacks within a second: about 50 ms.
+/// The same for all stacks within a second: about 50 ms.
 const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
 /// The bytes of a section, and its address in the file's own terms.
@@ -172,7 +172,7 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
     registers.fp()
 }
 
-/// What is known about the code at an address.
+/// The unwinding data for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// There are tables for its file; finding its rules may take this much work, 0 if it is little.

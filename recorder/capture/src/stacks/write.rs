@@ -442,7 +442,7 @@ impl Records {
         Self::write_counts(lanes, recorder, ended, counts)
     }
 
-    /// What belongs to the end of one of several files; the next file starts with nothing.
+    /// Data for the end of one of several files; the next file starts without it.
     pub(super) fn end_piece(
         &mut self,
         recorder: ThreadName,

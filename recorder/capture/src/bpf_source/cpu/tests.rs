@@ -1,4 +1,4 @@
-//! What the records of a lane become.
+//! How records of a lane are decoded.
 
 use super::*;
 use fxtrec_kernel::bpf::lane;
@@ -85,7 +85,7 @@ fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder
     assert_eq!(events(&mut wide, switch(3, 1)).len(), 1);
 }
 
-/// A record of this kind and time; if it is about a thread, that is thread 7.
+/// A record of this kind and time; records about a thread are about thread 7.
 pub(super) fn raw(kind: RecordKind, flags: u8, time: u64) -> RawRecord {
     let mut raw = RawRecord::default();
     raw[..8].copy_from_slice(&time.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Which thread has each CPU when no switch says so: missing switches are inferred.
+//! Missing switches are inferred: determines which thread has each CPU when no switch shows it.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ThreadState;
@@ -13,7 +13,7 @@ use crate::event::LocalId;
 use fxtrec_units::{Cpu, Nanos};
 
 impl<L: Lanes> Encoder<L> {
-    /// A side of an inferred switch; the thread may have ended since it was last seen.
+    /// A side of an inferred switch; the thread may have ended since its last event.
     fn inferred_side(&self, occupant: Occupant) -> Side {
         let thread = self.threads.thread(occupant.slot);
         let weight = if thread.koid == occupant.koid { thread.weight } else { weight::NICE_0 };
@@ -48,7 +48,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// The thread that this main thread was before it executed a program, if its switch in for that was not seen.
+    /// The thread that became this main thread by executing a program, if that switch-in was not recorded.
     fn former_self(&mut self, main: Slot) -> Option<Occupant> {
         let slot = self.threads.take_former_self(main)?;
         Some(Occupant { slot, koid: self.threads.thread(slot).koid })
@@ -71,7 +71,7 @@ impl<L: Lanes> Encoder<L> {
         let chain = self.chains.of(cpu);
         let gap = chain.has_gap();
         chain.enter(now, time, true);
-        // The end of its wait was not seen.
+        // The end of its wait was not recorded.
         self.waited(time, now.slot)?;
         // The one that was in may have ended since, and its place may be another's.
         let known = self.threads.thread(before.slot).koid == before.koid;

@@ -1,4 +1,4 @@
-//! The current state of the machine (running and waiting threads, open spans), as the encoder knows it.
+//! The encoder's view of the machine: running and waiting threads, and open spans.
 
 use fxt_reader::record::is_not_recorded;
 use fxt_writer::Koid;
@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
                 category: Label::Known(open.category),
                 name: Label::Known(open.name),
             });
-            // If the end of a thread was not seen, its process is no longer known.
+            // If the end of a thread was not recorded, its process is not known any more.
             let process = processes.get(&koid).copied().unwrap_or(koid);
             moment.spans.insert((process, koid), spans.collect());
         }
@@ -111,7 +111,7 @@ impl<L: Lanes> Encoder<L> {
         written.map(|thread| thread.koid).chain(unrecorded).chain([Koid(0)]).collect()
     }
 
-    /// Forgets threads that only an earlier piece can name: those that have ended, on CPUs and as wakers.
+    /// Forgets threads that only an earlier piece can name: ended threads, on CPUs and as wakers.
     fn let_go_of_the_past(&mut self) {
         let living = self.living();
         for chain in self.chains.all_mut() {

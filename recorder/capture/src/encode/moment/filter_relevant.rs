@@ -58,7 +58,7 @@ struct Filter<'a> {
     unseen: FxHashSet<Koid>,
     /// A bit for each of them, chosen by the lowest bits of its id, so that most other threads need no search.
     perhaps: u64,
-    /// What began and has not ended, the outermost first.
+    /// What has begun and not ended, the outermost first.
     open: FxHashMap<Track, Vec<&'a [u8]>>,
 }
 
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(pieces, rewind(&head(), &[&records], &now).expect("sound"));
         assert_eq!(filter_relevant(&[&records[..16]], &now), None, "cut short");
         assert_eq!(filter_relevant(&[&[0; 16]], &now), None, "no record");
-        // As long as its header says, but too short for its type.
+        // The record is as long as its header says, but too short for its type.
         let header = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(2);
         let header = header | scheduling::SCHEDULING_TYPE.put(scheduling::CONTEXT_SWITCH);
         let short = [header, 5].map(u64::to_le_bytes).concat();

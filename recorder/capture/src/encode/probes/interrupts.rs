@@ -96,7 +96,7 @@ impl CpuInterrupts {
         self.open.iter().rev().take_while(|open| !lasts(open)).count()
     }
 
-    /// How many open interrupts are inside of the one that ends now; `None` if its beginning was not seen.
+    /// How many open interrupts are inside the one that ends now; `None` if its beginning was not recorded.
     pub fn inside_of(&self, line: Line) -> Option<usize> {
         self.open.iter().rev().position(|open| open.line == line)
     }

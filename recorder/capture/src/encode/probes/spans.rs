@@ -1,6 +1,6 @@
-//! What a thread is in: functions and system calls that have begun and not ended.
+//! The open durations of a thread: functions and system calls that have begun and not ended.
 //!
-//! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never seen:
+//! An end in the trace ends the duration that its thread began last, so begins and ends must be paired. But some ends are never recorded:
 //! longjmp(3) leaves a function, the kernel watches at most 64 returns of a thread at once, a sample is lost. The stack pointer shows this,
 //! because it is lower the deeper the calls are nested:
 //!
@@ -32,7 +32,7 @@ const RETURN_ADDRESS: u64 =
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 
-/// What a thread is in.
+/// A duration that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A function, with the stack pointer at its call, if known.
@@ -56,7 +56,7 @@ pub struct Open {
     pub losses: u32,
 }
 
-/// What one thread is in, the outermost first.
+/// The open durations of one thread, the outermost first.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     open: Vec<Open>,
@@ -75,7 +75,7 @@ impl Stack {
         innermost.take_while(|open| matches!(open.frame, Frame::Syscall(_))).count()
     }
 
-    /// How many open spans are inside of the function that returns now; `None` if its call was not seen.
+    /// How many open spans are inside the function that returns now; `None` if its call was not recorded.
     pub fn inside_of_return(
         &self,
         id: SpanId,
@@ -93,7 +93,7 @@ impl Stack {
         })
     }
 
-    /// How many open spans are inside of the system call that ends now; `None` if its beginning was not seen.
+    /// How many open spans are inside the system call that ends now; `None` if its beginning was not recorded.
     pub fn inside_of_syscall(&self, number: i64) -> Option<usize> {
         self.open.iter().rev().position(|open| open.frame == Frame::Syscall(number))
     }
@@ -140,7 +140,7 @@ fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     }
 }
 
-/// What every thread is in.
+/// The open durations of every thread.
 #[derive(Debug, Default)]
 pub struct Spans {
     threads: FxHashMap<Koid, Stack>,

@@ -1,4 +1,4 @@
-//! Each CPU's chain of threads: unbroken, and honest about what was inferred.
+//! Each CPU's chain of threads: it is unbroken, and shows what was inferred.
 
 use super::{LOST, SECOND, Scene, executed, fork, interrupt, running, switch, wakeup};
 use crate::event::{Kind, Loss, Switch};
@@ -187,7 +187,7 @@ fn a_thread_that_takes_over_the_main_threads_id_by_exec_goes_out_dead() {
     assert_eq!(scene.encoder.take_silent(), []);
 }
 
-/// Thread 6 of process 5 is runnable, its main thread has ended, and CPU 0 is idle. The switch to 6 will not be seen.
+/// Thread 6 of process 5 is runnable, its main thread has ended, and CPU 0 is idle. The switch to thread 6 will not be recorded.
 fn six_waits_and_its_main_thread_has_ended() -> Scene {
     let mut scene = Scene::new();
     scene.at(10, 0, switch(0, "R", 5));
@@ -239,7 +239,7 @@ fn of_several_threads_the_one_that_could_run_took_over_the_main_threads_id() {
         scene.at(21, 0, wakeup(other, 5));
     }
     scene.at(22, 1, switch(0, "R", 8));
-    // Its end will not be seen.
+    // Its end will not be recorded.
     scene.at(23, 1, switch(8, "S", 0));
     scene.at(30, 0, switch(5, "Z", 0));
     scene.told();
@@ -296,7 +296,7 @@ fn a_switch_to_the_main_thread_in_a_gap_is_no_takeover() {
     assert_eq!(scene.encoder.threads().living(), 3);
 }
 
-/// The loss may include the end of a thread, and its id may belong to another one by now.
+/// The loss may include the end of a thread, and its id may belong to another thread now.
 #[test]
 fn a_thread_that_ended_unseen_goes_out_as_the_one_it_was() {
     let mut scene = Scene::new();

@@ -30,7 +30,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
     scene.told();
     let mut time = 200;
     // Thread 7 is of another process, 8 is unknown, and 0 is the idle task. The id of a lock's owner, or of the thread whose end is waited
-    // for, is a claim of the program in either case.
+    // for, is only a claim of the program.
     let cases = [
         (false, 6, " futex_owner=koid:6"),
         (false, 5, ""),
@@ -107,7 +107,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     scene.at(20, 1, switch(0, "R", 9));
     let contention = |contention| Kind::Contention { tid: Tid(5), contention };
     let lock = KernelLock { address: PLACE, kind: LockKind::Mutex };
-    // 5 sleeps, and is switched in again, on the other CPU the second time.
+    // Thread 5 sleeps, and is switched in again, on the other CPU the second time.
     let sleeps = |scene: &mut Scene, time: u64, cpu: u32| {
         scene.at(time, cpu, switch(5, "D", 0));
         let told = scene.scheduled().pop().expect("a switch");
@@ -119,7 +119,7 @@ fn who_waits_for_a_lock_of_the_kernel_by_the_tracepoints_has_it_at_each_sleep_un
     assert!(!sleeps(&mut scene, 100, 0));
     scene.at(110, 0, contention(Contention::Begin(lock)));
     assert!(sleeps(&mut scene, 120, 0));
-    // Another thread is switched out meanwhile, and waits for nothing.
+    // Another thread is switched out meanwhile, and does not wait.
     scene.at(130, 1, switch(9, "S", 0));
     let other = scene.scheduled().pop().expect("a switch");
     assert!(!other.contains("kernel_lock"), "{other}");
@@ -378,7 +378,7 @@ fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((5, 6), (5, 5)));
     scene.at(110, 0, switch(5, "R", 6));
-    // The end of thread 5 was not seen, and that of 6 is late.
+    // The end of thread 5 was not recorded, and the exit of 6 comes late.
     scene.at(120, 1, fork((5, 5), (7, 7)));
     scene.at(125, 1, switch(0, "R", 5));
     scene.at(130, 0, switch(6, "Z", 0));

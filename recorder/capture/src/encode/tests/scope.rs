@@ -1,4 +1,4 @@
-//! Narrow scopes: what is written when only some threads are wanted.
+//! Narrow scopes: what is written if only some threads are recorded.
 
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
@@ -9,7 +9,7 @@ use crate::event::{Kind, Life, LocalId, Switch};
 use fxtrec_units::glob::Pattern;
 use fxtrec_units::{Nanos, Tid};
 
-/// Only process 5 is wanted, and everything that it starts.
+/// Only process 5 and its descendants are recorded.
 fn five_in_scope(proc: Proc) -> Threads {
     let mut threads = Threads::new(Ids::Initial, Box::new(proc));
     threads.begin_snapshot(Nanos(5));
@@ -129,7 +129,7 @@ fn a_process_stays_in_scope_though_an_earlier_owner_of_its_id_is_seen_to_end() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(120, 0, wakeup_new(6, 5));
     assert_eq!(scene.scheduled(), [format!("120 cpu 0: wakes 6 (1024) waker=koid:{heir}")]);
-    // A thread that gets the id after the snapshot is another one.
+    // A thread that gets the id after the snapshot is a different thread.
     scene.at(130, 0, switch(5, "Z", 0));
     scene.at(140, 1, fork((5, 5), (10, 10)));
     scene.at(150, 1, wakeup_new(5, 10));
@@ -145,7 +145,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     scene.at(110, 0, fork((6, 6), (5, 5)));
     scene.at(111, 0, wakeup_new(6, 5));
     scene.at(120, 1, switch(0, "R", 6));
-    // It has given its id away, but was not switched out yet.
+    // Its id was reused, but it was not switched out yet.
     scene.at(130, 0, fork((6, 6), (5, 5)));
     scene.at(131, 0, wakeup_new(6, 5));
     scene.told();
@@ -156,7 +156,7 @@ fn an_heir_of_an_id_is_not_ended_by_the_earlier_owner_that_goes_out_later() {
     assert_eq!(
         scene.scheduled(),
         [
-            // Whether it was in scope is no longer known, so the next thread is not shown.
+            // It is unknown whether it was in scope, so the next thread is not shown.
             "140 cpu 1: 6 (1024) dead -> 3489660930 (0)".to_owned(),
             format!("150 cpu 0: 5 (1024) blocked -> {heir} (1024)"),
             format!("160 cpu 0: {heir} (1024) blocked -> 5 (1024)"),
@@ -253,7 +253,7 @@ fn a_process_put_in_scope_brings_all_of_its_threads() {
     assert_eq!(scene.scheduled(), ["100 cpu 0: 31 (1024) blocked -> 30 (1024)"]);
 }
 
-/// What a source leaves out: only the switches that matter to the scope are reported.
+/// What a source leaves out: it reports only switches that concern the scope.
 #[test]
 fn a_source_that_reports_the_scope_only_never_makes_a_cpu_idle_by_that() {
     let mut scene = only_five();
@@ -304,7 +304,7 @@ fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     };
     told_switch(&mut scene, 100, [false, true], 10, "S", 5);
     assert_eq!(scene.scheduled(), ["100 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // It is moved out of the scope while it runs, and in again after another has run.
+    // The thread is moved out of the scope while it runs, and back in after another thread has run.
     told_switch(&mut scene, 110, [false, false], 5, "S", 10);
     assert_eq!(scene.scheduled(), ["110 cpu 0: 5 (1024) blocked -> 3489660929 (0)"]);
     told_switch(&mut scene, 120, [false, true], 10, "S", 5);
@@ -345,7 +345,7 @@ fn a_process_is_in_scope_as_long_as_it_is_in_a_cgroup_that_is() {
     assert!(scene.scheduled().is_empty());
     scene.at(110, 0, switch(6, "S", 5));
     assert_eq!(scene.scheduled(), ["110 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
-    // A process that it starts is in the same cgroup; then that one is moved out, and another one in.
+    // A process that it starts is in the same cgroup; then the thread's process is moved out, and another one in.
     scene.at(120, 0, fork((7, 7), (5, 5)));
     scene.at(130, 0, switch(5, "S", 7));
     scene.at(140, 0, Kind::Life(Life::Home { tid: Tid(7), cgroup: None }));

@@ -56,7 +56,7 @@ const SHIMS: u8 = 12;
 /// The most bytes of the table of offsets that are used.
 const TABLE_BYTES: u64 = 50 * 8;
 
-/// Offsets above this are taken for damage.
+/// Larger offsets are treated as damage.
 const FAR: u64 = 1 << 20;
 
 impl Interpreter {
@@ -247,7 +247,7 @@ impl Layout {
 /// `FRAME_OWNED_BY_INTERPRETER`.
 const OWNED_BY_C: u64 = 3;
 
-/// The offset of `autoTSSkey` in `_PyRuntime` of 3.13, which its table does not contain. What the walk finds with it is checked.
+/// The offset of `autoTSSkey` in `_PyRuntime` of 3.13, which its table does not contain. The results of the walk are checked.
 const KEY_OF_13: u64 = 2160;
 
 /// By the table of offsets at the beginning of `_PyRuntime`. Versions have added to its parts.

@@ -42,7 +42,8 @@ fn of_ranges(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     None
 }
 
-/// `co_linetable` since 3.11: entries of a head with bit 7 set, which says how the rest is written, and how many instructions it is about.
+/// `co_linetable` since 3.11: entries whose head has bit 7 set, which describes the format of the rest, and the number of instructions
+/// covered.
 fn of_locations(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     let (mut rest, mut end) = (table.iter().copied(), 0);
     while let Some(head) = rest.next() {

@@ -22,7 +22,7 @@ use crate::event::{Sample, UserState};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos};
 
-/// What the encoder remembers of probes.
+/// The encoder's state for probes.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     catalog: Arc<Catalog>,
@@ -52,7 +52,7 @@ struct Place {
     thread: ThreadName,
 }
 
-/// Why something is ended although its end was not seen.
+/// Why something is ended although its end was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unseen {
     /// A later event shows that it had ended.
@@ -242,7 +242,7 @@ impl<L: Lanes> Encoder<L> {
             let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);
             let thread = match known {
                 Some(slot) => self.place(time, slot)?.thread,
-                // The thread's end was not seen, and another thread has its tid by now.
+                // The thread's end was not recorded, and its tid belongs to another thread now.
                 None => ThreadName::Inline { process: koid, thread: koid },
             };
             self.end_unseen(Place { time, thread }, koid, usize::MAX, Unseen::Unfinished)?;
