@@ -16,7 +16,7 @@ LICENSE;
 /* Numbers of calls are below. */
 #define NUMBERS 1024
 
-/* Whether only calls of a set are told, and the set: a bit for each number. */
+/* Whether only calls of a set are reported, and the set: a bit for each number. */
 CHOICE(are_numbers, 0);
 MEMORY(numbers, u64);
 

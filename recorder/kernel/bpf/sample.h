@@ -42,7 +42,7 @@ struct python_frame {
 	u64 instruction;
 };
 
-/* Of the program, where it entered the kernel. */
+/* Registers of the program when it entered the kernel. */
 struct user_registers {
 	u64 instruction;
 	u64 stack;
@@ -110,7 +110,7 @@ static inline void put_sample(struct sample *sample, u64 bytes)
 		count_no_room();
 }
 
-/* Those from which a stack is walked, of those that the kernel keeps. */
+/* The registers that unwinding starts from, out of those that the kernel saves. */
 static inline void copy_registers(struct user_registers *to, struct pt_regs *kept)
 {
 #if defined(__TARGET_ARCH_x86)

@@ -33,7 +33,7 @@ SEC("tp_btf") int fxtrec_stacks(u64 *args)
 {
 	struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
 
-	/* Both have the same time: looking at the clock is half of what a switch costs that is not told of. */
+	/* Both have the same time: reading the clock is half the cost of a switch without a record. */
 	note_waits(args, prev, next, bpf_ktime_get_ns());
 	return 0;
 }
@@ -178,7 +178,7 @@ SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 /* A sample of a perf event that counts time: who runs, and where. */
 SEC("perf_event") int fxtrec_stacks_c(void *context)
 {
-	/* Idle is nobody. */
+	/* The idle task does not count. */
 	if ((u32)bpf_get_current_pid_tgid() == 0)
 		return 0;
 	u64 now = bpf_ktime_get_ns();

@@ -14,7 +14,7 @@ impl Bell {
     /// A bell that has not been rung.
     ///
     /// # Errors
-    /// What eventfd(2) returns.
+    /// Errors of eventfd(2).
     pub fn new() -> io::Result<Bell> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Bell(Arc::new(event)))

@@ -64,7 +64,7 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> CallchainError {
     move |error| CallchainError::Refused { what, error }
 }
 
-/// What the records of an event are about.
+/// The subject of an event's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Out,
@@ -152,7 +152,7 @@ pub struct CallchainStacks {
     most_frames: usize,
     over: Nanos,
     waits: FxHashMap<Tid, Wait>,
-    /// Records that older ones may still precede.
+    /// Records that older records may still precede.
     seen: Vec<Seen>,
     code: io::Result<CodeRecords>,
     missing: Missing,
@@ -331,7 +331,7 @@ impl CallchainStacks {
         self.code.as_ref().err()
     }
 
-    /// What is missing: records for which a ring had no room, and waits that were therefore given up.
+    /// What is missing: records for which a ring had no room, and waits that were therefore dropped.
     pub fn missing(&self) -> Missing {
         self.missing
     }
@@ -429,7 +429,7 @@ fn seen(
     Some(Seen { time, what })
 }
 
-/// Parses the two parts of a stack; a word before each part says which one it is.
+/// Parses the two parts of a stack; a word before each part identifies it.
 fn chain(front: &mut Front<'_>, most_frames: usize) -> Option<Chain> {
     let count = usize::try_from(front.double()?).ok()?;
     if count > front.0.len() / size_of::<u64>() {

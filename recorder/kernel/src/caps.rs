@@ -122,13 +122,13 @@ impl Capabilities {
 /// Drops every capability of this thread for good. For a process with a single thread.
 ///
 /// # Errors
-/// What capset(2) returns.
+/// Errors of capset(2).
 pub fn give_up_all() -> io::Result<()> {
     /// `_LINUX_CAPABILITY_VERSION_3`: capabilities have 64 bits.
     const VERSION: u32 = 0x2008_0522;
     // The version, and this thread.
     let head = [VERSION, 0];
-    // Effective, permitted and inheritable ones, the lower half of each and then the upper.
+    // Effective, permitted and inheritable ones: the lower halves of all three, then the upper halves.
     let none = [0_u32; 6];
     // SAFETY: both point to the number of words that the kernel reads in this version; nothing is written.
     let result = unsafe { libc::syscall(libc::SYS_capset, head.as_ptr(), none.as_ptr()) };
@@ -140,7 +140,7 @@ pub fn give_up_all() -> io::Result<()> {
 /// read. Root keeps its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
-/// What capset(2) returns.
+/// Errors of capset(2).
 pub fn give_up_those_of_the_file() -> io::Result<()> {
     if nix::unistd::geteuid().is_root() { Ok(()) } else { give_up_all() }
 }

@@ -66,7 +66,7 @@ const STA_UNSYNC: i32 = 0x40;
 /// The relation of the wall clock to `CLOCK_MONOTONIC` at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// What must be added to monotonic nanoseconds to get nanoseconds since 1970.
+    /// The offset from monotonic nanoseconds to nanoseconds since 1970.
     pub offset: u64,
     /// How much the wall clock may differ from true time, in nanoseconds: the kernel's estimate from the program that sets it (NTP, PTP),
     /// plus the time between the two readings. `None` if it is not synchronized.
@@ -126,7 +126,7 @@ pub struct ClockChange {
     pub suspended: Option<Nanos>,
     /// By how many nanoseconds the time of day was set forward, or back.
     pub set_by: Option<i64>,
-    /// What must be added to `CLOCK_MONOTONIC` from now on to get nanoseconds since 1970.
+    /// The offset from `CLOCK_MONOTONIC` to nanoseconds since 1970, from now on.
     pub wall_clock_offset: u64,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! They write into perf's rings. If the scheduler's events are in the same ring, the kernel has put them in order; if these are in lanes,
 //! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint requested twice with
-//! different filters, or one that the scheduler is recorded with), and perf's own user probes have none at all. So as soon as there is one
-//! such event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
+//! different filters, or one that the scheduler is recorded with), and perf's own user probes have none. So as soon as there is one such
+//! event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
 
 use std::ffi::CString;
 use std::io;
@@ -44,12 +44,12 @@ pub struct Extra {
 pub enum What {
     /// The tracepoint with this id.
     Tracepoint(u64),
-    /// The tracepoint with this id, which stands for several events of the list: the 16-bit number at this offset of its samples is the
+    /// The tracepoint with this id, which represents several events of the list: the 16-bit number at this offset of its samples is the
     /// index in the list.
     Shared { tracepoint: u64, number_at: u16 },
     /// Beginnings or ends of system calls; a BPF program may write these instead.
     Calls(Calls),
-    /// Written by a BPF program, which finds the events of all CPUs in `map`. It stands for several events, like a shared tracepoint.
+    /// Written by a BPF program, which finds the events of all CPUs in `map`. It represents several events, like a shared tracepoint.
     Program { map: Arc<OwnedFd>, number_at: u16 },
     /// Not written by a separate event.
     Elsewhere,
@@ -63,7 +63,7 @@ pub struct Calls {
     /// Its id.
     pub tracepoint: u64,
     pub side: CallSide,
-    /// The numbers of the wanted calls, including those of 32-bit programs; `None` for all.
+    /// The numbers of the requested calls, including those of 32-bit programs; `None` for all.
     pub numbers: Option<Vec<u16>>,
 }
 
@@ -131,7 +131,7 @@ impl Extra {
         }
     }
 
-    /// Finishes after the event of a CPU was opened: sets its filter, and makes it known to its program. Returns its id.
+    /// Completes the setup after the event of a CPU was opened: sets its filter, and registers it with its program. Returns its id.
     pub(super) fn prepare(
         &self,
         sys: &dyn Sys,
@@ -160,7 +160,7 @@ pub struct OpenExtras {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     index: ExtraIndex,
-    /// If it stands for several events, the offset of the event's number in its samples.
+    /// If it represents several events, the offset of the event's number in its samples.
     number_at: Option<u16>,
     /// Whether its samples carry the stack pointer.
     pub has_stack: bool,

@@ -48,7 +48,7 @@ impl Launcher {
     /// Starts a process.
     ///
     /// # Errors
-    /// What fork(2) or execve(2) return.
+    /// Errors of fork(2) or execve(2).
     pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         let parent = std::process::id();
         // SAFETY: between fork and exec only sigaction(2), prctl(2) and getppid(2) are called, which may be; nothing is

@@ -95,7 +95,7 @@ impl<W: Write> Pager<W> {
         if let Ok(child) = command(&self.program).stdin(Stdio::piped()).spawn() {
             // Ctrl-C is for the pager, which still shows the text; after a pager has ended, the next write fails.
             for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
-                // SAFETY: ignoring a signal installs no handler, so nothing of ours runs at a signal.
+                // SAFETY: ignoring a signal installs no handler, so no code of ours runs at a signal.
                 let _ = unsafe { signal(interrupt, SigHandler::SigIgn) };
             }
             self.stage = Stage::Paged(child);
@@ -147,7 +147,7 @@ impl<W: Write> Drop for Pager<W> {
             }
             Stage::Paged(mut child) => {
                 drop(child.stdin.take());
-                // A pager's exit status says nothing about the text.
+                // A pager's exit status says nothing about the output.
                 let _ = child.wait();
             }
             Stage::Straight => {}

@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, as the kernel knows it.
+//! The process at the other end of a Unix socket, as the kernel reports it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -23,7 +23,7 @@ impl Credentials {
     /// The credentials of the process at the other end of this stream or seqpacket socket.
     ///
     /// # Errors
-    /// What getsockopt(2) returns.
+    /// Errors of getsockopt(2).
     pub fn of(socket: &impl AsFd) -> io::Result<Credentials> {
         let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
         Ok(Credentials {
@@ -38,7 +38,7 @@ impl Credentials {
 /// The supplementary groups of the process at the other end of a Unix socket (SO_PEERGROUPS).
 ///
 /// # Errors
-/// What getsockopt(2) returns.
+/// Errors of getsockopt(2).
 pub fn groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups: Vec<libc::gid_t> = vec![0; USUAL_GROUPS];
     loop {

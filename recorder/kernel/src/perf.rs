@@ -106,7 +106,7 @@ impl OpenError {
     }
 }
 
-/// What the kernel itself counted for one tracepoint on one CPU.
+/// The kernel's own counts for one tracepoint on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCount {
     /// How often the event fired.
@@ -427,7 +427,7 @@ fn open_event(
     open_or(sys, cpu, attr, |error| OpenError::Refused { call, cpu, error })
 }
 
-/// `refused` says what a refusal means, unless the CPU is gone.
+/// `refused` explains a refusal, unless the CPU is gone.
 fn open_or(
     sys: &dyn Sys,
     cpu: Cpu,

@@ -1,4 +1,4 @@
-//! What the `prev_state` of a `sched_switch` means on the running kernel.
+//! The meaning of `prev_state` in a `sched_switch` on the running kernel.
 //!
 //! The bit values of the state letters were renumbered several times, so none is assumed here. The tracepoint's own `print fmt` holds a
 //! table of flags and letters, the mask before it, and the bit for the `+` of a preempted thread; [`StateTable::parse`] evaluates all three

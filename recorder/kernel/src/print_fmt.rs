@@ -33,7 +33,7 @@ const MAX_DEPTH: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expr {
     Integer(i64),
-    /// A string constant, or neighbouring ones joined.
+    /// A string constant, or several adjacent ones joined.
     Text(String),
     /// `REC->name`.
     Field(String),

@@ -33,8 +33,8 @@ impl ThreadId {
     /// Makes it a real-time thread. Threads and processes that it starts are ordinary.
     ///
     /// # Errors
-    /// What sched_setscheduler(2) returns: EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup
-    /// (v1) that has no real-time runtime.
+    /// Errors of sched_setscheduler(2): EPERM without CAP_SYS_NICE and without RLIMIT_RTPRIO, and in a cgroup (v1) that has no real-time
+    /// runtime.
     pub fn make_real_time(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_FIFO, REAL_TIME).map_err(|error| errno(&error))
     }
@@ -42,7 +42,7 @@ impl ThreadId {
     /// Makes it an ordinary thread again, with its former niceness.
     ///
     /// # Errors
-    /// What sched_setscheduler(2) returns; ESRCH if it has ended.
+    /// Errors of sched_setscheduler(2); ESRCH if the thread has ended.
     pub fn make_ordinary(self, sys: &dyn Sys) -> Result<(), Errno> {
         sys.schedule(self.0, libc::SCHED_OTHER, 0).map_err(|error| errno(&error))
     }
@@ -74,7 +74,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// What the kernel refused to the thread that empties the rings.
+/// What the kernel did not grant to the thread that empties the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     pub real_time: Option<Errno>,
@@ -125,7 +125,7 @@ pub fn lower() {
 /// machine short of memory would read from the disk again and again. Nothing is read ahead, so it takes no more memory than is used anyway.
 ///
 /// # Errors
-/// What mlockall(2) returns: EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
+/// Errors of mlockall(2): EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.
 pub fn lock_memory(sys: &dyn Sys) -> Result<(), Errno> {
     sys.lock_memory().map_err(|error| errno(&error))
 }

@@ -105,7 +105,7 @@ impl Mapped {
     }
 }
 
-/// Holds the file that a process has mapped: by the mapping itself, which may be of a deleted file, or by its path in the root of the
+/// Holds the file that a process has mapped: through the mapping itself, which may be of a deleted file, or by its path in the root of the
 /// process or, because the process may have ended, in ours. The mapping may be gone, and another file may have replaced the mapped one. So
 /// the file that is found is used only if its device and inode are those of the mapping.
 ///
@@ -249,7 +249,7 @@ mod tests {
         put(&|| std::fs::hard_link(&secret, &library).expect("one file system"));
         put(&|| nix::unistd::mkfifo(&library, Mode::S_IRWXU).expect("room"));
         put(&|| symlink("/dev/ptmx", &library).expect("room"));
-        // Nor is a link to the file accepted: the path of a mapping has no links.
+        // A link to the file is not accepted either: the path of a mapping has no links.
         put(&|| symlink(&kept, &library).expect("room"));
         std::fs::remove_file(&library).expect("it is there");
         std::fs::rename(&kept, &library).expect("room");

@@ -17,7 +17,7 @@ const STAT: &str = "cpu.stat";
 /// With more groups than this, reading their counts would delay a recording.
 const MOST_GROUPS: usize = 4096;
 
-/// What the kernel counts for a group.
+/// The kernel's counts for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaCounts {
     /// Completed periods of the quota, and in how many of them it was used up.

@@ -1,6 +1,6 @@
 //! Explains why the kernel refused a call, and the smallest change that makes it accept.
 //!
-//! The same errno has several causes, and the kernel does not say which. They can be distinguished by other facts: [`Facts`]. The rules
+//! The same errno has several causes, and the kernel does not report which. They can be distinguished by other facts: [`Facts`]. The rules
 //! below follow the order of the kernel's checks:
 //!
 //! ```text

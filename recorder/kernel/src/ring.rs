@@ -147,9 +147,9 @@ impl Ring {
     #[inline(always)]
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at + len <= self.size);
-        // SAFETY: the assertion keeps the range inside the data area, which is inside the mapping (checked in `new`).
-        // Callers ask only for bytes between tail and head, which the kernel does not write until `release` moves the
-        // tail, and that needs `&mut self`, so no slice is alive then.
+        // SAFETY: the assertion keeps the range inside the data area, which is inside the mapping (checked in `new`). Callers request only
+        // bytes between tail and head, which the kernel does not write until `release` moves the tail, and that needs `&mut self`, so no
+        // slice is alive then.
         unsafe { std::slice::from_raw_parts(self.mapping.base().add(self.data_offset + at), len) }
     }
 

@@ -21,7 +21,7 @@ pub enum StackSourceError {
 
 #[derive(Debug)]
 pub enum StackSource {
-    /// They decide in the kernel which waits are long, and copy the stack memory for unwinding.
+    /// The programs decide in the kernel which waits are long, and copy the stack memory for unwinding.
     Bpf(BlockedStacks),
     /// By frame pointers alone.
     Callchains(CallchainStacks),
@@ -36,7 +36,7 @@ impl StackSource {
         }
     }
 
-    /// Selects the processes whose waits are wanted, if not all are.
+    /// Selects the processes whose waits are recorded, if not all are.
     pub fn choose(&self, pids: &[Pid]) {
         if let StackSource::Bpf(stacks) = self {
             stacks.choose(pids);
@@ -78,7 +78,7 @@ impl StackSource {
         }
     }
 
-    /// Stops; what was recorded stays readable.
+    /// Stops the recording of stacks; recorded samples stay readable.
     pub fn detach(&mut self) {
         match self {
             StackSource::Bpf(stacks) => stacks.detach(),
@@ -86,7 +86,7 @@ impl StackSource {
         }
     }
 
-    /// Hands out the available samples. `None` stands for an unreadable one.
+    /// Hands out the available samples. `None` represents an unreadable sample.
     pub fn read(&mut self, mut take: impl FnMut(Option<Sample>)) {
         match self {
             StackSource::Bpf(stacks) => stacks.read(take),
@@ -134,7 +134,7 @@ impl StackSource {
         }
     }
 
-    /// Whether there are stacks that begin with the functions that take them.
+    /// Whether some stacks begin with the functions that take them.
     pub fn has_own_stacks(&self) -> bool {
         match self {
             StackSource::Bpf(stacks) => stacks.has_own_stacks(),
@@ -142,7 +142,7 @@ impl StackSource {
         }
     }
 
-    /// Whether stacks of this kind do: a thread takes its own stack on a tracepoint.
+    /// Whether stacks of this kind do, because a thread takes its own stack on a tracepoint.
     pub fn is_own_stack(&self, kind: SampleKind) -> bool {
         match kind {
             SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),

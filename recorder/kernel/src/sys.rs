@@ -113,7 +113,7 @@ impl Mapping {
     /// Maps `len` bytes: of `fd` if given, or else anonymous zeroed memory.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn new(fd: Option<BorrowedFd<'_>>, len: usize) -> io::Result<Mapping> {
         let (flags, raw) = match fd {
             Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
@@ -129,7 +129,7 @@ impl Mapping {
     /// Maps `len` bytes of `fd` from `offset` on, read-only.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn of_part(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: the kernel chooses the address, so no memory in use is replaced.
@@ -149,7 +149,7 @@ impl Mapping {
     /// Maps `len` bytes of private zeroed memory.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn private(len: usize) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -210,7 +210,7 @@ impl Drop for Mapping {
 
 // SAFETY: the mapping is plain memory of the process; which thread holds the owner does not matter.
 unsafe impl Send for Mapping {}
-// SAFETY: sharing the owner only reveals where the memory is and how long; any access is unsafe and says why it is sound.
+// SAFETY: sharing the owner only reveals the address and length of the memory; any access is unsafe and explains why it is sound.
 unsafe impl Sync for Mapping {}
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -274,7 +274,7 @@ impl Sys for Linux {
     fn perf_event_open(&self, attr: &mut perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
         let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::c_ulong::from(perf::bindings::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: attr is a live perf_event_attr whose size field says how long it is.
+        // SAFETY: attr is a live perf_event_attr whose size field contains its length.
         let fd = check(unsafe { perf::perf_event_open(attr, -1, cpu, -1, flags) })?;
         // SAFETY: the call returned a new descriptor that nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colour {
-    /// On a terminal, unless the environment says otherwise.
+    /// On a terminal, unless the environment overrides it.
     #[default]
     Auto,
     /// In all text for people.
@@ -109,7 +109,7 @@ pub struct Terminal {
     pub is_terminal: bool,
     /// Whether the line can be redrawn: a terminal other than `TERM=dumb`.
     pub can_redraw: bool,
-    /// Whether to use colour: like `can_redraw`, unless `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`] say otherwise.
+    /// Whether to use colour: like `can_redraw`, unless overridden by `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` or [`choose_colour`].
     pub colour: bool,
     /// Columns, if it is a terminal that reports them.
     width: Option<usize>,
@@ -238,7 +238,7 @@ impl LiveLine {
     /// If standard error is gone.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.shown && !stderr_takes_text() {
-            // What comes next is then in the same line.
+            // The next output continues on the same line.
             self.shown = false;
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Finds or mounts tracefs, where the kernel describes its tracepoints.
 //!
-//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its
-//! standard place, as `perf` does; that needs the right to mount, and the errors say so.
+//! tracefs is searched at its usual places and at those in `/proc/mounts`. If it is not mounted, it is mounted at its standard place, as
+//! `perf` does; that requires the right to mount, and the errors say so.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -149,7 +149,7 @@ impl Owner {
     /// Makes an open file belong to this owner.
     ///
     /// # Errors
-    /// What fchown(2) returns; EPERM unless root.
+    /// Errors of fchown(2); EPERM unless root.
     pub fn take(self, file: &impl AsFd) -> io::Result<()> {
         fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
             .map_err(io::Error::from)

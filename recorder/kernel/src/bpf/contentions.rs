@@ -9,12 +9,12 @@ use super::object::{ObjectError, Programs};
 use super::programs::Program;
 use super::types::Types;
 
-/// Bytes of all entries; their number is a power of two.
+/// Size of all entries in bytes; their number is a power of two.
 pub const BYTES: usize = 64 * 1024 * 16;
 
 /// The kind of lock: bits, as the kernel defines them.
 pub mod flag {
-    /// The thread does not sleep: no other thread gets its CPU.
+    /// The thread does not sleep, so no other thread gets its CPU.
     pub const SPIN: u32 = 1;
     pub const READ: u32 = 1 << 1;
     pub const WRITE: u32 = 1 << 2;
@@ -23,7 +23,7 @@ pub mod flag {
     pub const MUTEX: u32 = 1 << 5;
 }
 
-/// The programs; none before Linux 5.19. The end comes first, so that a wait that has already begun does not seem never to end.
+/// The programs; none before Linux 5.19. The end comes first, so that a wait that has already begun does not seem endless.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].

@@ -11,10 +11,10 @@ use super::lane::{CLOSED, Lane, LaneShape, RECORD_BYTES, RawRecord, at};
 use super::sys::{BpfSys, MapSpec, ProgramSpec};
 use crate::sys::Mapping;
 
-/// A file in memory that takes the place of a map.
+/// A file in memory that replaces a map.
 ///
 /// # Errors
-/// What memfd_create(2) or ftruncate(2) returns.
+/// Errors of memfd_create(2) or ftruncate(2).
 pub fn map(spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
     let map = memfd_create(c"map", MFdFlags::MFD_CLOEXEC)?;
     let bytes = u64::from(spec.value_bytes) * u64::from(spec.entries);
@@ -22,7 +22,7 @@ pub fn map(spec: &MapSpec<'_>) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Grants every map; it has no programs.
+/// Grants every map, but has no programs.
 #[derive(Debug)]
 struct Maps;
 
@@ -51,14 +51,14 @@ impl BpfSys for Maps {
 /// A closed lane of this many records, a power of two, and its other end.
 ///
 /// # Errors
-/// What memfd_create(2), ftruncate(2) or mmap(2) returns.
+/// Errors of memfd_create(2), ftruncate(2) or mmap(2).
 pub fn lane(records: usize) -> io::Result<(Lane, LaneEnd)> {
     let lane = Lane::new(&Maps, LaneShape { records })?;
     let mapping = Mapping::new(Some(lane.map()), lane.bytes())?;
     Ok((lane, LaneEnd { mapping, records }))
 }
 
-/// The end of a lane into which the programs write.
+/// The end of a lane that programs write to.
 #[derive(Debug)]
 pub struct LaneEnd {
     mapping: Mapping,
@@ -104,7 +104,7 @@ impl LaneEnd {
         (head - first) as usize
     }
 
-    /// Makes it look to the reader as if an event were being written, or not.
+    /// Makes the reader see that an event is being written, or not.
     pub fn set_busy(&self, busy: bool) {
         self.word(at::BUSY).store(u64::from(busy), Ordering::Release);
     }

@@ -29,10 +29,10 @@
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
 //! that. Priorities are cut to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is the
-//! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
-//! before the first one after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that
-//! keeps its thread from running; most slices have none. With `--locks`, so do the futex on which its thread blocks, and the kernel lock
-//! that it waits for. The cause of an interrupt comes before its wake-up.
+//! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and again
+//! after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that keeps its thread from
+//! running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits for, do
+//! as well. The cause of an interrupt comes before its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
@@ -80,11 +80,11 @@ pub const CLOSED: i32 = 2;
 /// How many names a lane remembers; a power of two.
 pub const NAMES: usize = 1024;
 
-/// Bytes of a remembered name: tid in eight bytes, name in sixteen, eight unused.
+/// Size of a remembered name: tid in eight bytes, name in sixteen, eight unused.
 pub const NAME_BYTES: usize = 32;
 
-/// Room that is kept free: an event may add eight more records: a loss, a name, two for the slice, one for each side that is throttled, a
-/// futex, a kernel lock. A move adds four: a loss, a name, one for each queue.
+/// Room that is kept free, since an event may add eight more records: a loss, a name, two for the slice, one for each side that is
+/// throttled, a futex, a kernel lock. A move adds four: a loss, a name, one for each queue.
 pub const SPARE: usize = 9;
 
 /// The number of tracepoints whose events are counted, in the order of the counts.
@@ -93,7 +93,7 @@ pub const COUNTED: usize = 5;
 /// The layout of a lane; all lanes of a recording share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneShape {
-    /// How many records it has room for: a power of two.
+    /// How many records fit: a power of two.
     pub records: usize,
 }
 
@@ -112,18 +112,18 @@ impl LaneShape {
         LaneShape { records: 1 << room.max(LEAST).ilog2() }
     }
 
-    /// How many bytes it takes.
+    /// Its size in bytes.
     pub fn bytes(self) -> usize {
         at::RECORDS + self.records * RECORD_BYTES
     }
 
-    /// The number of records at which the reader wants to be woken.
+    /// The number of records at which the reader is woken.
     pub fn bell_records(self) -> usize {
         (self.records / BELL_PART).min(BELL_RECORDS)
     }
 }
 
-/// One CPU's lane, as its reader sees it.
+/// One CPU's lane, from its reader's point of view.
 #[derive(Debug)]
 pub struct Lane {
     memory: Memory,
@@ -145,10 +145,10 @@ pub struct LaneCounts {
 }
 
 impl Lane {
-    /// Makes a closed lane.
+    /// Creates a closed lane.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys, shape: LaneShape) -> io::Result<Lane> {
         let lane = Lane { memory: Memory::new(sys, shape.bytes())?, shape, tail: 0 };
         lane.word(at::BELL).store(shape.bell_records() as u64, Ordering::Relaxed);
@@ -156,13 +156,13 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Lets the programs write.
+    /// Opens the lane, so that programs may write.
     pub fn open(&self) {
         self.word(at::BUSY).store(0, Ordering::Release);
     }
 
-    /// Keeps the programs from writing from now on, if none of them is writing; returns whether it is closed. A program that was about to
-    /// begin opens it again, so this must be called once more.
+    /// Closes the lane, so that programs cannot write from now on, unless one of them is writing; returns whether it is closed. A program
+    /// that was about to begin opens it again, so this must be called repeatedly.
     pub fn close(&self) -> bool {
         let [open, closed] = [0, CLOSED as u64];
         let order = Ordering::Relaxed;
@@ -189,7 +189,7 @@ impl Lane {
         self.memory.word(at as usize)
     }
 
-    /// Whether no program is writing. Then everything that happened up to a millisecond before this look is below the head that
+    /// Whether no program is writing. If so, everything that happened up to a millisecond before this look is below the head that
     /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
     pub fn is_at_rest(&self) -> bool {
         // Acquire: a program moves the head before it releases the lane.
@@ -220,7 +220,7 @@ impl Lane {
         count == waiting
     }
 
-    /// Whether a quarter of the lane or more waits to be read.
+    /// Whether at least a quarter of the lane waits to be read.
     pub fn is_filling(&self) -> bool {
         // Relaxed: no memory is read based on this value.
         let head = self.word(at::HEAD).load(Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Lane {
         self.shape.bytes()
     }
 
-    /// The counts so far. They are exact when the programs no longer run.
+    /// The counts so far. They are exact once the programs have stopped.
     pub fn counts(&self) -> LaneCounts {
         let word = |at| self.word(at).load(Ordering::Relaxed);
         let mut fired = [0; COUNTED];
@@ -310,7 +310,7 @@ pub enum RecordKind {
     /// `sched_wakeup_new`. Second flag: the new thread belongs to the process of the current thread, which created it.
     WakeupNew = 3,
     Waking = 4,
-    /// Before this record, others found no room.
+    /// Records before this one found no room.
     Lost = 5,
     /// The name of a thread.
     Name = 6,
@@ -319,8 +319,8 @@ pub enum RecordKind {
     /// The outgoing thread of the lane's next switch, or the thread that its next wake-up wakes, waits in a queue that is throttled or was.
     /// First flag: it is throttled now.
     Throttled = 8,
-    /// For how long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue.
-    /// Second flag: the queue is still throttled.
+    /// How long a thread's queue was throttled so far. First flag: the thread was just moved there; otherwise it leaves the queue. Second
+    /// flag: the queue is still throttled.
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
@@ -340,7 +340,7 @@ pub enum RecordKind {
 
 /// The bits of a record's flags.
 pub mod flag {
-    /// In a switch: preempted. In a wake-up: an interrupt does it. In what is taken from a slice: a switch was requested.
+    /// In a switch: preempted. In a wake-up: an interrupt does it. In the time taken from a slice: a switch was requested.
     pub const FIRST: u8 = 1;
     /// In a first wake-up: the thread belongs to its creator's process.
     pub const SAME_PROCESS: u8 = 2;
@@ -350,7 +350,7 @@ pub mod flag {
     pub const OF_QUEUES: u8 = 4;
     /// In a switch, if cgroups are the scope: the outgoing thread's process is in one of them.
     pub const PREV_IN_SCOPE: u8 = 2;
-    /// Same for the incoming thread.
+    /// The same for the incoming thread.
     pub const NEXT_IN_SCOPE: u8 = 4;
     /// In a system call: made by a 32-bit program on a 64-bit machine.
     pub const NARROW: u8 = 2;
@@ -364,7 +364,7 @@ pub enum Record {
         next: Tid,
         /// The outgoing thread's kernel priority.
         prev_prio: i32,
-        /// Same for the incoming thread.
+        /// The same for the incoming thread.
         next_prio: i32,
         /// `__state` and `exit_state` of the outgoing thread, combined: their bits differ.
         state: u16,
@@ -382,7 +382,7 @@ pub enum Record {
         tid: Tid,
         /// The thread that runs where this happens.
         current: Tid,
-        /// The thread that began it, from task context; the idle task if that is not known.
+        /// The thread that began it, from task context; the idle task if unknown.
         waker: Tid,
         /// The priority of the woken thread.
         prio: i32,
@@ -403,40 +403,40 @@ pub enum Record {
     Name { tid: Tid, name: [u8; 16] },
     /// Facts about the slice that the next switch ends.
     Slice {
-        /// For how long the hypervisor had taken the CPU (steal time).
+        /// How long the host had taken the CPU (steal time).
         stolen: Nanos,
     },
-    /// What interrupts took from the slice that the next switch ends.
+    /// The time that interrupts took from the slice that the next switch ends.
     Taken {
-        /// The time in interrupts, and how many there were.
+        /// The time in interrupts, and their number.
         irq: Nanos,
         irqs: u32,
-        /// How long before the switch it was first requested, if it was.
+        /// How long before the switch it was first requested, if at all.
         asked: Option<Nanos>,
     },
     /// The thread that is switched out or woken next waits in a queue that a quota may hold back.
     Throttled {
-        /// For how long its queue was throttled so far, including the current time.
+        /// How long its queue was throttled so far, including the current time.
         kept: Nanos,
-        /// The number of the cgroup that has the quota; 0 if it is unknown.
+        /// The id of the cgroup that has the quota; 0 if unknown.
         cgroup: u64,
-        /// The lower half of the number of the thread's own cgroup.
+        /// The lower half of the id of the thread's own cgroup.
         own: u32,
-        /// Whether it is throttled now; otherwise it only was before.
+        /// Whether it is throttled now; otherwise it was throttled before.
         now: bool,
         /// Whether waits of all threads are reported, and not only of those that are switched out by throttling.
         of_queues: bool,
     },
-    /// A thread is switched in or moved: for how long its queue was throttled so far.
+    /// A thread is switched in or moved: how long its queue was throttled so far.
     Wait {
         tid: Tid,
         kept: Nanos,
         /// The CPU of the queue.
         cpu: Cpu,
-        /// As in [`Record::Throttled`].
+        /// The same as in [`Record::Throttled`].
         own: u32,
         of_queues: bool,
-        /// Whether the record before moved it to that queue; otherwise it leaves the queue.
+        /// Whether the previous record moved it to that queue; otherwise it leaves the queue.
         begins: bool,
         /// Whether the queue is still throttled.
         goes_on: bool,
@@ -459,7 +459,7 @@ pub enum Record {
     },
     /// The cause of the interrupt that does the next wake-up.
     Origin(RawOrigin),
-    /// More bytes of this.
+    /// More bytes of that cause.
     More([u8; part::MORE_BYTES]),
 }
 
@@ -471,7 +471,7 @@ pub struct Contention {
     pub flags: u32,
 }
 
-/// A call of futex(2), and the memory at its address. A program may write anything there; what could not be read is 0.
+/// A call of futex(2), and the memory at its address. The program may have written anything there; memory that could not be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Futex {
     pub address: u64,

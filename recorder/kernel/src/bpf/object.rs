@@ -76,7 +76,7 @@ pub static CALLS: Compiled = compiled!("calls");
 pub static COUNTS: Compiled = compiled!("counts");
 /// The programs on switches and wake-ups.
 pub static EVENTS: Compiled = compiled!("events");
-/// What the kernel has.
+/// What the kernel supports.
 pub static FACTS: Compiled = compiled!("facts");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
@@ -228,7 +228,7 @@ const CALL: u8 = 0x85;
 /// The value of the register field in a call of a function by the number of its type.
 const BY_TYPE: u8 = 2;
 
-/// What programs call and load instead of [`Extern`], as in `fxtrec.h`.
+/// What programs call and load in place of [`Extern`], as in `fxtrec.h`.
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
 

@@ -31,7 +31,7 @@ use super::programs::{Program, Setting};
 /// Bytes of each of the tables of packets and of sockets.
 pub const TABLE_BYTES: usize = 1024 * 16;
 
-/// The programs; none if the kernel lacks a tracepoint, or if programs cannot tell whether an interrupt runs.
+/// The programs; none if the kernel lacks a tracepoint, or if programs cannot find out whether an interrupt runs.
 ///
 /// # Errors
 /// [`ObjectError`].

@@ -9,7 +9,7 @@
 //! The kernel removes perf's own probes, and events defined in tracefs, one after the other, and each time waits for all CPUs; for perf's
 //! own, once more for each CPU. For a link it waits once. Nothing can be left behind, because a link ends with its descriptor.
 //!
-//! A program reads registers and constants only. Memory of a process may be on disk, and a program of this kind must not wait for it; the
+//! A program reads only registers and constants. Memory of a process may be on disk, and a program of this kind must not wait for it; the
 //! kernel's own probes may.
 
 use std::mem::offset_of;
@@ -27,7 +27,7 @@ use crate::uprobe::{Binary, Place};
 
 const NAME: &str = "fxtrec_probe";
 
-/// How many values a sample has room for: as many as an event can have arguments.
+/// The number of values that fit into a sample: as many as an event can have arguments.
 const VALUES: usize = 15;
 
 /// A sample, as in `probes.bpf.c`. It begins like those of tracepoints.
@@ -109,11 +109,11 @@ fn register(place: &str) -> Option<i16> {
     i16::try_from(index * size_of::<u64>()).ok()
 }
 
-/// A place, and the values that are read there.
+/// A place, and the values to read there.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub place: Place,
-    /// The number that its samples have at [`NUMBER_AT`].
+    /// The number of its samples, at [`NUMBER_AT`].
     pub number: u16,
     /// Whether its samples go to the second output.
     pub user_stack: bool,
@@ -122,7 +122,7 @@ pub struct Probe {
 
 /// The field of a sample for the value at this index, with this many bytes; `None` if samples have no room for it.
 pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
-    // Values have 64 bits; the lower ones count.
+    // Values have 64 bits, of which the lower ones count.
     let skipped = if cfg!(target_endian = "big") { 8_usize.checked_sub(bytes)? } else { 0 };
     (index < VALUES).then(|| Field {
         name: name.to_owned(),
@@ -135,7 +135,7 @@ pub fn field(name: &str, index: usize, bytes: usize) -> Option<Field> {
     })
 }
 
-/// The map in which the program finds the perf event of its CPU. `possible` is the most CPUs that there may ever be.
+/// The map in which the program finds the perf event of its CPU. `possible` is the number of possible CPUs.
 ///
 /// # Errors
 /// [`BpfError::Map`].
@@ -185,7 +185,7 @@ impl Links {
         let mut groups: Vec<(&Binary, bool, Vec<AttachedPlace>)> = Vec::new();
         for probe in probes {
             let Place { binary, offset, on_return, semaphore } = &probe.place;
-            // An equal way is among them.
+            // An equal way is already among them.
             let way = ways.binary_search(&Way::of(probe)).unwrap_or_default();
             let cookie = (way as u64) << WAY_SHIFT | u64::from(probe.number);
             let semaphore = semaphore.unwrap_or(0);
@@ -259,7 +259,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Granting {
         refuses_links: bool,
-        /// For each link whether it is on return, and offsets, semaphores and cookies.
+        /// For each link: whether it is on return, offsets, semaphores and cookies.
         links: Mutex<Vec<(bool, Vec<AttachedPlace>)>>,
     }
 

@@ -1,4 +1,4 @@
-//! The programs that record: their objects, with what was chosen for them.
+//! The programs that record: their objects, with their parameters.
 //!
 //! Those on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
 //!
@@ -15,8 +15,8 @@
 //!   ring the bell, if it is time to
 //! ```
 //!
-//! The program on the beginning of a wake-up notes who does it, where the one on its completion finds it: the latter may
-//! run on another CPU, in an interrupt.
+//! The program on the beginning of a wake-up notes the waker for the program on its completion, which may run on another CPU, in an
+//! interrupt.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -36,27 +36,27 @@ use crate::cgroups::Hierarchy;
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub types: &'a Types,
-    /// What they report, and which of that the running kernel provides.
+    /// What they report, and which parts of it the running kernel provides.
     pub way: Way,
     /// How lanes are laid out.
     pub shape: LaneShape,
     /// The map of lanes, by CPU.
     pub lanes: BorrowedFd<'a>,
     pub doorbell: BorrowedFd<'a>,
-    /// What is in scope, if not all is.
+    /// The scope, if it is not everything.
     pub scope: Option<Scope<'a>>,
     /// The only user whose threads are in scope.
     pub owner: Option<u32>,
-    /// Wakers of wakeups in progress: see `wakers.h`.
+    /// Wakers of wake-ups in progress: see `wakers.h`.
     pub wakers: BorrowedFd<'a>,
     pub accounts: Accounts<'a>,
     /// The cause of interrupts, on each CPU and for each thread that is being woken, if that is reported: see [`super::origins`].
     pub origins: Option<Origins<'a>>,
-    /// Whether programs tell which request to a disk is completed: see [`super::requests`].
+    /// Whether programs report which disk request is completed: see [`super::requests`].
     pub requests: bool,
-    /// Which thread waits for which kernel lock, if that is reported: see [`super::contentions`].
+    /// Which thread waits for which kernel lock, if reported: see [`super::contentions`].
     pub contentions: Option<BorrowedFd<'a>>,
-    /// Which threads wait, if that is noted: see [`super::stacks`].
+    /// Which threads wait, if noted: see [`super::stacks`].
     pub notes: Option<WaitNotes<'a>>,
 }
 
@@ -74,11 +74,11 @@ pub struct Way {
 /// Which threads are reported.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope<'a> {
-    /// Those of a set: see [`super::scope`].
+    /// The threads of a set: see [`super::scope`].
     Threads(BorrowedFd<'a>),
-    /// Those of processes in some cgroups, with the hierarchy and its number: see [`super::groups`].
+    /// The threads of processes in some cgroups, with the hierarchy and its number: see [`super::groups`].
     Groups(BorrowedFd<'a>, Hierarchy, u32),
-    /// All of one user.
+    /// All threads of one user.
     Owned,
 }
 
@@ -93,7 +93,7 @@ pub struct Origins<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<'a> {
     pub map: BorrowedFd<'a>,
-    /// How many CPUs there may ever be.
+    /// The number of possible CPUs.
     pub possible: usize,
     pub irqs: bool,
     pub asking: bool,
@@ -123,7 +123,7 @@ impl Program {
     }
 }
 
-/// A program that the kernel has taken.
+/// A program that the kernel has accepted.
 #[derive(Debug)]
 pub(super) struct Loaded {
     name: &'static str,
@@ -143,7 +143,7 @@ impl Loaded {
         }
     }
 
-    /// Lets it run on its tracepoint until the descriptor is closed.
+    /// Runs it on its tracepoint until the descriptor is closed.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -156,7 +156,7 @@ impl Loaded {
         self.program.as_fd()
     }
 
-    /// How often it did not run since it was running already on that CPU, where the kernel counts that.
+    /// How often it did not run because it was already running on that CPU, if the kernel counts that.
     pub(super) fn missed(&self, sys: &dyn BpfSys) -> u64 {
         sys.missed(self.fd()).unwrap_or(0)
     }
@@ -171,7 +171,7 @@ pub(super) fn of_owner(owner: Option<u32>) -> [Choice; 2] {
 #[derive(Debug)]
 pub struct Objects {
     pub events: Object,
-    /// There if a scope is.
+    /// Present if a scope is.
     pub scope: Option<Object>,
 }
 
@@ -226,7 +226,7 @@ impl Setting<'_> {
         cast.into_iter().chain(variable).collect()
     }
 
-    /// All maps of the programs on events. If it does not exist, it is not used either, so any map will do.
+    /// All maps of the programs on events. If a map does not exist, it is not used either, so any map will do.
     pub(super) fn maps(&self) -> Vec<(&'static str, Given<'_>)> {
         let none = Given::Memory(self.wakers);
         let (threads, groups) = match self.scope {
@@ -315,7 +315,7 @@ fn of_scope_alone<'a>(
     [("threads", set), ("groups", set), ("doorbell", none), ("lanes", none)]
 }
 
-/// The program that puts the children of threads of a set into it.
+/// The program that adds the children of a set's threads to the set.
 ///
 /// # Errors
 /// [`ObjectError::Missing`].
@@ -328,11 +328,11 @@ pub(super) fn newtask(
     scope.on("fxtrec_newtask", types.tracepoint("task_newtask")?)
 }
 
-/// The programs on system calls with these numbers, a bit each, or on all. The end comes first, so that something that began earlier is not
-/// mistaken for something that never ends. The lanes of the setting are those of calls.
+/// The programs on system calls with these numbers, one bit each, or on all. The end comes first, so that a call that began earlier does
+/// not seem endless. The lanes of the setting are the lanes of system calls.
 ///
 /// # Errors
-/// As of [`all`].
+/// Errors of [`all`].
 pub fn on_calls(
     calls: &Object,
     setting: &Setting<'_>,
@@ -352,7 +352,7 @@ pub fn on_calls(
     ])
 }
 
-/// Whether programs know where a thread keeps the registers of its program.
+/// Whether programs know where the kernel saves a thread's user registers.
 pub fn knows_registers() -> bool {
     cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 }

@@ -35,7 +35,7 @@ impl RingBuffer {
     /// A ring of `bytes`, a power of two of at least a page.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub(super) fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<RingBuffer> {
         let page = page_size();
         let bytes = bytes.next_power_of_two().max(page);
@@ -62,13 +62,13 @@ impl RingBuffer {
         (end, position)
     }
 
-    /// Makes room without looking at the contents.
+    /// Frees room without reading the contents.
     pub(super) fn skip(&self) {
         let (end, position) = self.positions();
         position.store(end, Ordering::Release);
     }
 
-    /// Passes the records to `take`, the oldest first, and makes room.
+    /// Passes the records to `take`, the oldest first, and frees their room.
     pub(super) fn read(&mut self, mut take: impl FnMut(&[u8])) {
         let (end, position) = self.positions();
         let mut at = position.load(Ordering::Relaxed);

@@ -43,7 +43,7 @@ impl ScopeMap {
     /// Makes an empty set.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys) -> io::Result<ScopeMap> {
         Memory::new(sys, SCOPE_BYTES).map(ScopeMap)
     }

@@ -57,7 +57,7 @@ pub struct MapSpec<'a> {
     pub value_bytes: u32,
     /// Number of values; for a ring buffer, its bytes.
     pub entries: u32,
-    /// Whether user space wants to map the values of an array.
+    /// Whether user space needs to map the values of an array.
     pub mapped: bool,
     /// For a map of maps: a template of the maps that it will hold.
     pub inner: Option<BorrowedFd<'a>>,
@@ -94,7 +94,7 @@ impl Memory {
     /// Makes memory of this many zero bytes.
     ///
     /// # Errors
-    /// What bpf(2) or mmap(2) returns.
+    /// Errors of bpf(2) or mmap(2).
     pub fn new(sys: &dyn BpfSys, bytes: usize) -> io::Result<Memory> {
         let map = sys.map_create(&MapSpec::memory(bytes, true))?;
         let mapping = Mapping::new(Some(map.as_fd()), bytes.next_multiple_of(page_size()))?;
@@ -132,7 +132,7 @@ pub struct ProgramSpec<'a> {
     pub on: On,
 }
 
-/// What a program runs on.
+/// What a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// A tracepoint, by the BTF id of `btf_trace_` and its name.
@@ -210,8 +210,8 @@ pub trait BpfSys: Debug {
     /// How often the program did not run because it was already running on that CPU, if the kernel counts this.
     fn missed(&self, program: BorrowedFd<'_>) -> io::Result<u64>;
 
-    /// What wakes the reader instead of a ring buffer, if a test simulates the kernel: user space can map BPF's ring buffers, but not add
-    /// to them.
+    /// Wakes the reader in place of a ring buffer, if a test simulates the kernel: user space can map BPF ring buffers, but not add to
+    /// them.
     fn bell(&self) -> Option<Bell> {
         None
     }
@@ -402,7 +402,7 @@ impl BpfSys for LinuxBpf {
 /// The kernel's information about a map or a program.
 ///
 /// # Safety
-/// `T` is the kernel's structure for it, and writing what it says of a map or program without buffers does not go beyond it.
+/// `T` is the kernel's structure for it, and without buffers the kernel writes no more than that structure.
 unsafe fn info<T>(of: BorrowedFd<'_>) -> io::Result<T> {
     // SAFETY: the kernel's structures consist of integers.
     let mut info = unsafe { std::mem::zeroed::<T>() };

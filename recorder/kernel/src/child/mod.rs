@@ -72,7 +72,7 @@ pub enum LaunchError {
     Fork {
         /// The program as it was given.
         program: String,
-        /// What the system call returned.
+        /// The result of the system call.
         source: io::Error,
     },
     /// The child could not become the requested user.
@@ -84,7 +84,7 @@ pub enum LaunchError {
         /// The system call that was refused.
         call: &'static str,
         source: io::Error,
-        /// What to do next, or nothing.
+        /// What to do next, if anything.
         advice: &'static str,
     },
     /// There is no such program.
@@ -92,7 +92,7 @@ pub enum LaunchError {
     NotFound {
         /// The program as it was given.
         program: String,
-        /// What to look at, or nothing.
+        /// What to check, if anything.
         advice: &'static str,
     },
     /// The program exists but cannot be run.
@@ -101,7 +101,7 @@ pub enum LaunchError {
         /// The program as it was given.
         program: String,
         source: io::Error,
-        /// What to look at, or nothing.
+        /// What to check, if anything.
         advice: &'static str,
     },
 }
@@ -218,7 +218,7 @@ impl Child {
     /// How the child ended, or `None` while it runs.
     ///
     /// # Errors
-    /// What waitpid(2) returns.
+    /// Errors of waitpid(2).
     pub fn try_wait(&mut self) -> io::Result<Option<Ended>> {
         self.wait_with(libc::WNOHANG)
     }
@@ -226,7 +226,7 @@ impl Child {
     /// Waits until the child has ended.
     ///
     /// # Errors
-    /// What waitpid(2) returns.
+    /// Errors of waitpid(2).
     pub fn wait(&mut self) -> io::Result<Ended> {
         loop {
             if let Some(ended) = self.wait_with(0)? {
@@ -264,7 +264,7 @@ impl Child {
     /// Sends a signal to the child; does nothing if it has already ended.
     ///
     /// # Errors
-    /// What kill(2) returns, for example EPERM if the child runs as another user.
+    /// Errors of kill(2), for example EPERM if the child runs as another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         if self.ended.is_some() {
             // The id may belong to another process by now.
@@ -325,7 +325,7 @@ pub fn has_ended(process: &OwnedFd) -> bool {
 /// Sends a signal to the process behind a descriptor of [`open_pidfd`], and never to another process that got its number.
 ///
 /// # Errors
-/// What pidfd_send_signal(2) returns: ESRCH if the process has ended, EPERM if it belongs to another user.
+/// Errors of pidfd_send_signal(2): ESRCH if the process has ended, EPERM if it belongs to another user.
 pub fn signal_process(process: &OwnedFd, signal: Signal) -> io::Result<()> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: with a null siginfo the kernel fills in its own, as for kill(2); the rest are numbers.

@@ -17,7 +17,7 @@ use super::{Launch, LaunchError};
 /// Where to look for programs if `PATH` is not set, as execvp(3) does.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// What the child reports if it could not become COMMAND.
+/// The child's report that it could not execute COMMAND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) step: u8,

@@ -97,7 +97,7 @@ impl Instance {
         }
     }
 
-    /// What the kernel has counted on a CPU so far.
+    /// The kernel's counts for a CPU so far.
     ///
     /// # Errors
     /// [`FtraceError::Read`].

@@ -140,7 +140,7 @@ impl PageLayout {
     #[inline]
     pub(super) fn split(&self, word: u32) -> (u32, u64) {
         let delta_bits = WORD_BITS - self.type_bits;
-        // C gives the first bit field the lower bits on a little-endian machine, the upper ones on a big-endian.
+        // C places the first bit field in the lower bits on a little-endian machine, in the upper ones on a big-endian machine.
         if cfg!(target_endian = "little") {
             (word & (u32::MAX >> delta_bits), u64::from(word >> self.type_bits))
         } else {

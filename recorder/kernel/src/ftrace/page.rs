@@ -1,7 +1,7 @@
 //! The events of one page.
 //!
-//! Times are differences: the page has the time of its first event, and each event says how much later than the previous one it is. If a
-//! difference is too large for that, an extra event adds to it.
+//! Times are relative: the page has the time of its first event, and each event has the difference to the previous one. If a difference is
+//! too large for that, an extra event adds to it.
 //!
 //! ```text
 //!   page at 1000   | length 40, delta 0 | ...payload | length 64, delta 250 | ...payload | time_extend | ...

@@ -23,7 +23,7 @@ impl RawPipe {
     /// Reads the oldest unread page into `page`, which has the size of a page of the ring. False if there is nothing.
     ///
     /// # Errors
-    /// What read(2) returns.
+    /// Errors of read(2).
     pub fn read(&self, page: &mut [u8]) -> io::Result<bool> {
         match nix::unistd::read(&self.fd, page) {
             Ok(read) => Ok(read == page.len()),

@@ -158,7 +158,7 @@ impl Drop for Definitions {
 /// Removes the definitions of recorders that no longer exist, and returns how many there were.
 ///
 /// # Errors
-/// What reading the list of definitions returns. A definition that cannot be removed is in use, and stays.
+/// Errors of reading the list of definitions. A definition that cannot be removed is in use, and stays.
 pub fn sweep(sys: &dyn Sys, tracefs: &Tracefs) -> io::Result<usize> {
     let path = file(tracefs);
     let list = match sys.read(&path) {

@@ -20,7 +20,7 @@ use perf_event_open_sys::bindings as b;
 
 pub use pmu::{Pmu, PmuError};
 
-/// A program or library that is held while it is probed: by `O_PATH`, if it may not answer.
+/// A program or library that is held while it is probed: by `O_PATH`, if it may not respond.
 #[derive(Clone, Debug)]
 pub struct Binary {
     _file: Arc<File>,
@@ -30,12 +30,12 @@ pub struct Binary {
 impl Binary {
     pub fn new(file: File) -> Binary {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // A number and slashes hold no NUL.
+        // Numbers and slashes contain no NUL.
         let path = CString::new(path).unwrap_or_default();
         Binary { _file: Arc::new(file), path }
     }
 
-    /// Same as [`Binary::path`], in the form of system calls.
+    /// The same as [`Binary::path`], in the form that system calls take.
     pub(crate) fn name(&self) -> &CStr {
         &self.path
     }

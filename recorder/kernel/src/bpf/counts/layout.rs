@@ -145,7 +145,7 @@ pub enum Measure {
     Slice,
     /// From a switch out in a waiting state other than `D` to the wake-up.
     Blocked,
-    /// Same in the state `D`.
+    /// The same in the state `D`.
     BlockedD,
 }
 

@@ -23,7 +23,7 @@ fn bytes(user: i64, walked: i64) -> Vec<u8> {
     bytes
 }
 
-/// Same for a wait.
+/// The same for a wait.
 fn off_cpu(user: i64, walked: i64) -> Vec<u8> {
     let mut bytes = bytes(user, walked);
     bytes[offset_of!(Head, kind)..offset_of!(Head, python)].fill(0);
@@ -98,8 +98,8 @@ fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
     assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
-    // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. What a
-    // sleep must look like is known, but not which of a few attempts shows it.
+    // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. The
+    // expected form of a sleep is known, but not which of a few attempts shows it.
     let mut attempts = (0..10).map(|_| {
         let sleeper = std::thread::spawn(|| {
             for length in [1, 1] {
