@@ -32,7 +32,7 @@ pub(crate) const CHAIN: usize = 4;
 /// Bytes that hold a chain of ordinary records of any size.
 pub(crate) const LOOKAHEAD: usize = CHAIN * MAX_RECORD_WORDS * WORD_BYTES;
 
-/// What some bytes are when interpreted as a record.
+/// The interpretation of some bytes as a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Exactly one record, without oddities.

@@ -1,4 +1,4 @@
-//! What a reader must remember of one provider to understand its records:
+//! What a reader must remember about one provider to understand its records:
 //! strings, threads, and the length of a tick.
 
 use std::str;

@@ -57,7 +57,7 @@ impl ByteOrder {
     }
 }
 
-/// What was around the trace.
+/// The container of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Container {

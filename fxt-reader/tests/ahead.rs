@@ -23,8 +23,7 @@ fn trace() -> &'static Trace {
     TRACE.get_or_init(|| Trace::with_switches(SWITCHES))
 }
 
-/// What a reader returns for a trace: a hash of all records and damages, their number, the error at the end, the
-/// summary.
+/// What a reader returns for a trace: a hash of all records and damages, their number, the error at the end, and the summary.
 type Account = (u64, u64, Option<String>, Summary);
 
 struct Hashing(DefaultHasher, u64);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
     lines: Vec<String>,
-    /// The number of records until it has seen enough.
+    /// The number of records until the visitor needs no more.
     left: usize,
 }
 
@@ -25,7 +25,7 @@ impl Visitor for Transcript {
     }
 }
 
-/// What reading one by one returns, damages and the final summary included.
+/// The result of reading one by one, including damages and the final summary.
 fn one_by_one(mut reader: Reader<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     loop {

@@ -296,7 +296,7 @@ fn what_providers_register_has_a_bound_and_what_has_no_room_is_unknown_and_count
     let (events, left_out) = read(64 << 10);
     assert_eq!(events.len(), 2001);
     assert_eq!((events[0], events[1], events[2000]), ((1, 7), (1, 7), (5, 6)));
-    // What is beyond the limit reads as `?` or as an unknown thread, never as another string or thread.
+    // A string or thread beyond the limit reads as `?` or as an unknown thread, never as a different one.
     let is_true =
         |(name, thread): &(usize, u64)| [1, 4].contains(name) && [8, u64::MAX].contains(thread);
     assert!(events[2..2000].iter().all(is_true));

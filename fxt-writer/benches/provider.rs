@@ -112,7 +112,7 @@ fn macros(c: &mut Criterion, session: &str) {
 }
 
 /// A span of `tracing` under a subscriber; the callsite is this function's own for
-/// each layer, since callsites remember who wants them.
+/// each layer, since callsites cache which layers are interested.
 macro_rules! traced {
     ($group:expr, $name:literal, $layer:expr) => {{
         let subscriber = tracing_subscriber::registry().with($layer);

@@ -1,4 +1,4 @@
-//! The engine's memory seen from outside: unwritten words are zero, and finished
+//! The engine's memory from outside: unwritten words are zero, and finished
 //! records can be found without the engine.
 #![cfg(not(loom))]
 

@@ -355,7 +355,7 @@ fn write_leased(lease: &Lease, number: u64) -> bool {
 }
 
 /// An engine with 10 words in a buffer; a thread's first record is reserved
-/// separately, its next ones go into pieces of 5 words.
+/// separately, and its next ones go into pieces of 5 words.
 fn lending_engine() -> (Arc<Engine>, Arc<Queue>) {
     let (engine, queue) = engine_of(352, Mode::Streaming, OnFull::Drop);
     assert!(engine.lend());

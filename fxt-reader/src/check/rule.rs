@@ -10,7 +10,7 @@ use crate::error::Reason;
 pub enum Rule {
     /// A trace begins with the magic number ("Magic number record").
     Magic,
-    /// Records follow each other without gaps, each as long as its header says,
+    /// Records follow each other without gaps; each is as long as its header says,
     /// with content that fits ("Records").
     Framing,
     /// Strings and threads are in their table before records refer to them.
@@ -21,7 +21,7 @@ pub enum Rule {
     Padding,
     /// The size of a record or argument matches its content.
     Length,
-    /// Types, subtypes and values are ones that the specification defines.
+    /// Types, subtypes and values are defined by the specification.
     Undefined,
     /// Index 0 of the string and thread tables is not set.
     TableIndex,

@@ -25,7 +25,7 @@ use crate::types::{ByteOrder, Koid, ProviderId, ThreadState};
 
 /// Receives records from [`Reader::show_all`].
 pub trait Visitor {
-    /// Looks at a record; false when it has seen enough.
+    /// Visits a record; returns false when no more are needed.
     ///
     /// There is one call site for context switches and one for wakeups. If this is inlined (`#[inline(always)]`) and does
     /// not pass the item on by reference, the compiler never builds these items in memory.
@@ -70,7 +70,7 @@ const fn wakeup_shape(words: usize) -> u64 {
 }
 
 impl Reader<'_> {
-    /// Passes all records from here on to `visitor`, until it has seen enough (false) or the trace ends (true).
+    /// Passes all records from here on to `visitor`, until it needs no more (returns false) or the trace ends (returns true).
     ///
     /// This does the same as repeated calls of [`next`](Self::next), in a fraction of the time. Calls of both can be
     /// mixed.
@@ -107,8 +107,8 @@ impl Reader<'_> {
         Ok(self.next()?.map(|item| visitor.visit(&item)))
     }
 
-    /// Passes scheduling records of the usual shapes to the visitor, as far as the window goes, and stops before anything
-    /// else. False when the visitor has seen enough.
+    /// Passes scheduling records of the usual shapes to the visitor, as far as the window goes, and stops before anything else. Returns
+    /// false when the visitor needs no more records.
     fn show_run<V: Visitor>(&mut self, visitor: &mut V) -> bool {
         let State::After(length) = self.state else { return true };
         // Traces of the other byte order are rare, and limits this low are for tests.

@@ -114,7 +114,7 @@ pub enum Unknown {
 }
 
 impl<'a> Record<'a> {
-    /// What the record is, without its content.
+    /// The type of the record, without its content.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {

@@ -17,7 +17,7 @@ pub(crate) enum ArgPlace {
     WakeupWaker,
 }
 
-/// What the last sound argument at each place looked like.
+/// The header of the last valid argument at each position.
 ///
 /// Valid only while the string table that it was filled from does not change.
 #[derive(Debug)]

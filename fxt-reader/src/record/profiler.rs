@@ -20,7 +20,7 @@ pub struct Module<'a> {
     pub process: Koid,
     /// The number by which mappings of the process refer to it.
     pub id: u16,
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// The build id that the linker wrote; empty if there is none.
     pub build_id: &'a [u8],

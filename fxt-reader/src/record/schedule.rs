@@ -113,7 +113,7 @@ impl<'a> Wakeup<'a> {
         self.args.int32(thread_wakeup::WEIGHT_ARG)
     }
 
-    /// The thread that woke it, where the record says so.
+    /// The thread that woke it, if the record contains it.
     #[must_use]
     pub fn waker(&self) -> Option<Koid> {
         self.args.koid("waker")

@@ -11,7 +11,7 @@
 //! backtrace   header  time  [process  thread]   program counter of each frame, the innermost first
 //! ```
 //!
-//! What is in brackets is there when the thread ref is 0.
+//! Fields in brackets are present when the thread ref is 0.
 
 word! {
     /// Header word of a profiler record of unknown kind.
@@ -76,7 +76,7 @@ pub mod mapping {
             THREAD [20 .. 27]
             /// The module.
             MODULE_ID [28 .. 43]
-            /// Flags; nothing published says what they mean.
+            /// Flags; no published document explains them.
             FLAGS [44 .. 46]
         }
     }
@@ -97,7 +97,7 @@ pub mod backtrace {
             THREAD [20 .. 27]
             /// Number of frames.
             FRAME_COUNT [28 .. 35]
-            /// Flags; nothing published says what they mean.
+            /// Flags; no published document explains them.
             FLAGS [36 .. 63]
         }
     }

@@ -25,7 +25,7 @@ impl Commits {
 
     /// Begins a filling at word `start` of the buffer.
     ///
-    /// No thread adds to the count meanwhile: the previous filling is complete,
+    /// No thread adds to the count in the meantime: the previous filling is complete,
     /// and writers see the new one only afterwards, from the position word.
     pub(super) fn open(&self, start: usize) {
         // Relaxed: published by the release store of the position word.

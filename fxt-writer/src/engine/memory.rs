@@ -83,7 +83,7 @@ mod native {
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        /// Allocates `words` words of zeros; untouched ones cost no memory.
+        /// Allocates `words` words of zeros; untouched ones take no memory.
         pub(in super::super) fn allocate(words: usize) -> Self {
             let owned: Box<[u64]> = vec![0; words].into_boxed_slice();
             let base = NonNull::from(Box::leak(owned)).cast();
@@ -152,7 +152,7 @@ mod native {
         /// `range` must lie within the memory, and no other thread may access its words during the call.
         pub(in super::super) unsafe fn clear(&self, range: Range<usize>) {
             debug_assert!(range.start <= range.end && range.end <= self.words);
-            // SAFETY: within the memory and ours alone, guaranteed by the caller.
+            // SAFETY: within the memory and exclusively ours, guaranteed by the caller.
             unsafe { self.base.as_ptr().add(range.start).write_bytes(0, range.len()) }
         }
     }
@@ -558,7 +558,7 @@ impl Engine {
     fn give_back(&self, chunk: &Chunk) -> bool {
         if chunk.at == chunk.start {
             // Nothing was written: the claim must not remain either. The word is
-            // still ours; if it is not given back, the commit stores a filler
+            // still belong to us; if the slot is not given back, the commit stores a filler
             // there.
             self.memory.cell(chunk.start).store(0, Ordering::Relaxed);
         }

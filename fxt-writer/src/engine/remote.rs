@@ -139,7 +139,7 @@ pub struct Piece {
     pub durable: Vec<u64>,
     /// Rolling records, older ones first.
     pub rolling: Vec<u64>,
-    /// What was found on the way.
+    /// Problems that were found.
     pub tally: Tally,
     /// Whether writers were held during the copy; they may have dropped records, which the header counts.
     pub held: bool,
@@ -211,7 +211,7 @@ impl<W: SharedWords> Remote<W> {
         self.durable_peak as f64 / self.division.durable.max(1) as f64
     }
 
-    /// Copies the records that `request` asks to save. `admit` gets each record,
+    /// Copies the records that `request` requests to be saved. `admit` gets each record,
     /// may change its words, and returns whether to keep it.
     ///
     /// # Errors
@@ -273,7 +273,7 @@ impl<W: SharedWords> Remote<W> {
         Ok(copies_admitted(&copies, admit))
     }
 
-    /// Whether the filling of that wrapped count comes after all saved ones.
+    /// Whether the filling with this wrapped count comes after all saved ones.
     /// Counts wrap around, so half of them are before any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2

@@ -152,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Waits for room as the policy says, or drops the record.
+    /// Waits for room, or drops the record, according to the policy.
     pub(super) fn wait_or_drop<'a>(
         &'a self,
         mut state: Guard<'a>,

@@ -123,7 +123,7 @@ impl Engine {
     fn unfinished(&self, state: &State, index: usize) -> Vec<Range<usize>> {
         let base = self.division.rolling_base(index);
         let filling = state.parts[index].start..state.parts[index].end;
-        // Acquire: a finished record is seen whole.
+        // Acquire: a finished record is seen completely.
         let load = |at: usize| self.memory.cell(base + at).load(Ordering::Acquire);
         let mut gaps = Vec::new();
         let mut at = filling.start;

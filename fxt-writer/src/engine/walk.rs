@@ -91,7 +91,7 @@ mod tests {
         let large =
             |words| large_header::TYPE.put(record_type::LARGE) | large_header::SIZE.put(words);
         assert_eq!(walk(&[large(2), 1, record(1)]).0, [2, 1]);
-        // The low twelve bits of its size say 2.
+        // The low twelve bits of its size are 2.
         let filling = [large(0x1_0002), 1, record(1)];
         assert_eq!(walk(&filling), (vec![], Walked { unfinished: 0, cut: 3 }));
     }

@@ -6,7 +6,7 @@
 //!  generation | category index | name index | enabled
 //! ```
 //!
-//! One word holds all of it, so that all parts belong to the same session. A
+//! One word contains all of it, so that all parts belong to the same session. A
 //! trace point whose generation is not the running one looks its session up
 //! again. With an index of 0, the string is written inline.
 
@@ -24,7 +24,7 @@ const CATEGORY: Field = Field::new(32, 46);
 const NAME: Field = Field::new(47, 61);
 const ENABLED: Field = Field::new(62, 62);
 
-/// The most bytes in a category or a name.
+/// The maximum number of bytes in a category or a name.
 const MAX_BYTES: usize = MAX_PROVIDER_NAME_BYTES;
 
 /// Whether a text can be a category or name: 1 to 255 bytes, without a NUL or a
@@ -61,7 +61,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A trace point of that category and name.
+    /// A trace point with this category and name.
     ///
     /// # Panics
     ///
@@ -116,7 +116,7 @@ impl Site {
         word.is_enabled().then_some(Armed { site: self, word })
     }
 
-    /// As [`armed`](Self::armed), for callers that record nothing.
+    /// The same as [`armed`](Self::armed), for callers that record nothing.
     #[inline]
     #[must_use]
     pub fn is_wanted(&'static self) -> bool {
@@ -143,7 +143,7 @@ impl Site {
         Some(word)
     }
 
-    /// The word's content, if it is of this session.
+    /// The word's content, if it belongs to this session.
     pub(super) fn in_session(&'static self, generation: Generation) -> Option<Armed> {
         let word = SiteWord(self.word.load(Ordering::Acquire));
         word.is_of(generation).then_some(Armed { site: self, word })

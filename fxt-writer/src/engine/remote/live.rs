@@ -72,14 +72,14 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
 struct Filling {
     /// Finished records, one after another.
     records: Vec<u64>,
-    /// What was left out in addition to them.
+    /// What was left out in addition.
     tally: Tally,
 }
 
 /// The result of one attempt to copy everything.
 struct Attempt {
     copies: Copies,
-    /// What is impossible in the header, unless it was being changed.
+    /// An impossible value in the header, unless it was being changed.
     fault: Option<RemoteError>,
 }
 

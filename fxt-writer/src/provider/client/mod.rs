@@ -30,7 +30,7 @@ use super::wire::FromProvider;
 use crate::packet::Packet;
 pub(super) use run::{expects_manager, spawn};
 
-/// The most alerts that wait to be sent; further ones are dropped.
+/// The maximum number of alerts that wait to be sent; further ones are dropped.
 const MAX_ALERTS: usize = 256;
 
 /// The state that the threads of this process and the client's thread share.
@@ -69,7 +69,7 @@ struct Inbox {
     flushes: u64,
 }
 
-/// What others wait for.
+/// The state that other threads wait for.
 #[derive(Debug, Default)]
 struct Progress {
     /// Whether a session runs.
@@ -214,7 +214,7 @@ impl Client {
     }
 
     /// Waits until it is known whether a session runs, at most for `timeout`. After
-    /// that, records that a late session wants are counted as dropped.
+    /// that, records for a session that starts late are counted as dropped.
     pub(super) fn await_answer(&self, timeout: Duration) {
         if self.wait(timeout, |progress| progress.answered) {
             return;

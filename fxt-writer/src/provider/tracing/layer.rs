@@ -24,7 +24,7 @@ pub struct ProviderLayer {
     logs: LevelFilter,
 }
 
-/// A filter that enables what the running session wants, and nothing while none runs.
+/// A filter that enables what the running session records, and nothing without a session.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedTargets(());
 

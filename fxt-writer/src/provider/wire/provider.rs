@@ -1,4 +1,4 @@
-//! What a provider tells the manager.
+//! What a provider sends to the manager.
 
 use super::head::Frame;
 use super::{MAX_ALERT_BYTES, Session, WireError, kind, list};

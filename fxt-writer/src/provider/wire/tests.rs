@@ -39,7 +39,7 @@ fn from_manager() -> Vec<FromManager> {
     ]
 }
 
-/// A message whose head is made by hand.
+/// A message with a hand-made header.
 fn raw(kind: u16, version: u16, told: usize, data: u64, payload: &[u8]) -> Vec<u8> {
     let told = u32::try_from(told).expect("a small payload");
     let mut bytes = Vec::new();
