@@ -1,4 +1,4 @@
-//! What the capture thread does with an event, step by step and as a whole: decode, merge, encode.
+//! The cost of an event in the capture thread, step by step and in total: decode, merge, encode.
 //!
 //! ```sh
 //! cargo bench -p fxtrec --bench capture

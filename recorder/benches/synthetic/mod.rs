@@ -90,7 +90,7 @@ fn raw(id: u16, current: u32, len: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
     raw
 }
 
-/// What the tracepoint of event `number` of a CPU wrote.
+/// The content that the tracepoint wrote for event `number` of a CPU.
 pub(crate) fn written(cpu: u32, number: u64) -> Vec<u8> {
     let (running, other) = pair(cpu, number);
     let (running_bytes, other_bytes) = (running.to_ne_bytes(), other.to_ne_bytes());

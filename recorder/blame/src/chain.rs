@@ -8,10 +8,10 @@
 //!   chain  |u|= ui ran |..... ui waited, for hog ....| audio |     u: before that, ui slept: who woke it, and so on
 //! ```
 //!
-//! While a thread has a CPU, or waits for one, or is held back, that is the reason why it does not get further. While it is
-//! blocked, the reason is with the thread that eventually woke it: what that thread did in the meantime. So a [`Frame`] is what one
-//! thread did in an interval, and a step in which it was blocked has the frame of its waker inside, of the same interval. The
-//! innermost steps, one after the other, tile the outermost interval.
+//! While a thread has a CPU, or waits for one, or is held back, that is why it makes no progress. While it is blocked, the reason is what
+//! the thread that eventually woke it did in the meantime. So a [`Frame`] describes what one thread did in an interval, and a step in which
+//! it was blocked contains the frame of its waker for the same interval. The innermost steps, one after the other, cover the outermost
+//! interval without gaps.
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
@@ -22,7 +22,7 @@ use crate::threads::Index;
 use crate::track::{By, Lock, Reason, Request, Tenant};
 use crate::{Cause, Causes, Class};
 
-/// Maximum number of wakers that are followed from one to the next.
+/// Maximum depth of wakers that are followed.
 const MOST_DEEP: usize = 48;
 
 /// Maximum number of steps of a chain.
@@ -34,14 +34,14 @@ const MOST_HOLDERS: usize = 64;
 /// Maximum number of entries searched for the threads that had the CPUs during a wait.
 const MOST_LOOKS: u64 = 50_000_000;
 
-/// A thread that was woken went on its way to be able to run for so long at most, in nanoseconds, after its waker had begun
-/// that and left its CPU. It takes microseconds, unless a host has taken away the CPU on which it is to run.
+/// The maximum time, in nanoseconds, until a woken thread is runnable after its waker has begun the wake-up and left its CPU. It takes
+/// microseconds, unless a host has taken away the target CPU.
 const MOST_UNDERWAY: u64 = 50_000_000;
 
-/// Maximum number of threads listed one by one that had the CPU in a wait.
+/// Maximum number of threads that had the CPU in a wait and are listed individually.
 const MOST_SHARES: usize = 64;
 
-/// What a thread did in an interval: steps that tile it, in order.
+/// What a thread did in an interval: steps in order, without gaps.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub thread: Index,
@@ -60,8 +60,8 @@ pub struct Step {
 /// What a thread did during the whole interval.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// It had a CPU. What was taken from that, if it is the whole slice; `None` for a part of a slice from which something was taken,
-    /// because how much is unknown; `all_taken` is what was taken from the whole slice, in nanoseconds.
+    /// It had a CPU. The parts taken from that time, if it is the whole slice; `None` for a part of a slice from which something was taken,
+    /// because it is unknown which part; `all_taken` is the sum taken from the whole slice, in nanoseconds.
     Ran {
         cpu: Cpu,
         taken: Option<Taken>,
@@ -82,7 +82,7 @@ pub enum What {
     Underway,
     /// The packet that it sent was on its way.
     Packet,
-    /// The request that it had made was in the queue of a disk, or in the disk.
+    /// Its request was in the queue of a disk, or in the disk.
     Request(Request, Origin),
     Unknown(Reason),
 }
@@ -90,22 +90,22 @@ pub enum What {
 /// It was blocked, stopped, or had ended.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// When that began, which may be before the interval.
+    /// When that began, possibly before the interval.
     pub since: u64,
     pub state: State,
     pub syscall: Option<u64>,
-    /// The lock that it waited for, if the recording tells.
+    /// The lock that it waited for, if recorded.
     pub lock: Option<Lock>,
-    /// What it waited for according to its stack, if that was examined.
+    /// What it waited for according to its stack, if the stack was examined.
     pub by_stack: Option<Class>,
     pub ended: Ended,
-    /// When the waker sent the packet by which it woke the thread, if it did it so.
+    /// When the waker sent the packet that woke the thread, if a packet did.
     pub sent: Option<u64>,
     /// The request whose completion woke the thread.
     pub request: Option<Request>,
     /// What the waker did during the wait, if it was a thread and could be followed.
     pub inside: Option<Box<Frame>>,
-    /// Why it was not followed, though it was a thread.
+    /// Why it was not followed although it was a thread.
     pub stopped: Option<Reason>,
     /// What the owner of the lock did during the wait, if another thread ended the wait, or if it has not ended.
     pub holder: Option<Box<Frame>>,
@@ -128,7 +128,7 @@ impl Blocked {
     }
 }
 
-/// How it ended that a thread was blocked.
+/// How a blocked time ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It continues beyond the interval.
@@ -142,10 +142,10 @@ impl Step {
     }
 }
 
-/// A thread's time, examined from its end.
+/// A thread's time, examined backwards.
 struct Walk<'a> {
     log: &'a Log,
-    /// The threads that are being followed, from the outermost on.
+    /// The threads that are being followed, the outermost first.
     stack: Vec<Index>,
     steps: usize,
     looks: u64,
@@ -153,16 +153,16 @@ struct Walk<'a> {
     wakers: Wakers,
 }
 
-/// What to do with the wakers of the thread of an interval.
+/// What to do with the wakers of an interval's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakers {
-    /// They are followed: what they did during the wait.
+    /// They are followed: their activity during the wait is examined.
     Followed,
     /// They are only named.
     Told,
 }
 
-/// What a thread did in an interval that has ended, and for which threads it waited.
+/// What a thread did in an interval that has ended, and which threads it waited for.
 pub fn follow(log: &Log, thread: Index, (from, to): (u64, u64), wakers: Wakers) -> Frame {
     let mut walk = Walk { log, stack: Vec::new(), steps: 0, looks: 0, holders: 0, wakers };
     let last = log.last(thread).unwrap_or(Id::NONE);
@@ -199,7 +199,7 @@ impl Walk<'_> {
             } else {
                 self.looks += 1;
             }
-            // The first entry after that shows which thread had the CPU in whose queue it was.
+            // The first entry after that shows which thread had the CPU that it was queued on.
             anchor = entry.anchor().or(anchor);
             (next, id) = (Some((id, entry)), entry.prev);
         }
@@ -292,7 +292,7 @@ impl Walk<'_> {
         })
     }
 
-    /// What the owner of a lock did while it was waited for. The thread that it waited for itself is named, but not followed.
+    /// What the owner of a lock did during the wait for it. The thread that it waited for itself is named, but not followed.
     fn holder(&mut self, owner: Index, within: (u64, u64)) -> Option<Box<Frame>> {
         let followed = self.wakers == Wakers::Followed && self.stack.len() == 1;
         if !followed || self.holders >= MOST_HOLDERS || self.stack.contains(&owner) {
@@ -306,8 +306,7 @@ impl Walk<'_> {
         Some(Box::new(frame))
     }
 
-    /// What a waker did in the time in which it was waited for, or why that is not followed. `then` is what it did when the
-    /// wake-up was recorded.
+    /// What a waker did during the wait for it, or why that is not followed. `then` is its activity when the wake-up was recorded.
     fn waker(
         &mut self,
         (waker, then): (Index, Id),
@@ -316,7 +315,7 @@ impl Walk<'_> {
         if self.stack.len() >= MOST_DEEP || self.stack.contains(&waker) {
             return (None, Some(Reason::NotFollowed));
         }
-        // It may have left its CPU before the one that it woke was able to run.
+        // It may have left its CPU before the woken thread was runnable.
         let (mut id, mut left) = (then, to);
         loop {
             match self.log.get(id) {
@@ -335,7 +334,7 @@ impl Walk<'_> {
         (Some(Box::new(frame)), None)
     }
 
-    /// What the sender of a packet did in the time in which it was waited for, and how long the packet was on its way.
+    /// What the sender of a packet did during the wait for it, and how long the packet was on its way.
     fn sender(
         &mut self,
         (sender, then): (Index, Id),
@@ -345,8 +344,8 @@ impl Walk<'_> {
         self.until((sender, then), sent, (from, to), What::Packet)
     }
 
-    /// What another thread did until it made a request that was waited for, and then the request. For a request that was made before, there
-    /// is nothing to follow.
+    /// What another thread did until it made a request that ended the wait, followed by the request itself. For a request that was made
+    /// before the wait, there is nothing to follow.
     fn issuer(
         &mut self,
         (request, origin): (Request, Origin),
@@ -361,7 +360,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a thread did until it began something that was waited for, and then the thing itself.
+    /// What a thread did until it started the operation that ended the wait, followed by the operation itself.
     fn until(
         &mut self,
         (thread, then): (Index, Id),
@@ -404,7 +403,7 @@ impl Walk<'_> {
 }
 
 impl Frame {
-    /// What was taken from the slice in which it ends; the slice has continued since.
+    /// The time taken from the slice in which it ends; the slice has continued since.
     pub(crate) fn end_in_slice(&mut self, of_slice: Taken) {
         if let Some(Step { what: What::Ran { taken, all_taken, .. }, .. }) = self.steps.last_mut() {
             *all_taken = of_slice.steal.saturating_add(of_slice.irq);
@@ -412,7 +411,7 @@ impl Frame {
         }
     }
 
-    /// Shows the innermost steps, in order: for each the threads that wait for it, from the outermost on, and itself.
+    /// Visits the innermost steps, in order: for each, the threads that wait for it, the outermost first, and the step itself.
     pub fn leaves<'a>(&'a self, show: &mut impl FnMut(&[Index], &'a Step)) {
         self.show_leaves(&mut Vec::new(), show);
     }
@@ -431,7 +430,7 @@ impl Frame {
     }
 }
 
-/// The longest ones, and the rest as a sum.
+/// The longest ones, and the sum of the rest.
 pub fn longest<T: Clone>(shares: &[(T, u64)]) -> (&[(T, u64)], u64) {
     let (named, rest) = shares.split_at(MOST_SHARES.min(shares.len()));
     (named, rest.iter().map(|share| share.1).sum())

@@ -1,4 +1,4 @@
-//! What threads and CPUs did recently, so that it can be followed backwards.
+//! The recent activity of threads and CPUs, so that it can be followed backwards.
 //!
 //! ```text
 //!   time   entry                 prev: the thread's last one     link
@@ -185,7 +185,7 @@ pub struct Log {
     head: usize,
     /// Number of places that are filled before it is [crowded](Log::is_crowded).
     room: usize,
-    /// What a thread or CPU has been doing since before the oldest place, by the number of its place.
+    /// The activity of a thread or CPU since before the oldest kept place, by the number of its place.
     held: FxHashMap<u32, Entry>,
     /// The numbers of the oldest place, and of the next one.
     oldest: u32,
@@ -766,7 +766,7 @@ mod tests {
         assert_eq!(log.room, usize::MAX, "from then on the oldest make room");
     }
 
-    /// Whatever happens: intervals that begin later are followed as if nothing had been forgotten.
+    /// Whatever happens, intervals that begin later are followed as if nothing had been forgotten.
     #[test]
     fn who_forgets_tells_the_same_of_what_comes_after() {
         for seed in 1..300_u64 {

@@ -89,7 +89,7 @@ impl Origins {
         }
     }
 
-    /// What a disk did, and which one, if a request to it is the origin.
+    /// The operation and the disk, if a disk request is the origin.
     pub fn operation(&self, origin: Origin) -> Option<(&str, &str)> {
         let (kind, name) = self.get(origin)?;
         name.split_once(' ').filter(|_| kind == REQUEST)
@@ -103,7 +103,7 @@ impl Origins {
             None => what.to_owned(),
         };
         match (self.kind(origin), name.as_deref()) {
-            // Those that a thread sets for itself before it sleeps.
+            // Timers that a thread sets for itself before it sleeps.
             (Some("hrtimer"), Some("hrtimer_wakeup"))
             | (Some("timer"), Some("process_timeout")) => OWN_TIMER.to_owned(),
             (Some("hrtimer" | "timer"), _) => with("a timer"),

@@ -295,7 +295,7 @@ impl Visitor for Collector {
 /// All spans of a trace.
 ///
 /// # Errors
-/// Those of [`Reader::next`], apart from damage.
+/// The errors of [`Reader::next`], except for damage.
 pub fn collect(reader: Reader<'_>) -> Result<Spans, Error> {
     collect_within(reader, None)
 }

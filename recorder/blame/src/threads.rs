@@ -432,7 +432,7 @@ mod tests {
             // Not even if COMMAND woke it, because its name differs.
             family.first_woken(&roster, 530, (waker, false));
             assert!(!family.has(&roster, 530) && !family.is_without(&roster, 530), "{waker:?}");
-            // Nor for threads that it creates.
+            // The same holds for threads that it creates.
             family.first_woken(&roster, 520, (Some(Koid(530)), false));
             assert!(!family.has(&roster, 520) && !family.is_without(&roster, 520), "{waker:?}");
         }

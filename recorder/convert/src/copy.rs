@@ -55,7 +55,7 @@ pub(super) trait Translate {
     }
 }
 
-/// What a text in a record is used for.
+/// The role of a text in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role<'a> {
     /// The name of a process, thread or other kernel object.

@@ -60,7 +60,7 @@ pub struct Window {
     pub filter: Filter,
 }
 
-/// The maker of a piece, which determines what the piece says about itself.
+/// The origin of a rotated file, which determines what the file says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// A cut of a whole trace. The counts of the recording do not apply to the piece, and are left out.

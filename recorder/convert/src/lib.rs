@@ -74,7 +74,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rigor {
     Strict,
-    /// What every viewer accepts is counted; the rest is rejected.
+    /// Deviations that every viewer accepts are counted; the rest is rejected.
     Usual,
     /// It is skipped and counted.
     Lenient,

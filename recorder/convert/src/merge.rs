@@ -62,7 +62,7 @@ pub struct How {
     pub same_machine: bool,
     /// Their clocks are aligned by these messages, if no offset is given.
     pub sync: Option<Messages>,
-    /// A line on standard error says how far reading is, if that is a terminal.
+    /// A line on standard error shows the progress of reading, if that is a terminal.
     pub show_progress: bool,
 }
 
@@ -95,7 +95,7 @@ struct Translation {
     host: Option<String>,
     /// Operations and flows that get other ids, by their keys.
     renamed: FxHashSet<u64>,
-    /// What distinguishes an id of this recording from those of the others; empty if all are from one machine.
+    /// Distinguishes the ids of this recording from those of the others; empty if all are from one machine.
     salt: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ fn operation(event: &Event<'_>) -> Option<(u64, bool)> {
     Some((hash((is_flow, event.category, id)), begins))
 }
 
-/// Merges `sources` into `out`. The report says how the clocks were aligned.
+/// Merges `sources` into `out`. The report describes how the clocks were aligned.
 ///
 /// # Errors
 ///
@@ -309,7 +309,7 @@ fn disagreement(facts: &[Facts], at: usize, set: Set) -> Option<String> {
     Some(format!("warning: the wall clocks differ from that by {apart}, {said}"))
 }
 
-/// Refuses to put a message before its sending, by more than messages say that the clocks may be wrong.
+/// Rejects an alignment that puts a message before its sending by more than the stated error of the clocks.
 fn refuse_reversed(
     paths: &[&Path],
     ends: &[&Ends],

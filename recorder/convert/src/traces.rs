@@ -189,7 +189,7 @@ fn foreign(input: &mut Input) -> Option<Format> {
     input.format().ok().filter(|format| format.is_imported())
 }
 
-/// Converts a trace of another recorder to FXT, and says so on standard error.
+/// Converts a trace of another recorder to FXT, and reports that on standard error.
 fn convert(input: &mut Input, from: Format) -> io::Result<File> {
     let mut output = tempfile::tempfile()?;
     let converted = super::convert(input, from, &mut output, Format::Fxt, Options::default());

@@ -46,7 +46,7 @@ impl Stacks {
         )
     }
 
-    /// Takes such a record. Returns the sample, if the record is one.
+    /// Processes such a record. Returns the sample, if the record is one.
     pub(crate) fn take(&mut self, item: &Item<'_>) -> Option<Sample> {
         self.recorded.take(item.provider, &item.record);
         let stack = self.recorded.all.pop()?;

@@ -15,7 +15,7 @@ const EXITED_RETENTION: usize = 4096;
 /// The number of the idle tasks of all CPUs.
 pub(crate) const IDLE: u32 = 0;
 
-/// What is known about a thread, to be written as a row.
+/// The data of a thread, to be written as a row.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     pub(crate) utid: u32,

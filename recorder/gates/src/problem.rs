@@ -1,4 +1,4 @@
-//! Why a line is not a valid gate, in messages that say how to correct it.
+//! Why a line is not a valid gate, in messages that explain how to correct it.
 
 use std::fmt;
 use std::ops::Range;

@@ -118,7 +118,7 @@ impl Stat {
     }
 }
 
-/// What kind of number a quantity is, and so which units its limit takes.
+/// The dimension of a quantity, and so which units its limit takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// A duration, in nanoseconds.

@@ -114,7 +114,7 @@ pub enum Problem {
     Semaphore {
         path: PathBuf,
         probe: String,
-        /// Where the semaphore is said to be.
+        /// The alleged address of the semaphore.
         address: u64,
     },
     /// An argument that the kernel cannot fetch.

@@ -82,7 +82,7 @@ impl FileVersion {
     /// The version of a file now.
     ///
     /// # Errors
-    /// What fstat(2) returns.
+    /// Errors of fstat(2).
     pub fn of(file: &Regular) -> io::Result<FileVersion> {
         let facts = file.facts()?;
         Ok(FileVersion {

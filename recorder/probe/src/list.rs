@@ -43,7 +43,7 @@ pub struct ListedFunction {
     pub address: u64,
     /// The same as an offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// Its size in bytes, where the file says.
+    /// Its size in bytes, if the file contains it.
     pub size: Option<u64>,
     /// Whether it only chooses the function of this name when the program starts.
     pub chooses: bool,

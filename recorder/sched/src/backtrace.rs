@@ -21,7 +21,7 @@ pub fn module_of_name(args: &Args<'_>) -> Option<u16> {
     args.get(NAME_MODULE).and_then(unsigned).and_then(|id| u16::try_from(id).ok())
 }
 
-/// What a stack lacks; see [`PROBLEMS`].
+/// The missing parts of a stack; see [`PROBLEMS`].
 pub mod problem {
     /// The kernel's stack could not be walked.
     pub const KERNEL_UNREADABLE: u32 = 1 << 0;

@@ -46,7 +46,7 @@ pub(crate) fn edge(inferred: bool) -> Edge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuState<K> {
-    /// What occupies the CPU; `None` if that is unknown, or if the CPU is offline.
+    /// The occupant of the CPU; `None` if unknown, or if the CPU is offline.
     pub occupant: Option<Occupant<K>>,
     /// What occupied the CPU before the gaps since its last switch, if it was known when the first of them began.
     pub last: Option<Occupant<K>>,

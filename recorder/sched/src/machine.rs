@@ -81,7 +81,7 @@ pub enum Met {
 pub struct Switched<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// What the CPU was used for until now. If another thread was [displaced](Met::Displaced), that thread's interval.
+    /// The use of the CPU until now. If another thread was [displaced](Met::Displaced), that thread's interval.
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -104,7 +104,7 @@ impl<K> Switched<K> {
 pub struct Left<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
     pub met: Met,
-    /// What the CPU was used for until now.
+    /// The use of the CPU until now.
     pub tenure: CpuInterval<K>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -129,7 +129,7 @@ fn slice<K>(met: Met, tenure: &CpuInterval<K>) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Found<K> {
     pub met: Met,
-    /// What the CPU was used for until now, if its occupant was different.
+    /// The use of the CPU until now, if its occupant was different.
     pub tenure: Option<CpuInterval<K>>,
     /// The thread that was expected to run here, and may now be anywhere.
     pub displaced: Option<Change<K>>,
@@ -140,7 +140,7 @@ pub struct Found<K> {
 /// What a gap cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<K> {
-    /// What the CPU was used for before the gap, if that was known.
+    /// The use of the CPU before the gap, if known.
     pub tenure: Option<CpuInterval<K>>,
     /// The thread that was expected to run there.
     pub change: Option<Change<K>>,
@@ -372,7 +372,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The occupant of a CPU becomes unknown although no event is missing: an event said that it does not report it.
+    /// The occupant of a CPU becomes unknown although no event is missing: an event stated that it does not report the occupant.
     pub fn forget(&mut self, cpu: Cpu, time: Nanos) {
         self.seat_mut(cpu).forget(time);
     }

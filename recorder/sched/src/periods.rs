@@ -1,8 +1,8 @@
 //! The periods in which cgroups were throttled on each CPU, and from them the part of a wait that a quota took.
 //!
-//! When a wait ends, the trace says how long a quota held the thread back. Two facts say when that was within the wait. A thread that
-//! leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. And for each CPU,
-//! the trace has the periods in which a cgroup was throttled there.
+//! When a wait ends, the trace contains how long a quota held the thread back. Two facts determine when that was within the wait. A thread
+//! that leaves its CPU because the quota is used up, or is woken into a throttled cgroup, is held back from that moment on. And for each
+//! CPU, the trace has the periods in which a cgroup was throttled there.
 //!
 //! ```text
 //! period of /a on CPU 0            |=========|
@@ -124,7 +124,7 @@ impl Periods {
         Some((begin, time))
     }
 
-    /// The parts of its wait in which a thread was held back, in order; together they are as long as the wait says. `None` if that is
+    /// The parts of its wait in which a thread was held back, in order; their sum is the length given in the wait. `None` if that is
     /// unknown.
     pub fn place(&self, held: Held<'_>) -> Option<Vec<Stretch>> {
         let (begin, end) = held.wait;

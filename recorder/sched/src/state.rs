@@ -1,11 +1,11 @@
-//! What a thread does.
+//! The state of a thread.
 
 use fxt_reader::ThreadState;
 
-/// What a thread does, in as much detail as a trace records.
+/// The state of a thread, in as much detail as a trace records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Unknown: the thread was not seen yet, or events about it are missing.
+    /// Unknown: no event about the thread so far, or events about it are missing.
     #[default]
     Unknown,
     Running,

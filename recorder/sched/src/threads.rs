@@ -12,7 +12,7 @@ use crate::state::State;
 /// What is known about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Start of its state; 0 before it was seen.
+    /// Start of its state; 0 before its first event.
     pub since: Nanos,
     /// The machine's count of doubts when the state began.
     pub(crate) epoch: u32,

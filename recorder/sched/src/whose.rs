@@ -19,7 +19,7 @@ pub enum FilledUp {
     Unknown,
 }
 
-/// The provider of the scheduling records, as far as a trace was read.
+/// The provider of the scheduling records, as far as the trace was read.
 #[derive(Clone, Debug, Default)]
 pub struct Scheduler {
     provider: Option<ProviderId>,
@@ -29,8 +29,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Takes the provider of a scheduling record. True if earlier scheduling records are missing: its buffer filled up before it was known
-    /// to be the scheduler's.
+    /// Notes the provider of a scheduling record. Returns true if earlier scheduling records are missing: its buffer filled up before it
+    /// was known to be the scheduler's.
     #[inline(always)]
     pub fn is(&mut self, provider: Option<ProviderId>) -> bool {
         if self.is_known && self.provider == provider {
@@ -50,7 +50,7 @@ impl Scheduler {
         was_full
     }
 
-    /// Takes a provider event that says that a buffer filled up.
+    /// Processes a provider event that reports a full buffer.
     pub fn filled_up(&mut self, id: ProviderId) -> FilledUp {
         if !self.is_known {
             if self.early.len() < MOST && !self.early.contains(&id) {
@@ -64,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// Another event has said what was missing when that provider's buffer filled up.
+    /// Another event has reported what was missing when that provider's buffer filled up.
     pub fn said(&mut self, id: ProviderId) {
         self.early.retain(|early| *early != id);
     }

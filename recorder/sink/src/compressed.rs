@@ -102,7 +102,7 @@ impl<M: Medium, C: Codec> Sink for Compressed<M, C> {
     fn flush_point(&mut self) -> Result<(), SinkError> {
         self.step(C::flush)?;
         let read = self.now.output_bytes.saturating_sub(self.medium.capacity());
-        // The first of the remaining ones can be read, whatever happens to the pipe.
+        // The first of the remaining pieces can be read, whatever happens to the pipe.
         while self.points.get(1).is_some_and(|point| point.totals.output_bytes <= read) {
             self.points.pop_front();
         }

@@ -33,7 +33,7 @@ pub enum SinkError {
     #[error("cannot write {name}: {source}{}", advice(*source))]
     Create {
         name: String,
-        /// What the system call returned.
+        /// The error of the system call.
         source: OsError,
     },
     /// The output is one that fxtrec does not write to.
@@ -45,7 +45,7 @@ pub enum SinkError {
     /// A FIFO without a reader.
     #[error("the pipe {name} has no reader: start the reader first")]
     NoReader { name: String },
-    /// A write failed. What was written before can be read.
+    /// A write failed. Data written before that can be read.
     #[error("cannot write {name}: {source}; {}", what_is_left(*saved))]
     Write {
         name: String,

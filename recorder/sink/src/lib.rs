@@ -53,8 +53,8 @@ pub trait Sink: Send + Debug {
     /// Takes a piece of the trace: whole records, each a multiple of 8 bytes.
     ///
     /// # Errors
-    /// When it cannot be written, in full or in part; [`Sink::totals`] then says what was saved.
-    /// From then on [`SinkError::AlreadyFailed`].
+    /// When it cannot be written, completely or partly; [`Sink::totals`] then contains what was saved. From then on
+    /// [`SinkError::AlreadyFailed`].
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
 
     /// Makes everything taken so far readable for others, even if nothing follows. A no-op for sinks

@@ -12,7 +12,7 @@ use fxtrec_kernel::pipe;
 
 /// A destination of bytes.
 pub(super) trait Medium: Send + Debug {
-    /// Writes some of the bytes, at least one, and says how many.
+    /// Writes some of the bytes, at least one, and returns how many.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Truncates to `length`. `false` if that is impossible.
@@ -105,7 +105,7 @@ impl Medium for Stream {
     }
 }
 
-/// Writes all of the bytes. On an error, says how many were written before it.
+/// Writes all of the bytes. On an error, returns how many were written before it.
 pub(super) fn write_all(medium: &mut dyn Medium, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,4 +1,4 @@
-//! The owner of a cgroup, as far as its path says: the container, and the pod of Kubernetes.
+//! The owner of a cgroup, according to its path: the container, and the pod of Kubernetes.
 //!
 //! Container runtimes do not agree on a format, but all of them name a container by 64 hexadecimal digits, and Kubernetes names a pod by
 //! its uid:

@@ -1,6 +1,6 @@
 //! Columns of text: the tables of all commands.
 //!
-//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line says so:
+//! If the terminal is narrower than a table, columns are left out in the order that the table gives, and a line reports it:
 //!
 //! ```text
 //!   Task       Runtime ms   Count   p99 ms   Max ms   Migr        Task       Runtime ms   p99 ms   Max ms
@@ -79,7 +79,7 @@ impl Grid {
     /// Writes headings and rows, as many columns as there is room for.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write(&self, look: Look, out: &mut dyn Write) -> io::Result<()> {
         let whole: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
         let (shown, widths) = self.fit(&whole, look.columns);
@@ -134,7 +134,7 @@ impl Grid {
                 shown.remove(at);
             }
         }
-        // What is left is needed; the longest text gives way.
+        // The remaining columns are required; the longest text is shortened.
         let excess = total(&shown, &widths).saturating_sub(room);
         let texts = shown.iter().copied().filter(|&at| self.columns[at].1 == Side::Left);
         if let Some(longest) = texts.max_by_key(|&at| widths[at]) {

@@ -1,6 +1,6 @@
-//! Sections of other providers in a piece.
+//! Sections of other providers in the output.
 //!
-//! Each is cut separately, with its own tables, and follows the piece's own records:
+//! Each is cut separately, with its own tables, and follows fxtrec's own records:
 //!
 //! ```text
 //! [ head | the recorder's window ][ info, section: window of app ][ info, section: window of db ][ section | counts ]
@@ -34,7 +34,7 @@ pub struct Owner<'n> {
 ///
 /// # Errors
 ///
-/// If the records cannot be read, or the output cannot be written.
+/// When the records cannot be read, or the output cannot be written.
 pub fn cut_section(
     owner: Owner<'_>,
     reader: &mut Reader<'_>,

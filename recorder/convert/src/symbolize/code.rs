@@ -96,7 +96,7 @@ struct Memory {
 /// The module and the place of an address, if it has one, after this many mappings.
 type Found = (usize, Option<(u16, Place)>);
 
-/// What a trace says about code.
+/// The information about code in a trace.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     files: Vec<Known>,

@@ -40,7 +40,7 @@ pub(super) struct Question<'a> {
     pub(super) vmlinux: Option<OsString>,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// Whether there is such a file.
@@ -68,7 +68,7 @@ pub fn serve() -> io::Result<()> {
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| (reader.answer(question), None))
 }
 
-/// What reads files.
+/// The reader of files.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     debug_folders: Vec<PathBuf>,

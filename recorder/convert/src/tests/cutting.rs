@@ -1,4 +1,4 @@
-//! Windows of traces, which are complete traces themselves.
+//! Windows of traces, which are complete traces.
 
 use fxt_reader::check::{Promises, check};
 use fxt_reader::record::is_not_recorded;
@@ -12,9 +12,8 @@ use crate::cut::{Filter, Window, cut};
 const IDLE: i32 = i32::MIN;
 const APP: (Koid, Koid) = (Koid(40), Koid(41));
 
-/// Process 40 "app" with thread 41 "worker"; 50 "rival". On CPU 0: 41 from 1, 50 from 5, idle
-/// from 7, 41 from 9, idle from 11. 41 has a duration from 2 to 10, a counter at 3, an async
-/// operation from 4 on. 60 "late" is woken at 3 and comes in on CPU 1 at 8.
+/// Process 40 "app" with thread 41 "worker"; 50 "rival". On CPU 0: 41 from 1, 50 from 5, idle from 7, 41 from 9, idle from 11. 41 has a
+/// duration from 2 to 10, a counter at 3, an async operation from 4 on. 60 "late" is woken at 3 and is switched in on CPU 1 at 8.
 fn trace() -> Vec<u8> {
     let mut trace = named();
     put_switch(&mut trace, 0, 1, (0, 41));
@@ -137,7 +136,7 @@ fn a_window_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
             error => panic!("{error}"),
         }
     }
-    // At either end there is something.
+    // There are events at either end.
     for (from, to) in [(11, 20), (0, 1)] {
         assert!(!switches(&piece(from, to, Filter::default())).is_empty(), "{from}");
     }

@@ -1,4 +1,4 @@
-//! ftrace text and perf.data, as in public reports of other tools.
+//! ftrace text and perf.data, as in public bug reports about other tools.
 
 use fxt_reader::record::Value;
 use fxt_reader::{Reader, Record};

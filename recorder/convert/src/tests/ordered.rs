@@ -215,7 +215,7 @@ fn states_of_threads_are_on_a_track_of_their_own_and_come_back() {
     let back = Json::from(events(&to_json(&fxt, Sched::Slices)));
     let original: Json = serde_json::from_str(text).expect("JSON");
     assert_eq!(back, original["traceEvents"]);
-    // Elsewhere the letter is a step of an operation, which must have an id.
+    // In other places the letter is a step of an operation, which must have an id.
     let error = refused(r#"[{"ph":"T","cat":"c","name":"x","pid":1,"tid":1,"ts":1}]"#);
     assert!(error.contains("has no \"id\""), "{error}");
 }

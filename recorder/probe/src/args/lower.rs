@@ -16,7 +16,7 @@ pub(crate) struct Operand {
     pub(crate) kind: ArgKind,
 }
 
-/// What `argN` stands for.
+/// The meaning of `argN`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments<'a> {
     /// The places of the calling convention.

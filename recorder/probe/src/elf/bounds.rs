@@ -127,7 +127,7 @@ fn begins<'d, R: ReadRef<'d>>(
     }
 }
 
-/// How many bytes the function has; up to the next one when the file does not say.
+/// The size of the function in bytes; up to the next function if the file does not contain it.
 fn extent<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, functions: &Functions, function: &Function) -> u64 {
     let address = function.address;
     let segment = elf.segments().iter().find(|segment| segment.contains(address));

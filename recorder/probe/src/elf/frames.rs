@@ -43,7 +43,7 @@ type Section<'b> = EhFrame<Slice<'b>>;
 /// The common part of entries, and the work for its instructions.
 type Common<'b> = (CommonInformationEntry<Slice<'b>>, Work);
 
-/// What [`usable`] found.
+/// The result of [`usable`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// An index as a linker would write it for the tables, by what is at their address; `None` if the file's own can be used.
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn entries_that_would_be_read_again_and_again_are_not_used() {
-        // Common parts of 20 bytes that reach as far as `reach` says of each, and an entry for each of them.
+        // Common parts of 20 bytes, whose reach is given by `reach`, and an entry for each of them.
         let count = 3000_u32;
         let of = |reach: &dyn Fn(u32) -> u32| {
             let mut bytes = Vec::new();

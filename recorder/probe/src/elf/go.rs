@@ -88,7 +88,7 @@ pub(super) struct GoTable<'d> {
 }
 
 impl<'d> GoTable<'d> {
-    /// `None` if it is not such a table. `text` tells where the text begins if the table does not.
+    /// `None` if it is not such a table. `text` is the beginning of the text if the table does not contain it.
     fn parse(
         bytes: impl Into<Cow<'d, [u8]>>,
         text: impl FnOnce() -> Option<u64>,
@@ -319,7 +319,7 @@ fn varint(from: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// What the first bytes of a table say: the version, and the size of the smallest instruction.
+/// The first bytes of a table: the version, and the size of the smallest instruction.
 fn magic(bytes: &[u8]) -> Option<(Version, u32)> {
     let &[a, b, c, d, 0, 0, quantum @ (1 | 2 | 4), 8] = bytes else { return None };
     let version = match u32::from_le_bytes([a, b, c, d]) {
@@ -380,7 +380,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         }
     }
 
-    /// What `find` finds first in the data of the program, at a multiple of eight bytes; it gets what is there, and its address.
+    /// The first match of `find` in the data of the program, at a multiple of eight bytes; it gets the bytes and their address.
     fn in_data<T>(&self, mut find: impl FnMut(&'d [u8], u64) -> Option<T>) -> Option<T> {
         let mut left = MOST_SEARCHED;
         for segment in self.segments().iter().filter(|it| !it.executable && it.size > 0) {

@@ -16,7 +16,7 @@ const DEEPEST: usize = 512 << 10;
 
 type Plain = EndianArcSlice<RunTimeEndian>;
 
-/// What is left to be read, and where the stack was.
+/// The remaining input, and the position of the stack.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     pub(super) bytes: Cell<usize>,

@@ -151,8 +151,8 @@ impl<'f> Source<'f> {
     }
 }
 
-/// Calls `take` with the linker's name of the function that contains each of `addresses`, in their order, if it is known.
-/// The addresses are in ascending order. The first of `files` says where code is; all of them have symbols of the same build.
+/// Calls `take` with the linker's name of the function that contains each of `addresses`, in their order, if it is known. The addresses are
+/// in ascending order. The first of `files` contains the code; all of them have symbols of the same build.
 ///
 /// # Errors
 /// When one is not an ELF file, or a symbol table is not within it.
@@ -251,7 +251,7 @@ pub fn functions_at_while(
     Ok(true)
 }
 
-/// Where a function ends; at no address when the file does not say.
+/// The end of a function; no address if the file does not contain it.
 fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
     match symbol.st_size(endian) {
         0 => u64::MAX,

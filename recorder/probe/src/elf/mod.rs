@@ -49,7 +49,7 @@ pub use select::{Selection, select};
 /// A symbol or string table beyond this many bytes is taken for a lie.
 const LARGEST_TABLE: u64 = 1 << 31;
 
-/// What is loaded has some tens of sections and segments.
+/// Loaded files have some tens of sections and segments.
 const MOST_HEADERS: u64 = 1 << 16;
 
 /// A processor that fxtrec knows the calling convention of.

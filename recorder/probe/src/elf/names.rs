@@ -17,7 +17,7 @@ const STEPS_BESIDES: usize = 1024;
 const CHEAP: usize = 8;
 const CHEAP_BESIDES: usize = 64;
 
-/// What all names of a file are worth together beyond that: a second or two.
+/// The total budget for all names of a file beyond that: a second or two.
 const STEPS_OF_ALL: usize = 1 << 27;
 
 /// The steps left for the expensive names of a file.
@@ -64,7 +64,7 @@ impl<'a> Names<'a> {
 }
 
 fn rust<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
-    // The oldest scheme is C++'s with a hash at the end; try_demangle wants that hash.
+    // The oldest scheme is C++'s with a hash at the end; try_demangle requires that hash.
     let demangled = rustc_demangle::try_demangle(raw).ok()?;
     let mut name = Bounded { text: String::new(), most: LONGEST.min(*steps) };
     let written = write!(name, "{demangled:#}");

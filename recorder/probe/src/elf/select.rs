@@ -12,7 +12,7 @@ use super::names::{Budget, Names, squeeze};
 pub struct Selection<'a> {
     /// The function, by the name that matched.
     pub function: &'a Function,
-    /// What to call it: its readable name without parameters, or with them if that is needed to distinguish it from another selected one.
+    /// Its displayed name: the readable name without parameters, or with them if needed to distinguish it from another selected one.
     pub name: String,
 }
 

@@ -23,7 +23,7 @@ pub enum LocateError {
     )]
     NoLibrary {
         name: String,
-        /// What to do next, or nothing.
+        /// What to do next, if anything.
         advice: String,
     },
     /// The library that the process runs has been deleted from disk.

@@ -1,4 +1,4 @@
-//! What a user writes to name a probe, taken apart.
+//! A user's text for a probe, parsed.
 //!
 //! ```text
 //! [NAME=]BINARY:SYMBOL[+OFFSET][%return|%span][ ARG...]
@@ -71,7 +71,7 @@ pub enum Place {
     },
 }
 
-/// What is recorded where a [`Place`] is.
+/// What is recorded at a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Each time it is reached.
@@ -96,7 +96,7 @@ pub struct Arg {
 pub enum Value {
     /// The function's or USDT probe's argument of this number, from 1: `arg1`.
     Argument(u32),
-    /// What the function returns: `ret`.
+    /// The return value of the function: `ret`.
     Returned,
     /// A register by the kernel's or the assembler's name: `%di`, `%rdi`, `%x0`.
     Register(String),
@@ -106,7 +106,7 @@ pub enum Value {
         offset: i64,
         of: Box<Value>,
     },
-    /// What is written as the kernel takes it: `$stack`, `$comm`, `@0x601040`, `\7`.
+    /// Text in the kernel's own syntax: `$stack`, `$comm`, `@0x601040`, `\7`.
     Verbatim(Verbatim),
 }
 

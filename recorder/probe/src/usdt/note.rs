@@ -46,7 +46,7 @@ impl Probe {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsdtError {
-    /// The section is not where it is said to be.
+    /// The section is not at the stated place.
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// A note ends in its middle or has no readable names.

@@ -52,7 +52,7 @@ fn operand(text: &str, arch: Arch, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Op
         Arch::X86_64 => x86_64(place, symbol)?,
         Arch::Aarch64 => aarch64(place)?,
     };
-    // What is wider than its register is not there.
+    // Parts beyond the register's width do not exist.
     let fits = kind.and_then(width).is_none_or(|width| own.is_none_or(|own| width <= own));
     let whole = ArgKind::Unsigned(own.unwrap_or(Width::Bits64));
     fits.then(|| Operand { fetch, kind: kind.unwrap_or(whole) })

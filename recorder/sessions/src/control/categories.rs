@@ -17,7 +17,7 @@
 //!
 //! **Collisions.** Applications get the names of kernel categories as well: one with its own category `sched` records that together with
 //! the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the kernel's.
-//! Whatever else begins with `sched:`, `irq:` or `syscall:` is taken for a slip.
+//! Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
 //!
 //! Nothing in here looks at the system.
 
@@ -76,7 +76,7 @@ impl KernelCategory {
         }
     }
 
-    /// What it records, in a line.
+    /// A one-line description of what it records.
     pub fn description(self) -> &'static str {
         match self {
             KernelCategory::Sched => "the kernel's scheduler: switches and wake-ups of all threads",

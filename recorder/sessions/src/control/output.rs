@@ -7,9 +7,9 @@
 //!                                                               +--> the session is aborted when that fails
 //! ```
 //!
-//! Pieces are whole records, so once the queue is empty, the output ends at a record boundary. Appending never waits,
-//! neither for a slow reader nor for one that is gone. A [process](super::writer) that can be killed writes to the
-//! client's descriptor, and a piece counts as written once it confirms that.
+//! Pieces are whole records, so when the queue is empty, the output ends at a record boundary. Appending never waits, neither for a slow
+//! reader nor for one that is gone. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts as
+//! written once it confirms that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,14 +32,14 @@ pub(super) type OnFailure = Box<dyn FnOnce(String) + Send>;
 /// The queue and its state.
 struct State {
     spool: Spool,
-    /// Whether what comes waits until it is released.
+    /// Whether new records wait until they are released.
     defers: bool,
     deferred: bool,
-    /// Nothing more will come.
+    /// No more records will come.
     closed: bool,
     /// The size of the piece that is being written.
     writing: Option<usize>,
-    /// All was written, and the output is closed.
+    /// Everything was written, and the output is closed.
     finished: bool,
     /// The bytes appended so far.
     total: u64,
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl State {
-    /// Whether something is still to be written, or to be closed.
+    /// Whether there is still data to write, or the output to close.
     fn is_busy(&self) -> bool {
         let unwritten = self.writing.is_some() || self.spool.bytes() > 0;
         self.failed.is_none() && (unwritten || (self.closed && !self.finished))
@@ -77,7 +77,7 @@ impl Output {
     /// Starts the thread. With `deferred`, nothing is written before [`Output::release`] or [`Output::close`].
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// When no thread can be started.
     pub(super) fn start(
         writer: Writer,
         destination: Destination,
@@ -140,7 +140,7 @@ impl Output {
         let mut state = self.lock();
         state.closed = true;
         (state.defers, state.deferred) = (false, false);
-        // Its session is over: there is nothing left to abort.
+        // Its session is over, so there is nothing left to abort.
         state.on_failure = None;
         self.0.changed.notify_all();
     }

@@ -98,7 +98,7 @@ struct Client {
     connection: Connection,
     /// The same socket, to see that the other side is gone.
     socket: UnixStream,
-    /// Whether the current call wants no answer.
+    /// Whether the current call expects no answer.
     oneway: bool,
     /// The process that has the last received descriptors, or why there is none.
     writer: Arc<Mutex<Option<Result<Writer, String>>>>,
@@ -289,7 +289,7 @@ impl Client {
         }
     }
 
-    /// Does something that may take long, and checks meanwhile whether the client is still connected. If not, its session ends, and so does
+    /// Does something that may take long, and meanwhile checks whether the client is still connected. If not, its session ends, and so does
     /// any operation on it.
     fn attended<T: Send>(
         &self,

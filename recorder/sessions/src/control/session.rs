@@ -103,7 +103,7 @@ impl Session {
         Err(ControllerError::NotPermitted { what, why: why.to_owned() })
     }
 
-    /// What happens to earlier data at a start: written data is discarded, or it would be written twice.
+    /// What happens to earlier data at a start: data that was already written is discarded, since it would be written twice.
     pub(super) fn disposition(&self, asked: Option<BufferDisposition>) -> BufferDisposition {
         match self.wrote.load(Ordering::Relaxed) {
             true => BufferDisposition::ClearEntire,

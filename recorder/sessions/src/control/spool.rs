@@ -73,7 +73,7 @@ impl Spool {
     /// Takes the first bytes out; `None` when there are none.
     ///
     /// # Errors
-    /// What reading the file returns.
+    /// Errors of reading the file.
     pub(super) fn pop(&mut self) -> io::Result<Option<Vec<u8>>> {
         if let Some(piece) = self.memory.pop_front() {
             self.memory_bytes -= piece.len();

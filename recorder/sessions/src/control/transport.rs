@@ -50,7 +50,7 @@ pub enum MessageError {
     /// An error that every Varlink service may answer.
     #[error(transparent)]
     Service(ServiceError),
-    /// An error that belongs neither to the interface nor to all services.
+    /// An error that is defined neither by the interface nor for all services.
     #[error("unknown error {0}")]
     UnknownError(String),
 }

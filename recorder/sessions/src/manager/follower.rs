@@ -1,7 +1,7 @@
 //! Watches for spans of a provider that are longer than triggers wait for, while it records into a circular buffer.
 //!
-//! New records in the buffer are read ten times a second, and nothing is removed from it. A provider that fills half of its buffer
-//! in less time is seen in part: spans that may have been open then are not measured.
+//! New records in the buffer are read ten times a second, and nothing is removed from it. If a provider fills half of its buffer in less
+//! time, some records are missed: spans that may have been open then are not measured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use super::known::{Known, Room};
 /// How often a buffer is looked at.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What is remembered of one provider, in bytes. What is beyond that is not measured.
+/// The memory for one provider, in bytes. Spans beyond that are not measured.
 const ROOM: Room = Room { names: 256 << 10, open: 64 << 10 };
 
 /// Spans to watch for.
@@ -89,7 +89,7 @@ impl Follower {
                 Act::End(ref name) => {
                     let name = name.clone();
                     let ended = self.known.open.follow(seen, clock, ROOM.open, &mut begun);
-                    // An end of another name says that an end or a begin is missing.
+                    // An end with another name shows that an end or a begin is missing.
                     let own = |(label, _): &(Label, u64)| name.is_empty() || label.name == name;
                     ended.filter(own).map(|(label, since)| (label, since, time))
                 }

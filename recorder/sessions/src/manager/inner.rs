@@ -2,7 +2,7 @@
 //!
 //! The kernel reports a peer by its id in this namespace (SO_PEERCRED), and `/proc` has a thread's ids in all namespaces (`NSpid`). So the
 //! process's threads are read regularly while it records, and their koids replaced in the copy of its records. A thread that ended before
-//! it was seen gets a koid that no other thread has.
+//! it was read gets a koid that no other thread has.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -249,7 +249,7 @@ impl Manager {
         &self.alerts
     }
 
-    /// The spans that [`Options::spans`] watch for, as they are seen: a tenth of a second after their end at most.
+    /// The spans that [`Options::spans`] watch for, as they are found: at most a tenth of a second after their end.
     pub fn spans(&self) -> &Receiver<LongSpan> {
         &self.spans
     }
@@ -269,7 +269,7 @@ impl Drop for Manager {
 /// A listener at an unguessable abstract address, for COMMAND and its children.
 ///
 /// # Errors
-/// What getrandom(2), socket(2), bind(2) or listen(2) return.
+/// Errors of getrandom(2), socket(2), bind(2) or listen(2).
 pub fn listen_privately() -> io::Result<Listener> {
     Listener::bind(Address::unguessable("fxtrec-providers")?)
 }

@@ -29,7 +29,7 @@ pub(super) const MAX_OPEN_BYTES: usize = 8 << 20;
 /// The overhead of a text.
 const TEXT_BYTES: usize = 32;
 
-/// What is open on a track.
+/// An open operation on a track.
 #[derive(Debug, Default)]
 struct Stack {
     /// The outermost first, with when it began.

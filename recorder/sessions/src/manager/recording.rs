@@ -159,7 +159,7 @@ impl Recording {
         }
     }
 
-    /// Looks at the spans that have ended since the last time; `last` says that no more will.
+    /// Reads the spans that have ended since the last time; `last`: no more will.
     pub(super) fn look_at_spans(&mut self, last: bool) {
         let Some(follower) = self.follower.as_mut().filter(|_| self.has_started) else { return };
         let process = self.owner.process;
@@ -289,7 +289,7 @@ impl Recording {
         self.fifo = None;
     }
 
-    /// What is kept of records that were written before they are saved, in bytes.
+    /// The memory for recognizing records that were written before they are saved, in bytes.
     pub(super) fn ahead_bytes(&self) -> usize {
         self.ahead.bytes()
     }

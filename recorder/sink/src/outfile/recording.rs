@@ -117,7 +117,7 @@ impl Hold {
     /// Gives the file to the one it is to belong to in the end.
     ///
     /// # Errors
-    /// What fchown(2) returns; the file stays root's then.
+    /// Errors of fchown(2); the file then still belongs to root.
     pub fn hand_over(&self) -> io::Result<()> {
         self.heir.map_or(Ok(()), |heir| heir.take(&self.file))
     }
@@ -230,8 +230,8 @@ impl Place {
         }
     }
 
-    /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next.
-    /// Those of 0 bytes, which a full disk or a kill has left, are removed.
+    /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next. Files of 0
+    /// bytes, which a full disk or a kill has left, are removed.
     ///
     /// Only files of trusted owners count: files of others with such a name are never removed.
     ///

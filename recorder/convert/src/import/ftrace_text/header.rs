@@ -86,7 +86,7 @@ impl Columns {
             && !word.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    /// Whether the flags say that an interrupt handler was running.
+    /// Whether the flags show that an interrupt handler was running.
     pub(super) fn in_interrupt(&self, flags: &str) -> bool {
         let is_interrupt = |byte: &u8| b"hHsZz".contains(byte);
         match self.interrupt.filter(|_| self.flags == Some(flags.len())) {

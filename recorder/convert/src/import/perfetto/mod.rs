@@ -133,7 +133,7 @@ struct Decoder {
     events: u64,
     has_wakings: bool,
     has_wakeups: bool,
-    /// Whether wake-ups say if an interrupt caused them.
+    /// Whether wake-ups record if an interrupt caused them.
     has_wakers: bool,
     /// Whether hard and soft interrupts were recorded.
     interrupts: (bool, bool),

@@ -397,7 +397,7 @@ impl Importer<'_> {
         Ok(process.koid)
     }
 
-    /// The creation of an object says what its pointer means.
+    /// The creation of an object defines what its pointer means.
     fn object(
         &mut self,
         fields: &Fields<'_>,

@@ -9,7 +9,7 @@ use super::json;
 pub(super) struct Names {
     processes: FxHashMap<Koid, String>,
     threads: FxHashMap<Koid, ThreadName>,
-    /// The JSON text of the original ids of made-up koids.
+    /// The JSON text of the original ids of generated koids.
     originals: FxHashMap<Koid, String>,
 }
 

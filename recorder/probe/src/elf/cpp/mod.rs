@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_name_costs_more_than_its_length_is_worth() {
-        // What a parser that tries alternatives reads twice at each step, never to end.
+        // Input that a parser with alternatives reads twice at each step, so that it never ends.
         for (begin, part, end) in [
             ("_Z1aDt", "nw", ""),
             ("_Z1aDT", "na", "E"),

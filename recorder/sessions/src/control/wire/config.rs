@@ -36,7 +36,7 @@ pub enum BufferingMode {
     Streaming,
 }
 
-/// What happens to data that was recorded before and not written.
+/// What happens to data that was recorded earlier and not written.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferDisposition {
@@ -74,7 +74,7 @@ pub struct TraceConfig {
     /// The only processes of which the kernel's switches and wake-ups are recorded, with their descendants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<u32>>,
-    /// Globs of the cgroups whose processes are the only ones.
+    /// Globs of the cgroups whose processes alone are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<Vec<String>>,
     /// The stacks that are recorded: `offcpu`, `wake`, `cpu`.

@@ -29,11 +29,11 @@ pub enum ControllerError {
     #[error("the session was aborted: {reason}")]
     #[serde(rename = "fxtrec.Controller.Aborted")]
     Aborted { reason: String },
-    /// The client may not do this.
+    /// The client is not permitted to do this.
     #[error("{what} is not permitted: {why}")]
     #[serde(rename = "fxtrec.Controller.NotPermitted")]
     NotPermitted { what: String, why: String },
-    /// The request makes no sense.
+    /// The request is meaningless.
     #[error("bad request: {field}: {why}")]
     #[serde(rename = "fxtrec.Controller.BadRequest")]
     BadRequest {

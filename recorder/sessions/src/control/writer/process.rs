@@ -26,7 +26,7 @@ use fxtrec_kernel::stream;
 /// The process's name, by which the program recognizes its task.
 pub const NAME: &str = "fxtrec-output";
 
-/// What is written to a file at once, in bytes.
+/// The maximum size of one write to a file, in bytes.
 const FILE_BYTES: usize = 256 * 1024;
 
 /// The maximum size of a write to a pipe or socket, in bytes, so that progress of every reader is noticed.

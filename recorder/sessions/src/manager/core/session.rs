@@ -59,7 +59,7 @@ impl Core {
         Ok(deadline)
     }
 
-    /// Starts a provider that has just registered, or tells it that no session runs.
+    /// Starts a provider that has just registered, or informs it that no session is running.
     pub(super) fn welcome_one(&mut self, index: usize) {
         if !self.start_one(index)
             && let Some(number) = wire::Session::new(self.sessions.max(1))

@@ -1,4 +1,4 @@
-//! What all providers have recorded, as it stands, while they go on.
+//! The records of all providers so far, while they continue.
 
 use fxt_writer::engine::Mode;
 use fxt_writer::provider::wire::FromProvider;
@@ -11,7 +11,7 @@ fn texts(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-/// Registers a string and records an event of that name by its index.
+/// Registers a string and records an event with that name by its index.
 fn named_event(session: &mut by_hand::Running, index: u16, name: &str) {
     register(session, index, name);
     event_called(session, index);
@@ -184,7 +184,7 @@ fn one_that_has_not_said_that_it_started_is_not_looked_at() {
     assert!(stage.events_in_snapshot().is_empty());
 }
 
-/// The word of a buffer's header that counts what was dropped.
+/// The header word that counts dropped records.
 const DROPPED: usize = 8;
 
 #[test]
