@@ -1,7 +1,7 @@
-# What .ci/run and .ci/nightly share. Sourced by them, from the root of the repository.
+# Functions shared by .ci/run and .ci/nightly. Sourced by them, from the root of the repository.
 # shellcheck shell=bash
 
-# Nothing is built twice here, so no time goes into being able to build parts of a crate again.
+# Nothing is built twice here, so incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 export CI=1 FXTREC_CI_RUN=${FXTREC_CI_RUN:-$$} CARGO_TERM_COLOR=never RUST_BACKTRACE=1
 # Without a login shell, rustup's folder may not be in PATH.
@@ -67,23 +67,23 @@ mount_tracefs() {
     fi
 }
 
-# Another process may still use it: it goes away when the last one has closed its files.
+# Another process may still use it: the mount ends when its files are closed.
 unmount_tracefs() { [[ -z $mounted ]] || umount --lazy "$tracing" || true; }
 
-# Whether this tracing instance or probe (fxtrec-PID-..., p:fxtrec_PID_...) is of a living process that does not belong to the run.
+# Whether this tracing instance or probe (fxtrec-PID-..., p:fxtrec_PID_...) belongs to a live process outside of the run.
 is_of_others() {
     local pid=${1#*fxtrec[-_]}
     pid=${pid%%[-_/]*}
     [[ $pid =~ ^[0-9]+$ && -d /proc/$pid ]] && ! grep -qzxs "FXTREC_CI_RUN=$FXTREC_CI_RUN" "/proc/$pid/environ"
 }
 
-# What a run must leave as it was: files of the repository, tracing instances, probes, and processes of the run, which a mark in
-# their environment identifies.
+# What a run must leave unchanged: files of the repository, tracing instances, probes, and processes of the run, which a mark in their
+# environment identifies.
 surroundings() {
     git status --porcelain 2>/dev/null || true
     local instance probe environment command
     for instance in "$tracing"/instances/*; do
-        # It may have ended in between, with its process.
+        # It may have ended in between, together with its process.
         is_of_others "${instance##*/}" || [[ ! -d $instance ]] || echo "${instance##*/}"
     done
     while read -r probe; do
@@ -93,7 +93,7 @@ surroundings() {
         grep -lzs "^FXTREC_CI_RUN=$FXTREC_CI_RUN\$" /proc/[0-9]*/environ); do
         # This script and the one that called it belong to the run until its end.
         case $environment in /proc/$$/* | /proc/$PPID/*) continue ;; esac
-        # It may have ended in between, and then left nothing behind.
+        # It may have ended in between, in which case it left nothing behind.
         command=$( { tr '\0' ' ' <"${environment%environ}cmdline"; } 2>/dev/null) || true
         [[ -z $command ]] || echo "$command"
     done

@@ -8,7 +8,7 @@ import sys
 
 CPUS, THREADS = 8, 50
 ROUND_NS = 12_000
-# Of two rounds: each a wake-up and two switches; one prints the beginning and the end of a span.
+# Two rounds: each has a wake-up and two switches, and prints the beginning or the end of a span.
 EVENTS_OF_TWO = 8
 ROUNDS, BUNDLES = 256, 32
 

@@ -3,10 +3,10 @@
 
 Usage: tests_again.py OUTPUT
 
-OUTPUT is what `cargo test --workspace --no-fail-fast` printed, both streams in one file. Exits with 0 if each test in it that
-failed is one against the running machine (package fxtrec-tests, and the unit tests of fxtrec-kernel, which load programs into the
-kernel), if they are no more than three, and if each of them passes twice when it runs alone, of three times at most.
-Whatever else failed, a build or a program that crashed among it, exits with 1.
+OUTPUT is what `cargo test --workspace --no-fail-fast` printed, both streams in one file. Exits with 0 if each test in it that failed is one
+against the running machine (package fxtrec-tests, and the unit tests of fxtrec-kernel, which load programs into the kernel), if they are no
+more than three, and if each of them passes twice when it runs alone, of three times at most. Any other failure, such as a failed build or a
+crashed program, exits with 1.
 """
 
 import os

@@ -3,9 +3,8 @@
 
     provider.py SPANS [kill]
 
-Records SPANS durations named `sleep`, each around a sleep of two milliseconds, and prints the
-begin and end of each in nanoseconds of CLOCK_MONOTONIC. Then it stops when it is told to, or is
-killed at once, by itself.
+Records SPANS durations named `sleep`, each around a sleep of two milliseconds, and prints the begin and end of each in nanoseconds of
+CLOCK_MONOTONIC. Then it stops on request, or kills itself at once.
 """
 import mmap
 import os

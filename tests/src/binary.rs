@@ -18,10 +18,10 @@ pub fn command() -> Command {
     command
 }
 
-/// The path of the `fxtrec` that cargo built with the test that asks.
+/// The path of the `fxtrec` that cargo built with the calling test.
 ///
-/// It is a program of this package, under another name: two packages cannot build one of the same name. A link to it is
-/// called `fxtrec`, which is what recordings show and messages say.
+/// It is a program of this package, under another name: two packages cannot build one of the same name. A link to it is called `fxtrec`,
+/// which is the name in recordings and messages.
 ///
 /// # Panics
 /// When the link cannot be made, or the test was not built by cargo.
@@ -76,8 +76,8 @@ impl PublicCopy {
 
 /// Copies a program that is to be executed.
 ///
-/// Another process does this: a process that a test starts meanwhile would inherit the descriptor that this process
-/// writes to, and a file that is open for writing cannot be executed (ETXTBSY).
+/// Another process creates it: a process that a test starts at the same time would inherit the descriptor that this process writes to, and
+/// a file that is open for writing cannot be executed (ETXTBSY).
 ///
 /// # Panics
 /// When it cannot be copied.

@@ -18,7 +18,7 @@ fn header() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fxt-writer/capi")
 }
 
-/// Builds the example in a folder, with flags that say which library to use.
+/// Builds the example in a folder, with flags that select the library to use.
 ///
 /// # Panics
 /// When it does not compile.
@@ -26,7 +26,7 @@ pub fn build(folder: &Path, library: &[&str]) -> PathBuf {
     compile(&header().join("examples/provider.c"), folder, library)
 }
 
-/// Builds a source in a folder, with flags that say which library to use.
+/// Builds a source in a folder, with flags that select the library to use.
 fn compile(source: &Path, folder: &Path, library: &[&str]) -> PathBuf {
     let program = folder.join(source.file_stem().expect("a name"));
     let (compiler, language) = match source.extension().is_some_and(|kind| kind == "cpp") {

@@ -14,7 +14,7 @@ pub struct Event {
     pub process: u64,
     /// The koid of its thread.
     pub thread: u64,
-    /// What kind it is of.
+    /// Its kind.
     pub kind: EventKind,
     /// Its category; `fxtrec` for fxtrec's own.
     pub category: String,

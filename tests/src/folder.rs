@@ -13,7 +13,7 @@ use crate::process::end_with_thread;
 #[derive(Debug)]
 pub struct Folder(TempDir);
 
-/// What a program left: its status and what it printed.
+/// The result of a program: its status and its output.
 #[derive(Debug)]
 pub struct Done {
     pub code: i32,

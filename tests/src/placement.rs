@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 /// The CPUs that the calling thread may use, in order.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel does not report it.
 pub fn allowed_cpus() -> nix::Result<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true)).collect())

@@ -65,7 +65,7 @@ impl Process {
         Process::start_as_it_is(command.stdin(Stdio::piped()))
     }
 
-    /// Starts it, with the standard input that the command says.
+    /// Starts it, with the standard input of the command.
     ///
     /// # Panics
     /// When it cannot be run.
@@ -79,7 +79,7 @@ impl Process {
     /// Starts a program whose first line is `ready`, and waits for that line.
     ///
     /// # Panics
-    /// When it cannot be run, or says something else.
+    /// When it cannot be run, or prints something else.
     pub fn start_ready(command: &mut Command) -> Process {
         let mut process = Process::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
@@ -92,7 +92,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it prints on standard output, which has to be a pipe.
+    /// Its standard output, which must be a pipe.
     ///
     /// # Panics
     /// When it is none.
@@ -100,7 +100,7 @@ impl Process {
         self.output.as_mut().expect("it is piped")
     }
 
-    /// What it says on standard error, which has to be a pipe.
+    /// Its standard error, which must be a pipe.
     ///
     /// # Panics
     /// When it is none.

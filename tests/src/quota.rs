@@ -11,7 +11,7 @@ use crate::programs::succeed;
 #[derive(Debug)]
 pub struct Quota {
     folder: PathBuf,
-    /// What the trace calls it.
+    /// Its name in the trace.
     pub name: String,
     is_first_version: bool,
 }

@@ -23,7 +23,7 @@ pub struct Recording {
     pub said: String,
 }
 
-/// Records COMMAND, or without one what the options say.
+/// Records COMMAND or, without one, whatever the options request.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
@@ -164,8 +164,8 @@ impl Recording {
     }
 }
 
-/// Records the machine by each of these sources at the same time, alone, while something happens: which they are, the traces SOURCE.fxt,
-/// and what fxtrec said. A source that is refused here is left out, which is said, and must not be in CI.
+/// Records the machine with each of these sources at the same time, alone, while something happens: returns the sources, the traces
+/// SOURCE.fxt, and fxtrec's messages. A source that is refused here is left out and reported; in CI that is an error.
 ///
 /// # Panics
 /// When a recording does not end well.
@@ -204,7 +204,7 @@ impl Ongoing {
     /// Starts it, and waits until it records.
     ///
     /// # Errors
-    /// What fxtrec said, when it ends instead.
+    /// fxtrec's messages, if it ends instead.
     pub fn start(trace: &Path, options: &[&str]) -> Result<Ongoing, String> {
         let mut command = binary::command();
         command.args(["-a", "-o"]).arg(trace).args(options).stderr(Stdio::piped());
@@ -225,7 +225,7 @@ impl Ongoing {
         self.process.kill();
     }
 
-    /// Ends the recording as Ctrl-C does. Returns the trace, and what fxtrec said.
+    /// Ends the recording as Ctrl-C does. Returns the trace, and fxtrec's messages.
     ///
     /// # Panics
     /// When fxtrec does not do well.
@@ -236,7 +236,7 @@ impl Ongoing {
         (self.trace.clone(), said)
     }
 
-    /// All that it says, until it ends.
+    /// Its whole output, until it ends.
     fn said(&mut self) -> String {
         std::io::read_to_string(self.process.stderr()).expect("it says text")
     }

@@ -22,7 +22,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("systemd-analyze", "systemd"),
 ];
 
-/// Whether these tools are there; when not, says which is missing. CI installs them: see `.ci/run`.
+/// Whether these tools are installed; prints which is missing if not. CI installs them: see `.ci/run`.
 ///
 /// # Panics
 /// When one is missing, and the variable `CI` is set.

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::event::{self, Event};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, as traces tell the time.
+/// Nanoseconds of `CLOCK_MONOTONIC`, as in traces.
 ///
 /// # Panics
 /// Never on Linux, which has this clock.
@@ -90,7 +90,7 @@ pub struct Trace {
     pub moves: Vec<Event>,
     /// All other events, in the order of the file.
     pub events: Vec<Event>,
-    /// What is wrong with the file by the promises in `docs/reference/trace.md`; empty for a sound one.
+    /// Violations of the guarantees in `docs/reference/trace.md`; empty for a valid file.
     pub faults: Vec<String>,
 }
 
@@ -187,10 +187,10 @@ impl Trace {
         self.own.iter().rfind(|event| event.name == "trace_stats").expect("trace_stats")
     }
 
-    /// What fxtrec says about the recording at its beginning.
+    /// fxtrec's description of the recording at its beginning.
     ///
     /// # Panics
-    /// When it says nothing.
+    /// When there is none.
     pub fn info(&self) -> &Event {
         self.own.iter().find(|event| event.name == "trace_info").expect("trace_info")
     }

@@ -8,7 +8,7 @@ use crate::tools;
 /// Since when the stack of a program is taken with its registers.
 const SINCE: (u32, u32) = (6, 15);
 
-/// Whether a test that unwinds stacks, and needs these tools for its programs, goes on; when not, says so.
+/// Whether a test that unwinds stacks, and needs these tools for its programs, can run; prints a message if not.
 ///
 /// # Panics
 /// When it cannot, and the variable `CI` is set.

@@ -43,7 +43,7 @@ class Archive:
 
 
 def place(program):
-    """Where a program is in the guest. `guest` is beside the tests, since it looks for fxtrec where they do."""
+    """Where a program is in the guest. `guest` is next to the tests, since it looks for fxtrec in the same places."""
     program = pathlib.PurePath(program)
     return str(program.parent / "deps/guest") if program.name == "guest" else str(program)
 

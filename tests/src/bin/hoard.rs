@@ -17,7 +17,7 @@ use nix::sys::uio::pwrite;
 
 const HEADER_WORDS: usize = 16;
 
-/// What the manager does takes less, in milliseconds.
+/// The manager's own delay is less, in milliseconds.
 const PATIENCE_MS: u16 = 20_000;
 
 fn main() -> io::Result<()> {
@@ -106,7 +106,7 @@ fn start(manager: &Seqpacket) -> io::Result<Hoard> {
 }
 
 impl Hoard {
-    /// The word of the header that says how often the buffer was changed.
+    /// The header word that counts changes of the buffer.
     fn version(&self) -> u64 {
         1 | (self.mode as u64) << 16 | u64::from(self.wrapped) << 32
     }

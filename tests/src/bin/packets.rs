@@ -114,7 +114,7 @@ fn ask(place: SocketAddr, is_tcp: bool, rounds: usize) -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let arguments: Vec<String> = std::env::args().collect();
     let [_, way, protocol, pairs, rounds] = &arguments[..] else {

@@ -12,7 +12,7 @@ use fxtrec_tests::placement::{allowed_cpus, stay_on};
 use nix::sys::signal::Signal;
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let argument = std::env::args().nth(1).unwrap_or_default();
     let rounds = match argument.as_str() {

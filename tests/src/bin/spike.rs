@@ -36,7 +36,7 @@ fn take_precedence() -> io::Result<()> {
 }
 
 fn main() -> io::Result<()> {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     let times: u32 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
     let name = std::env::args().nth(2).unwrap_or_else(|| "victim".to_owned());

@@ -1,6 +1,6 @@
 //! Programs with known scheduling, for the tests to record: `workload NAME [ARGS]`.
 //!
-//! Each prints what the kernel itself says about its threads, so that a trace can be held against it.
+//! Each prints what the kernel itself reports about its threads, so that a trace can be compared with it.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use nix::sys::wait::WaitStatus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{ForkResult, Pid, fork, gettid};
 
-/// What the kernel says about the calling thread at one moment.
+/// The kernel's report about the calling thread at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     time: i64,
@@ -407,7 +407,7 @@ fn places(rounds: usize) {
 fn born(folder: &str) {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     let folder = std::fs::File::open(folder).expect("a cgroup");
-    // SAFETY: the structure is of numbers alone, of which 0 asks for nothing.
+    // SAFETY: the structure consists of numbers, of which 0 requests nothing.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = CLONE_INTO_CGROUP;
     args.exit_signal = Signal::SIGCHLD as u64;
@@ -425,7 +425,7 @@ fn born(folder: &str) {
 }
 
 fn main() {
-    // What started it may be killed, as may the test.
+    // The process that started it may be killed, as may the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| words[at].parse().expect("a number");

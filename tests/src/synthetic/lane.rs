@@ -24,11 +24,11 @@ pub struct WrittenLane {
     seen: Cell<Seen>,
 }
 
-/// What a lane's writer sees of its reader.
+/// The writer's view of a lane's reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     tail: u64,
-    /// When the reader was first seen to have taken what was there.
+    /// When the reader was first seen to have taken everything.
     time: u64,
     /// How often it took something.
     pub looks: u64,
@@ -38,7 +38,7 @@ pub struct Seen {
     pub most: u64,
 }
 
-/// What became of an event.
+/// What happened to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     Written,
@@ -98,7 +98,7 @@ impl WrittenLane {
     /// Maps the lane of a descriptor, of that many bytes.
     ///
     /// # Errors
-    /// What mmap(2) returns.
+    /// Errors of mmap(2).
     pub fn new(fd: impl AsFd, bytes: usize) -> io::Result<WrittenLane> {
         let mapping = Mapping::new(Some(fd.as_fd()), bytes)?;
         // The kernel has the pages of its maps at hand. Before Linux 5.14 the first round through the lane takes longer instead.
@@ -162,7 +162,7 @@ impl WrittenLane {
                 return Put::Lost;
             }
         }
-        // In the order in which a program does it. What it is followed by must not be seen first.
+        // In the order in which a program does it. What follows it must not become visible first.
         self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
         // While the lane is busy: see `Lane::is_at_rest`.
@@ -219,7 +219,7 @@ impl WrittenLane {
         self.seen.set(seen);
     }
 
-    /// What was seen of the reader so far.
+    /// What is known of the reader so far.
     pub fn seen(&self) -> Seen {
         self.seen.get()
     }

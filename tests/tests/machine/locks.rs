@@ -92,7 +92,7 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
     }
 }
 
-/// ftrace records nothing else beside: another recorder tells of the tracepoints, around it.
+/// ftrace records nothing else at the same time: another recorder records the tracepoints, around it.
 #[test]
 fn ftrace_tells_the_same_of_locks_of_the_kernel() {
     if !may_record() {

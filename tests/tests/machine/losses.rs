@@ -1,4 +1,4 @@
-//! Events are lost since something keeps fxtrec from reading, and it says what that was.
+//! Events are lost because something keeps fxtrec from reading, and it reports the cause.
 //!
 //! Rings are small here, so that a little of everything is enough.
 
@@ -47,7 +47,7 @@ fn a_recorder_that_was_stopped_says_so() {
     let folder = Folder::new();
     let sources = ["bpf", "perf", "ftrace"];
     let stopped = record_by_each(&folder, &sources, &SMALL, |recorders| {
-        // What is there first is the head of the trace, which does not say that somebody reads.
+        // The first data is the head of the trace, which does not show that the file is being read.
         much_happens();
         for source in sources {
             let path = folder.path(format!("{source}.fxt"));
@@ -134,7 +134,7 @@ fn an_output_that_takes_nothing_is_named() {
     let mut output = fs::File::open(&fifo).expect("fxtrec opens it, too");
     let mut bytes = vec![0; 8];
     output.read_exact(&mut bytes).expect("it records");
-    // Nobody reads meanwhile.
+    // The output is not read in this time.
     much_happens();
     much_happens();
     let reader = std::thread::spawn(move || {

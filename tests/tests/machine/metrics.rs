@@ -1,4 +1,4 @@
-//! What the daemon counts for Prometheus, held against a recording of the same time.
+//! The daemon's counts for Prometheus, compared with a recording of the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -211,7 +211,7 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
     assert!(recorded > 0.2, "the quota is used up again and again: {recorded} s");
     assert_within(throttled, recorded, 0.005, "throttled");
     let wait = of(&counted, "fxtrec_runqueue_wait_seconds_sum", &labels);
-    // In the recording the thread has also the waits of the shell that it was before. Of the throttled time there is far more.
+    // In the recording the thread has also the waits of the shell that it was before. There is far more throttled time.
     assert_within(wait, metric("runqueue", "sum_ns") / 1e9, 0.1, "waits");
 }
 

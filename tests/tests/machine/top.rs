@@ -257,7 +257,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     let folder = Folder::new();
     let mut terminal = Terminal::start(&folder, &["--history", "-o", "last.fxt"]);
     terminal.until("pingpong:");
-    // The recorder may not have begun yet, which the answer says.
+    // The recorder may not have started yet, which the answer says.
     let mut written = None;
     wait::until("the last seconds are written", || {
         terminal.press("d");
@@ -283,7 +283,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     terminal.press("q");
     let seen = terminal.seen.clone();
     terminal.finish();
-    // What is left is said.
+    // The remaining ones are reported.
     let last = seen.lock().expect("nobody panics").clone();
     assert!(last.contains("fxtrec: the last seconds are in last.fxt"), "{last}");
     assert!(folder.path("last.fxt").exists());

@@ -32,7 +32,7 @@ fn record_in(turn: machine::Turn, options: &[&str], workload: &[&str]) -> Record
     record_in_turn(turn, binary::command(), &Folder::new(), options, &of_workload(workload))
 }
 
-/// The same beside others, whose workloads may be in the trace too.
+/// The same next to others, whose workloads may be in the trace, too.
 fn record_beside_others(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
     record_by(fxtrec, &Folder::new(), options, &of_workload(workload))
 }
@@ -96,8 +96,8 @@ fn cpu_time_summed_from_slices_is_that_of_the_threads_own_clocks() {
     if !may_record() {
         return;
     }
-    // A virtual machine's host may take CPUs away from it. That time is in a slice, as nothing tells the scheduler, but
-    // not in a thread's clock; /proc/stat counts it, in hundredths of a second.
+    // A virtual machine's host may take CPUs away from it. That time is in a slice, because nothing reports it to the scheduler, but not in
+    // a thread's clock; /proc/stat counts it, in hundredths of a second.
     let before = stolen();
     let recording = record_alone(&[], &["slices", "3", "200"]);
     let stolen = stolen() - before;

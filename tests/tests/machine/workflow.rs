@@ -1,4 +1,4 @@
-//! The workflow file that users copy: the README links to it, and its steps do what they say.
+//! The workflow file that users copy: the README links to it, and its steps work as documented.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`, and what root may where the kernel
-//! lacks something.
+//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`, and what root may do if the kernel lacks
+//! something.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -48,7 +48,7 @@ fn set_paranoid(level: &str) {
     std::fs::write("/proc/sys/kernel/perf_event_paranoid", level).expect("root may set it");
 }
 
-/// How an ordinary user with these capabilities fares with a source: the number of switches compared, or what was said.
+/// The result of an ordinary user with these capabilities and a source: the number of switches compared, or the message.
 fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64, String> {
     set_capabilities(&copy.path(), capabilities);
     let folder = Folder::new();
@@ -63,7 +63,7 @@ fn try_with(copy: &PublicCopy, capabilities: &[u32], source: &str) -> Result<u64
     }
 }
 
-/// All that docs/record.md asks for, and then without each in turn.
+/// All that docs/record.md requires, and then without each of them.
 pub(crate) fn capabilities() -> Outcome {
     const ALL: [(u32, &str); 4] = [
         (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
@@ -151,7 +151,7 @@ fn without_call(mut command: Command, number: libc::c_long) -> Command {
     command
 }
 
-/// A kernel that lacks what the usual source needs: fxtrec takes the next one that works, and says so.
+/// A kernel that lacks what the default source needs: fxtrec takes the next one that works, and reports that.
 pub(crate) fn without(what: &str) -> Outcome {
     let (number, next) = match what {
         "bpf" => (libc::SYS_bpf, "perf"),

@@ -44,7 +44,7 @@ impl Missing {
         let faults = unsafe { File::from_raw_fd(fd) };
         let mut api = [API, 0, 0];
         let mut range = [start as u64, length as u64, MISSING, 0];
-        // SAFETY: both structures are as long as the numbers of the calls say, and live longer than these.
+        // SAFETY: both structures are as long as the numbers of the calls encode, and outlive them.
         unsafe {
             uffdio_api(fd, &raw mut api).expect("the kernel knows this interface");
             uffdio_register(fd, &raw mut range).expect("memory of this process");
@@ -82,8 +82,8 @@ impl Missing {
             let address = u64::from_ne_bytes(message[16..24].try_into().expect("eight bytes"));
             let place = address & !(self.page as u64 - 1);
             let mut copy = [place, zeroes.as_ptr() as u64, self.page as u64, 0, 0];
-            // SAFETY: the structure is as long as the number of the call says; the place is in the mapping, and a page of
-            // zeroes is read from a live vector.
+            // SAFETY: the structure is as long as the number of the call encodes; the place is in the mapping, and a page of zeroes is read
+            // from a live vector.
             unsafe { uffdio_copy(self.faults.as_raw_fd(), &raw mut copy) }.expect("it is missing");
         }
     }

@@ -68,7 +68,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
         let traces = read_alone(&paths);
 
         assert_all_counted(&counts, &traces, name);
-        // For the machine, as often as the tracepoint fired; and file by file, as each says.
+        // For the machine, as often as the tracepoint fired; and file by file, according to each.
         let mut before = 0;
         for trace in &traces {
             let so_far = trace.stats().number("switches");
@@ -171,7 +171,7 @@ fn runs_that_were_killed_leave_no_more_files_than_are_kept() {
         killed.kill();
     }
     assert_eq!(names(folder.path()), ["t.0002.fxt", "t.0003.fxt"], "the first made room");
-    // What a full disk left, somebody else's, and no file at all.
+    // A file from a full disk, another user's file, and something that is not a file.
     std::fs::write(folder.path().join("t.0004.fxt"), "").expect("room");
     std::fs::write(folder.path().join("t.0005.fxt"), "another's").expect("room");
     std::os::unix::fs::chown(folder.path().join("t.0005.fxt"), Some(4321), None).expect("root may");
@@ -370,7 +370,7 @@ fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_fi
     let output = folder.path().join("app.fxt");
     let app = env!("CARGO_BIN_EXE_spans");
     let script = format!("{app} fleet 100 {EVENTS} >/dev/null & {WORKLOAD} threads 3 20000; wait");
-    // What the buffers hold is many times what the trace buffer does.
+    // The buffers hold many times as much as the trace buffer.
     let options = ["--rotate", "100ms", "--provider-buffer", "1M"];
     let (counts, said) = record_command(&options, &output, &["sh", "-c", &script]);
     let paths = pieces(&output);
@@ -379,7 +379,7 @@ fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_fi
     assert_all_counted(&counts, &traces, "app.fxt");
     let last = traces.last().expect("several").stats();
     assert_eq!((last.number("lost"), last.number("switches")), (0, last.number("kernel_switches")));
-    // Of each application as well: in order, and what is in no file was dropped by itself and counted.
+    // For each application as well: in order; what is in no file was dropped by the application and counted.
     let mut ships: BTreeMap<String, (Vec<u64>, u64, usize)> = BTreeMap::new();
     for path in &paths {
         for (_, provider) in Archive::read(path).providers {

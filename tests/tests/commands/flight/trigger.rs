@@ -37,7 +37,7 @@ impl Victim {
 
 const WHY: &str = "it records the machine";
 
-/// What `spike` says of one time: before the wake-up, and when the victim had the CPU.
+/// The output of `spike` about one time: before the wake-up, and when the victim had the CPU.
 fn time_of(line: &str) -> (u64, u64) {
     let (before, ran) = line.split_once(' ').expect("two times");
     (before.parse().expect("a number"), ran.parse().expect("a number"))
@@ -159,7 +159,7 @@ fn an_armed_recorder_keeps_every_switch_that_the_kernel_counted_in_its_window_an
             let found = reported(&trace).count() as u64;
             assert!(found >= 100_000, "only {found} switches");
             assert_eq!(found, stats.number("switches"), "{source}: {file}");
-            // The machine as a whole, as often as the tracepoint fired: which nothing of the kernel says to ftrace.
+            // For the machine as a whole, as often as the tracepoint fired, which the kernel does not report to ftrace.
             if file == "armed.fxt" && source != "ftrace" {
                 assert_eq!(found, stats.number("kernel_switches"), "{source}");
             }

@@ -28,7 +28,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A test that has failed already says more than this could.
+        // A test that has already failed says more than this could.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) const SIZE: (u32, u32) = (1440, 900);
 /// The browser that tests share while one has a tab in it.
 static SHARED: Mutex<Weak<Program>> = Mutex::new(Weak::new());
 
-/// What a panic of another test left is sound: entries of maps.
+/// Data left by a panic of another test is valid: entries of maps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -131,7 +131,7 @@ impl Drop for Program {
     }
 }
 
-/// Reads what the browser says, until it ends.
+/// Reads the browser's messages, until it ends.
 fn distribute(answers: ChildStdout, tabs: &Mutex<Tabs>) {
     let mut answers = BufReader::new(answers);
     let mut message = Vec::new();
@@ -155,7 +155,7 @@ pub(crate) struct Browser {
     events: VecDeque<Value>,
 }
 
-/// Whether there is a browser; when not, says so.
+/// Whether a browser is installed; prints a message if not.
 pub(crate) fn is_there() -> bool {
     fxtrec_tests::tools::or_skip(&["chromium"])
 }
@@ -228,7 +228,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file, and waits until the page says that it is ready.
+    /// Opens a file, and waits until the page reports that it is ready.
     pub(crate) fn open(&mut self, page: &Path) {
         self.open_at(page, "");
     }
@@ -280,7 +280,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// What the page says about itself.
+    /// The page's own description.
     pub(crate) fn state(&mut self) -> Value {
         self.evaluate("fxtrec.state()")
     }
@@ -344,8 +344,7 @@ impl Browser {
         std::fs::write(file, png).expect("the file can be written");
     }
 
-    /// What went wrong so far: errors on the console, exceptions, and requests for anything but
-    /// files and what stands in the page.
+    /// Errors so far: on the console, exceptions, and requests for anything but files and the page's own data.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let complaint = |event: &Value| {
             let params = &event["params"];

@@ -1,4 +1,4 @@
-//! What the host, quotas and interrupts did to threads, as the page shows it.
+//! The effects of the host, quotas and interrupts on threads, as the page shows them.
 
 use fxt_writer::{Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};

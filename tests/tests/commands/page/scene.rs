@@ -26,14 +26,14 @@ struct Loss {
     count: u64,
 }
 
-/// What a scene is made of.
+/// The parameters of a scene.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) cpus: u16,
     pub(crate) threads: u64,
     /// How many switches and wake-ups, at least.
     pub(crate) events: u64,
-    /// Whether threads say what they do.
+    /// Whether threads record what they do.
     pub(crate) spans: bool,
     /// Whether events of CPU 0 are lost half way.
     pub(crate) gap: bool,
@@ -152,7 +152,7 @@ impl Machine {
 
     /// A number below `below`.
     fn random(&mut self, below: u64) -> u64 {
-        // The constants of Knuth's MMIX generator; its upper bits are the good ones.
+        // The constants of Knuth's MMIX generator, whose upper bits are the good ones.
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -160,7 +160,7 @@ impl Machine {
         (self.random / (1 << 33)) % below
     }
 
-    /// What happens next, on the CPU where it does so first.
+    /// The next event, on the CPU whose turn it is.
     fn step(&mut self) -> u64 {
         let first = |cpu: &usize| self.next[*cpu];
         let cpu = (0..self.on.len()).min_by_key(first).expect("a CPU");
@@ -264,7 +264,7 @@ impl Machine {
         self.write(0, &switch);
     }
 
-    /// What a thread that ran from `since` to `time` says about it.
+    /// The spans of a thread that ran from `since` to `time`.
     fn say(&mut self, thread: u64, since: u64, time: u64) {
         let own = (Koid(PROCESS), Koid(thread));
         let third = (time - since) / 3;

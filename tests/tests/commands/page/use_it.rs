@@ -1,4 +1,4 @@
-//! What one does with the page: zoom, select, jump, search, with mouse and keys.
+//! Using the page: zoom, select, jump, search, with mouse and keys.
 
 use fxt_writer::Value;
 use fxtrec_report::scene::{Leaves, Scene};

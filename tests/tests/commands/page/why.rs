@@ -91,7 +91,7 @@ fn the_page_finds_the_parts_and_the_chain_that_fxtrec_why_finds() {
             );
             links += 1;
         }
-        // Of parts, what had the CPU for how long.
+        // For parts: which thread had the CPU, and for how long.
         let parts = found["parts"].as_array().expect("a list");
         let sum = |kind: &str| -> u64 {
             let fits = |part: &&serde_json::Value| {

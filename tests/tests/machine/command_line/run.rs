@@ -84,7 +84,7 @@ impl Fxtrec {
     }
 }
 
-/// What came out of a pipe so far.
+/// The output of a pipe so far.
 struct Captured {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -228,7 +228,7 @@ impl Finished {
         names
     }
 
-    /// Fails the test with everything fxtrec said unless it ended with this status.
+    /// Fails the test with fxtrec's whole output unless it ended with this status.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Finished {
         assert_eq!(self.code, code, "{}", self.stderr);

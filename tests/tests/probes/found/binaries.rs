@@ -83,7 +83,7 @@ fn library(folder: &Path, function: &str) -> PathBuf {
     path
 }
 
-/// A program with `libhere.so.1` in a folder beside it, which only its run path leads to.
+/// A program with `libhere.so.1` in a neighbouring folder, which only its run path leads to.
 fn program_with_library() -> (Built, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let built = library(folder.path(), "here");

@@ -107,7 +107,7 @@ fn a_hundred_places_without_arguments_are_counted_exactly_by_each_source() {
     }
 }
 
-/// A program cannot wait for memory, so the kernel's own probes fetch what is there, beside links or in their place.
+/// A program cannot wait for memory, so the kernel's own probes fetch from it, next to links or in their place.
 #[test]
 fn places_with_arguments_in_memory_share_an_event_and_others_a_link() {
     let Some((folder, program)) = built() else { return };

@@ -53,7 +53,7 @@ impl App {
         u64::from(self.child.id())
     }
 
-    /// The next number that it says; `None` at its end.
+    /// The next number that it prints; `None` at its end.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("text");

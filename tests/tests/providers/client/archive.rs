@@ -1,4 +1,4 @@
-//! What a provider recorded, read back.
+//! The records of a provider, read back.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -126,7 +126,7 @@ impl Archive {
         (self.events.len() + self.logs.len() + self.blob_records) as u64
     }
 
-    /// Makes sure that in each thread ends close what was begun last, and tells how many spans are open in the end.
+    /// Asserts that in each thread an end closes the most recent begin, and returns how many spans are open in the end.
     pub(crate) fn open_spans(&self) -> usize {
         let mut open: BTreeMap<u64, Vec<(&str, u64)>> = BTreeMap::new();
         for event in &self.events {

@@ -1,4 +1,4 @@
-//! Managers and applications that come, go and are killed.
+//! Managers and applications that start, exit and are killed.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn when_the_manager_is_gone_the_application_goes_on_and_finds_the_next_one() {
     let peer = manager.accept();
     let recording = peer.start(Ask::default());
     assert_eq!(app.number(), Some(0));
-    // As with kill -9, nobody says anything.
+    // As with kill -9, no message is sent.
     drop((manager, peer, recording));
 
     let next = Manager::at(&address);
@@ -74,7 +74,7 @@ fn an_application_whose_fifo_is_closed_ends_tracing_and_stays() {
     let recording = peer.start(Ask::default());
     assert_eq!(app.number(), Some(0));
     recording.refuse();
-    // The connection is good for another session.
+    // The connection can be used for another session.
     let recording = peer.start(Ask::default());
     app.go_on();
     assert_eq!(app.number(), Some(1));

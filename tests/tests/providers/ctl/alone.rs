@@ -1,4 +1,4 @@
-//! What ctl does without a daemon: it says so, and asks other recorders for snapshots.
+//! ctl without a daemon: it reports that, and requests snapshots from other recorders.
 
 use std::process::{Command, Stdio};
 

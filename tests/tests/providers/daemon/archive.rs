@@ -1,4 +1,4 @@
-//! What is in an archive of a session.
+//! The content of a session's archive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Categories of the kernel's: each puts its events into the trace, and nobody else's.
+//! Kernel categories: each puts its events into the trace, and no others.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn record(daemon: &Daemon, program: &str, list: &[&str], more: &[&str]) -> (Trac
     (Trace::read(&output), process.into())
 }
 
-/// What is asked for at first and at the start, and what is in the trace then.
+/// The categories requested first and at the start, and the expected content of the trace.
 #[derive(Debug)]
 struct Case<'c> {
     list: &'c [&'c str],
@@ -40,7 +40,7 @@ struct Case<'c> {
     expected: &'c [&'c str],
 }
 
-/// The categories of events of all that the kernel has.
+/// The categories of all kernel events.
 const ALL: [&str; 4] = ["irq", "sched", "syscall", "uprobe"];
 
 #[test]
@@ -106,7 +106,7 @@ fn each_category_records_its_events_and_no_others() {
     }
 }
 
-/// What an event counts as: soft interrupts come where there are some.
+/// The category that an event counts for: soft interrupts occur only on some machines.
 fn category(event: &Event) -> &str {
     match event.category.as_str() {
         "softirq" => "irq",

@@ -1,4 +1,4 @@
-//! Where a trace goes: files, slow readers, readers that go, and what is held back.
+//! Where a trace goes: files, slow readers, readers that exit, and deferred data.
 
 use std::io::{Read, pipe};
 use std::os::unix::net::UnixStream;
@@ -31,7 +31,7 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
         assert_eq!(archive.count("napper", "nap"), 20, "{mode:?}: {:?}", archive.events);
         let naps = archive.events["napper"].iter().filter(|(name, ..)| name == "nap");
         for (_, thread, time) in naps {
-            // Within the two milliseconds of the nap the thread goes, and comes back.
+            // Within the two milliseconds of the nap the thread is switched out, and comes back.
             let inside = |at: u64| (*time..time + 1_000_000_000).contains(&at);
             let out = archive.switches.iter().any(|(at, out, _)| out == thread && inside(*at));
             let back = archive.switches.iter().any(|(at, _, next)| next == thread && inside(*at));
@@ -131,7 +131,7 @@ fn what_was_not_written_is_kept_or_cleared_and_never_comes_twice() {
         client.stop(WRITE).expect("it stops");
         let count = |archive: &Archive| ["first", "second"].map(|app| archive.count(app, "nap"));
         assert_eq!(count(&Archive::read(&output)), expected, "{disposition:?}");
-        // Whatever is asked for: it was written.
+        // Whatever is requested: it was written.
         client
             .start(StartOptions { buffer_disposition: Some(BufferDisposition::Retain), ..now() })
             .expect("it starts again");
@@ -188,7 +188,7 @@ fn categories_choose_what_is_recorded_of_whom() {
     }
     let daemon = Daemon::start();
     let categories = |list: &[&str]| Some(list.iter().map(|&name| name.to_owned()).collect());
-    // The application's spans are of the category app:sleep.
+    // The application's spans have the category app:sleep.
     let cases = [
         (categories(&["irq", "app*"]), None, 3, false),
         (categories(&["sched", "other"]), None, 0, true),
@@ -208,7 +208,7 @@ fn categories_choose_what_is_recorded_of_whom() {
         assert_eq!(archive.count("napper", "nap"), naps);
         assert_eq!(!archive.switches.is_empty(), scheduling);
     }
-    // An override is for its provider alone.
+    // An override applies to its provider alone.
     let output = daemon.path("special.fxt");
     let mut client = daemon.client();
     let spec = ProviderSpec {
