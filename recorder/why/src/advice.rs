@@ -19,13 +19,13 @@ const SHARE: u64 = 5;
 /// Maximum number of pieces of advice.
 const MOST: usize = 3;
 
-/// Maximum number of threads named in one.
+/// Maximum number of threads named in one piece of advice.
 const MOST_NAMED: usize = 2;
 
-/// Something that the critical path consists of.
+/// A part of the critical path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Matter {
-    /// A thread waits for a CPU; whether another is blocked by a lock that this one is to release.
+    /// A thread waits for a CPU, and perhaps another thread is blocked by a lock that this one must release.
     Waited {
         thread: Index,
         by: Tenant,
@@ -47,7 +47,7 @@ enum Matter {
         thread: Index,
         class: Class,
     },
-    /// It waited in futex(2), and the recording does not say for which futex.
+    /// It waited in futex(2), and the futex is not recorded.
     Futex {
         thread: Index,
     },
@@ -85,7 +85,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
                 }
                 match (&blocked.inside, blocked.ended) {
                     (Some(inside), _) => {
-                        // If it is unknown, it may be one.
+                        // If it is unknown, a thread may have been the waker.
                         let lock = holds_lock || matches!(class, Class::Lock | Class::Unknown);
                         add_up(inside, lock, names, sums);
                     }
@@ -248,7 +248,7 @@ fn about(matter: &Matter, names: &Names<'_>) -> Option<String> {
     })
 }
 
-/// What was found that the recording could say more about.
+/// Findings that a better recording could explain further.
 #[derive(Debug, Default)]
 struct Seen {
     ran: bool,

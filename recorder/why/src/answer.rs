@@ -38,7 +38,7 @@ pub struct Trace {
     pub scope: Option<String>,
     /// The facts that the recording has.
     pub causes: Vec<&'static str>,
-    /// What to add to times for nanoseconds since 1970.
+    /// The nanoseconds to add to its times to get the time since 1970.
     pub wall_clock_offset_ns: Option<i64>,
     /// How often events were lost.
     pub gaps: u64,
@@ -240,7 +240,7 @@ pub struct Wait {
     pub waker_ended: bool,
     /// The functions that it was in, the innermost first; those of the kernel end in `_[k]`.
     pub stack: Option<Vec<String>>,
-    /// What that stack lacks.
+    /// The missing parts of that stack.
     pub stack_lacks: Vec<&'static str>,
     /// The functions from which it was woken.
     pub waker_stack: Option<Vec<String>>,

@@ -56,7 +56,7 @@ impl Longest {
     }
 }
 
-/// What a thread does, and its longest stretches so far.
+/// The state of a thread, and its longest stretches so far.
 #[derive(Clone, Debug, Default)]
 struct ThreadHistory {
     state: State,
@@ -73,7 +73,7 @@ struct ThreadHistory {
     turn: Option<u64>,
     /// Its last waker.
     waker: Option<Index>,
-    /// The waker that ended its first sleep, when that began, and when it ended. What woke it before that began its life.
+    /// The waker that ended its first sleep, when that began, and when it ended. What woke it before the wake-up that began its life.
     first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
@@ -89,8 +89,8 @@ struct ThreadHistory {
 }
 
 impl ThreadHistory {
-    /// Whether the thread belongs to a program, and sleeps at least a third of the time: one that always wants a CPU is not late because
-    /// others have it.
+    /// Whether the thread belongs to a program and sleeps at least a third of the time: a thread that always wants a CPU is not late
+    /// because others have it.
     fn sleeps(&self) -> bool {
         let life = self.last.saturating_sub(self.first);
         self.calls && self.ran + self.waited <= life / 3 * 2
@@ -300,8 +300,8 @@ impl From<Vec<Choice>> for Choices {
 }
 
 impl Choices {
-    /// Which ones to explain. Among candidates: the first that are at most half unknown, or time that the recorder delayed, else
-    /// only the last one, which is usually not unusual.
+    /// Which intervals to explain. Among candidates: the first that are at most half unknown, or time that the recorder delayed, else only
+    /// the last one, which is usually not unusual.
     pub(crate) fn explained(
         &self,
         frames: &[Option<Frame>],
@@ -545,7 +545,7 @@ pub(crate) fn behind(frame: &Frame, is_one: impl Fn(Index) -> bool) -> u64 {
 #[derive(Debug)]
 enum Threads {
     All,
-    /// Those of COMMAND.
+    /// COMMAND's threads.
     Command,
     /// The threads that a recording of some processes covers. It has others while they have a CPU, but not their wake-ups.
     Recorded(FxHashSet<u64>),

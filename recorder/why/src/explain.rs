@@ -140,7 +140,7 @@ pub fn explain<'r>(
     explain_keeping(query, open, syscall, Keep { most: log::MOST, at_once: true })
 }
 
-/// What is kept about an interval that is to be followed.
+/// The data that is kept about an interval to follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     /// Maximum number of entries.
@@ -202,7 +202,7 @@ pub(crate) fn explain_keeping<'r>(
         .iter()
         .map(|choice| Interval { koid: choice.koid, from: choice.from, to: choice.to })
         .collect();
-    // What a typical unit consists of, by the place of its interval.
+    // The parts of a typical unit, by the index of its interval.
     let mut usual = vec![None; choices.len()];
     for (choice, usual) in choices.iter().zip(&mut usual) {
         if let Subject::Unit(Compared { usual: (from, to), is_unusual: true, .. }) = choice.subject
@@ -289,7 +289,7 @@ pub(crate) fn explain_keeping<'r>(
 /// Maximum number of listed threads that ran during the unit.
 const MOST_MEANWHILE: usize = 3;
 
-/// The most slices that are kept of an interval: the last ones.
+/// The maximum number of slices kept for an interval; the last ones are kept.
 const MOST_SLICES: usize = 4096;
 
 /// What other threads did in an interval.
@@ -408,7 +408,7 @@ impl Sink for Ran<'_> {
     }
 }
 
-/// What is not recorded about an asynchronous span.
+/// The facts about an asynchronous span that are not recorded.
 const UNLINKED: &str = "which threads worked on an asynchronous span between its beginning and its end: the time is that of \
                         the thread that ended it";
 

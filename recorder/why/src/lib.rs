@@ -92,7 +92,7 @@ impl Query {
 }
 
 impl Query {
-    /// Whether the query does not say what to explain, so that it may be a unit of work.
+    /// Whether the query leaves open what to explain, so that the answer may be a unit of work.
     pub(crate) fn may_be_unit(&self) -> bool {
         self.span.is_none()
             && self.metric.is_none()
@@ -146,7 +146,7 @@ impl Metric {
     }
 }
 
-/// What a trigger fired for.
+/// The event that fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Triggered {
     /// A wait for a CPU.

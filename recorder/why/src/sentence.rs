@@ -1,7 +1,7 @@
 //! The cause in a sentence.
 //!
-//! What a thread did in an interval is summed up, and the sentence names the longest sum. If the thread was mostly blocked, and one thread
-//! ended most of that, the sentence also says what that thread did in that time.
+//! The activity of a thread in an interval is summed up, and the sentence names the largest sum. If the thread was mostly blocked, and one
+//! thread ended most of that time, the sentence also describes what that thread did in that time.
 
 use std::time::Duration;
 
@@ -27,16 +27,16 @@ use fxtrec_blame::track::{By, Lock, Reason, Tenant};
 /// Maximum number of wakers that are named one after the other.
 const MOST_DEEP: usize = 6;
 
-/// Maximum number of threads named that had the CPU.
+/// Maximum number of threads that had the CPU and are named.
 const MOST_NAMED: usize = 2;
 
 /// Text for a thread that is blocked outside of system calls.
 pub(crate) const OUTSIDE: &str = "outside of system calls (a page fault, or a kernel thread)";
 
-/// From this number of waits on that timers ended, the sentence counts them: the program tries something again and again.
+/// From this number of waits that timers ended, the sentence counts them: the program keeps retrying something.
 const RETRIED: usize = 3;
 
-/// Beginnings of the names of the C library's files.
+/// Prefixes of the names of the C library's files.
 const C_LIBRARY: [&str; 4] = ["libc.", "libc-", "libpthread", "ld-"];
 
 /// Maximum number of parts of a critical path in a sentence.
@@ -49,7 +49,7 @@ pub(crate) fn nanos(nanos: u64) -> String {
     short(Duration::from_nanos(nanos))
 }
 
-/// A thread as it is called in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
+/// The name of a thread in sentences: `cc1[1234]`, or `cc1[1234]@host` in a merged trace.
 pub(crate) fn party(who: &Who) -> String {
     let comm = fxtrec_units::escape::line(&who.comm);
     let short: String = comm.chars().take(32).collect();
@@ -62,12 +62,12 @@ pub(crate) fn party(who: &Who) -> String {
 struct Group<'a> {
     nanos: u64,
     count: usize,
-    /// The longest of them, and whose that is.
+    /// The longest of them, and its thread.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
     /// What the owner of the lock did, if it did not end the wait.
     holders: Vec<&'a Frame>,
-    /// Why the waker is not followed, somewhere.
+    /// Why a waker is not followed.
     stopped: Option<Reason>,
 }
 
@@ -78,7 +78,7 @@ struct Why {
     uninterruptible: bool,
     syscall: Option<u64>,
     lock: Option<Lock>,
-    /// Whether its stack tells the class.
+    /// Whether the class comes from its stack.
     by_stack: bool,
     by: Option<Waker>,
     by_packet: bool,
@@ -91,7 +91,7 @@ pub(crate) enum Waker {
     Unknown,
 }
 
-/// What threads did in frames, summed up.
+/// The activity of threads in frames, summed up.
 #[derive(Debug, Default)]
 struct Sums<'a> {
     ran: u64,
@@ -198,7 +198,7 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // The sentence says what the waker did only for the longest one.
+            // Only for the longest one, the sentence describes what the waker did.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
@@ -348,7 +348,7 @@ fn blocked_clause(
         Class::Sleep => (format!("slept{how}"), is_retried),
         Class::Stopped => (format!("stopped for {length}"), false),
         Class::Ended => (format!("had exited {length} before"), false),
-        // Which is how the kernel waits for its locks.
+        // This is how the kernel waits for its locks.
         _ if why.uninterruptible && kernel.is_none() => {
             (format!("blocked {length} uninterruptibly{call}"), false)
         }
@@ -430,7 +430,7 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
         |frame: StackFrame<'_>| Some(fxtrec_units::escape::line(frame.function?).into_owned());
     let mut own = recorded.frames(stack).filter(|frame| !frame.in_kernel && !is_library(frame));
     let function = own.find_map(name)?;
-    // The interpreter's own function does not say where in the program.
+    // The interpreter's own function does not show where in the program.
     match recorded.frames(stack).find(StackFrame::is_interpreted).and_then(name) {
         Some(interpreted) if interpreted != function => {
             Some(format!("{function} in {interpreted}"))
@@ -439,7 +439,7 @@ fn place(thread: Index, step: &Step, names: &Names<'_>) -> Option<String> {
     }
 }
 
-/// That a thread is blocked on a lock.
+/// A phrase for a thread that is blocked on a lock.
 fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     let address = lock.address;
     match lock.owner {
@@ -449,7 +449,7 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
         Some(owner) => {
             format!(" on a lock (futex {address:#x}) held by {}", party(&names.who(owner)))
         }
-        // It may be something else than a lock.
+        // It may be something other than a lock.
         None => format!(" in futex ({address:#x}, unknown owner)"),
     }
 }
@@ -577,7 +577,7 @@ const LEAST_PERCENT: f64 = 0.04;
 
 const WAITED: &str = "waiting for a CPU";
 
-/// What COMMAND's duration consists of, by the names of the threads that were at work on its critical path.
+/// The parts of COMMAND's duration, by the names of the threads that worked on its critical path.
 fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     let mut ran: FxHashMap<String, (u64, Vec<Index>)> = FxHashMap::default();
     let mut rest: FxHashMap<&'static str, u64> = FxHashMap::default();
@@ -665,8 +665,8 @@ fn critical_path(who: &str, frame: &Frame, names: &Names<'_>) -> String {
     )
 }
 
-/// The threads that ran while this thread was blocked, if the waker is unknown: an observation, not a cause. A thread that ran most of
-/// the time, or, where something was tried again and again, the only one of the process that ran before the try that succeeded.
+/// The threads that ran while this thread was blocked, if the waker is unknown: an observation, not a cause. A thread that ran most of the
+/// time or, if something was retried, the only thread of the process that ran before the attempt that succeeded.
 fn ran_meanwhile(frame: &Frame, meanwhile: &Meanwhile, names: &Names<'_>) -> String {
     let unexplained = |step: &&Step| match &step.what {
         What::Blocked(blocked) => !matches!(blocked.ended, Ended::Woken(By::Thread(_))),

@@ -244,8 +244,8 @@ impl Waits {
         waits.iter().filter(|it| !it.is_gap() && is_one(it.call())).map(Wait::length).sum()
     }
 
-    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all` says that these are the threads of a whole
-    /// machine: those of the kernel, which wait in no system call, are left out.
+    /// Judges the threads that `wanted` accepts, and finds at most this many incidents. `all`: these are the threads of a whole machine,
+    /// and kernel threads, which wait in no system call, are left out.
     pub(crate) fn judge(
         &self,
         known: &Known<'_>,
@@ -393,7 +393,7 @@ impl Waits {
             UNKNOWN => Ender::Unknown,
             by => Ender::Thread(hash((known.comm)((known.koid)(by)).unwrap_or_default())),
         };
-        // Only longer waits have stacks. For other classes than these, a stack would separate long waits from short ones.
+        // Only longer waits have stacks. For classes other than these, a stack would separate long waits from short ones.
         let has_place = matches!((known.class)(wait.call()), Class::Sleep | Class::Lock);
         let stack = if has_place { stacks.find(koid, wait) } else { 0 };
         (wait.call, ender, stack)
@@ -541,7 +541,7 @@ fn hash(what: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// By thread, in order of time: when a wait with a stack was seen to begin, and a hash of the stack.
+/// By thread, in order of time: when a wait with a stack began, and a hash of the stack.
 #[derive(Default)]
 struct StackIds(FxHashMap<u64, Vec<(u64, u64)>>);
 

@@ -1,4 +1,4 @@
-//! The cause in a sentence, of scenes with one cause each.
+//! The cause in a sentence, for scenes with one cause each.
 
 use fxt_writer::{Koid, Text, Value};
 use fxtrec_report::scene::{Leaves, Scene};
@@ -17,7 +17,7 @@ fn inversion() -> Scene {
     inversion_of(&call(FUTEX))
 }
 
-/// The same, with what the recording tells of the wait.
+/// The same, with recorded facts about the wait.
 fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "audio").name(102, "ui-params");
@@ -39,7 +39,7 @@ fn inversion_of(wait: &[(&'static str, Value<'static>)]) -> Scene {
 #[test]
 fn an_asynchronous_span_is_followed_from_the_thread_that_ended_it() {
     let mut scene = Scene::of_command(ALL, 100);
-    // 101 works for it until 40 and wakes 102, which ends it at 60; an operation of another name has the same id.
+    // 101 works on it until 40 and wakes 102, which ends it at 60; an operation with another name has the same id.
     scene.switch(0, 0, 0, Leaves::R, 101).switch(1, 1, 0, Leaves::R, 102);
     scene.switch_with((5, 1), 102, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(40, 1, 102, 101).switch(40, 1, 0, Leaves::R, 102);
@@ -121,7 +121,7 @@ fn a_thread_that_a_hog_keeps_from_its_cpu() {
     assert!(why.advice[0].contains("higher priority than hog[201]"), "{:?}", why.advice);
 }
 
-/// A client sends a packet, and waits until a packet of a server wakes it, whom it has woken by one.
+/// A client wakes a server with a packet, and waits until a packet from the server wakes it.
 fn request() -> Scene {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "client").name(201, "server");
@@ -159,7 +159,7 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     assert_eq!(chain(&why), links(&expected));
 }
 
-/// A wake-up by the completion of a request that `by` has made so many microseconds before, and the disk got later.
+/// A wake-up by the completion of a request that `by` made this many microseconds before, and that the disk got later.
 fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] {
     let text = |text| Value::Str(Text::Inline(text));
     [
@@ -198,7 +198,7 @@ fn who_waits_for_its_own_request_to_a_disk() {
     assert_eq!(request.thread.as_ref().map(|who| who.koid), Some(100));
 }
 
-/// A reader waits for a page that a worker writes, which computes before that.
+/// A reader waits for a page that a worker writes after some computation.
 #[test]
 fn who_waits_for_a_request_of_another_waits_for_what_that_does_before_it() {
     let mut scene = Scene::of_command(ALL, 100);
@@ -238,7 +238,7 @@ fn a_thread_that_waits_for_a_time() {
         "ticker[100] made no progress for 50.0 ms: slept 50.0 ms in clock_nanosleep until an interrupt or a timer woke it."
     );
     assert!(why.advice[0].contains("look at its timers"), "{:?}", why.advice);
-    // Nobody is late because he slept: of that, only the wait after it counts.
+    // Sleeping does not make a thread late: only the wait after the sleep counts.
     let late = ask(&scene, &Query::default());
     assert_eq!((late.from_ns, late.to_ns), (52_000_000, 52_020_000));
 }
@@ -377,7 +377,7 @@ fn the_span_that_is_longest_beyond_its_median_is_chosen() {
 #[test]
 fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
     let mut scene = inversion();
-    // Somebody else waits for longer, and was there before.
+    // Another thread waits for longer, and was there before.
     scene.switch(510_000, 0, 0, Leaves::R, 50);
     scene.switch(511_000, 0, 50, Leaves::R, 201);
     scene.switch(761_000, 0, 201, Leaves::S, 50);
@@ -398,13 +398,13 @@ fn only_command_and_what_it_started_are_asked_about_without_a_thread() {
 fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
     let mut scene = Scene::recorded_by(900, ALL, Some(100));
     scene.name(900, "fxtrec").name(100, "app").name(101, "worker");
-    // It is made by the recorder, which wakes it for that.
+    // The recorder creates it, and wakes it to begin.
     scene.wake_by(0, 0, 100, 900);
     scene.switch(10, 0, 0, Leaves::R, 100);
     scene.switch_with((1_000, 0), 100, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(200_000, 0, 100, 900);
     scene.switch(200_100, 0, 0, Leaves::R, 100);
-    // The first delay of its own, and one that the recorder ended later.
+    // The first delay is its own; the recorder ended a later one.
     scene.switch_with((210_000, 0), 100, Leaves::S, 0, &call(FUTEX));
     scene.wake_by(240_000, 0, 100, 101);
     scene.switch(240_100, 0, 0, Leaves::R, 100);
@@ -439,7 +439,7 @@ fn of_two_that_wait_for_the_same_the_last_one_is_explained() {
     scene.name(100, "main").name(101, "audio").name(102, "owner").name(201, "hog");
     scene.switch(1_000, 0, 0, Leaves::R, 102);
     scene.switch(1_000, 1, 0, Leaves::R, 101);
-    // The owner is late for longer than audio, which does not need its lock at once.
+    // The owner is late for longer than audio, which does not need the lock at once.
     scene.switch(2_000, 0, 102, Leaves::R, 201);
     scene.switch_with((5_000, 1), 101, Leaves::S, 0, &call(FUTEX));
     scene.switch(62_000, 0, 201, Leaves::S, 102);
@@ -479,7 +479,7 @@ fn waits_after_wake_ups_name_the_cpu_and_who_had_it() {
     );
 }
 
-/// A wait for a futex, and who has the lock.
+/// A wait for a futex, and the owner of the lock.
 fn futex(owner: Option<u64>) -> Vec<(&'static str, Value<'static>)> {
     let owner = owner.map(|owner| ("futex_owner", Value::Koid(fxt_writer::Koid(owner))));
     let wait = [("syscall", Value::Uint32(FUTEX)), ("futex", Value::Pointer(0x7f00_1000))];
@@ -552,7 +552,7 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
         "{}",
         why.sentence
     );
-    // A wait that goes on beyond the end has a lock, too, and so has one that began before the interval.
+    // A wait that continues beyond the end has a lock, too, and so does one that began before the interval.
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(why.sentence.contains("held by ui-params[102]"), "{}", why.sentence);
 }
@@ -572,7 +572,7 @@ fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
     assert_eq!(wait.owner.as_ref().map(|who| who.tid), Some(201));
     let meanwhile = wait.owner_blame.as_ref().expect("it is another than the one that woke audio");
     assert_eq!(meanwhile.iter().map(|part| part.ns).sum::<u64>(), wait.to_ns - wait.from_ns);
-    // Where the owner ended the wait, the chain has what it did.
+    // If the owner ended the wait, the chain contains what it did.
     let why = ask(&inversion_of(&futex(Some(102))), &of("audio"));
     assert_eq!(why.waits[0].owner_blame, None);
     assert!(!why.sentence.contains("meanwhile"), "{}", why.sentence);
@@ -623,7 +623,7 @@ fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
         "boss[101] was 57.0 ms late: blocked 57.0 ms in futex until worker[102] woke it, which ran for 57.0 ms."
     );
     assert!(why.waits[0].waker_ended);
-    // One that goes on with something else has not.
+    // A frame that continues with something else has none.
     let mut scene = inversion();
     scene.switch(200_000, 0, 0, Leaves::R, 102).switch(201_000, 0, 102, Leaves::X, 0).end(600_000);
     assert!(!ask(&scene, &of("audio")).waits[0].waker_ended);
@@ -735,7 +735,7 @@ fn a_snapshot_is_explained_by_the_delay_that_it_was_written_for_and_not_by_the_l
     let long = ((10, 40_010), 200, "runqueue > 1ms");
     let why = ask(&two_that_fire(Some(long)), &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.length_ns), ("long", 40_000_000));
-    // What is asked for comes first.
+    // The requested thread comes first.
     let query = Query { metric: Some(Metric::RunQueue), ..Query::default() };
     assert_eq!(ask(&two_that_fire(Some(short)), &query).thread.comm, "long");
     let why = ask(&two_that_fire(None), &Query::default());
