@@ -176,7 +176,7 @@ fn reserved_bits_padding_and_length_are_checked() {
 }
 
 #[test]
-fn references_to_nothing_and_bad_framing_are_told_apart() {
+fn references_to_nothing_and_bad_framing_are_distinguished() {
     let rules = broken(Promises::Spec, |trace| {
         trace.push(event::TYPE.put(record_type::EVENT) | event::NAME.put(99), &[W(1), W(2), W(3)]);
     });

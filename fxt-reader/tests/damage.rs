@@ -128,7 +128,7 @@ fn an_inline_string_that_is_not_utf8_costs_its_record_only() {
 }
 
 #[test]
-fn overwritten_bytes_cost_the_records_they_are_in_and_no_more() {
+fn overwritten_bytes_cost_the_records_they_are_in_and_no_longer() {
     let clean = Trace::with_switches(40);
     let at = clean.offsets[20];
     for length in [8, 48, 100, 300] {
@@ -157,7 +157,7 @@ fn bytes_that_are_missing_shift_the_rest_and_it_is_found_again() {
 }
 
 #[test]
-fn a_record_that_claims_to_reach_beyond_the_end_is_told_from_a_truncated_one() {
+fn a_record_that_claims_to_reach_beyond_the_end_is_distinguished_from_a_truncated_one() {
     let mut trace = Trace::with_switches(40);
     let at = trace.offsets[30];
     let word = u64::from_le_bytes(trace.bytes[at..at + 8].try_into().expect("a word"));

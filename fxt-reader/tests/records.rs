@@ -322,7 +322,7 @@ fn a_userspace_object_has_a_process_and_no_thread() {
 }
 
 #[test]
-fn a_thread_object_tells_its_process() {
+fn a_thread_object_has_its_process() {
     reads(
         |trace| {
             trace.object(71, "worker", Some(70));

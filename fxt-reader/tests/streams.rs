@@ -48,7 +48,7 @@ fn a_trace_much_larger_than_the_buffer_reads_the_same_as_from_a_slice() {
 }
 
 #[test]
-fn compression_is_told_by_the_first_bytes() {
+fn compression_is_reported_by_the_first_bytes() {
     let trace = Trace::with_switches(1000);
     let expected = kinds(&trace.bytes);
     for (bytes, container) in

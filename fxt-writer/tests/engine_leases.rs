@@ -41,7 +41,7 @@ fn what_a_sleeping_thread_has_written_is_handed_over() {
 }
 
 #[test]
-fn stopping_and_starting_again_goes_on_with_leases() {
+fn stopping_and_starting_again_continues_with_leases() {
     let (engine, _inbox) = engine(config(Mode::Circular));
     assert!(engine.lend());
     let lease = engine.lease();
@@ -104,7 +104,7 @@ fn found(write: impl FnOnce(&Lease)) -> Recovered {
 }
 
 #[test]
-fn whoever_finds_the_memory_has_every_record_and_no_vacant_room() {
+fn anyone_who_finds_the_memory_has_every_record_and_no_vacant_room() {
     let recovered = found(|lease| write(lease, 0..333));
     assert_eq!(numbers(&recovered.rolling), pairs(0..333));
     assert_eq!(recovered.rolling.len(), 3 * 333, "nothing but the records");

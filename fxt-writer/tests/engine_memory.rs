@@ -129,7 +129,7 @@ fn a_record_is_written_whole_or_not_at_all_wherever_room_ends() {
 }
 
 #[test]
-fn the_header_tells_what_is_where() {
+fn the_header_shows_what_is_where() {
     let left = Left::new(Mode::Streaming);
     string_record(1).write(&mut left.engine.durable()).expect("an empty ring");
     (0..18).for_each(|number| left.write(number).expect("there is room"));

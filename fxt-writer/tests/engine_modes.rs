@@ -83,7 +83,7 @@ fn circular_keeps_the_end_and_all_that_is_durable() {
 }
 
 #[test]
-fn a_full_durable_part_is_refused_in_circular_mode_and_tracing_goes_on() {
+fn a_full_durable_part_is_refused_in_circular_mode_and_tracing_continues() {
     let (engine, _inbox) = engine(small(Mode::Circular));
     let mut lane = engine.durable();
     string_record(1).write(&mut lane).expect("an empty ring");
@@ -144,7 +144,7 @@ fn clearing_everything_leaves_nothing() {
 }
 
 #[test]
-fn streaming_goes_on_after_it_was_finished_and_saved() {
+fn streaming_continues_after_it_was_finished_and_saved() {
     let (engine, inbox) = engine(small(Mode::Streaming));
     rolling(&engine, 0..5).expect("there is room");
     assert_eq!(plain(&save_all(&engine)), (0..5).collect::<Vec<_>>());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place_and_what_was_meant() {
+    fn mistakes_are_reported_with_their_place_and_what_was_meant() {
         let key = problem("color = \"auto\"\nbufer-size = \"1M\"\n");
         assert!(
             key.starts_with("c:2:1: unknown key 'bufer-size', did you mean 'buffer-size'?"),

@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_out_and_who_comes_in_share_a_place_and_are_told_apart() {
+    fn who_goes_out_and_who_comes_in_share_a_place_and_are_distinguished() {
         let mut log = Log::new(100);
         log.switch_on();
         in_turn(&mut log, 1..21);
@@ -768,7 +768,7 @@ mod tests {
 
     /// Whatever happens, intervals that begin later are followed as if nothing had been forgotten.
     #[test]
-    fn who_forgets_tells_the_same_of_what_comes_after() {
+    fn who_forgets_reports_the_same_of_what_comes_after() {
         for seed in 1..300_u64 {
             let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut pick = |most: u64| {

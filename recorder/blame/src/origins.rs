@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_words_and_what_is_not_told_has_the_general_ones() {
+    fn each_kind_has_its_words_and_what_is_not_reported_has_the_general_ones() {
         let mut origins = Origins::default();
         let mut text = |kind, name| {
             let origin = origins.of(kind, name);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_origin_is_one_and_too_many_are_not_told_apart() {
+    fn the_same_origin_is_one_and_too_many_are_not_distinguished() {
         let mut origins = Origins::default();
         let first = origins.of(Some("packet"), Some("0"));
         assert_eq!(origins.of(Some("packet"), Some("0")), first);

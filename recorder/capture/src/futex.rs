@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_mutex_has_its_owner_beside_the_word() {
+    fn a_plain_mutex_has_its_owner_next_to_the_word() {
         assert_eq!(owner_of(mutex()), Some(77));
         assert_eq!(owner_of(lane::Futex { after_8: 0, ..mutex() }), None, "not written yet");
         for kind in [0, 1, 2, 3, 0x80, 0x203] {

@@ -148,7 +148,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_new_thread_is_told_from_a_new_process_by_how_it_was_made() {
+    fn a_new_thread_is_distinguished_from_a_new_process_by_how_it_was_made() {
         let pid = 77u32.to_ne_bytes();
         let thread = libc::CLONE_THREAD as u64;
         let kinds = [(0, false, false), (thread, true, false), (CLONE_INTO_CGROUP, false, true)];

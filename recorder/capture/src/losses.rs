@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_output_is_told_from_a_drain_that_has_no_cpu_and_one_that_computes() {
+    fn a_wait_for_the_output_is_distinguished_from_a_drain_that_has_no_cpu_and_one_that_computes() {
         let output = |sample: &mut Sample| {
             sample.no_room += 12_000 * MS;
             sample.saving += 12_000 * MS;
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ran_all_the_time_was_too_slow_and_the_rate_is_told() {
+    fn a_thread_that_ran_all_the_time_was_too_slow_and_the_rate_is_reported() {
         let mut machine = Machine::new();
         machine.calm();
         for _ in 0..3 {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refused_is_told_with_the_losses_that_it_would_have_prevented() {
+    fn what_the_kernel_refused_is_reported_with_the_losses_that_it_would_have_prevented() {
         let told = |change: fn(&mut Sample)| {
             let mut machine = Machine::new();
             machine.calm();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_told() {
+    fn of_what_happened_before_a_recording_begins_only_lives_and_losses_are_reported() {
         let mut outset = StartFilter::default();
         assert_eq!(outset.begin(Nanos(100)), Nanos(100));
         let exit = || Kind::Exit { pid: LocalId(7), tid: LocalId(7) };

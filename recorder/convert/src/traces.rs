@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_tells_its_format_in_whatever_pieces_it_comes() {
+    fn a_pipe_has_its_format_in_whatever_pieces_it_comes() {
         // Packets of a Perfetto trace: the first has 300 bytes, the second has the name of a process.
         let uuid = [&[0xca, 0x05, 0xa9, 0x02][..], &[b'x'; 297]].concat();
         let tree = [18, 10, 10, 8, 8, 7, 26, 4, b's', b'h', b'o', b'p'];

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listening_socket_of_the_kind_is_told() {
+    fn what_is_no_listening_socket_of_the_kind_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join("one")).expect("a socket").into();
         check(&listener, SockType::Stream).expect("it is one");

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sets_of_a_status_file_are_told_apart() {
+    fn the_sets_of_a_status_file_are_distinguished() {
         let status = b"Name:\tx\nCapInh:\tffffffffffffffff\nCapPrm:\t000000c000004004\nCapEff:\t0000004000000004\n";
         let sets = Capabilities::parse(status);
         assert!(sets.has(Capability::Perfmon) && sets.has(Capability::DacReadSearch));

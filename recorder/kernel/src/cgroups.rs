@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_cgroup_in_the_hierarchy_of_the_controller() {
+    fn a_process_is_identified_by_its_cgroup_in_the_hierarchy_of_the_controller() {
         let found = |hierarchy, path: &str| Some(Membership { hierarchy, path: path.to_owned() });
         let first = b"4:memory:/m\n3:cpu,cpuacct:/a:b\n1:name=systemd:/s\n0::/u\n";
         assert_eq!(membership(first), found(3, "/a:b"));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_machine_and_a_time_that_was_set_are_told_apart_and_once() {
+    fn a_suspended_machine_and_a_time_that_was_set_are_distinguished_and_reported_once() {
         let mut watch = ClockWatch { last: at(100 * SECOND, 0, 100) };
         assert_eq!(watch.compare(at(100 * SECOND + 500_000, 300, 100)), None, "less than one ms");
         let slept = watch.compare(at(104 * SECOND, 4 * SECOND, 100)).expect("it was suspended");

@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn links_on_the_way_are_followed_unless_somebody_else_may_have_made_them() {
+    fn links_on_the_way_are_followed_unless_another_user_may_have_made_them() {
         let (folder, _) = folder();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("real/deep")).expect("room");

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_stands_for_several_is_opened_once_and_told_apart_by_its_samples() {
+    fn an_event_that_stands_for_several_is_opened_once_and_distinguished_by_its_samples() {
         let fake = Fake::default();
         let extra = |what| Extra { label: String::new(), what, user_stack: false, filter: None };
         let shared = What::Shared { tracepoint: 21, number_at: 4 };
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_filter_is_told_from_a_refused_event() {
+    fn a_refused_filter_is_distinguished_from_a_refused_event() {
         let extra = || {
             let filter = Some(c"nonsense".into());
             let label = "a:b".to_owned();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_gives_no_rights() {
+    fn a_machine_that_reports_nothing_gives_no_rights() {
         let namespaces = ordinary_user().namespaces;
         let facts = Facts::of(&Fake::default(), namespaces, PathBuf::new());
         assert!(!facts.may_trace() && !facts.knows_perfmon);

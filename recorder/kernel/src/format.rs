@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_several_words_pointers_and_arrays_are_told_from_names() {
+    fn types_of_several_words_pointers_and_arrays_are_distinguished_from_names() {
         let scalar = parsed("field:unsigned long long bytes;\toffset:8;\tsize:8;\tsigned:0;");
         assert_eq!((scalar.ctype.as_str(), scalar.name.as_str()), ("unsigned long long", "bytes"));
         let pointer = parsed("field:const char * filename;\toffset:8;\tsize:8;\tsigned:0;");

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_listens_at_a_path_or_name_is_told() {
+    fn anyone_who_listens_at_a_path_or_name_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ready");
         let listener = UnixDatagram::bind(&path).expect("a socket");

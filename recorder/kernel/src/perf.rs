@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offline_cpu_is_told_from_a_refusal() {
+    fn an_offline_cpu_is_distinguished_from_a_refusal() {
         let fake = Fake::default().fail("perf_event_open", libc::ENODEV);
         let error = CpuEvents::open(&fake, Cpu(7), &options(), 1 << 20).expect_err("offline");
         assert!(matches!(error, OpenError::Offline(Cpu(7))));

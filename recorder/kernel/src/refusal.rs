@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_debian_and_ubuntu_are_told_from_a_missing_capability() {
+    fn levels_of_debian_and_ubuntu_are_distinguished_from_a_missing_capability() {
         let capabilities = Capabilities::of(&[Capability::Perfmon, Capability::Bpf]);
         for level in [3, 4] {
             let paranoid = Some(level);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_container_without_the_capability_is_told_to_add_it() {
+    fn the_root_of_a_container_without_the_capability_is_asked_to_add_it() {
         let refusal =
             refused(libc::EACCES, &Facts { capabilities: Capabilities::default(), ..root() });
         assert!(refusal.cause.contains("this root user lacks CAP_PERFMON"), "{refusal}");
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seccomp_filter_is_told_from_a_missing_capability() {
+    fn a_seccomp_filter_is_distinguished_from_a_missing_capability() {
         let filtered = refused(libc::EPERM, &Facts { seccomp: true, ..root() });
         assert!(filtered.cause.contains("seccomp"), "{filtered}");
         let odd_errno = refused(libc::EPERM, &Facts { seccomp: true, ..ordinary_user() });

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_was_stopped_is_waited_for_once_and_again_when_it_goes_on() {
+    fn a_terminal_that_was_stopped_is_waited_for_once_and_again_when_it_continues() {
         use nix::sys::termios::{FlowArg, tcflow};
         let pty = openpty(None, None).expect("a terminal");
         let given_up = AtomicBool::new(false);

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_does_not_tell_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
+    fn what_a_recording_does_not_report_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
     {
         let names = ["steal", "throttled", "irq", "need_resched"];
         let plain = document();
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_command_its_threads_its_waits_and_what_blocked_it_are_told() {
+    fn of_a_command_its_threads_its_waits_and_what_blocked_it_are_reported() {
         let mut scene = Scene::of_command("waker,syscall", 100);
         scene.switch(0, 0, 0, Leaves::R, 101).wake_by(10, 0, 201, 101);
         let call = [("syscall", fxt_writer::Value::Uint32(202))];
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn without_usual_weights_the_same_is_told() {
+    fn without_usual_weights_the_same_is_reported() {
         let told = |brief: bool| {
             let mut scene = Scene::of_command("waker,syscall", 100);
             if brief {

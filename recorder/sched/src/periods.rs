@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_goes_on_and_one_without_a_begin_are_taken_as_they_are() {
+    fn a_period_that_continues_and_one_without_a_begin_are_taken_as_they_are() {
         let mut periods = Periods::default();
         assert_eq!(periods.end((1, 3), Some(Nanos(5))), None);
         periods.begin((1, 7), ("/a", Cpu(1)), Nanos(20 * MS));

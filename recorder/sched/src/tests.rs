@@ -106,7 +106,7 @@ fn a_wakeup_of_a_thread_that_runs_or_waits_changes_nothing() {
 }
 
 #[test]
-fn a_wakeup_moves_whoever_is_blocked_stopped_unknown_or_a_zombie() {
+fn a_wakeup_moves_anyone_who_is_blocked_stopped_unknown_or_a_zombie() {
     for (state, letters) in [
         (ThreadState::Blocked, None),
         (ThreadState::Blocked, Some("D")),
@@ -309,7 +309,7 @@ fn a_window_keeps_who_has_a_cpu_and_cuts_since_when() {
 }
 
 #[test]
-fn a_thread_that_was_dropped_does_not_vanish_and_its_place_is_anothers() {
+fn a_thread_that_was_dropped_does_not_vanish_and_its_place_belongs_to_another() {
     /// One slot, and its thread.
     struct Place(Thread, u64);
     impl Threads for Place {
@@ -522,7 +522,7 @@ fn a_thread_that_is_woken_while_throttled_waits_as_one_that_was_woken_afterwards
 }
 
 #[test]
-fn a_thread_changes_queues_only_while_it_waits_and_its_wait_goes_on() {
+fn a_thread_changes_queues_only_while_it_waits_and_its_wait_continues() {
     let mut play = Play::default();
     play.switch(10, on(A), State::Preempted, on(B));
     assert_eq!(play.machine.migrate(&mut play.threads, A, Cpu(1)), Some(Cpu(0)));

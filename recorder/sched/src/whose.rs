@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn afterwards_it_is_told_apart_by_the_provider() {
+    fn afterwards_it_is_distinguished_by_the_provider() {
         let mut scheduler = Scheduler::default();
         scheduler.is(Some(ONE));
         assert_eq!(scheduler.filled_up(ONE), FilledUp::Scheduler);

@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_fails_is_told_once_and_nobody_waits() {
+    fn a_sink_that_fails_is_reported_once_and_nothing_waits() {
         let (sender, requests) = crossbeam_channel::unbounded();
         let engine = engine(sender.clone());
         let (told, tellings) = crossbeam_channel::unbounded();

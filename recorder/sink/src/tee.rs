@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_nobody_takes_is_given_up_and_the_output_goes_on() {
+    fn a_copy_that_is_not_taken_is_given_up_and_the_output_continues() {
         let (mut tee, mut copy) = tee(Box::new(Memory::default()));
         for _ in 0..PIECES + 5 {
             tee.write(&[7; 8]).expect("memory");

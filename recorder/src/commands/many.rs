@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_taken_once_and_the_first_failure_is_told() {
+    fn each_is_taken_once_and_the_first_failure_is_reported() {
         let traces: Vec<PathBuf> =
             (0..100).map(|number| PathBuf::from(number.to_string())).collect();
         let number = |path: &Path| path.to_string_lossy().parse::<usize>().expect("a number");

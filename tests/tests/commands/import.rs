@@ -81,7 +81,7 @@ fn assert_same_switches(other: &Trace, ours: &Trace) -> usize {
 }
 
 #[test]
-fn perf_data_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn perf_data_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() || !tools::or_skip(&["perf"]) {
         return;
     }
@@ -140,7 +140,7 @@ fn perf_data_from_a_pipe_tells_as_much_as_from_a_file() {
 }
 
 #[test]
-fn the_text_of_ftrace_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn the_text_of_ftrace_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() {
         return;
     }
@@ -162,7 +162,7 @@ fn the_text_of_ftrace_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
 }
 
 #[test]
-fn trace_dat_of_both_versions_tells_the_switches_that_fxtrec_saw_at_the_same_time() {
+fn trace_dat_of_both_versions_reports_the_switches_that_fxtrec_saw_at_the_same_time() {
     if !may_record() || !tools::or_skip(&["trace-cmd"]) {
         return;
     }

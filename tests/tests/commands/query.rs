@@ -76,7 +76,7 @@ fn a_signal_takes_the_temporary_directory_along() {
 }
 
 #[test]
-fn everything_that_is_missing_is_said_at_once() {
+fn everything_that_is_missing_is_reported_at_once() {
     let folder = Folder::new();
     let mut command = binary::command();
     command.args(["query", "absent.fxt", "SELECT 1"]).env("PATH", folder.path("empty"));

@@ -414,7 +414,7 @@ fn a_thread_that_is_sent_from_cpu_to_cpu_is_seen_to_go_exactly_that_way() {
 }
 
 #[test]
-fn a_plain_recording_tells_who_ran_and_who_woke_whom_and_nothing_else() {
+fn a_plain_recording_shows_who_ran_and_who_woke_whom_and_nothing_else() {
     if !may_record() {
         return;
     }

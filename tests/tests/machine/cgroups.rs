@@ -103,7 +103,7 @@ fn assert_is_chosen(folder: &Folder, cgroup: &str, comm: &str) {
 
 /// A parent whose processes are only in its children, as for slices and pods.
 #[test]
-fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_said() {
+fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_reported() {
     if !may_record() {
         return;
     }
@@ -130,7 +130,7 @@ fn a_cgroup_is_recorded_with_those_below_it_and_a_glob_without_processes_is_said
 
 /// As service managers and container runtimes do it, with clone3(2): no move is reported.
 #[test]
-fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
+fn a_process_that_is_made_in_another_cgroup_is_reported_to_be_in_it() {
     if !may_record() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_process_that_is_made_in_another_cgroup_is_told_to_be_in_it() {
 }
 
 #[test]
-fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_nobody_elses() {
+fn a_scope_of_cgroups_has_every_switch_of_their_threads_and_no_others() {
     if !may_record() {
         return;
     }

@@ -42,7 +42,7 @@ fn runs() -> usize {
 }
 
 #[test]
-fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never() {
+fn the_length_of_spans_fails_next_to_a_busy_machine_and_their_own_cpu_time_never() {
     if !may_record() {
         return;
     }
@@ -90,7 +90,7 @@ fn the_length_of_spans_fails_beside_a_busy_machine_and_their_own_cpu_time_never(
 }
 
 #[test]
-fn spans_that_need_more_themselves_are_not_excused_beside_a_busy_machine() {
+fn spans_that_need_more_themselves_are_not_excused_next_to_a_busy_machine() {
     if !may_record() {
         return;
     }

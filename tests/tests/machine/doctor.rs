@@ -91,7 +91,7 @@ fn root_can_do_everything() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_is_closed_and_how_to_open_it() {
+fn an_ordinary_user_is_shown_what_is_closed_and_how_to_open_it() {
     let copy = PublicCopy::new();
     let is_root = nix::unistd::geteuid().is_root();
     let found = doctor(&copy, if is_root { NOBODY } else { "" });
@@ -175,7 +175,7 @@ fn the_setcap_line_that_is_recommended_is_enough() {
 }
 
 #[test]
-fn what_keeps_a_recorder_from_being_in_time_is_tried_and_told() {
+fn what_keeps_a_recorder_from_being_in_time_is_tried_and_reported() {
     if !root::or_skip("it drops capabilities") {
         return;
     }
@@ -233,7 +233,7 @@ fn in_a_pid_namespace_recording_works_and_it_is_said_whose_ids_count() {
 }
 
 #[test]
-fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lacks() {
+fn a_root_without_the_capability_can_record_by_ftrace_and_is_shown_what_perf_lacks() {
     if !root::or_skip("it gives up capabilities") {
         return;
     }
@@ -246,7 +246,7 @@ fn a_root_without_the_capability_can_record_by_ftrace_and_is_told_what_perf_lack
 }
 
 #[test]
-fn a_root_without_the_capability_and_with_a_closed_tracefs_is_told_what_the_container_needs() {
+fn a_root_without_the_capability_and_with_a_closed_tracefs_is_shown_what_the_container_needs() {
     if !root::or_skip("it gives up capabilities and mounts") {
         return;
     }

@@ -138,7 +138,7 @@ fn what_a_full_ring_overwrote_is_counted_and_marked() {
 }
 
 #[test]
-fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_said() {
+fn where_bpf_and_perf_are_refused_the_machine_is_recorded_by_ftrace_and_that_is_reported() {
     let Some(_machine) = ready() else { return };
     let folder = Folder::new();
     let mut setpriv = Command::new("setpriv");

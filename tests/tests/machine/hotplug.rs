@@ -84,7 +84,7 @@ fn check(source: &str, trace: &Trace, cpu: u16, episode: &Episode, next: u64) {
 }
 
 #[test]
-fn a_cpu_that_comes_back_is_recorded_at_once_and_what_nobody_saw_is_a_gap_there() {
+fn a_cpu_that_comes_back_is_recorded_at_once_and_what_was_not_seen_is_a_gap_there() {
     if !may_record() {
         return;
     }

@@ -75,7 +75,7 @@ fn contended(trace: &Trace, process: u64) -> Vec<Contended> {
 }
 
 #[test]
-fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
+fn every_sleep_for_a_lock_of_the_kernel_is_reported_as_the_tracepoints_tell_it() {
     if !may_record() {
         return;
     }
@@ -94,7 +94,7 @@ fn every_sleep_for_a_lock_of_the_kernel_is_told_as_the_tracepoints_tell_it() {
 
 /// ftrace records nothing else at the same time: another recorder records the tracepoints, around it.
 #[test]
-fn ftrace_tells_the_same_of_locks_of_the_kernel() {
+fn ftrace_reports_the_same_of_locks_of_the_kernel() {
     if !may_record() {
         return;
     }
@@ -195,7 +195,7 @@ fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
 }
 
 #[test]
-fn without_the_option_nothing_is_told_of_futexes() {
+fn without_the_option_nothing_is_reported_for_futexes() {
     if !may_record() {
         return;
     }

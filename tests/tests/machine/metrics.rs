@@ -216,7 +216,7 @@ fn time_in_which_a_quota_is_used_up_is_counted_apart_from_waits() {
 }
 
 #[test]
-fn names_of_threads_are_told_only_if_they_are_asked_for() {
+fn names_of_threads_are_reported_only_if_they_are_asked_for() {
     if !may_record() {
         return;
     }

@@ -354,7 +354,7 @@ fn a_process_is_recorded_with_the_stacks_of_its_own_long_waits() {
 }
 
 #[test]
-fn nothing_else_has_stacks_unless_somebody_asks() {
+fn nothing_else_has_stacks_unless_requested() {
     if !may_record() {
         return;
     }

@@ -254,7 +254,7 @@ fn samples_in_the_vdso_name_its_functions_and_their_callers() {
 }
 
 #[test]
-fn files_of_a_process_that_executes_another_program_are_told_apart_without_names() {
+fn files_of_a_process_that_executes_another_program_are_distinguished_without_names() {
     if !may_unwind(&["gcc"]) {
         return;
     }

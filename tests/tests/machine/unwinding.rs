@@ -195,7 +195,7 @@ fn a_rust_program_without_frame_pointers_names_its_functions() {
 }
 
 #[test]
-fn the_stack_of_who_ends_a_wait_is_told_with_it() {
+fn the_stack_of_the_waker_is_reported_with_the_wait() {
     if !may_unwind(&["gcc"]) {
         return;
     }
@@ -405,7 +405,7 @@ fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_l
 }
 
 #[test]
-fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_said() {
+fn where_bpf_is_refused_stacks_are_taken_by_call_chains_and_that_is_reported() {
     if !may_record() || !tools::or_skip(&["setpriv", "taskset"]) {
         return;
     }

@@ -9,7 +9,7 @@ use fxtrec_tests::root::may_record;
 const NICE_5: i32 = 335;
 
 #[test]
-fn usual_weights_are_left_out_and_all_others_told() {
+fn usual_weights_are_left_out_and_all_others_reported() {
     if !may_record() {
         return;
     }

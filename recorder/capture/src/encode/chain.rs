@@ -173,7 +173,7 @@ mod tests {
 
     /// The second picture in the module's documentation.
     #[test]
-    fn an_outsider_is_shown_until_it_goes_out_and_then_no_more() {
+    fn an_outsider_is_shown_until_it_goes_out_and_then_no_longer() {
         let whole = Some(View { outgoing: true, incoming: true });
         assert_eq!(view(true, false, true), whole, "A -> x");
         assert_eq!(

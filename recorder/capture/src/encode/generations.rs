@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_seen_after_the_end_of_an_owner_is_another() {
+    fn anyone_who_is_seen_after_the_end_of_an_owner_is_another() {
         let mut generations = Generations::default();
         assert_eq!(generations.current(Tid(5)), Koid(5));
         generations.end(Tid(5));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_of_which_the_queue_tells_nothing_ends_with_the_last_thread_that_is_out() {
+    fn a_period_of_which_the_queue_reports_nothing_ends_with_the_last_thread_that_is_out() {
         let mut periods = OpenPeriods::default();
         out(&mut periods, 100 * MS, 8, 0);
         out(&mut periods, 110 * MS, 8, 10 * MS);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_told() {
+    fn a_file_that_is_gone_already_does_not_matter_and_one_that_stays_is_reported() {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         let mut files = Files::new(Bounds { bytes: None, files: Some(1) });
         let id = file_at(folder.path()).expect("a folder");

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_used_again_however_long_it_goes_on() {
+    fn room_is_used_again_however_long_it_continues() {
         let mut payloads = Payloads::default();
         let mut kept = std::collections::VecDeque::new();
         for n in 0..100_000 {

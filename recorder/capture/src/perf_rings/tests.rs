@@ -115,7 +115,7 @@ const AWAY_AND_BACK: [&str; 2] = [
 ];
 
 #[test]
-fn a_cpu_that_was_away_between_two_looks_is_opened_anew_and_its_gap_told() {
+fn a_cpu_that_was_away_between_two_looks_is_opened_again_and_its_gap_reported() {
     let machine = Fake::default().with_device_messages().file(ONLINE, "0-1\n");
     let mut merger = Merger::new();
     let mut rings = rings_on(&machine, &mut merger);

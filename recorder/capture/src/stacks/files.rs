@@ -157,7 +157,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_tells_about_itself_and_names_its_functions() {
+    fn a_file_describes_itself_and_names_its_functions() {
         let mut files = in_this_process();
         let (own, mapping) = (std::process::id(), own_program());
         let found = files.describe(own, &mapping, 64 << 20).expect("it answers");

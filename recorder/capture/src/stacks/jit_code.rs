@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_fill_themselves_is_told_from_files() {
+    fn what_programs_fill_themselves_is_distinguished_from_files() {
         for path in ["", "[anon:v8]", "[heap]", "/memfd:doublemapper (deleted)"] {
             assert!(is_made(Path::new(path)), "{path}");
         }

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_another_than_before_has_not_the_code_that_was_told() {
+    fn memory_that_is_another_than_before_has_not_the_code_that_was_reported() {
         let mut lives = MappingHistory::default();
         exec(&mut lives, 10, 5);
         map(&mut lives, 20, 5, (0x1000, 0x1000), "/first");

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_goes_on_for_ever_ends() {
+    fn a_stack_that_continues_forever_ends() {
         let words: Vec<u64> = (0..400).flat_map(|at| [TOP + 16 * (at + 1), 0x2000 + at]).collect();
         let walked = walked(TOP, &[0x1000, 0x2000], &words);
         let (frames, problems) = unwind(&walked, |_| Code::Tables(0));

@@ -86,7 +86,7 @@ fn piece_of(trace: &[u8], from: u64, to: u64, filter: Filter) -> Vec<u8> {
 }
 
 #[test]
-fn a_loss_that_had_begun_in_the_window_is_told_at_its_end() {
+fn a_loss_that_had_begun_in_the_window_is_reported_at_its_end() {
     let mut trace = named();
     put_switch(&mut trace, 0, 1, (0, 41));
     put_switch(&mut trace, 1, 2, (0, 60));

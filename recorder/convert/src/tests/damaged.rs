@@ -84,7 +84,7 @@ fn a_damaged_trace_dat_ends_with_a_trace_or_an_error() {
 }
 
 #[test]
-fn the_damages_that_ended_a_conversion_once_are_told() {
+fn the_damages_that_ended_a_conversion_once_are_reported() {
     let seed = PERF_DATA[0];
     let word = |at: usize| usize::from_ne_bytes(*seed[at..].first_chunk().expect("it is there"));
     let with = |at: usize, number: u64| {

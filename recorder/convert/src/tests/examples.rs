@@ -87,7 +87,7 @@ fn an_array_without_its_closing_bracket() {
 }
 
 #[test]
-fn the_object_form_with_all_that_stands_beside_the_events() {
+fn the_object_form_with_all_that_stands_next_to_the_events() {
     let document = json!({
         "traceEvents": [{"name": "a", "ph": "B", "pid": 1, "tid": 1, "ts": 8}],
         "displayTimeUnit": "ms",

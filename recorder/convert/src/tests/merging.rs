@@ -383,7 +383,7 @@ fn ids(archive: &[u8]) -> Vec<(u32, &'static str, u64)> {
 }
 
 #[test]
-fn ids_that_begin_in_two_recordings_are_told_apart_and_messages_between_them_kept() {
+fn ids_that_begin_in_two_recordings_are_distinguished_and_messages_between_them_kept() {
     let own = |name: &str, kinds: &[EventKind]| {
         let mut trace = Writer::new(recording(name, None, &[1]));
         let thread = fxt_writer::ThreadName::Inline { process: Koid(7), thread: Koid(7) };

@@ -117,7 +117,7 @@ fn names_and_large_events_keep_their_places_when_events_are_sorted() {
 }
 
 #[test]
-fn ftrace_text_beside_events_is_scheduling() {
+fn ftrace_text_next_to_events_is_scheduling() {
     let text = r##"{"traceEvents":[
         {"ph":"M","pid":70,"tid":77,"name":"thread_name","args":{"name":"the renderer"}},
         {"ph":"X","pid":70,"tid":77,"name":"frame","cat":"app","ts":200500020,"dur":900}

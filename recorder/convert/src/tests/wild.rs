@@ -51,7 +51,7 @@ fn unknown_phases() {
 }
 
 #[test]
-fn ids_beside_an_id2_may_be_empty_or_absent() {
+fn ids_next_to_an_id2_may_be_empty_or_absent() {
     let text = r#"[
         {"ph": "b", "cat": "c", "name": "a", "id": "", "id2": {"local": "0x1"}, "pid": 1, "tid": 1, "ts": 1},
         {"ph": "n", "cat": "c", "name": "a", "id2": {"local": "0x1"}, "pid": 1, "tid": 1, "ts": 2},

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_symbols_tells_how_far_the_count_is_from_the_run_queue() {
+    fn the_list_of_symbols_shows_how_far_the_count_is_from_the_run_queue() {
         let list = "000000000001a5c0 A __preempt_count\n\
                     0000000000000000 A fixed_percpu_data\n\
                     000000000002c140 A runqueues\n\

@@ -821,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_a_first_wake_up_are_told_apart() {
+    fn the_flags_of_a_first_wake_up_are_distinguished() {
         for (flags, expected) in [(0, (false, false)), (1, (true, false)), (2, (false, true))] {
             let bytes = record(&[(part::KIND, &[RecordKind::WakeupNew as u8, flags, 120, 0])]);
             match Record::parse(&bytes) {

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_tells_between_whom_it_goes() {
+    fn a_packet_shows_between_whom_it_goes() {
         let mut v4 = [0; 28];
         (v4[0], v4[9]) = (0x45, TCP);
         v4[12..16].copy_from_slice(&[10, 0, 0, 5]);

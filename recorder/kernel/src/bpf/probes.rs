@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_a_file_share_a_link_and_are_told_apart_by_cookies() {
+    fn places_of_a_file_share_a_link_and_are_distinguished_by_cookies() {
         let (sys, one, other) = (Granting::default(), binary(), binary());
         let argument = [Value::Register(112)];
         let probes = [

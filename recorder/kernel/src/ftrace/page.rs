@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_cannot_be_true_ends_the_page_and_is_told() {
+    fn a_length_that_cannot_be_true_ends_the_page_and_is_reported() {
         for written in [
             Written::new().event(1, 1, &[4]).event(20, 1, &[1]),
             Written::new().event(1, 1, &[4]).event(0, 1, &[3]),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_events_are_told_with_their_number_where_it_was_stored() {
+    fn missed_events_are_reported_with_their_number_where_it_was_stored() {
         let layout = layout();
         let written = Written::new().event(1, 1, &[4]).words(&[321, 0]);
         let bytes = written.page(0, (1 << 31) | (1 << 30));

@@ -86,7 +86,7 @@ fn descriptors_arrive_with_the_message_they_were_sent_with() {
 }
 
 #[test]
-fn a_side_that_reads_nothing_holds_nobody_up() {
+fn a_side_that_reads_nothing_blocks_no_thread() {
     let (ours, _theirs) = Seqpacket::pair().expect("a pair");
     let full = (0..100_000).find_map(|_| ours.send(&[0; 1024], &[]).err());
     assert_eq!(full.expect("it is full").raw_os_error(), Some(libc::EAGAIN));

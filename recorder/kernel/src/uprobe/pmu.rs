@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_user_probes_is_told_from_one_without_semaphores() {
+    fn a_kernel_without_user_probes_is_distinguished_from_one_without_semaphores() {
         let error = Pmu::read(&Fake::default()).expect_err("nothing there");
         assert!(error.to_string().contains("CONFIG_UPROBE_EVENTS"), "{error}");
         let pmu = Pmu::read(&kernel()).expect("described");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_were_inlined_are_told_with_their_lines() {
+    fn functions_that_were_inlined_are_reported_with_their_lines() {
         let lines = lines_of(ALONE).expect("it has lines");
         let functions: Vec<&str> = lines.iter().flat_map(|it| it.function.as_deref()).collect();
         assert_eq!(functions.last(), Some(&"waits"), "{lines:?}");

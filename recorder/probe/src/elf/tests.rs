@@ -47,7 +47,7 @@ fn a_sound_file_needs_libraries_and_maps_code() {
 }
 
 #[test]
-fn what_a_file_is_instead_is_said() {
+fn what_a_file_is_instead_is_reported() {
     let of = |bytes: &[u8]| Elf::parse(bytes).map(|_| ()).expect_err("no program").to_string();
     assert!(of(b"").contains("not an ELF file"));
     assert!(of(b"hello").contains("not an ELF file"));

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_vacated_is_nobodys_until_it_is_claimed() {
+    fn a_cpu_that_is_vacated_has_no_owner_until_it_is_claimed() {
         let lost = [
             (40, Event::Change { thread: A, state: State::Unknown, since: 20 }),
             (40, Event::Vacate { cpu: 0, length: 20 }),

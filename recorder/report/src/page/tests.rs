@@ -286,7 +286,7 @@ fn arguments_beyond_what_has_room_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_page_of_a_trace_that_tells_nothing_else_has_no_script_for_it() {
+fn a_page_of_a_trace_that_contains_nothing_else_has_no_script_for_it() {
     let (text, contents) = page(waiting(), 100);
     assert!(contents["told"].is_null() && contents["stacks"].is_null());
     assert!(!text.contains("fx.told ="));

@@ -118,7 +118,7 @@ fn a_span_of_which_something_is_unknown_is_censored_in_its_parts_and_not_in_its_
 }
 
 #[test]
-fn what_the_recording_does_not_tell_is_not_known() {
+fn what_the_recording_does_not_report_is_not_known() {
     let report = |scene: &mut Scene| {
         scene.switch(0, 0, 0, Leaves::R, 101).span((0, 10), 101, "request").end(20);
         measured(scene)

@@ -51,7 +51,7 @@ fn rows_that_are_left_out_are_counted() {
 }
 
 #[test]
-fn what_many_traces_lost_is_told_as_that_of_one_is() {
+fn what_many_traces_lost_is_reported_as_that_of_one_is() {
     let head = |losses: &[(u64, u64)]| {
         let mut fleet = crate::fleet::Fleet::default();
         for (number, (events, unreported)) in losses.iter().enumerate() {
@@ -139,7 +139,7 @@ fn a_merged_trace_names_its_hosts_in_the_head_in_sentences_and_once_in_a_table()
 }
 
 #[test]
-fn what_applications_dropped_is_told_by_name() {
+fn what_applications_dropped_is_reported_by_name() {
     let mut report = report();
     let one = |name: &str, records, gaps, unknown| crate::model::ProviderLosses {
         name: name.to_owned(),
@@ -176,7 +176,7 @@ fn sort_keys_are_those_that_the_error_lists() {
 }
 
 #[test]
-fn a_worst_wait_is_told_with_its_antagonists_and_its_waker() {
+fn a_worst_wait_is_reported_with_its_antagonists_and_its_waker() {
     let worst = text(|out| write_worst(&report(), 10, usize::MAX, Look::PLAIN, out));
     let lines: Vec<&str> = worst.lines().collect();
     assert_eq!(
@@ -217,7 +217,7 @@ fn the_overview_names_every_metric_and_every_cpu() {
 }
 
 #[test]
-fn losses_and_a_narrow_scope_are_said_at_the_head() {
+fn losses_and_a_narrow_scope_are_reported_at_the_head() {
     let plain = text(|out| write_head(&report(), Look::PLAIN, out));
     assert!(!plain.contains("LOST") && !plain.contains("scope"), "{plain}");
     let mut scene = Scene::of_scope("app");
@@ -458,7 +458,7 @@ fn waits_of_commands_threads_come_first_and_what_blocked_them_follows() {
 }
 
 #[test]
-fn without_a_command_only_uninterruptible_sleeps_are_told_and_of_those_that_were_chosen_all() {
+fn without_a_command_only_uninterruptible_sleeps_are_reported_and_of_those_that_were_chosen_all() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10, 0, 101, Leaves::S, 0);
     scene.wake(40, 0, 101).switch(41, 0, 0, Leaves::R, 101).switch(45, 0, 101, Leaves::D, 0);

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_its_time_holds_up_nobody_and_gets_everything() {
+    fn a_reader_that_takes_its_time_blocks_no_thread_and_gets_everything() {
         let (mut reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         let output =
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_is_told_of_once() {
+    fn a_reader_that_goes_is_reported_once() {
         let (reader, writer) = pipe().expect("a pipe");
         let (writer, destination) = to(writer);
         drop(reader);

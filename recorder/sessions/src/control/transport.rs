@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_message_is_told_and_the_next_one_is_read() {
+    fn a_malformed_message_is_reported_and_the_next_one_is_read() {
         let (mut other, mut connection) = pair();
         other.write_all(b"{]\0{}\0").expect("there is room");
         let error = connection.receive::<Value>().expect_err("it is not JSON");

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_all_of_it_when_it_is_said_to_be_done() {
+    fn a_file_has_all_of_it_when_it_is_reported_as_done() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut writer = Writer::to(file.reopen().expect("it is there"));
         let destination = writer.choose(0).expect("a file is fine");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_any_more_is_said_to_be() {
+    fn a_pipe_that_nothing_reads_any_more_is_reported() {
         let (mut reader, output) = pipe().expect("a pipe");
         let mut writer = Writer::to(output);
         assert!(!writer.choose(0).expect("a pipe is fine").is_file);

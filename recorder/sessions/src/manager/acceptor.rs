@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_may_come_a_user_has_no_more_than_a_share() {
+    fn where_everyone_may_come_a_user_has_no_more_than_a_share() {
         let mut house = House::new(2);
         assert_eq!([ONE; 3].map(|uid| house.comes(uid)), [true, true, false]);
         assert!(house.comes(OTHER), "others have theirs");

@@ -49,7 +49,7 @@ fn fifo(path: &Path, owner: u32) {
 }
 
 #[test]
-fn a_fifo_is_opened_when_it_is_the_users_and_refused_when_it_is_anothers() {
+fn a_fifo_is_opened_when_it_is_the_users_and_refused_when_it_belongs_to_another() {
     let folder = folder();
     let (own, others) = (folder.path().join("own"), folder.path().join("others"));
     fifo(&own, geteuid().as_raw());
@@ -92,7 +92,7 @@ fn block_devices_and_devices_of_others_are_refused() {
 }
 
 #[test]
-fn a_link_to_a_device_is_followed_only_where_nobody_else_can_have_put_it() {
+fn a_link_to_a_device_is_followed_only_where_no_other_can_have_put_it() {
     for (folder, followed) in [(folder(), true), (open_folder(), false)] {
         let link = folder.path().join("t.fxt");
         symlink("/dev/null", &link).expect("room");
@@ -324,7 +324,7 @@ fn what_has_0_bytes_is_replaced_and_an_earlier_file_stays() {
 }
 
 #[test]
-fn a_series_goes_on_behind_all_that_is_there_and_counts_what_is_ours() {
+fn a_series_continues_after_all_that_is_there_and_counts_what_is_ours() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("t.")?.parse().ok();

@@ -246,7 +246,7 @@ fn what_is_left_in_a_pipe_without_a_reader_is_missing() {
 }
 
 #[test]
-fn a_new_file_belongs_to_the_given_owner_and_a_refusal_is_told() {
+fn a_new_file_belongs_to_the_given_owner_and_a_refusal_is_reported() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("t.fxt");
     let owner = Owner { uid: 65_534, gid: 65_534 };

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn that_only_root_may_connect_is_said_where_nobody_chose_that() {
+    fn that_only_root_may_connect_is_reported_where_nobody_chose_that() {
         let folder = tempfile::tempdir().expect("a folder");
         let remark = |group: Option<&str>, passed| {
             let opened = Sockets::open(folder.path(), group, passed);

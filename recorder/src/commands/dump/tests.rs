@@ -289,7 +289,7 @@ fn json_has_the_fields_of_a_record_with_names_and_types() {
 }
 
 #[test]
-fn json_tells_of_a_truncated_end() {
+fn json_reports_a_truncated_end() {
     let mut bytes = trace();
     let words = bytes.len() / 8;
     bytes.truncate((words - 1) * 8);

@@ -83,7 +83,7 @@ fn a_junit_file_that_cannot_be_is_refused_before_anything_is_recorded() {
 }
 
 #[test]
-fn a_summary_that_cannot_be_written_is_said_and_changes_no_verdict() {
+fn a_summary_that_cannot_be_written_is_reported_and_changes_no_verdict() {
     let args = args(&["lost > 0"], None);
     let gates =
         Gates::prepare_with(&args, &[], Some("/no/such/folder/s.md".into())).expect("ready");

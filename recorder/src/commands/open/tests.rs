@@ -90,7 +90,7 @@ fn nothing_else_is_served() {
 }
 
 #[test]
-fn connections_that_say_nothing_hold_up_nobody() {
+fn connections_that_say_nothing_block_no_thread() {
     let server = serve("t.fxt", b"all of it");
     // A browser opens connections in advance; one starts a request and stops.
     let connect = || TcpStream::connect(server.address).expect("it listens");
@@ -132,7 +132,7 @@ fn each_link_is_another() {
 }
 
 #[test]
-fn a_taken_port_is_said_to_be_taken() {
+fn a_taken_port_is_reported_as_taken() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let folder = tempfile::tempdir().expect("a folder");

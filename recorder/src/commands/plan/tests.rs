@@ -262,7 +262,7 @@ fn rotation_is_for_streaming_mode_and_its_files_are_numbered() {
 }
 
 #[test]
-fn a_command_and_processes_have_stacks_where_these_cost_little_and_others_if_somebody_asks() {
+fn a_command_and_processes_have_stacks_where_these_cost_little_and_others_on_request() {
     let chosen = |line: &str| plan(line).stacks.map(|wanted| wanted.chosen);
     for line in ["ls", "--source bpf ls", "-p 1", "--scope app ls", "-p 1 ls"] {
         assert_eq!(chosen(line), Some(true), "{line}");

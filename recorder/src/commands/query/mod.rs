@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_missing_is_said_at_once() {
+    fn everything_that_is_missing_is_reported_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let [there, absent] = ["a.fxt", "b.fxt"].map(|name| folder.path().join(name));
         std::fs::write(&there, "").expect("room");

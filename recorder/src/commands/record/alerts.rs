@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_happens_it_does_not_wait_for_ever_and_at_the_end_not_at_all() {
+    fn where_nothing_happens_it_does_not_wait_forever_and_at_the_end_not_at_all() {
         let mut alerts = Alerts::default();
         alerts.hear(std::iter::once(alert(10)));
         for _ in 0..2 {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn another_in_its_place_is_said_with_the_reason() {
+    fn another_in_its_place_is_reported_with_the_reason() {
         let cases = [(&AUTO[..1], SourceKind::Perf), (&AUTO[..2], SourceKind::Ftrace)];
         for (refused, taken) in cases {
             let chosen = first(&AUTO, machine(refused)).expect("another is permitted");

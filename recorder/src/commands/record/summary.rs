@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_as_exactly_as_it_is_known() {
+    fn a_loss_is_reported_as_exactly_as_it_is_known() {
         assert_eq!(lost_text(&Stats::default()), None);
         let exact = Stats { lost: 12_345, losses: 2, ..Stats::default() };
         assert!(text(exact).starts_with("12 345 EVENTS, in 2 gaps"), "{}", text(exact));

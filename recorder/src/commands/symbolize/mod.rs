@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_is_beside_the_input_and_packed_as_it_is() {
+    fn the_output_is_next_to_the_input_and_packed_as_it_is() {
         for (input, output) in [
             ("dir/app.fxt", "dir/app.symbolized.fxt"),
             ("app.fxt.zst", "app.symbolized.fxt.zst"),

@@ -42,7 +42,7 @@ fn why(line: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_there_of_a_truncated_file_is_explained_and_that_it_is_truncated_is_said() {
+fn what_is_there_of_a_truncated_file_is_explained_and_that_it_is_truncated_is_reported() {
     let note = "The file is truncated: it ends before the recording did.";
     assert!(!why(&[]).contains(note));
     assert!(!why(&["--json"]).contains("truncated"));
@@ -163,7 +163,7 @@ fn json_has_the_same() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_file() {
+fn what_cannot_be_done_is_reported_with_the_file() {
     let error = why_of(Scene::new().bytes(), &[]).expect_err("nothing happens in it").to_string();
     assert!(error.contains("no switch and no wake-up"), "{error}");
     let error = why_of(b"this is no trace", &[]).expect_err("no trace");

@@ -85,7 +85,7 @@ fn a_wait_is_told_by_who_had_the_cpu() {
 }
 
 #[test]
-fn a_wait_that_crosses_queues_is_told_by_those_of_each() {
+fn a_wait_that_crosses_queues_is_reported_by_those_of_each() {
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 201);
     scene.switch(0, 1, 0, Leaves::R, 202);

@@ -88,7 +88,7 @@ fn a_lock_whose_owner_is_preempted() {
 }
 
 #[test]
-fn a_recording_without_these_facts_says_what_it_does_not_tell() {
+fn a_recording_without_these_facts_says_what_it_does_not_report() {
     let mut scene = Scene::of_command("", 100);
     scene.name(100, "main").name(101, "audio");
     scene.switch(1_000, 1, 0, Leaves::R, 101);
@@ -418,7 +418,7 @@ fn that_command_waited_for_the_recorder_to_begin_is_no_delay() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_said() {
+fn what_cannot_be_explained_is_reported() {
     let scene = inversion();
     let error = |query: &Query| try_ask(&scene, query).expect_err("nothing").to_string();
     assert_eq!(error(&of("audi")), "no thread is called 'audi'; did you mean 'audio'?");
@@ -558,7 +558,7 @@ fn a_futex_without_owner_has_an_unknown_one_and_the_thread_that_woke_is_named() 
 }
 
 #[test]
-fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
+fn what_the_holder_of_a_lock_did_is_reported_if_another_thread_ended_the_wait() {
     // hog-1 has the lock, and had the CPU until hog-2 took it.
     let why = ask(&inversion_of(&futex(Some(201))), &of("audio"));
     assert!(
@@ -579,7 +579,7 @@ fn what_the_holder_of_a_lock_did_is_told_if_another_thread_ended_the_wait() {
 }
 
 #[test]
-fn a_lock_that_is_not_free_at_the_end_tells_what_its_holder_does() {
+fn a_lock_that_is_not_free_at_the_end_shows_what_its_holder_does() {
     let why = ask(&inversion_of(&futex(Some(102))), &within("audio", 50_000, 60_000));
     assert!(
         why.sentence.ends_with(
@@ -610,7 +610,7 @@ fn the_end_of_a_thread_is_no_lock() {
 }
 
 #[test]
-fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
+fn that_a_waker_ended_then_is_reported_where_it_may_be_what_was_waited_for() {
     let mut scene = Scene::of_command(ALL, 100);
     scene.name(100, "main").name(101, "boss").name(102, "worker");
     scene.switch(1_000, 0, 0, Leaves::R, 102).switch(1_000, 1, 0, Leaves::R, 101);
@@ -630,7 +630,7 @@ fn that_a_waker_ended_then_is_told_where_it_may_be_what_was_waited_for() {
 }
 
 #[test]
-fn the_functions_in_which_threads_were_blocked_are_told() {
+fn the_functions_in_which_threads_were_blocked_are_reported() {
     use fxtrec_report::stacks::example::{MS, trace};
     let bytes = trace(true);
     let query = Query { metric: Some(Metric::Blocked), pick: Pick::Worst(3), ..of("work;er") };
@@ -655,7 +655,7 @@ fn the_functions_in_which_threads_were_blocked_are_told() {
 }
 
 #[test]
-fn what_a_runtime_needs_for_the_names_of_its_functions_is_said_once() {
+fn what_a_runtime_needs_for_the_names_of_its_functions_is_reported_once() {
     use fxtrec_report::stacks::example::trace_of;
     let advice = |library: &str, named: &[u64]| {
         let bytes = trace_of(true, library, named);

@@ -301,7 +301,7 @@ fn build() -> Scene {
 }
 
 #[test]
-fn of_a_build_the_critical_path_is_told() {
+fn of_a_build_the_critical_path_is_reported() {
     let scene = build();
     for critical_path in [false, true] {
         let why = ask(&scene, &Query { critical_path, ..Query::default() });

@@ -41,7 +41,7 @@ fn is_cut(event: &Event) -> bool {
 }
 
 #[test]
-fn a_window_holds_what_applications_recorded_in_it_beside_the_scheduler() {
+fn a_window_holds_what_applications_recorded_in_it_next_to_the_scheduler() {
     if !root::or_skip(WHY) {
         return;
     }

@@ -58,7 +58,7 @@ fn circular_mode_keeps_the_last_events_and_writes_them_when_asked_and_at_the_end
 }
 
 #[test]
-fn a_snapshot_is_for_circular_mode_and_recording_goes_on_without_it() {
+fn a_snapshot_is_for_circular_mode_and_recording_continues_without_it() {
     if !root::or_skip("it records the machine") {
         return;
     }

@@ -277,7 +277,7 @@ fn a_command_runs_for_each_snapshot_as_the_caller_and_so_many_snapshots_end_the_
 }
 
 #[test]
-fn a_short_memory_is_told() {
+fn a_short_memory_is_reported() {
     if !root::or_skip(WHY) {
         return;
     }

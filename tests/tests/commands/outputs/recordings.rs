@@ -141,7 +141,7 @@ fn twenty(folder: &Folder, options: &[&str]) -> (Process, Vec<String>) {
 }
 
 #[test]
-fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_told() {
+fn of_twenty_recorders_with_one_name_one_records_and_the_others_are_reported() {
     if !may_record() {
         return;
     }

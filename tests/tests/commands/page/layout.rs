@@ -115,7 +115,7 @@ fn nothing_is_cut_off_and_no_panel_collapses_in_any_window() {
 }
 
 #[test]
-fn the_flame_graph_stands_beside_the_distribution_and_below_it_in_narrow_windows() {
+fn the_flame_graph_stands_next_to_the_distribution_and_below_it_in_narrow_windows() {
     if !browser::is_there() {
         return;
     }

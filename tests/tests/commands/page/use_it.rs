@@ -283,7 +283,7 @@ fn a_wait_that_search_hides_is_shown_and_ends_the_search() {
 }
 
 #[test]
-fn a_drag_with_shift_selects_a_range_with_what_became_of_the_time() {
+fn a_drag_with_shift_selects_a_range_and_shows_how_its_time_was_spent() {
     if !browser::is_there() {
         return;
     }

@@ -149,7 +149,7 @@ fn fxtrec_and_command_are_stopped_and_continued_together() {
 }
 
 #[test]
-fn fxtrec_goes_on_when_command_does_not_stop() {
+fn fxtrec_continues_when_command_does_not_stop() {
     if !may_record() || !tools::or_skip(&["bash"]) {
         return;
     }

@@ -98,7 +98,7 @@ fn commands_user_cannot_write_to_the_trace_that_will_be_his() {
 }
 
 #[test]
-fn files_beside_the_trace_do_not_go_where_command_moved_the_folder_to() {
+fn files_next_to_the_trace_do_not_go_where_command_moved_the_folder_to() {
     if !may_record() {
         return;
     }

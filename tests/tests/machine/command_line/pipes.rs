@@ -76,7 +76,7 @@ fn a_reader_that_goes_away_early_is_a_failure_that_counts_what_is_missing() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told_in_the_summary_and_not_with_twice_quiet() {
+fn a_reader_that_goes_away_is_reported_in_the_summary_and_not_with_twice_quiet() {
     if !may_record() {
         return;
     }
@@ -94,7 +94,7 @@ fn a_reader_that_goes_away_is_told_in_the_summary_and_not_with_twice_quiet() {
 }
 
 #[test]
-fn losses_are_told_even_when_no_summary_is_wanted() {
+fn losses_are_reported_even_when_no_summary_is_wanted() {
     if !may_record() {
         return;
     }

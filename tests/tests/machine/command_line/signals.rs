@@ -140,7 +140,7 @@ fn a_hangup_that_was_ignored_at_start_stays_ignored() {
 }
 
 #[test]
-fn when_the_time_is_over_the_trace_ends_and_command_goes_on() {
+fn when_the_time_is_over_the_trace_ends_and_command_continues() {
     if !may_record() {
         return;
     }

@@ -167,7 +167,7 @@ fn command_can_run_as_another_user() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_to_do_and_nothing_is_run() {
+fn an_ordinary_user_is_shown_what_to_do_and_nothing_is_run() {
     if !may_record() {
         return;
     }

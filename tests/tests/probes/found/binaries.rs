@@ -95,7 +95,7 @@ fn program_with_library() -> (Built, PathBuf) {
 }
 
 #[test]
-fn a_library_beside_the_program_is_found_by_its_run_path() {
+fn a_library_next_to_the_program_is_found_by_its_run_path() {
     if !compilers() {
         return;
     }
@@ -107,7 +107,7 @@ fn a_library_beside_the_program_is_found_by_its_run_path() {
 }
 
 #[test]
-fn a_function_that_is_only_imported_is_said_to_be_elsewhere() {
+fn a_function_that_is_only_imported_is_reported_as_elsewhere() {
     if !compilers() {
         return;
     }

@@ -56,7 +56,7 @@ fn a_probe_goes_where_an_instruction_begins_and_nowhere_else() {
 }
 
 #[test]
-fn without_names_unwind_information_tells_where_instructions_begin() {
+fn without_names_unwind_information_shows_where_instructions_begin() {
     if !compilers() {
         return;
     }

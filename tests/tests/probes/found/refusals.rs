@@ -88,7 +88,7 @@ fn names_in_a_separate_debug_file_of_the_same_build_are_found() {
 }
 
 #[test]
-fn what_is_no_program_is_said_to_be_what_it_is() {
+fn what_is_no_program_is_reported_as_what_it_is() {
     if !compilers() {
         return;
     }

@@ -67,7 +67,7 @@ fn a_manager_without_a_session_ends_the_wait_and_nothing_is_missing_then() {
 }
 
 #[test]
-fn without_a_manager_nobody_waits() {
+fn without_a_manager_nothing_waits() {
     // No process listens at the first address; the second disables the search.
     for address in ["@fxtrec-test-nobody", "/nowhere/at-all", ""] {
         // The fastest of several shows how long it takes when nothing else runs.

@@ -33,7 +33,7 @@ fn a_killed_application_leaves_all_that_it_committed() {
 }
 
 #[test]
-fn when_the_manager_is_gone_the_application_goes_on_and_finds_the_next_one() {
+fn when_the_manager_is_gone_the_application_continues_and_finds_the_next_one() {
     let manager = Manager::new();
     let address = manager.address().to_owned();
     let mut app = App::start(&manager, "sessions", &[]);
@@ -55,7 +55,7 @@ fn when_the_manager_is_gone_the_application_goes_on_and_finds_the_next_one() {
 }
 
 #[test]
-fn a_manager_that_dies_in_the_middle_stops_nobody() {
+fn a_manager_that_dies_in_the_middle_stops_no_application() {
     let manager = Manager::new();
     let mut app = App::start(&manager, "threads", &[8, 200_000]);
     let peer = manager.accept();

@@ -34,7 +34,7 @@ fn without_a_daemon_every_verb_says_where_it_looked_and_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anybody_is_asked() {
+fn what_cannot_be_is_refused_before_anyone_is_asked() {
     let folder = Folder::new();
     let refused = |words: &[&str], expected: &str| {
         let done = folder.fxtrec([&["ctl"], words].concat()).expect(125);
@@ -95,7 +95,7 @@ fn is_whole(folder: &Folder, name: &str) -> bool {
 }
 
 #[test]
-fn a_recording_takes_the_kernels_categories_beside_those_of_applications() {
+fn a_recording_takes_the_kernels_categories_next_to_those_of_applications() {
     if !root::may_record() {
         return;
     }

@@ -165,7 +165,7 @@ fn a_stopped_session_can_be_kept_and_started_again() {
 }
 
 #[test]
-fn changes_of_state_and_alerts_are_told_as_they_come() {
+fn changes_of_state_and_alerts_are_reported_as_they_come() {
     if !root::may_record() {
         return;
     }

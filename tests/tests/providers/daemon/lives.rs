@@ -137,7 +137,7 @@ fn a_daemon_that_is_killed_is_followed_by_another_that_applications_find() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_writes_what_was_recorded() {
+fn a_daemon_that_is_asked_to_end_writes_what_was_recorded() {
     if !root::may_record() {
         return;
     }
@@ -174,7 +174,7 @@ fn a_second_daemon_is_refused_and_says_which_is_there() {
 }
 
 #[test]
-fn whoever_asks_while_somebody_waits_is_answered_at_once() {
+fn anyone_who_asks_while_somebody_waits_is_answered_at_once() {
     if !root::may_record() {
         return;
     }

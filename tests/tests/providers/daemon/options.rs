@@ -12,7 +12,7 @@ fn texts(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn each_application_is_told_what_the_configuration_says_of_it() {
+fn each_application_is_shown_what_the_configuration_says_of_it() {
     if !root::may_record() {
         return;
     }

@@ -41,7 +41,7 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
 }
 
 #[test]
-fn a_reader_that_takes_its_time_holds_up_nobody_and_gets_everything() {
+fn a_reader_that_takes_its_time_blocks_no_thread_and_gets_everything() {
     if !root::may_record() {
         return;
     }
@@ -158,7 +158,7 @@ fn what_nobody_asked_to_be_written_is_discarded_at_the_end() {
 }
 
 #[test]
-fn a_snapshot_has_what_is_held_and_the_session_goes_on() {
+fn a_snapshot_has_what_is_held_and_the_session_continues() {
     if !root::may_record() {
         return;
     }

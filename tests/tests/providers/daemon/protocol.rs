@@ -187,7 +187,7 @@ fn expected(answers: &[(usize, &str)]) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_session_that_starts_answers_as_the_table_says() {
+fn a_session_that_starts_answers_as_in_the_table() {
     if !root::may_record() {
         return;
     }
@@ -224,7 +224,7 @@ fn a_session_that_starts_answers_as_the_table_says() {
 }
 
 #[test]
-fn a_session_that_stops_and_one_that_ends_answer_as_the_table_says() {
+fn a_session_that_stops_and_one_that_ends_answer_as_in_the_table() {
     if !root::may_record() {
         return;
     }

@@ -143,7 +143,7 @@ fn a_user_cannot_take_the_places_of_all_other_applications() {
 }
 
 #[test]
-fn root_may_end_the_session_of_somebody_else() {
+fn root_may_end_the_session_of_another_user() {
     if !root::may_record() {
         return;
     }

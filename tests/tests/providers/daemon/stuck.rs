@@ -238,7 +238,7 @@ fn descriptors_whose_close_waits_hold_no_socket_of_the_daemon_up() {
 }
 
 #[test]
-fn a_file_system_that_does_not_answer_any_more_holds_up_nobody_and_the_trace_is_said_to_be_incomplete()
+fn a_file_system_that_does_not_answer_any_more_blocks_no_thread_and_the_trace_is_reported_as_incomplete()
  {
     if !root::may_record() {
         return;
@@ -309,7 +309,7 @@ fn a_file_that_says_nothing_of_itself_is_refused_and_each_user_has_few_of_these(
 }
 
 #[test]
-fn pipes_and_sockets_that_nobody_reads_hold_up_neither_a_session_nor_the_end() {
+fn pipes_and_sockets_that_nothing_reads_hold_up_neither_a_session_nor_the_end() {
     if !root::may_record() {
         return;
     }

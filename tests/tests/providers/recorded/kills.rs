@@ -81,7 +81,7 @@ fn when_both_are_killed_at_once_what_was_saved_can_be_read() {
 }
 
 #[test]
-fn an_application_goes_on_when_fxtrec_is_killed_and_the_trace_can_be_read() {
+fn an_application_continues_when_fxtrec_is_killed_and_the_trace_can_be_read() {
     if !root::may_record() {
         return;
     }

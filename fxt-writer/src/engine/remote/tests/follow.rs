@@ -30,7 +30,7 @@ fn each_look_has_what_came_since_the_last_one_through_all_fillings() {
 }
 
 #[test]
-fn what_was_reused_before_a_look_is_counted_and_the_next_looks_go_on() {
+fn what_was_reused_before_a_look_is_counted_and_the_next_looks_continue() {
     let (provider, mut cursor) = (Provider::new(Mode::Circular), Cursor::default());
     provider.write(0);
     follow(&provider, &mut cursor);

@@ -143,7 +143,7 @@ fn a_room_that_is_claimed_while_others_behind_it_are_filled_hides_none_of_them()
 }
 
 #[test]
-fn a_buffer_that_is_used_anew_while_it_is_read_is_never_mixed_with_what_was_in_it() {
+fn a_buffer_that_is_used_again_while_it_is_read_is_never_mixed_with_what_was_in_it() {
     let provider = Provider::new(Mode::Circular);
     (0..20).for_each(|number| provider.write(number));
     let memory = provider.memory();
@@ -257,7 +257,7 @@ fn a_view_of_buffers_at_rest_holds_nobody() {
 }
 
 #[test]
-fn a_blocked_writer_that_was_held_goes_on_when_the_reader_lets_go() {
+fn a_blocked_writer_that_was_held_continues_when_the_reader_releases_it() {
     let (packets, _inbox) = mpsc::channel();
     let config =
         Config { mode: Mode::Circular, bytes: BYTES, on_full: OnFull::Block, ..Config::default() };

@@ -73,7 +73,7 @@ fn the_waker_is_who_began_it_unless_an_interrupt_did_or_it_is_not_known() {
 }
 
 #[test]
-fn with_a_scope_a_gap_in_the_chain_is_told_and_without_one_it_is_for_the_encoder() {
+fn with_a_scope_a_gap_in_the_chain_is_reported_and_without_one_it_is_for_the_encoder() {
     let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
     assert_eq!(events(&mut narrow, switch(1, 2)).len(), 1);
     assert_eq!(events(&mut narrow, switch(2, 5)).len(), 1);
@@ -193,7 +193,7 @@ fn told(decoder: &mut Decoder, prev: u32, next: u32) -> Option<u64> {
 }
 
 #[test]
-fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
+fn the_facts_of_a_slice_are_reported_when_both_its_ends_are_known() {
     let mut decoder = Decoder::new(None, None);
     assert!(events(&mut decoder, slice(900)).is_empty());
     assert_eq!(told(&mut decoder, 1, 2), None, "it goes back to before the recording");
@@ -206,7 +206,7 @@ fn what_befell_a_slice_is_told_when_both_its_ends_are_known() {
 }
 
 #[test]
-fn a_request_for_a_switch_is_told_even_of_a_slice_whose_begin_is_not_known() {
+fn a_request_for_a_switch_is_reported_even_of_a_slice_whose_begin_is_not_known() {
     let taken = Taken { irq: Nanos(70), irqs: 3, asked: Some(Nanos(5)) };
     let record = || Record::Taken { irq: taken.irq, irqs: taken.irqs, asked: taken.asked };
     let mut decoder = Decoder::new(None, None);
@@ -264,7 +264,7 @@ fn the_futex_that_a_thread_blocks_on_is_told_whatever_is_known_of_its_slice() {
 }
 
 #[test]
-fn with_a_scope_what_befell_slices_out_of_it_is_not_told() {
+fn with_a_scope_the_facts_of_slices_out_of_it_are_not_reported() {
     let mut narrow = Decoder::new(Some(ScopeBy::Thread), None);
     events(&mut narrow, switch(1, 2));
     events(&mut narrow, slice(30));

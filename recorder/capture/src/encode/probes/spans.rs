@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_from_a_call_that_was_not_seen_is_nobodys() {
+    fn a_return_from_a_call_that_was_not_seen_has_no_owner() {
         let stack = inside(&[(F, 0x1000)]);
         assert_eq!(stack.inside_of_return(F, returned(0x1040), false), None);
         assert_eq!(stack.inside_of_return(G, returned(0x1000), false), None);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_call_is_over_when_the_program_goes_on() {
+    fn a_system_call_is_over_when_the_program_continues() {
         let mut stack = inside(&[(F, 0x1000)]);
         stack.push(open(Frame::Syscall(35)));
         assert_eq!(stack.ended_by_call(G, Some(0xf00)), 1);

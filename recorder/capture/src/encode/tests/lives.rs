@@ -62,7 +62,7 @@ fn only_another_thread_of_the_same_process_may_be_the_owner_of_a_futex() {
 }
 
 #[test]
-fn a_lock_of_the_kernel_is_told_of_who_blocks_without_its_address_and_not_beside_a_futex() {
+fn a_kernel_lock_is_reported_for_a_blocked_thread_without_its_address_and_not_next_to_a_futex() {
     let mut scene = five_runs();
     let lock = |address, kind| {
         let kernel_lock = Some(KernelLock { address, kind });
@@ -401,7 +401,7 @@ fn six_has_ended(proc: Proc) -> Scene {
 }
 
 #[test]
-fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_process() {
+fn anyone_who_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_process() {
     let mut scene = six_has_ended(Proc::default());
     scene.at(50, 1, switch(0, "R", 6));
     let koid = 6 + SECOND;
@@ -411,7 +411,7 @@ fn whoever_comes_in_under_the_id_of_a_dead_thread_is_another_and_of_another_proc
 }
 
 #[test]
-fn whoever_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_anew() {
+fn anyone_who_is_woken_under_the_id_of_a_dead_thread_is_another_and_looked_up_again() {
     let proc = Proc { threads: vec![(6, 9)], names: vec![(9, "nine")], ..Proc::default() };
     let mut scene = six_has_ended(proc);
     scene.at(50, 0, wakeup(6, 5));
@@ -448,7 +448,7 @@ fn the_id_of_a_dead_main_thread_is_another_process_after_a_loss() {
 
 /// The wake-up becomes visible so late that the thread has ended since.
 #[test]
-fn a_late_wake_up_of_a_dead_thread_wakes_nobody() {
+fn a_late_wake_up_of_a_dead_thread_wakes_no_thread() {
     let mut scene = six_has_ended(Proc::default());
     let late = Event { time: Nanos(35), kind: Kind::Wake(wakeup(6, 5)) };
     scene.encoder.event(Nanos(41), Cpu(1), &late, &[]).expect("memory takes every record");

@@ -104,7 +104,7 @@ fn rewound(scene: &mut Scene) -> (u64, Moment) {
 }
 
 #[test]
-fn a_trace_without_its_first_part_tells_who_had_each_cpu_and_who_waits_all_the_time() {
+fn a_trace_without_its_first_part_shows_who_had_each_cpu_and_who_waits_all_the_time() {
     let mut scene = scene();
     for cpu in 0..4 {
         scene.at(100, cpu, switch(0, "R", 5 + cpu));

@@ -264,7 +264,7 @@ fn what_forks_and_ends_within_is_forgotten() {
 }
 
 #[test]
-fn processes_whose_first_wake_up_was_lost_take_no_room_for_ever() {
+fn processes_whose_first_wake_up_was_lost_take_no_room_forever() {
     let mut scene = five_hundred_is_two();
     for time in 1000..2000 {
         scene.at(time, 0, fork((3, 3), (2, 2)));

@@ -293,7 +293,7 @@ fn where_system_calls_are_lost_those_that_were_open_are_doubtful_and_nothing_els
 }
 
 #[test]
-fn only_threads_in_scope_count_where_that_is_asked_for_and_switches_may_be_everybodys() {
+fn only_threads_in_scope_count_where_that_is_asked_for_and_switches_may_be_everyones() {
     let mut scene = scene(false, true);
     scene.at(1, 0, switch(7, "S", 8));
     scene.at(2, 0, switch(8, "S", 7));

@@ -201,7 +201,7 @@ fn a_child_of_the_scope_that_the_snapshot_has_already_is_in_scope() {
 }
 
 #[test]
-fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
+fn a_switch_that_was_not_seen_is_inferred_for_the_scope_only() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.at(110, 0, switch(10, "S", 0));
@@ -220,7 +220,7 @@ fn a_switch_that_nobody_saw_is_inferred_for_the_scope_only() {
 }
 
 #[test]
-fn a_cpu_that_goes_from_idle_to_an_outsider_is_idle_no_more_until_that_is_seen_again() {
+fn a_cpu_that_goes_from_idle_to_an_outsider_is_not_idle_until_that_is_seen_again() {
     let mut scene = only_five();
     scene.at(100, 0, switch(5, "S", 0));
     scene.told();

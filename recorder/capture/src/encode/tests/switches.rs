@@ -127,7 +127,7 @@ fn states_that_share_one_of_the_format_keep_the_kernels_letter() {
 }
 
 #[test]
-fn a_thread_goes_out_dying_or_dead_for_ever() {
+fn a_thread_goes_out_dying_or_dead_forever() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "Z", 6));
     scene.at(200, 0, switch(6, "X", 0));
@@ -248,7 +248,7 @@ fn the_slice_that_a_reported_switch_begins_is_told_of_whoever_was_thought_to_hav
 }
 
 #[test]
-fn nothing_is_told_of_a_slice_within_which_events_were_lost() {
+fn nothing_is_reported_for_a_slice_within_which_events_were_lost() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 6));
     scene.at(150, 0, Kind::Lost(Loss::exactly(1)));

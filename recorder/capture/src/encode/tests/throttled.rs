@@ -80,7 +80,7 @@ fn one_that_is_moved_when_it_may_run_again_was_throttled_until_then() {
 }
 
 #[test]
-fn after_a_loss_nobody_is_told_to_have_been_throttled() {
+fn after_a_loss_no_thread_is_reported_as_throttled() {
     let mut scene = five_is_throttled();
     scene.told();
     scene.at(120, 1, LOST);

@@ -114,7 +114,7 @@ fn what_was_taken_of_slices_and_waits_has_triggers_of_its_own() {
 }
 
 #[test]
-fn what_fires_tells_when_its_slice_or_wait_began() {
+fn what_fires_shows_when_its_slice_or_wait_began() {
     let mut scene = scene(&["steal >= 5ns", "throttled >= 5ns", "preempt >= 15ns", "lost > 0"]);
     let steal = SliceFacts { steal: Nanos(6), ..SliceFacts::default() };
     scene.at(100, 0, switch(0, "R", 5));
@@ -260,7 +260,7 @@ fn the_recorders_own_threads_fire_only_if_they_are_included() {
 }
 
 #[test]
-fn a_limit_on_how_often_is_kept_and_told() {
+fn a_limit_on_how_often_is_kept_and_reported() {
     let mut scene = Scene::new();
     let trigger = "slice > 1ns".parse().expect("a trigger");
     let limits = Limits { interval: Nanos(35), most: Some(2) };

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_from_names() {
+    fn versions_are_distinguished_from_names() {
         for (name, minor) in [
             ("python3.9", Some(9)),
             ("libpython3.10.so.1.0", Some(10)),

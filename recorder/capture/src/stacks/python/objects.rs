@@ -223,7 +223,7 @@ mod tests {
     const ASCII: u64 = (1 << 5 | 1 << 6) | 1 << 2;
 
     #[test]
-    fn a_function_is_read_once_and_told_again_only_if_it_is_another() {
+    fn a_function_is_read_once_and_reported_again_only_if_it_is_another() {
         let name = string(4, ASCII, 40, b"work");
         // Interned in a field of sixteen bits, as in some builds.
         let file = string(5, (1 | 1 << 3) << 16, 56, b"/\xe9.py");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_process_that_has_ended_is_told_from_one_without_a_function() {
+    fn the_memory_of_a_process_that_has_ended_is_distinguished_from_one_without_a_function() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it is there");
         let memory = File::open(format!("/proc/{}/mem", child.id())).expect("our child's");
         child.kill().expect("it runs");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_told_from_the_seconds_behind_them_or_left_in_doubt() {
+    fn flags_are_distinguished_from_the_seconds_behind_them_or_left_in_doubt() {
         let none = Columns::default();
         assert_eq!(none.flags_of("d..2.42"), Some(5));
         assert_eq!(none.flags_of("d..2142"), None, "four or five flags");

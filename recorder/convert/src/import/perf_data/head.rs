@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_is_told_from_a_file_by_the_size_of_its_head() {
+    fn a_pipe_is_distinguished_from_a_file_by_the_size_of_its_head() {
         for (size, expected) in [(16u64, true), (104, false)] {
             let head = [&b"PERFILE2"[..], &size.to_ne_bytes(), b"rest"].concat();
             assert_eq!(is_pipe(&head), expected);

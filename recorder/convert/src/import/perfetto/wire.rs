@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         for damaged in [
             &[8][..],
             &[0xff; 11],

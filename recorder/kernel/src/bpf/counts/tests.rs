@@ -112,7 +112,7 @@ fn all_five_sleeps_are_counted(counts: &mut SchedCounts) -> bool {
 }
 
 #[test]
-fn cgroups_of_either_version_are_told_by_their_numbers() {
+fn cgroups_of_either_version_are_reported_by_their_numbers() {
     use std::os::unix::fs::MetadataExt;
     if !is_root() {
         return;

@@ -54,7 +54,7 @@ fn a_sample_is_read_as_the_programs_write_it() {
 }
 
 #[test]
-fn what_could_not_be_walked_is_told_with_the_reason() {
+fn what_could_not_be_walked_is_reported_with_the_reason() {
     let user = |number| sample(&off_cpu(number, 16), true).expect("a sample").user;
     assert_eq!(user(NO_PROGRAM), UserStack::NoProgram);
     assert_eq!(user(-i64::from(libc::EFAULT)), UserStack::Unreadable);
@@ -83,7 +83,7 @@ fn a_sample_that_is_shorter_than_it_says_is_none() {
 }
 
 #[test]
-fn the_running_kernel_loads_the_program_and_tells_where_a_thread_slept() {
+fn the_running_kernel_loads_the_program_and_shows_where_a_thread_slept() {
     use crate::sys::Linux;
     // SAFETY: the call has no arguments and no effects.
     if unsafe { libc::geteuid() } != 0 {
@@ -231,7 +231,7 @@ fn noting() -> Option<Noting> {
 }
 
 #[test]
-fn a_wait_whose_end_found_no_room_is_not_told_as_a_part_of_a_longer_one() {
+fn a_wait_whose_end_found_no_room_is_not_reported_as_a_part_of_a_longer_one() {
     let Some(Noting { mut stacks, mut events, lanes }) = noting() else { return };
     let pretend = |full: bool| lanes.iter().for_each(|(_, lane)| lane.pretend(full));
     let turn = AtomicU64::new(0);

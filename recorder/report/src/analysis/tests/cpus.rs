@@ -54,7 +54,7 @@ fn the_queue_is_weighted_by_time_and_leaves_out_who_runs() {
 }
 
 #[test]
-fn a_queue_beside_an_idle_cpu_is_work_not_conserved() {
+fn a_queue_next_to_an_idle_cpu_is_work_not_conserved() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch(0, 1, 0, Leaves::R, 102);
@@ -108,7 +108,7 @@ fn work_that_is_not_conserved_to_the_end_counts_to_the_end() {
 }
 
 #[test]
-fn queues_begin_anew_after_a_gap() {
+fn queues_begin_again_after_a_gap() {
     let mut scene = Scene::new();
     scene.switch(0, 0, 0, Leaves::R, 101);
     scene.switch(0, 1, 102, Leaves::S, 0);

@@ -175,7 +175,7 @@ fn the_idle_task_is_no_thread() {
 }
 
 #[test]
-fn what_began_before_the_trace_or_goes_on_after_it_is_censored() {
+fn what_began_before_the_trace_or_continues_after_it_is_censored() {
     let mut scene = Scene::new();
     scene.switch(10, 0, 101, Leaves::R, 102);
     scene.wake(15, 0, 103);

@@ -170,7 +170,7 @@ fn damage_is_a_gap_of_all_cpus() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_is_said_to_be_and_read_as_far_as_it_goes() {
+fn a_truncated_file_is_reported_and_read_as_far_as_it_goes() {
     let mut scene = before_a_gap();
     after_a_gap(&mut scene);
     let bytes = &scene.bytes()[..scene.bytes().len() - 8];

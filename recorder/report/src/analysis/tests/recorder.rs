@@ -41,7 +41,7 @@ fn the_recorders_threads_are_left_out_of_all_figures_but_those_of_cpus() {
 }
 
 #[test]
-fn whoever_asks_for_the_recorders_threads_has_them() {
+fn anyone_who_asks_for_the_recorders_threads_has_them() {
     let all = Selection { recorder: true, ..Selection::default() };
     let mut chosen = Selection::default();
     chosen.threads.comms = vec![Pattern::new("fxtrec*").expect("a glob")];

@@ -139,7 +139,7 @@ fn cpus_that_no_condition_tells_apart_are_one_group() {
 }
 
 #[test]
-fn a_gate_on_what_the_recording_does_not_tell_says_so_and_fails_unless_that_may_pass() {
+fn a_gate_on_what_the_recording_does_not_report_says_so_and_fails_unless_that_may_pass() {
     for gate in ["steal.sum > 1ms", "throttled.max > 1ms", "irq.sum > 1ms", "moved > 1"] {
         let found = |verdict: &Verdict<'_>| (verdict.finding, verdict.failed, verdict.measured);
         assert_eq!(with_verdict(&scene(), gate, found), (Finding::NotRecorded, true, None));

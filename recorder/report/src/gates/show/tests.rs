@@ -140,7 +140,7 @@ fn junit_is_well_formed_and_has_a_case_for_each_gate() {
 }
 
 #[test]
-fn what_is_not_known_about_losses_is_said() {
+fn what_is_not_known_about_losses_is_reported() {
     let gate = gate("lost > 0");
     let lost = |doubt| Verdict { doubt, ..verdict(&gate, Finding::Broken, true) };
     let said = |verdict: &Verdict<'_>| super::finding(verdict);

@@ -128,7 +128,7 @@ fn a_primary_group_counts_as_any_other() {
 }
 
 #[test]
-fn everybody_can_be_meant() {
+fn everyone_can_be_meant() {
     let policy = policy("[[allow]]\nusers = [\"*\"]\nkernel = [\"sched:waking\"]");
     for category in ["sched", "sched:waking"] {
         assert!(granted(&policy, &user(12345), &[category]).kernel.has_scheduling());
@@ -154,13 +154,13 @@ fn user_probes_are_given_by_name_and_by_the_beginning_of_it() {
 }
 
 #[test]
-fn a_probe_that_there_is_not_is_told_with_the_nearest() {
+fn a_probe_that_does_not_exist_is_reported_with_the_nearest_one() {
     let error = denied(&policy(TWO_RULES), &user(0), &["uprobe:rendr"]);
     assert_eq!(error, "policy.toml has no user probe 'rendr'; did you mean render?");
 }
 
 #[test]
-fn own_processes_are_everybodys_unless_the_file_says_otherwise() {
+fn own_processes_are_everyones_unless_the_file_says_otherwise() {
     let own = granted(&Policy::default(), &user(BUILDER), &["sched:own"]);
     assert!(own.kernel.is_own() && own.kernel.has_scheduling());
     let strict = "own-processes = false\n";
@@ -208,7 +208,7 @@ fn known_categories_say_who_may_have_them() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_what_was_expected() {
+fn mistakes_are_reported_with_their_place_and_what_was_expected() {
     let cases = [
         ("[probes", "policy.toml:1:8: "),
         (

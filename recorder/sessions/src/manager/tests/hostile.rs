@@ -315,7 +315,7 @@ fn records_that_spoil_the_archive_are_left_out() {
 }
 
 #[test]
-fn a_flood_holds_nobody_up() {
+fn a_flood_blocks_no_thread() {
     let neighbours = Neighbours::new();
     let flooding = neighbours.stage.register("flood");
     let stop = std::sync::atomic::AtomicBool::new(false);

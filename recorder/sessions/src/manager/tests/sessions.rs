@@ -294,7 +294,7 @@ fn a_hundred_are_let_in_and_the_next_is_not() {
 }
 
 #[test]
-fn whoever_may_not_is_not_let_in() {
+fn anyone_who_may_not_is_not_let_in() {
     let stage = Stage::with(Options { uids: vec![1], ..Options::default() });
     let provider = ByHand::connect(&stage.address);
     let root = nix::unistd::geteuid().is_root();

@@ -152,7 +152,7 @@ fn a_provider_whose_buffer_makes_no_sense_is_left_out_and_others_are_not() {
 }
 
 #[test]
-fn what_there_is_no_time_to_copy_is_told_in_its_place_and_is_still_there_at_the_end() {
+fn what_there_is_no_time_to_copy_is_reported_in_its_place_and_is_still_there_at_the_end() {
     let stage = Stage::with(Options { copying: Duration::ZERO, ..Options::default() });
     stage.start(Mode::Circular);
     let provider = stage.register("app");
@@ -188,7 +188,7 @@ fn one_that_has_not_said_that_it_started_is_not_looked_at() {
 const DROPPED: usize = 8;
 
 #[test]
-fn what_a_provider_dropped_is_told_in_each_snapshot_and_once_in_the_archive() {
+fn what_a_provider_dropped_is_reported_in_each_snapshot_and_once_in_the_archive() {
     for mode in [Mode::Circular, Mode::Streaming] {
         let stage = Stage::new();
         stage.start(mode);

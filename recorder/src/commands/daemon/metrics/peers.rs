@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_connections_and_slow_readers_hold_up_nobody() {
+    fn idle_connections_and_slow_readers_block_no_thread() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (mut peers, now) = (Peers::default(), Instant::now());
         let large: Arc<[u8]> = vec![b'x'; 16 << 20].into();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_too_long_is_given_up() {
+    fn anyone_who_takes_too_long_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (mut peers, now) = (Peers::default(), Instant::now());
         let _idle = connect(&listener, &mut peers, now);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_or_does_not_exist_is_told() {
+    fn a_command_that_fails_or_does_not_exist_is_reported() {
         let path = [PathBuf::from("/x")];
         assert_eq!(
             run("sh -c 'exit 3'", &path),

@@ -126,7 +126,7 @@ fn what_an_application_was_in_when_it_ended_ends_with_it() {
 }
 
 #[test]
-fn records_that_make_no_sense_cost_their_provider_what_comes_behind_them_and_nobody_else() {
+fn records_that_make_no_sense_cost_their_provider_what_comes_behind_them_and_no_other() {
     let mut bad = section(true, &[(INSTANT, "a", 30)]);
     bad.records.extend([0x44_u8, 0, 0, 0, 0, 0, 0, 0]);
     let mut good = section(true, &[(INSTANT, "b", 30)]);
