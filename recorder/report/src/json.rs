@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_a_recording_does_not_report_is_no_member_and_what_it_tells_is_one_even_if_there_is_none()
-    {
+     {
         let names = ["steal", "throttled", "irq", "need_resched"];
         let plain = document();
         let metrics = &plain["total"]["metrics"];
