@@ -69,7 +69,7 @@ impl Names {
         self.known.get(&koid).map(|known| &*known.name)
     }
 
-    /// The name of a thread or process; `?` if it is not known.
+    /// The name of a thread or process; `?` if it is unknown.
     #[must_use]
     pub fn of(&self, koid: Koid) -> &str {
         self.get(koid).unwrap_or("?")

@@ -18,7 +18,7 @@ pub(crate) struct Strings {
 /// The allocator's overhead for a text.
 const TEXT_BYTES: usize = 16;
 
-/// The most memory that an entry of the hash map takes.
+/// The maximum memory that an entry of the hash map takes.
 const SPARSE_BYTES: usize = 64;
 
 /// The memory of an array entry.

@@ -28,7 +28,7 @@ pub(crate) struct Tables {
     any_reference: bool,
 }
 
-/// The most memory that an entry of the thread table takes.
+/// The maximum memory that an entry of the thread table takes.
 const THREAD_BYTES: usize = 64;
 
 /// The koids of an unknown thread; no real thread has this koid.

@@ -1,4 +1,4 @@
-//! The checker: sound traces pass, and each broken rule is found where it is broken.
+//! The checker: valid traces pass, and each broken rule is found where it is broken.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn report(trace: &Trace, promises: Promises) -> Report {
     check(&mut Reader::from_slice(&trace.bytes), promises).expect("readable")
 }
 
-/// Checks a sound trace of two switches followed by `last`; returns the rules
+/// Checks a valid trace of two switches followed by `last`; returns the rules
 /// that are broken, all of them by the last record.
 fn broken(promises: Promises, last: impl FnOnce(&mut Trace)) -> Vec<Rule> {
     let mut trace = Trace::with_switches(2);

@@ -1,4 +1,4 @@
-//! Damaged traces: the errors, and where reading goes on.
+//! Damaged traces: the errors, and where reading continues.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{S, Side, Trace, W, inline, transcript};
 use fxt_format::{argument, event, header, record_type, string};
 use fxt_reader::{Damage, Error, Reader, Reason, RecordType};
 
-/// All damages of a trace, the number of its sound records, and the summary's
+/// All damages of a trace, the number of its valid records, and the summary's
 /// count of skipped bytes.
 fn damages(bytes: &[u8]) -> (Vec<Damage>, u64, u64) {
     let mut reader = Reader::from_slice(bytes);

@@ -227,7 +227,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// As [`ShortArgs::push`], but only if `wanted`; without a branch.
+    /// The same as [`ShortArgs::push`], but only if `wanted`; without a branch.
     #[inline(always)]
     pub fn push_if(&mut self, wanted: bool, name: StringRef, value: Value<'_>) {
         let is_inline = matches!(value, Value::Str(Text::Inline(_)));

@@ -165,7 +165,7 @@ function compareWeights(weights, stacks, isRecording) {
         if (all.length !== expected) throw new Error(`${source}: ${all.length} weights of ${expected}`);
     }
     const frequency = execFileSync(fxtrec, ["dump", file], { maxBuffer: 1 << 30 }).toString().match(/"stack_info".* frequency=(\d+)/)?.[1];
-    // If the period is not known, each sample of a CPU counts as one.
+    // If the period is unknown, each sample of a CPU counts as one.
     const period = frequency === undefined ? 1n : 1_000_000_000n / BigInt(frequency);
     const wrong = weights.get("fxtrec.cpu").find(([, weight]) => BigInt(weight) !== period);
     if (wrong) throw new Error(`a sample of a CPU weighs ${wrong[1]}`);

@@ -1,5 +1,5 @@
-/* Processes that block again and again in code that they made themselves, each time with 125 callers that are none: `liar ROUNDS PROCESSES`.
- * The map of each for perf calls 20 000 functions by very long names. x86-64 only. */
+/* Processes that block repeatedly in code that they made themselves, each time with 125 callers that are none: `liar ROUNDS PROCESSES`. The
+ * map of each for perf calls 20 000 functions by very long names. x86-64 only. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

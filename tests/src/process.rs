@@ -39,8 +39,8 @@ pub fn end_with_thread(command: &mut Command) -> &mut Command {
 /// # Panics
 /// When it cannot be run.
 pub fn spawn(command: &mut Command) -> Child {
-    // A thread that lives as long as the program starts them: the kernel sends the signal when the thread ends that did,
-    // and a test's thread may end before what another test goes on with.
+    // A thread that lives as long as the program starts them: the kernel sends the signal when the thread ends that did, and a test's
+    // thread may end before what another test continues with.
     static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| Launcher::new().expect("a thread"));
     let called = format!("{command:?}");
     let taken = std::mem::replace(command, Command::new("taken"));

@@ -55,7 +55,7 @@ pub struct Wakeup {
     /// The CPU on whose run queue the thread went.
     pub cpu: u16,
     pub thread: u64,
-    /// By whom, where that is known.
+    /// By whom, if known.
     pub waker: Option<u64>,
     /// Whether an interrupt began it, what that is about, and which one of these.
     pub interrupt: bool,
@@ -63,7 +63,7 @@ pub struct Wakeup {
     pub interrupt_name: Option<String>,
     /// How long before the waker sent the packet that did it, if one did.
     pub sent: Option<u64>,
-    /// The bytes of the request to a disk whose completion did it, if one did, who made it, how long before, and when the disk got it.
+    /// The bytes of the disk request whose completion did it, if one did, who made it, how long before, and when the disk got it.
     pub request_bytes: Option<u64>,
     pub request_by: Option<u64>,
     pub request_ns: Option<u64>,

@@ -34,7 +34,7 @@ pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
 /// The number of byte positions per step of the search for the end of a damaged region.
 const SEARCH_STEP: usize = 64 * 1024;
 
-/// The number of sound records in a row that confirm the size of a record with damaged content.
+/// The number of valid records in a row that confirm the size of a record with damaged content.
 const CONFIRMING: usize = 2;
 
 /// One record and its position, borrowed from the reader until its next call.
@@ -193,7 +193,7 @@ impl<'i> Reader<'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where sound records begin, and
+    /// [`Error::Damaged`] for each damaged record: the next call continues after it, or at the next place where valid records begin, and
     /// the summary counts the skipped bytes. After any other error, the next call returns `None`.
     #[expect(
         clippy::should_implement_trait,

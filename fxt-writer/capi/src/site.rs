@@ -53,7 +53,7 @@ impl CSite {
 
     /// # Safety
     ///
-    /// As [`known`](Self::known).
+    /// The same as [`known`](Self::known).
     #[cold]
     unsafe fn look_up(&self, args: &[Arg]) -> &'static Known {
         // SAFETY: strings, guaranteed by the caller.

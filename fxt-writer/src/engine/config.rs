@@ -115,7 +115,7 @@ pub const MIN_BYTES: usize = 512;
 /// The least memory, in bytes; small, since only tiny models can be checked.
 #[cfg(loom)]
 pub const MIN_BYTES: usize = 192;
-/// The most memory, in bytes.
+/// The maximum memory, in bytes.
 pub const MAX_BYTES: usize = MAX_ROLLING_WORDS * WORD_BYTES;
 
 /// Words in the header at the start of the memory.

@@ -157,7 +157,7 @@ impl Lease {
         self.write_counted(record, true)
     }
 
-    /// As [`write`](Self::write), for a record that the caller keeps if there is
+    /// The same as [`write`](Self::write), for a record that the caller keeps if there is
     /// no room and writes again later: it does not count as dropped.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ const CLOSED: Field = Field::new(31, 31);
 /// How many times writing went from one rolling buffer to the other.
 const WRAPPED: Field = Field::new(32, 63);
 
-/// The most words a rolling buffer can have.
+/// The maximum number of words a rolling buffer can have.
 pub(super) const MAX_ROLLING_WORDS: usize = 1 << 30;
 
 /// The position word.

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use crate::layout::limits::MAX_STRING_BYTES;
 
-/// The most memory kept for the next message.
+/// The maximum memory kept for the next message.
 const KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {

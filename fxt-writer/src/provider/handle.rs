@@ -89,7 +89,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`init`].
+    /// The same as [`init`].
     pub fn init(self) -> Result<Provider, InitError> {
         let texts = std::iter::once(&self.name).chain(&self.categories);
         if let Some(bad) = texts.into_iter().find(|text| !is_item(text)) {

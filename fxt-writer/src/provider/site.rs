@@ -232,7 +232,7 @@ impl Name {
     ///
     /// # Panics
     ///
-    /// As [`Site::new`].
+    /// The same as [`Site::new`].
     #[must_use]
     pub const fn new(content: &'static str) -> Self {
         assert!(is_good(content), "a name has 1 to 255 bytes, none of them NUL or newline");

@@ -52,7 +52,7 @@ pub struct Switch {
     pub next: Tid,
     /// The outgoing thread's kernel priority: below 100 real-time or deadline, 100 to 139 for nice -20 to 19.
     pub prev_prio: i32,
-    /// Same for the incoming thread.
+    /// The same for the incoming thread.
     pub next_prio: i32,
     /// The state in which the thread is switched out.
     pub state: PrevState,

@@ -308,7 +308,7 @@ impl<I: Intake> Merging<I> {
         self.failed.take()
     }
 
-    /// Same as [`Intake::round`].
+    /// The same as [`Intake::round`].
     pub(crate) fn round(&mut self, to: &mut impl Receive<I::Item>) -> bool {
         let began = clock::now();
         let shares = match self.wanted {

@@ -48,8 +48,8 @@ pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 const CROWDED: usize = 128 * 1024;
 
 /// Queues are also crowded when one CPU alone has this many events, half of what its queue holds. If the window were longer than the other
-/// half takes to arrive, a hot CPU's queue would fill up again and again, new events would stay in its ring, and everything held would be
-/// passed on in one long piece while the ring fills.
+/// half takes to arrive, a hot CPU's queue would fill up repeatedly, new events would stay in its ring, and everything held would be passed
+/// on in one long piece while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
 
 /// Queues are no longer crowded below this part of either number.
@@ -67,7 +67,7 @@ pub const BETWEEN_LOOKS: usize = 32 * 1024;
 /// If a round hands out fewer events than that, how long the run of one CPU is at most, in nanoseconds.
 const SHORT_RUN: u64 = 1_000_000;
 
-/// The most bytes of event payloads that a queue holds, give or take one event's.
+/// The maximum number of bytes of event payloads that a queue holds, give or take one event's.
 pub const PAYLOAD_BYTES: usize = 8 * 1024 * 1024;
 
 /// The events of one CPU, sorted by time.

@@ -51,7 +51,7 @@ pub trait Rings: Debug + Send + 'static {
     /// [`SourceError`] if the kernel refuses that.
     fn find_silent(&mut self, merger: &mut Merger) -> Result<Vec<Cpu>, SourceError>;
 
-    /// Same as [`Source::is_silent`].
+    /// The same as [`Source::is_silent`].
     ///
     /// # Errors
     /// [`SourceError`]; the recording continues without it.
@@ -75,7 +75,7 @@ pub trait Rings: Debug + Send + 'static {
     /// empty.
     fn tell_rest(&mut self, merger: &mut Merger);
 
-    /// Same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
+    /// The same as [`Source::follow_hotplug`]. Returns whether there was anything to handle.
     ///
     /// # Errors
     /// [`SourceError`]; CPUs that are already recorded stay recorded.

@@ -10,9 +10,9 @@
 /* The most of a kernel stack, and of a user stack: no more than the kernel's default for `perf_event_max_stack`. */
 #define KERNEL_BYTES (64 * 8)
 #define USER_BYTES (127 * 8)
-/* The most frames of Python functions, with those that mark where a C function's begin. */
+/* The maximum number of frames of Python functions, with those that mark where a C function's begin. */
 #define PYTHON_FRAMES 64
-/* The most bytes of such a frame that are read, a power of two. */
+/* The maximum number of bytes of such a frame that are read, a power of two. */
 #define FRAME_BYTES 128
 
 /* In the place of the length of a user stack, or of its number: the thread has no program. */
@@ -103,7 +103,7 @@ static inline u64 length_or_zero(u64 length, const u64 most)
 	return length;
 }
 
-/* Puts the sample into the ring, with so many bytes of stacks. */
+/* Puts the sample into the ring, with this many bytes of stacks. */
 static inline void put_sample(struct sample *sample, u64 bytes)
 {
 	if (bpf_ringbuf_output(&samples, sample, __builtin_offsetof(struct sample, frames) + bytes, BPF_RB_NO_WAKEUP))

@@ -9,7 +9,7 @@ use super::sys::Sys;
 use crate::limits;
 use crate::units::Cpu;
 
-/// Why the list of CPUs is not known.
+/// Why the list of CPUs is unknown.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CpusError {
@@ -32,7 +32,7 @@ pub fn online(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
     read(sys, "/sys/devices/system/cpu/online")
 }
 
-/// The first CPU that runs threads now; CPU 0 if that is not known.
+/// The first CPU that runs threads now; CPU 0 if that is unknown.
 pub fn first_online(sys: &dyn Sys) -> Cpu {
     online(sys).ok().and_then(|cpus| cpus.first().copied()).unwrap_or(Cpu(0))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::perf::page_size;
 
-/// How long to wait if no thread hangs; half as long for each that does, so two seconds in all.
+/// How long to wait if no thread hangs; half as long for each that does, so two seconds in total.
 const MOST: Duration = Duration::from_secs(1);
 
 /// How many threads may hang. At this number, reading stops.

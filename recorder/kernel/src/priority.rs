@@ -122,7 +122,7 @@ pub fn lower() {
 }
 
 /// Locks the pages of this process that are in memory now, and those that its present mappings will get. This is mainly for code, which a
-/// machine short of memory would read from the disk again and again. Nothing is read ahead, so it takes no more memory than is used anyway.
+/// machine short of memory would read from the disk repeatedly. Nothing is read ahead, so it takes no more memory than is used anyway.
 ///
 /// # Errors
 /// Errors of mlockall(2): EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.

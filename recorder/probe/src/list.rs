@@ -36,7 +36,7 @@ pub struct Listing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedFunction {
     pub name: String,
-    /// The readable name with the types of its parameters, where that is known.
+    /// The readable name with the types of its parameters, if known.
     pub full_name: String,
     pub linker_name: String,
     /// Where it begins, before the loader moves the file.

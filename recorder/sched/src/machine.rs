@@ -113,7 +113,7 @@ pub struct Left<K> {
 }
 
 impl<K> Left<K> {
-    /// As [`Switched::slice`].
+    /// The same as [`Switched::slice`].
     #[inline]
     pub fn slice(&self) -> Option<u64> {
         slice(self.met, &self.tenure)

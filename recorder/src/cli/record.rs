@@ -148,7 +148,7 @@ pub struct RecordArgs {
 
     /// What to do when the trace buffer is full: write it out, stop recording, or overwrite
     ///
-    /// On SIGUSR2, circular mode writes the events in memory to a separate file (app.1.fxt for app.fxt) and goes on.
+    /// On SIGUSR2, circular mode writes the events in memory to a separate file (app.1.fxt for app.fxt) and continues.
     #[arg(long, value_name = "MODE", default_value = "streaming", help_heading = OUTPUT)]
     pub mode: Mode,
 

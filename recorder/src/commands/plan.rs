@@ -496,8 +496,8 @@ fn compression(path: &Path) -> Result<Compression, PlanError> {
     }
 }
 
-/// The default size of each CPU's ring, in bytes: [`DEFAULT_RING_BYTES`], or less, down to 1 MiB, if
-/// the rings of many CPUs would exceed 256 MiB in all.
+/// The default size of each CPU's ring, in bytes: [`DEFAULT_RING_BYTES`], or less, down to 1 MiB, if the rings of many CPUs would exceed
+/// 256 MiB in total.
 pub fn default_ring_bytes(cpus: usize) -> usize {
     let share = ALL_RINGS_BYTES / cpus.max(1);
     let share = share.clamp(LEAST_RING_BYTES, DEFAULT_RING_BYTES);
@@ -505,7 +505,7 @@ pub fn default_ring_bytes(cpus: usize) -> usize {
     1 << share.ilog2()
 }
 
-/// As [`default_ring_bytes`], for the source `bpf`: at least 2 MiB, of which a lane takes 1.6 MiB.
+/// The same as [`default_ring_bytes`], for the source `bpf`: at least 2 MiB, of which a lane takes 1.6 MiB.
 pub fn default_lane_bytes(cpus: usize) -> usize {
     default_ring_bytes(cpus).max(LEAST_LANE_BYTES)
 }

@@ -204,7 +204,7 @@ pub fn open(path: &Path) -> Result<Reader<'static>, ReadError> {
     open_by(path, read)
 }
 
-/// As [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
+/// The same as [`open`], for commands that print only after reading the whole trace: a line on standard error shows the progress.
 ///
 /// # Errors
 /// As of [`open`].

@@ -1,4 +1,4 @@
-//! Kinds of locks of the kernel.
+//! Kinds of kernel locks.
 
 /// The kind of a kernel lock, and the requested access: see `docs/reference/trace.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -165,14 +165,14 @@ pub struct Link {
     pub owner: Option<Who>,
     /// The thread for whose end it waited on that futex.
     pub end_of: Option<Who>,
-    /// The id of the lock of the kernel that it was blocked on, what kind of lock that is, and its name if it is a variable.
+    /// The id of the kernel lock that it was blocked on, what kind of lock that is, and its name if it is a variable.
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
     /// For `blocked`, its waker, and by what it woke it, if not directly.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
-    /// The request to a disk, if its completion ended it, or of `request`.
+    /// The disk request, if its completion ended it, or of `request`.
     pub request: Option<Request>,
     pub steal_ns: Option<u64>,
     pub irq_ns: Option<u64>,
@@ -190,7 +190,7 @@ pub struct Interrupt {
     pub text: String,
 }
 
-/// A request to a disk. Unknown values are absent.
+/// A disk request. Unknown values are absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
     pub operation: Option<String>,

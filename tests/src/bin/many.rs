@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The most memory that this process had resident, in KiB.
+/// The maximum memory that this process had resident, in KiB.
 fn most_resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

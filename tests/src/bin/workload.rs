@@ -190,7 +190,7 @@ fn reuse() {
         last(first).expect("root may choose the next pid");
         if run() == first {
             println!("{first}");
-            // Who waited for it may come in before it has left its CPU for ever, and the recording ends with this process.
+            // Who waited for it may come in before it has left its CPU forever, and the recording ends with this process.
             std::thread::sleep(Duration::from_millis(20));
             return;
         }

@@ -34,7 +34,7 @@ pub struct Seen {
     pub looks: u64,
     /// The longest time between two events of the lane, in nanoseconds, within which it took nothing and after which it did.
     pub longest: u64,
-    /// The most records that waited for it.
+    /// The maximum number of records that waited for it.
     pub most: u64,
 }
 

@@ -46,7 +46,7 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
     }
 }
 
-/// A wait for a lock of the kernel, from the tracepoints: the thread, begin and end, the lock and its flags.
+/// A wait for a kernel lock, from the tracepoints: the thread, begin and end, the lock and its flags.
 struct Contended {
     thread: u64,
     from: u64,

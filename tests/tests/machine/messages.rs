@@ -49,7 +49,7 @@ fn datagrams_between_two_programs_set_the_clocks_of_their_recordings_within_the_
         Process::start(command.stdout(Stdio::null()))
     };
     let [mut server, mut client] = ["server", "client"].map(record);
-    // Without a client the server would wait for ever; it ends when dropped.
+    // Without a client the server would wait forever; it ends when dropped.
     assert!(client.finish().success());
     assert!(server.finish().success());
 

@@ -67,7 +67,7 @@ pub(in crate::provider) fn end_overdue() -> bool {
 /// This process's client, if it has one.
 pub(in crate::provider) fn client() -> Option<&'static Client> {
     let client = PAGE.client.load(Ordering::Acquire);
-    // SAFETY: null, or what `publish_client` leaked: valid for ever. A child sees
+    // SAFETY: null, or what `publish_client` leaked: valid forever. A child sees
     // null, the page having been wiped.
     unsafe { client.as_ref() }
 }

@@ -73,7 +73,7 @@ pub enum By {
     Thread(Index),
 }
 
-/// A request to a disk.
+/// A disk request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub bytes: u64,
@@ -118,7 +118,7 @@ pub enum Tenant {
 /// The lock that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lock {
-    /// The address of its futex, or the id of a lock of the kernel.
+    /// The address of its futex, or the id of a kernel lock.
     pub address: u64,
     /// The kind of kernel lock, if it is one; otherwise it is a futex.
     pub kernel: Option<LockKind>,
@@ -134,7 +134,7 @@ impl Lock {
         self.kernel.is_none().then_some(self.address)
     }
 
-    /// The id of the lock of the kernel, if it is one.
+    /// The id of the kernel lock, if it is one.
     pub fn kernel_id(self) -> Option<u64> {
         self.kernel.map(|_| self.address)
     }

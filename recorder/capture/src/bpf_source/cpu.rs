@@ -219,7 +219,7 @@ impl CpuLane {
         self.lane.open();
     }
 
-    /// Same as [`Lane::close`].
+    /// The same as [`Lane::close`].
     pub(super) fn close(&self) -> bool {
         self.lane.close()
     }
@@ -506,7 +506,7 @@ impl Decoder {
                     facts.steal = if whole { facts.steal } else { Nanos(0) };
                     push(Event { time, kind: Kind::Slice(facts) });
                 }
-                // A request to switch belongs to this slice even if its beginning is not known.
+                // A request to switch belongs to this slice even if its beginning is unknown.
                 let told = |taken: &Taken| whole || taken.asked.is_some();
                 if let Some(taken) = self.taken.take().filter(told) {
                     let (irq, irqs) = if whole { (taken.irq, taken.irqs) } else { (Nanos(0), 0) };

@@ -151,7 +151,7 @@ impl Chains {
 pub struct View {
     /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.
     pub outgoing: bool,
-    /// Same for the incoming side.
+    /// The same for the incoming side.
     pub incoming: bool,
 }
 

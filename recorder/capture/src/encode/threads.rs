@@ -120,7 +120,7 @@ pub struct Thread {
     pub(super) run: Run,
     /// How many losses there had been when `run` was last confirmed.
     run_confirmed: u32,
-    /// Same for `comm`.
+    /// The same for `comm`.
     comm_confirmed: u32,
     origin: Origin,
 }
@@ -354,7 +354,7 @@ impl Threads {
         }
     }
 
-    /// Same as [`Threads::find`], and remembers the thread in the cache.
+    /// The same as [`Threads::find`], and remembers the thread in the cache.
     #[inline(always)]
     pub(super) fn recall(&mut self, tid: Tid) -> Option<Slot> {
         match self.near[near(tid)] {
@@ -383,7 +383,7 @@ impl Threads {
         thread.run_confirmed == self.losses && thread.naming == Naming::Done && named
     }
 
-    /// The thread, which is added if it is not known. `comm` is its name, if the event has it.
+    /// The thread, which is added if it is unknown. `comm` is its name, if the event has it.
     pub fn get(&mut self, tid: Tid, comm: Option<&Comm>) -> Slot {
         let slot = match self.recall(tid) {
             Some(slot) => slot,
@@ -480,7 +480,7 @@ impl Threads {
 
     fn home_of(&mut self, tid: Tid, comm: &Comm) -> ProcessSlot {
         let Some(local) = self.ids.local(tid) else {
-            // Outside of the recorder's pid namespace: its process is not known.
+            // Outside of the recorder's pid namespace: its process is unknown.
             return self.add_outer_process(tid, comm.as_bytes());
         };
         let pid = match self.processes.find(local) {

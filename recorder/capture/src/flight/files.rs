@@ -14,7 +14,7 @@ use fxtrec_kernel::user::Owner;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub files: Option<usize>,
-    /// The most bytes of all files together.
+    /// The maximum number of bytes of all files together.
     pub bytes: Option<u64>,
 }
 

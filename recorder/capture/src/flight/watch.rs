@@ -30,7 +30,7 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 pub struct Limits {
     /// For this long after one has fired none does.
     pub interval: Nanos,
-    /// No more than these in all.
+    /// No more than these in total.
     pub most: Option<u32>,
 }
 

@@ -853,7 +853,7 @@ fn when(sample: &Sample) -> Nanos {
     }
 }
 
-/// The most bytes of a module's name that a record takes.
+/// The maximum number of bytes of a module's name that a record takes.
 const MOST: usize = 255;
 
 /// A path as the name of a module: its end, if it is too long.

@@ -21,13 +21,13 @@ use super::python::layout::Interpreter;
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
-/// The most files that are held at a time; of others only the build id is known.
+/// The maximum number of files that are held at a time; of others only the build id is known.
 const MOST_FILES: usize = 256;
 
-/// The most files that are known. Code in further files is put in a module without a build id.
+/// The maximum number of files that are known. Code in further files is put in a module without a build id.
 pub(super) const MOST_IMAGES: usize = 8 * 1024;
 
-/// The most bytes of unwind tables that are kept: a browser's take 20 MB, libc's 150 KB.
+/// The maximum number of bytes of unwind tables that are kept: a browser's take 20 MB, libc's 150 KB.
 pub(super) const MOST_TABLES: usize = 20 << 20;
 
 /// Functions of files with larger symbol tables (in bytes) are named all at once, and not kept.

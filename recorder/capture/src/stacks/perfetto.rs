@@ -30,14 +30,14 @@ const BLOB_BYTES: usize = 16_000;
 /// A packet ends when it is longer than this.
 const PACKET_BYTES: usize = 4 * 1024;
 
-/// Longer names of functions are cut to this length.
+/// Longer names of functions are truncated to this length.
 const NAME_BYTES: usize = 2048;
 
-/// The most samples that are kept: 12 MiB.
+/// The maximum number of samples that are kept: 12 MiB.
 pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 
-/// The most words of distinct stacks that are kept, including what a stack itself takes: 7 MiB. The tables that are built from them at the
-/// end have powers of two as sizes.
+/// The maximum number of words of distinct stacks that are kept, including what a stack itself takes: 7 MiB. The tables that are built from
+/// them at the end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
 /// The size of a sample in a blob, in words.
@@ -49,7 +49,7 @@ const STACK_WORDS: usize = 14;
 /// Maximum number of distinct frames that are known at the same time, and of stacks that the caller of [`Sequence::add`] has not numbered.
 const MOST_STACKS: usize = 64 * 1024;
 
-/// The most frames of left-out samples that are remembered, so that they can be named.
+/// The maximum number of frames of left-out samples that are remembered, so that they can be named.
 const MOST_MORE: usize = 128 * 1024;
 
 mod packet {
@@ -468,7 +468,7 @@ impl Sequence {
             (None, Some(module)) => self.function(&label(module.path, within)),
             (None, None) => self.function(&format!("{address:#x}")),
         };
-        // If the file is not known, a file without a name stands for all of these.
+        // If the file is unknown, a file without a name stands for all of these.
         let nowhere = Module { path: "", build_id: &[], start: 0, end: 0, address: 0 };
         let mapping = self.mapping(known.module.unwrap_or(nowhere));
         let key = (function, mapping, within);

@@ -44,7 +44,7 @@ const MOST_AT_ONCE: u64 = 48 << 20;
 /// The largest symbol tables that are read while recording, in bytes: a browser's take 130 MB. Larger ones are left to `fxtrec symbolize`.
 const MOST_SYMBOLS: u64 = 256 << 20;
 
-/// The most bytes of names in an answer.
+/// The maximum number of bytes of names in an answer.
 const MOST_NAMES: usize = 16 << 20;
 
 /// Answers the recorder that started this process until it closes the connection.

@@ -35,7 +35,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
-/// Same for records of code. Anything beyond that is lost and counted.
+/// The same for records of code. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
 /// How late the thread that takes what was read may be, or how many bytes of samples may wait, before it gets high priority.

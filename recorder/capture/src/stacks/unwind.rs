@@ -36,7 +36,7 @@ use fxtrec_kernel::bpf::stacks::{Registers, Walked};
 use fxtrec_probe::elf::Dear;
 use fxtrec_sched::backtrace::problem;
 
-/// The most functions of a program in a stack: as many as a record has room for in addition to the kernel's.
+/// The maximum number of functions of a program in a stack: as many as a record has room for in addition to the kernel's.
 pub(super) const MOST: usize = 190;
 
 /// How much work expensive entries of tables may take for a stack: about a tenth of a millisecond.

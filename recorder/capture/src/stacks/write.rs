@@ -29,10 +29,10 @@ pub(super) const fn is_kernel(address: u64) -> bool {
 /// The process that the kernel's code is attributed to: that of the idle task.
 const KERNEL_PROCESS: Koid = Koid(0);
 
-/// The most mappings, names and programs that are kept: 9 MiB in all. Long names count as several.
+/// The most mappings, names and programs that are kept: 9 MiB in total. Long names count as several.
 pub(super) const MOST_FACTS: usize = 96 * 1024;
 
-/// Same, including those of programs that still live.
+/// The same, including those of programs that still live.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
 /// The bytes of a name that count as one.

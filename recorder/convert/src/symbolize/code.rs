@@ -22,7 +22,7 @@ const MOST_ADDRESSES: usize = 512 * 1024;
 /// The maximum size of all names, in bytes.
 const MOST_NAME_BYTES: usize = 16 << 20;
 
-/// Longer function names are cut to this many bytes.
+/// Longer function names are truncated to this many bytes.
 const NAME_BYTES: usize = 2048;
 
 /// The maximum number of mappings.

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use super::code::Build;
 
-/// The most memory that it may have, in bytes. Symbols are read in pieces: it has 30 MiB for a browser or a compiler.
+/// The maximum memory that it may have, in bytes. Symbols are read in pieces: it has 30 MiB for a browser or a compiler.
 const MOST_MEMORY: u64 = 512 << 20;
 
-/// The most bytes of names in an answer: more than are kept of all files.
+/// The maximum number of bytes of names in an answer: more than are kept of all files.
 const MOST_NAMES: usize = 32 << 20;
 
 /// How many kernels in a directory are tried.

@@ -26,7 +26,7 @@ fn import(bytes: Vec<u8>, from: Format) -> Result<(Vec<u8>, Report), ConvertErro
     Ok((output, report))
 }
 
-/// Imports a file that may be damaged: that must end, and any output must be a sound trace. Returns whether there is one.
+/// Imports a file that may be damaged: that must end, and any output must be a valid trace. Returns whether there is one.
 fn survives(bytes: Vec<u8>, from: Format) -> bool {
     let Ok((trace, _)) = import(bytes, from) else { return false };
     let mut reader = fxt_reader::Reader::from_slice(&trace);

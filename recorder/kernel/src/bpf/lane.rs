@@ -28,11 +28,11 @@
 //! ```
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
-//! that. Priorities are cut to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is the
-//! upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and again
-//! after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that keeps its thread from
-//! running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits for, do
-//! as well. The cause of an interrupt comes before its wake-up.
+//! that. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
+//! the upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
+//! again after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that keeps its thread
+//! from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits
+//! for, do as well. The cause of an interrupt comes before its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`

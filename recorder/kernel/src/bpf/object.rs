@@ -63,7 +63,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // On others, the registers of programs at that place are not known, and stores would need explicit ordering.
+            // On others, the registers of programs at that place are unknown, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -82,11 +82,11 @@ pub static FACTS: Compiled = compiled!("facts");
 pub static SCOPE: Compiled = compiled!("scope");
 /// The programs that take stacks, and note which threads wait if the program on switches does not.
 pub static STACKS: Compiled = compiled!("stacks");
-/// The programs on locks of the kernel.
+/// The programs on kernel locks.
 pub static CONTENTION: Compiled = compiled!("contention");
 /// The programs that follow packets.
 pub static PACKETS: Compiled = compiled!("packets");
-/// The programs that follow requests to disks.
+/// The programs that follow disk requests.
 pub static REQUESTS: Compiled = compiled!("requests");
 /// The program that probes run.
 pub static PROBES: Compiled = compiled!("probes");

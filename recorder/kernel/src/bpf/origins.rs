@@ -86,7 +86,7 @@ impl<const MOST: usize> Bytes<MOST> {
     }
 }
 
-/// A request to a disk.
+/// A disk request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub disk: Bytes<MOST_NAME_BYTES>,

@@ -140,7 +140,7 @@ impl Prepared {
         // list of groups with its length, a signal set, a byte buffer with its length. The
         // descriptors are open: they were copied by the fork. No call allocates or takes a lock.
         unsafe {
-            // Otherwise the child would hold its own gate open, and wait for ever if fxtrec dies.
+            // Otherwise the child would hold its own gate open, and wait forever if fxtrec dies.
             libc::close(gate);
             let report = match self.become_command(mine) {
                 Ok(()) => libc::_exit(125),

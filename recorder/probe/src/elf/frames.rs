@@ -1,7 +1,7 @@
 //! Checks that stacks can be unwound with a file's tables (`.eh_frame`) in bounded time.
 //!
 //! A rule of these tables can be an expression, a small program with jumps. The evaluator has no limit, so an untrusted file could keep a
-//! recorder busy for ever. No compiler emits jumps there: a file that has one is unwound without its tables.
+//! recorder busy forever. No compiler emits jumps there: a file that has one is unwound without its tables.
 //!
 //! The file also controls an entry's length and its references: entries may lie within others, and all may refer to one description as long
 //! as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.

@@ -31,10 +31,10 @@ pub use unwind::{Frames, go_frames};
 /// The section that contains the table: in position-independent programs it used to be among the data that the loader changes.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
-/// The most bytes of a table. Kubernetes' programs have 30 MB.
+/// The maximum number of bytes of a table. Kubernetes' programs have 30 MB.
 const MOST_TABLE: u64 = 96 << 20;
 
-/// The most bytes in which a table is searched for where it is not a section.
+/// The maximum number of bytes in which a table is searched for where it is not a section.
 const MOST_SEARCHED: u64 = 96 << 20;
 
 /// How many steps a list of values is followed.

@@ -221,7 +221,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         Ok(Some((bytes, header.sh_addr(self.endian))))
     }
 
-    /// As [`section`](Self::section), but a section of more than `most` bytes is not read.
+    /// The same as [`section`](Self::section), but a section of more than `most` bytes is not read.
     pub fn section_within(&self, name: &str, most: u64) -> Option<(&'d [u8], u64)> {
         let (_, header) = self.sections.section_by_name(self.endian, name.as_bytes())?;
         (header.sh_size(self.endian) <= most).then(|| self.section(name).ok())??

@@ -17,7 +17,7 @@ pub(super) struct Slept {
     pub(super) end: u64,
     pub(super) state: State,
     pub(super) call: Option<u16>,
-    /// As [`Live::waker`](super::thread::Live::waker).
+    /// The same as [`Live::waker`](super::thread::Live::waker).
     pub(super) waker: u64,
 }
 

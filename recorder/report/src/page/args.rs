@@ -11,7 +11,7 @@ use super::threads::ThreadIndex;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArgsIndex(pub(super) u32);
 
-/// Values are cut to this many characters.
+/// Values are truncated to this many characters.
 const MOST_LETTERS: usize = 500;
 
 /// The size of an argument in the page without its texts, in bytes.

@@ -244,7 +244,7 @@ fn the_short_form_has_the_waits_the_worst_of_them_and_the_cpus() {
     assert_eq!(text(|out| write_brief(&Report::default(), out)), "");
 }
 
-/// As [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
+/// The same as [`report`], with 101 throttled for 30 us of its preemption, and something of each other fact.
 fn with_causes() -> Report {
     use fxt_writer::{Text, Value};
     let mut scene = Scene::with_causes(

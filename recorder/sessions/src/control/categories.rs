@@ -38,7 +38,7 @@ pub const MAX_BYTES: usize = 255;
 /// The most categories that one list may have.
 pub const MAX_CATEGORIES: usize = 1000;
 
-/// The most bytes that the categories of one list may have, with one more for each: the limit of one message to an
+/// The maximum number of bytes that the categories of one list may have, with one more for each: the limit of one message to an
 /// application.
 pub const MAX_LIST_BYTES: usize = 60 * 1024;
 

@@ -28,7 +28,7 @@ const MAX_BUFFER_MIB: u32 = 4096;
 /// The longest name of a provider, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The most processes or globs of cgroups that can be named.
+/// The maximum number of processes or globs of cgroups that can be named.
 const MAX_CHOSEN: usize = 100;
 
 /// The kinds of stacks.

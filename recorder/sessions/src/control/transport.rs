@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take for ever.
+    /// Waits for bytes. No descriptor becomes one of this process: even closing it might take forever.
     fn receive_some(&mut self) -> io::Result<()> {
         let before = self.received.len();
         self.received.resize(before + READ_BYTES, 0);

@@ -131,7 +131,7 @@ impl Manager {
         self.ask(|reply| Command::Start(how, reply))?
     }
 
-    /// As [`Manager::start`], without waiting: a later stop or end applies to this session.
+    /// The same as [`Manager::start`], without waiting: a later stop or end applies to this session.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only; other errors come as the answer.

@@ -374,7 +374,7 @@ impl Recording {
         self.losses.look(clock::now(), Some(more));
     }
 
-    /// Takes note of buffers that could not be copied: how many records were in them is not known.
+    /// Takes note of buffers that could not be copied: how many records were in them is unknown.
     fn note_torn(&mut self, piece: &Piece) {
         if piece.tally.torn > 0 {
             self.losses.look(clock::now(), None);

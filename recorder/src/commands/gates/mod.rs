@@ -120,7 +120,7 @@ impl Gates {
         Gates::prepare_with(args, others, std::env::var_os(SUMMARY_VARIABLE))
     }
 
-    /// As [`prepare`](Self::prepare), for a recording that will be written to `output`.
+    /// The same as [`prepare`](Self::prepare), for a recording that will be written to `output`.
     ///
     /// # Errors
     /// When the JUnit file cannot be created, when the output is a device, or when it is a pipe and a gate must read the

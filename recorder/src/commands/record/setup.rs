@@ -78,7 +78,7 @@ pub(in crate::commands) fn layout(
     })?)
 }
 
-/// The tracepoints for locks of the kernel; `None` before Linux 5.19.
+/// The tracepoints for kernel locks; `None` before Linux 5.19.
 fn contention_formats(sys: &dyn Sys, tracefs: &Tracefs) -> Option<ContentionFormats> {
     let format = |name| tracefs.event_format(sys, "lock", name).ok();
     Some(ContentionFormats { begin: format("contention_begin")?, end: format("contention_end")? })

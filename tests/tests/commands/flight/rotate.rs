@@ -213,7 +213,7 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     }
 }
 
-/// A file system of so many bytes, gone at the end of the test.
+/// A file system of this many bytes, gone at the end of the test.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {

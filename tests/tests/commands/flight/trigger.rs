@@ -84,7 +84,7 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     let mut recorder = thread.start(&options, &output, "1");
     let victim = victim_of(&recorder.printed());
     let spike = time_of(&recorder.printed());
-    // The recording goes on; the file is there before it ends.
+    // The recording continues; the file is there before it ends.
     let line = recorder.said();
     let named = format!("trigger {}: {} ({victim}) on CPU ", thread.late(), thread.0);
     assert!(line.contains(&named) && line.ends_with("spike.1.fxt"), "{line}");

@@ -87,7 +87,7 @@ impl SharedWords for WrittenTo {
     }
 }
 
-/// A thread fills the rest of one piece, and goes on in another one behind it.
+/// A thread fills the rest of one piece, and continues in another one behind it.
 #[test]
 fn records_of_a_thread_are_seen_in_order_while_it_goes_from_one_piece_to_the_next() {
     let provider = Provider::new(Mode::Circular);

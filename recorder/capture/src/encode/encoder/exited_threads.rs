@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn who_had_an_id_is_found_among_those_that_are_not_forgotten() {
         let mut departed = ExitedThreads::default();
-        // Three ids are reused again and again.
+        // Three ids are reused repeatedly.
         for ended in 0..100 {
             departed.add(thread(ended as u32 % 3, ended));
             departed.forget_before(Nanos(ended.saturating_sub(9)));

@@ -47,7 +47,7 @@ pub fn rewind(
     rewind_trace(&mut Reader::new(all), now)
 }
 
-/// Same as [`rewind`], for a trace that is read record by record.
+/// The same as [`rewind`], for a trace that is read record by record.
 ///
 /// # Errors
 /// When the trace cannot be read.

@@ -69,7 +69,7 @@ impl Entry {
 #[error("the probes have more than 32 000 different names: use narrower patterns")]
 pub struct TooManyNames;
 
-/// The most names in a catalog.
+/// The maximum number of names in a catalog.
 const MAX_NAMES: usize = 32_000;
 
 const _: () =
@@ -83,7 +83,7 @@ pub struct Catalog {
     by_name: FxHashMap<String, Text<'static>>,
     /// The requested system calls, by number.
     syscalls: Vec<Option<Text<'static>>>,
-    /// Same for 32-bit programs, whose system calls have other numbers.
+    /// The same for 32-bit programs, whose system calls have other numbers.
     syscalls_32: Vec<Option<Text<'static>>>,
     /// Whether system calls without a name are requested, too.
     unnamed_syscalls: bool,
@@ -143,7 +143,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Same for 32-bit programs.
+    /// The same for 32-bit programs.
     ///
     /// # Errors
     /// [`TooManyNames`].

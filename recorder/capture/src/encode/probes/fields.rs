@@ -6,7 +6,7 @@ use fxt_writer::{Arg, Text, Value, text};
 
 use fxtrec_kernel::format::{Field, Place};
 
-/// The most arguments that an event can have.
+/// The maximum number of arguments that an event can have.
 pub const MAX_ARGS: usize = 15;
 
 /// Longer texts and arrays are truncated to this many bytes, so that any 15 of them fit into a record.

@@ -28,7 +28,7 @@ pub struct SpanId(pub u16);
 const RETURN_ADDRESS: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 8 } else { 0 };
 
-/// Same for a 32-bit program.
+/// The same for a 32-bit program.
 const RETURN_ADDRESS_32: u64 =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { 4 } else { 0 };
 

@@ -82,7 +82,7 @@ fn wakeup(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Wakeup, tid, current)
 }
 
-/// Same for the first wake-up of a thread.
+/// The same for the first wake-up of a thread.
 fn wakeup_new(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::New, tid, current)
 }

@@ -50,7 +50,7 @@ impl Threads {
         self.lookup.cgroup_of(self.process(home).local?)
     }
 
-    /// Sets the cgroup of this thread's process; `None` if it is not known.
+    /// Sets the cgroup of this thread's process; `None` if it is unknown.
     pub fn put_thread_in_cgroup(&mut self, tid: Tid, path: Option<&str>) {
         let Some(slot) = self.find(tid) else { return };
         let home = self.thread(slot).process;

@@ -90,7 +90,7 @@ impl Processes {
         self.by_pid.get(&pid).copied()
     }
 
-    /// The process with this id, which is added if it is not known.
+    /// The process with this id, which is added if it is unknown.
     pub(super) fn by_id(&mut self, pid: LocalId) -> ProcessSlot {
         match self.find(pid) {
             Some(slot) => slot,

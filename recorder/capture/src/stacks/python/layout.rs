@@ -53,7 +53,7 @@ pub(in super::super) struct CodeLayout {
 const INNER_FRAMES: u8 = 11;
 const SHIMS: u8 = 12;
 
-/// The most bytes of the table of offsets that are used.
+/// The maximum number of bytes of the table of offsets that are used.
 const TABLE_BYTES: u64 = 50 * 8;
 
 /// Larger offsets are treated as damage.

@@ -11,14 +11,14 @@ use rustc_hash::FxHasher;
 use super::super::wire::{Packed, Words};
 use super::layout::CodeLayout;
 
-/// The most characters of a function's name, and of the end of a file's name, that are read.
+/// The maximum number of characters of a function's name, and of the end of a file's name, that are read.
 const MOST_NAME: u64 = 200;
 const MOST_FILE: u64 = 300;
 
-/// The most bytes of a table of lines. Functions with longer tables have no lines.
+/// The maximum number of bytes of a table of lines. Functions with longer tables have no lines.
 const MOST_LINES: u64 = 32 << 10;
 
-/// The most bytes of a code object before its instructions.
+/// The maximum number of bytes of a code object before its instructions.
 const MOST_HEAD: u64 = 512;
 
 /// The data of a function.

@@ -159,7 +159,7 @@ impl Measure {
 pub struct Shape {
     /// How many slots a hash leads to.
     pub slots: usize,
-    /// The most CPUs that there may ever be.
+    /// The maximum number of CPUs that there may ever be.
     pub cpus: usize,
 }
 
@@ -219,7 +219,7 @@ pub struct Histogram {
     /// In nanoseconds, like [`Histogram::max`].
     pub sum: u64,
     pub max: u64,
-    /// Samples whose beginning or end is not known; they are not included in the other figures.
+    /// Samples whose beginning or end is unknown; they are not included in the other figures.
     pub censored: u64,
     pub buckets: [u64; BUCKETS],
 }
@@ -271,7 +271,7 @@ pub struct Figures {
     /// Waits with throttled time, and its sum in nanoseconds. It is not part of the wait.
     pub throttles: u64,
     pub throttled_ns: u64,
-    /// Waits whose kind and beginning are not known.
+    /// Waits whose kind and beginning are unknown.
     pub unknown: u64,
 }
 

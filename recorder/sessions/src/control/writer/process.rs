@@ -1,7 +1,7 @@
 //! The process that receives a client's descriptors: it runs as the client's user without privileges, reports what the
 //! descriptor is, and copies the daemon's data to it.
 //!
-//! Every system call here may block for ever; then the daemon kills the process.
+//! Every system call here may block forever; then the daemon kills the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -32,7 +32,7 @@ const FILE_BYTES: usize = 256 * 1024;
 /// The maximum size of a write to a pipe or socket, in bytes, so that progress of every reader is noticed.
 const PIPE_BYTES: usize = 4096;
 
-/// Does all of it; `args` are user, group, the daemon's process and the most bytes of a message.
+/// Does all of it; `args` are user, group, the daemon's process and the maximum number of bytes of a message.
 ///
 /// # Errors
 /// When the daemon is gone or sends an invalid message.
@@ -78,7 +78,7 @@ fn say(mut channel: &UnixStream, news: &News) -> io::Result<()> {
 
 /// Receives the choice of descriptor, reports what it is, and writes the following data to it.
 pub(super) fn serve(mut channel: &UnixStream, descriptors: Vec<OwnedFd>) -> io::Result<()> {
-    // Closing those that are not meant could take for ever; they go with the process.
+    // Closing those that are not meant could take forever; they go with the process.
     let mut descriptors: Vec<_> = descriptors.into_iter().map(ManuallyDrop::new).collect();
     let mut index = [0];
     channel.read_exact(&mut index)?;

@@ -1,4 +1,4 @@
-//! Archives that end while providers go on in the next one.
+//! Archives that end while providers continue in the next one.
 
 use fxt_writer::provider::wire::FromProvider;
 use fxt_writer::record::{Event, EventKind, StringRecord};
