@@ -1,7 +1,8 @@
-/* Crowds, for the bounds of what a recorder keeps of stacks. Each of their members waits a little longer than a millisecond, repeatedly.
- * crowd sleepers THREADS ROUNDS   threads that wait in usleep(1100) crowd programs COUNT            programs, each a file of its own, one
- * after the other crowd mappings COUNT            mappings of one page of this file, with a wait in each With -DMANY, the file has 200 000
- * functions more, with what they are unwound by. */
+/* Crowds, for the limits on the stacks that a recorder keeps. Each of their members waits a little longer than a millisecond, repeatedly.
+ *   crowd sleepers THREADS ROUNDS   threads that wait in usleep(1100)
+ *   crowd programs COUNT            programs, each in a separate file, one after the other
+ *   crowd mappings COUNT            mappings of one page of this file, with a wait in each
+ * With -DMANY, the file has 200 000 more functions, with their unwind tables. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
