@@ -1,4 +1,4 @@
-//! The high-level writer: what it registers, when, and what it does when it
+//! The high-level writer: what it registers, when, and how it behaves when it
 //! cannot.
 #![cfg(not(loom))]
 

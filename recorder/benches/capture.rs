@@ -99,7 +99,7 @@ fn encoding(c: &mut Criterion) {
     group.finish();
 }
 
-/// From pages to records: all that one capture thread has to do.
+/// From pages to records: all the work of one capture thread.
 fn whole(c: &mut Criterion) {
     let mut group = c.benchmark_group("one capture thread");
     group.sample_size(20);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_millis(4);
 
-/// Much shorter than what is asked for, and so without stacks.
+/// Much shorter than the requested minimum, and so without stacks.
 const SHORT: Duration = Duration::from_micros(50);
 
 /// The thread's own id, the last part of `PID/task/TID`.

@@ -62,7 +62,7 @@ static void must(int is_well, const char *what)
 	}
 }
 
-/* Where this program's file has the page of a function. */
+/* Where this program's file contains the page of a function. */
 static off_t offset_of(unsigned long address)
 {
 	char line[512];

@@ -152,7 +152,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 struct Run<'a> {
     window: &'a [u8],
     /// The position in it.

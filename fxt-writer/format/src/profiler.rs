@@ -1,7 +1,7 @@
 //! Profiler record (type 10): where in which code a thread was.
 //!
-//! The format specification does not describe this record; Fuchsia's writer and reader have it. It stands in a module of
-//! its own, so that a change there is a change of one file here. Readers that do not know it skip it by its size.
+//! The format specification does not describe this record; Fuchsia's writer and reader have it. It is in a separate module, so that a
+//! future change affects only one file here. Readers that do not know it skip it by its size.
 //!
 //! There are three kinds. All of them begin with the header word and the timestamp.
 //!

@@ -96,7 +96,7 @@ impl Site {
 
     /// If this trace point records, everything that recording needs. Without a
     /// session this is one relaxed load and a branch; in a session that does not
-    /// want the category, one load more.
+    /// records the category, one load more.
     #[inline(always)]
     #[must_use]
     pub fn armed(&'static self) -> Option<Armed> {

@@ -50,7 +50,7 @@ pub enum TablesFull {
 pub type Thread = (Koid, Koid);
 
 /// The longest string that is worth a place in the table, in bytes. Longer ones
-/// are written inline, unless all are asked for.
+/// are written inline, unless all are requested.
 const MAX_INTERNED_BYTES: usize = 256;
 
 /// Indices that one record can need: category, name and 15 argument names.

@@ -71,7 +71,7 @@ pub(crate) fn pages() -> PageLayout {
     PageLayout::parse(HEADER_PAGE, HEADER_EVENT).expect("a known form")
 }
 
-/// Which two threads take turns on a CPU, the one that has it at event `number` first.
+/// Which two threads alternate on a CPU; the one that has it at event `number` comes first.
 fn pair(cpu: u32, number: u64) -> (u32, u32) {
     let first = 1000 + 2 * cpu;
     match (number / 2).is_multiple_of(2) {

@@ -113,7 +113,7 @@ impl Entry {
         matches!(self.kind, Kind::SwitchInSyscall | Kind::SwitchInNoSyscall)
     }
 
-    /// One of two that share a place.
+    /// One of two that share a slot.
     fn part(self, is_second: bool) -> Entry {
         let kind = match self.kind {
             Kind::SwitchInSyscall => Kind::Syscall,
@@ -654,7 +654,7 @@ mod tests {
         Begin { time, state, cpu: CPU, about }
     }
 
-    /// Threads 0 and 1 have the CPU in turn, and each is in a system call, of which the number is the time, when it leaves it.
+    /// Threads 0 and 1 alternate on the CPU, and each is in a system call whose number is the time at which it leaves the CPU.
     fn in_turn(log: &mut Log, times: Range<u64>) {
         for time in times {
             let (out, inn) = ((time % 2) as Index, ((time + 1) % 2) as Index);

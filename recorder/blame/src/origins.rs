@@ -14,7 +14,7 @@ pub const OWN_TIMER: &str = "its own timer";
 const PACKET: &str = "packet";
 const REQUEST: &str = "request";
 
-/// One of those of a recording; the default is an unknown one.
+/// One of the origins in a recording; the default is an unknown one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(u32);
 

@@ -50,7 +50,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// A look at no ring.
+    /// A look that reads no ring.
     const NONE: Look = Look { brought: 0, drained: true };
 
     fn and(self, other: Look) -> Look {

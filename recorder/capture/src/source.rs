@@ -315,7 +315,7 @@ pub trait Source: Debug + Send {
     /// Why rings can no longer be read; returned once. To be checked after [`Source::finish`]; before that, [`Source::wait`] returns it.
     fn take_failure(&mut self) -> Option<io::Error>;
 
-    /// Waits until the rings want to be read, `timeout` has passed or `stop` is stopped.
+    /// Waits until the rings should be read, `timeout` has passed or `stop` is stopped.
     ///
     /// # Errors
     /// Errors of the system call for waiting, or why rings can no longer be read.

@@ -315,7 +315,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Gives the one of this name another value.
+    /// Gives the item with this name another value.
     fn replace(&mut self, arg: Arg<'a>) {
         let known = self.items[..self.length].iter_mut().find(|known| known.name == arg.name);
         if let Some(known) = known {

@@ -335,7 +335,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
         }
     }
 
-    /// Writes a switch as far as it is in the piece, as a recording with a narrow scope does.
+    /// Writes a switch if it is in the piece, as a recording with a narrow scope does.
     fn context_switch(&mut self, switch: &ContextSwitch<'_>) -> Result<(), ConvertError> {
         let filter = &self.window.filter;
         if !filter.admits_cpu(switch.cpu) {
@@ -503,7 +503,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.report.count("records that FXT does not define, left out");
                 Ok(())
             }
-            // A recording's snapshot does without it.
+            // The snapshot of a recording does not contain it.
             Err(WriteError::Encode(_)) if self.maker != Maker::Cut => {
                 self.report.count("records that became too large for FXT, left out");
                 Ok(())

@@ -1,7 +1,6 @@
 //! Several recordings as one archive.
 //!
-//! Each provider of each recording becomes a provider of the archive, with separate tables.
-//! Records stand in the order of their times:
+//! Each provider of each recording becomes a provider of the archive, with separate tables. Records are in the order of their times:
 //!
 //! ```text
 //! a.fxt  provider 1 --+                       section 1 | a a | section 2 | b | section 1 | a ...

@@ -51,7 +51,7 @@ impl Secret {
         Secret::Functions,
     ];
 
-    /// Those to replace before a trace is shown to others. Functions stay: without them, stacks explain nothing.
+    /// The kinds to replace before a trace is shown to others. Functions stay: without them, stacks explain nothing.
     pub const FOR_SHARING: [Secret; 5] =
         [Secret::Args, Secret::Paths, Secret::Names, Secret::Cgroups, Secret::Hosts];
 

@@ -54,7 +54,7 @@ pub struct Where {
 
 /// Gets debug files that are not on this machine.
 pub trait Fetch {
-    /// Where they are put: laid out as `/usr/lib/debug`.
+    /// Where they are stored, with the layout of `/usr/lib/debug`.
     fn folder(&self) -> &Path;
 
     /// Gets the debug file of a build; whether it is there now, and was not there before.
@@ -67,7 +67,7 @@ pub trait Fetch {
 /// Bytes to collect before they are written.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Writes the trace at `path` to `out`, and adds the function names of its stacks, as far as they are found, or `fetch` gets files for them.
+/// Writes the trace at `path` to `out`, and adds the function names of its stacks that can be found or for which `fetch` gets files.
 ///
 /// # Errors
 /// If the trace cannot be read, has no stacks, or the output cannot be written.

@@ -1,7 +1,7 @@
 //! How long the export of two million switches takes, compared with the report of the same trace, in one run.
 //!
-//! `cargo bench -p fxtrec-export` prints for each the best elapsed time of several passes and the CPU time of all threads in it, what
-//! that is in reports, and how many bytes each row takes.
+//! `cargo bench -p fxtrec-export` prints for each the best elapsed time of several passes and its CPU time over all threads, both relative
+//! to the report, and the bytes per row.
 
 #[path = "../../benches/lib/busy.rs"]
 mod busy;

@@ -201,7 +201,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether it is a thread of a process that made the recording, or of the one that reads files for it.
+    /// Whether it is a thread of a process that made the recording, or of its helper that reads files.
     fn is_recorder(&self, person: &Person) -> bool {
         let is_of = |process| self.recorders.contains(&process);
         person.process.is_some_and(is_of) || person.name.as_deref() == Some(FILES)

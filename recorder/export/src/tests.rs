@@ -155,7 +155,7 @@ impl Told {
         self.waits_must_add_up();
     }
 
-    /// The known part of who had the CPU during a wait is not longer than the wait.
+    /// The known occupants of the CPU during a wait do not add up to more than the wait.
     fn waits_must_add_up(&self) {
         let mut by_wait = BTreeMap::<i64, Vec<(i64, i64)>>::new();
         for row in self.rows(Table::Antagonist) {

@@ -2,9 +2,9 @@
 /*
  * The programs on system calls, which write into lanes of their own.
  *
- * A system call is entered with interrupts on, and an interrupt in the middle of the program on it may wake somebody.
- * So the records of calls do not share a lane with those of switches and wake-ups, which would find it busy. Should a
- * kernel preempt the program in favour of another thread that makes a call, that call is counted, and reported as lost.
+ * A system call is entered with interrupts on, and an interrupt in the middle of its program may wake a thread. So the records of calls do
+ * not share a lane with those of switches and wake-ups, which would find it busy. Should a kernel preempt the program in favour of another
+ * thread that makes a call, that call is counted, and reported as lost.
  */
 #include "lane.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Where threads block, who wakes them, and where they run: the program on switches, for where no other notes who waits, and those that
- * take the stack of the thread that runs. stacks/mod.rs describes the whole.
+ * Where threads block, their wakers, and where they run: the program on switches, used if no other program notes waiting threads, and those
+ * that take the running thread's stack. stacks/mod.rs describes the design.
  */
 #include "notes.h"
 #include "python.h"
@@ -158,7 +158,7 @@ static inline void put_own_stack(void *context, void *map, enum sample_kind kind
 	put_sample(sample, take_user_part(context, own, length_or_zero(sample->kernel, KERNEL_BYTES)));
 }
 
-/* sched_waking(task): somebody ends a wait, maybe a long one. The sample is of who does. */
+/* sched_waking(task): a wait ends, perhaps a long one. The sample is of the waker. */
 SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
@@ -175,7 +175,7 @@ SEC("tp_btf") int fxtrec_stacks_w(u64 *args)
 	return 0;
 }
 
-/* A sample of a perf event that counts time: who runs, and where. */
+/* A sample of a perf event that counts time: the running thread, and where it is. */
 SEC("perf_event") int fxtrec_stacks_c(void *context)
 {
 	/* The idle task does not count. */

@@ -158,7 +158,7 @@ pub struct CallchainStacks {
     missing: Missing,
 }
 
-/// The offset of a four-byte field; if there is none, the largest number, where nothing can be read.
+/// The offset of a four-byte field; if there is none, the largest number, at which nothing can be read.
 fn place(format: &Format, name: &str) -> usize {
     format.find(name).filter(|field| field.size == 4).map_or(usize::MAX, |field| field.offset)
 }

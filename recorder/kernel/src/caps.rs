@@ -16,7 +16,7 @@ pub enum Capability {
     IpcLock,
     /// Looks into other users' processes.
     SysPtrace,
-    /// Mounts tracefs; before Linux 5.8 also stands for `Perfmon` and `Bpf`, and still includes both.
+    /// Mounts tracefs; before Linux 5.8 it also represented `Perfmon` and `Bpf`, and it still includes both.
     SysAdmin,
     /// Gives threads real-time priority and negative nice values.
     SysNice,

@@ -23,7 +23,7 @@ pub(crate) fn asleep() -> std::time::Duration {
     std::time::Duration::from_nanos(boot.saturating_sub(now().0))
 }
 
-/// By how many nanoseconds the clocks of this process are ahead of the kernel's.
+/// How many nanoseconds the clocks of this process are ahead of the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ahead {
     monotonic: i64,
@@ -88,7 +88,7 @@ pub fn wall_clock() -> WallClock {
 
 /// The error that the kernel states for a clock that is synchronized.
 fn synchronized_error() -> Option<u64> {
-    // SAFETY: the type consists of integers, for all of which zero is a value.
+    // SAFETY: the type consists of integers, for which zero is a valid value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to `state`, which lives longer than the call. Without a mode, it changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut state) };

@@ -36,7 +36,7 @@ pub enum ProcView {
     Own,
     /// One in between: an ancestor of the recorder's, but not the initial one.
     Between,
-    /// One that the recorder is not in, or `/proc` cannot be read.
+    /// A namespace that the recorder is not in, or `/proc` cannot be read.
     Foreign,
 }
 

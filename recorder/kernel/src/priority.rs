@@ -102,7 +102,7 @@ impl Denied {
 
 /// Gives the calling thread the highest ordinary priority, if permitted.
 ///
-/// Otherwise nothing changes: the rings hold what it is late for, and a loss would be counted.
+/// Otherwise nothing changes: the rings hold the delayed events, and a loss would be counted.
 pub fn raise() {
     ThreadId::current().raise();
 }

@@ -330,7 +330,7 @@ impl Sys for Linux {
     }
 
     fn unlock_memory(&self) -> io::Result<()> {
-        // SAFETY: munlockall takes nothing, and changes no content.
+        // SAFETY: munlockall takes no arguments, and changes no memory.
         check(unsafe { libc::munlockall() }).map(drop)
     }
 

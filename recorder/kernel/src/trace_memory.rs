@@ -1,8 +1,8 @@
 //! Memory for a trace buffer that is filled from end to end before it is reused.
 //!
-//! Nothing of such a buffer stays in a cache: writing, reading or freeing it goes through all of its pages. With huge pages, that is one
-//! page table entry for 2 MiB instead of 4 KiB. They are faulted in before the recording begins, because finding a huge page may take the
-//! kernel long.
+//! No part of such a buffer stays in a cache: writing, reading or freeing it touches all of its pages. With huge pages, that is one page
+//! table entry for 2 MiB instead of 4 KiB. They are faulted in before the recording begins, because finding a huge page may take the kernel
+//! long.
 
 use std::io;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! Users: the one as whom COMMAND runs, and the owner of the output.
+//! Users: the user to run COMMAND as, and the owner of the output.
 //!
 //! fxtrec is usually started through sudo. COMMAND can be run as the calling user, and files that fxtrec creates are given to that user,
 //! who could otherwise not delete them without sudo.

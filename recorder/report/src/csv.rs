@@ -59,7 +59,7 @@ fn cell(number: Option<u64>) -> String {
 /// Writes a row for each thread; unknown values are empty cells.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_csv(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write!(
         out,

@@ -47,7 +47,7 @@ pub struct LockRow {
     pub process: Box<str>,
     /// How long threads were blocked on it.
     pub waits: Distribution,
-    /// The holders when waits began, and how long these waits were; the longest first. `None` stands for an unknown holder.
+    /// The holders when waits began, and how long these waits were; the longest first. `None` represents an unknown holder.
     pub held_by: Vec<(Option<Party>, Duration)>,
     /// The threads that woke waiters of a kernel lock, and how long these had waited; the longest first.
     pub released_by: Vec<(Option<Party>, Duration)>,

@@ -467,7 +467,7 @@ pub fn measure<'r>(
         false => report.threads().iter().filter_map(|thread| Some(thread.koid?.0)).collect(),
     };
     found.worst = worst(&spans, report, |span| all || chosen.contains(&span.koid));
-    // No single thread accounts for the time of an asynchronous span. Those come last.
+    // No single thread accounts for the time of an asynchronous span. These come last.
     spans.list.sort_by_key(|span| span.begun_on.is_some());
     let sync = spans.list.partition_point(|span| span.begun_on.is_none());
     let (intervals, of_tasks) = spans.list.split_at(sync);

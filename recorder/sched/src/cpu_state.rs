@@ -52,7 +52,7 @@ pub struct CpuState<K> {
     pub last: Option<Occupant<K>>,
     /// Start of this state; 0 if it began before the trace.
     pub since: Nanos,
-    /// How `since` is known. After a gap it stays [`Edge::Gap`] until the next switch, even if it turns out what occupies the CPU.
+    /// How `since` is known. After a gap it stays [`Edge::Gap`] until the next switch, even if the occupant of the CPU becomes known.
     pub begin: Edge,
 }
 
@@ -71,7 +71,7 @@ impl<K: Copy> CpuState<K> {
             CpuState { occupant: Some(incoming), last: None, since: time, begin: edge(inferred) };
     }
 
-    /// It turns out what occupies the CPU, which was unknown. The beginning stays unknown.
+    /// The occupant of the CPU, which was unknown, becomes known. The beginning stays unknown.
     #[inline]
     pub fn claim(&mut self, who: Occupant<K>) {
         self.occupant = Some(who);

@@ -324,7 +324,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         moves.then(|| std::mem::replace(&mut thread.cpu, cpu))
     }
 
-    /// A waiting thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
+    /// A waiting thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
     /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or not that long.
     pub fn held_back<T: Threads<Key = K>>(
         &self,

@@ -24,7 +24,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The thread turns out to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
+    /// The thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
     /// before that part, and during it; `None` if it does not wait, or not that long.
     pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
         let waited = *self;

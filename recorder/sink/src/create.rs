@@ -38,8 +38,8 @@ pub struct Opened {
 
 /// Opens the output.
 ///
-/// An existing file is renamed to its name with `.old` added, and an earlier `.old` is replaced. Devices and fifos are opened as they are
-/// if the user named them. A new file belongs to `owner`.
+/// An existing file is renamed to its name with `.old` added, and an earlier `.old` is replaced. Devices and FIFOs are opened directly if
+/// the user named them. A new file belongs to `owner`.
 ///
 /// # Errors
 /// When the output cannot be created or opened, or the earlier file cannot be renamed, or another process records to it.
@@ -146,7 +146,7 @@ pub fn new_file(path: &Path, named: bool, owner: Option<Owner>) -> Result<NewFil
     }
     let recording = place.record(Given::AtOnce).map_err(because)?;
     let undo = Some(recording.undo());
-    // A file that still belongs to root can be written nevertheless, and given to the user who called sudo later.
+    // A file that still belongs to root can be written nevertheless, and given later to the user who called sudo.
     let Recording { file, kept_old, .. } = recording;
     Ok(NewFile { file, undo, kept_old })
 }

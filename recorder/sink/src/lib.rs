@@ -1,7 +1,7 @@
 //! Where the bytes of a trace go: a file, a pipe, a compressor in front of either.
 //!
 //! The drain thread passes one saved buffer after another to a [`Sink`], each of
-//! whole FXT records. The sink guarantees that what it has taken stays readable,
+//! whole FXT records. The sink guarantees that accepted data stays readable,
 //! whatever happens next:
 //!
 //! - fxtrec is killed: a plain file ends in whole records (at worst in one that
@@ -11,7 +11,7 @@
 //!   flush point, and the error says how much was saved. A failed sink rejects
 //!   everything after that without another system call, so that the recorder need
 //!   not stop.
-//! - The reader of a pipe goes away: what it did not read is lost, including what
+//! - The reader of a pipe closes it: unread data is lost, including what
 //!   was in the pipe. It is not an error if it has read everything.
 //!
 //! After any failure, [`Sink::unsaved`] counts the records that cannot be read.
@@ -79,7 +79,7 @@ pub trait Sink: Send + Debug {
         Unsaved::default()
     }
 
-    /// Ends the trace. Nothing but the counts may be asked of the sink afterwards.
+    /// Ends the trace. After that, only the counts may be queried.
     ///
     /// # Errors
     /// When the end cannot be written, and the first error again if there was one before.

@@ -32,7 +32,7 @@ const MARK: &str = " *";
 /// A name is not made shorter than this to fit.
 const SHORTEST: usize = 12;
 
-/// A table of which every column is as wide as its widest cell.
+/// A table in which every column is as wide as its widest cell.
 #[derive(Debug)]
 pub struct Grid {
     columns: Vec<(&'static str, Side)>,

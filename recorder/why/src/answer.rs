@@ -111,7 +111,7 @@ pub struct Part {
     pub ns: u64,
     /// How many stretches of time it consists of.
     pub times: u64,
-    /// For `waiting`, who had the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
+    /// For `waiting`, the occupant of the CPU: `thread`, `idle`, `out_of_scope` or `unknown`.
     pub tenant: Option<&'static str>,
     /// The thread that had the CPU or, for `blocked`, that ended it.
     pub thread: Option<Who>,
@@ -150,7 +150,7 @@ pub struct Link {
     /// As `part` of the blame, without a breakdown of the CPU time.
     pub state: &'static str,
     pub cpu: Option<u16>,
-    /// For `waiting`, who had the CPU.
+    /// For `waiting`, the thread that had the CPU.
     pub tenants: Vec<Share>,
     /// For `waiting`, its waker; absent if it was preempted.
     pub woken_by: Option<&'static str>,

@@ -50,7 +50,7 @@ const SAMPLES: usize = 15;
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
-/// The maximum number of incidents that are considered where one is to be explained: the recorder may be the cause of the first.
+/// The maximum number of incidents to consider when one is to be explained: the recorder may be the cause of the first.
 pub(crate) const MOST_INCIDENTS: usize = 5;
 
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
@@ -81,7 +81,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Whether it stands for unknown time.
+    /// Whether it represents unknown time.
     fn is_gap(&self) -> bool {
         self.by == GAP
     }
@@ -124,7 +124,7 @@ pub(crate) struct Unit {
     /// The number of the thread's units, or of its waits at this place.
     pub(crate) count: u64,
     pub(crate) median: u64,
-    /// One that has the median length.
+    /// A unit of median length.
     pub(crate) usual: (u64, u64),
     /// The system call of the idle waits, or of these waits.
     pub(crate) call: Option<u64>,

@@ -14,7 +14,7 @@ QUIET_HEAD = ["recorder", "% of one CPU", "wake-ups per second", "resident MiB"]
 
 
 def median(values):
-    """The median, or none of no values."""
+    """The median, or None without values."""
     values = [value for value in values if value is not None]
     return statistics.median(values) if values else None
 
@@ -25,7 +25,7 @@ def text(value, digits=2):
 
 
 def spread(values, digits=2):
-    """The median of all rounds, with the least and the greatest where there are several."""
+    """The median of all rounds, with the minimum and the maximum if there are several."""
     values = [value for value in values if value is not None]
     if len(values) < 2:
         return text(median(values), digits)

@@ -66,7 +66,7 @@ def write(path, programs, busybox, checks):
         archive.add(f"programs/{name}", copy.read_bytes())
     for library in programs.libraries:
         archive.add(library, pathlib.Path(library).read_bytes())
-    # For those who try something by hand.
+    # For manual experiments.
     archive.link("bin/fxtrec", place(programs.bins["fxtrec-tested"]))
     for tool in programs.tools:
         archive.add(f"bin/{pathlib.PurePath(tool).name}", pathlib.Path(tool).read_bytes())

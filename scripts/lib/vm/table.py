@@ -75,7 +75,7 @@ class Results:
         self.read()
         row = self.kernels.setdefault(kernel, {})
         if row.get("release") != release:
-            # Those of another kernel.
+            # The results of another kernel.
             row["checks"] = {}
         row.update(release=release, date=date)
         is_shorter = not set(row["checks"]) <= {check.name for check in result.checks}

@@ -171,7 +171,7 @@ impl Connection {
     fn receive_packets(&mut self) {
         let Some(recording) = &mut self.recording else { return };
         if recording.receive().is_err() {
-            // The manager takes nothing more of this session.
+            // The manager accepts no more data for this session.
             recording.refused(self.client);
         }
     }

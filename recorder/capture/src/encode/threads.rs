@@ -660,7 +660,7 @@ pub mod weight {
         110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
     ];
 
-    /// The weight of a thread with the kernel priority `prio`: 100 to 139 stand for nice -20 to 19.
+    /// The weight of a thread with the kernel priority `prio`: 100 to 139 correspond to nice -20 to 19.
     #[inline]
     pub fn weight(tid: Tid, prio: i32) -> i32 {
         if tid == Tid::IDLE {

@@ -1,4 +1,4 @@
-//! The pseudo-threads that stand for what a trace with a narrow scope does not record.
+//! The pseudo-threads that represent what a trace with a narrow scope does not record.
 //!
 //! The thread on a CPU is recorded only where a thread in scope is switched out or in. The rest of the time is unknown, and showing the
 //! idle task would be wrong. So each CPU gets a pseudo-thread in the trace, in a process called `not recorded`, which is shown whenever the

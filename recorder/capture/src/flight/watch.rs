@@ -61,7 +61,7 @@ pub struct Fired {
     pub from: Option<String>,
 }
 
-/// Counts of all that met a trigger, by outcome.
+/// Counts of everything that met a trigger, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub fired: u64,
@@ -358,7 +358,7 @@ impl Watch {
         self.fired.drain(..)
     }
 
-    /// Counts of all that has met a trigger so far, by outcome.
+    /// Counts of everything that has met a trigger so far, by outcome.
     pub fn counts(&self) -> Counts {
         self.counts
     }

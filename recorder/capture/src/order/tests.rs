@@ -36,7 +36,7 @@ fn the_picture_holds() {
     // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
     assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
     assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
-    // ... and a window later no longer: then CPU 2 proves what it has shown, less the slack.
+    // ... but not a window later: then CPU 2 proves what it has shown, minus the slack.
     assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
     let rest = emitted(&mut merger, 296 * MS);
     assert_eq!(rest.len(), 1 + 5 + 5);
@@ -199,7 +199,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % sides
     };
-    // Two queues for each CPU, the second of which has little; the first is a backlog in the other merger.
+    // Two queues for each CPU; the second is short, and the first is a backlog in the other merger.
     let (mut plain, mut other) = (Merger::new(), Merger::new());
     let queues: Vec<[Lane; 2]> =
         (0..CPUS).map(|cpu| [plain.another_lane(Cpu(cpu)), plain.another_lane(Cpu(cpu))]).collect();

@@ -40,8 +40,8 @@ const QUIET: Duration = Duration::from_millis(80);
 /// How long samples are dealt with while others wait for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Maximum number of programs that are known at the same time. When there are more, all that is known is named, and those that had no stack
-/// lately are forgotten.
+/// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
+/// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
 /// When a program has had no stack lately.
@@ -111,7 +111,7 @@ pub(super) enum Told {
         /// When the thread was there.
         since: Nanos,
         until: Nanos,
-        /// How long it was, or how long the wait that it ended was, or what it stands for.
+        /// The length of the wait, or of the wait that it ended, or the time that a sample represents.
         weight: u64,
         flags: u32,
         frames: Vec<u64>,
@@ -244,7 +244,7 @@ pub(super) struct Collector {
     placed: usize,
     /// Frames of programs that are in no mapping.
     nowhere: FxHashSet<(usize, u64)>,
-    /// Processes whose mappings could not be read in time: they are not asked again.
+    /// Processes whose mappings could not be read in time; they are not tried again.
     pub(super) locked: FxHashSet<Pid>,
     /// The number of the next new one.
     next_program: usize,
@@ -290,7 +290,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Tells `to`. `asked` is for recordings that are kept in parts, each with the names that it needs.
+    /// Tells `to`. `asked` is for recordings in several files, each with the names that it needs.
     pub(super) fn new(
         rings: Rings,
         (wanted, symbols): (Wanted, Option<Duration>),
@@ -866,7 +866,7 @@ pub(super) fn name_of(path: &str) -> String {
     clean[from..].to_owned()
 }
 
-/// The executable mappings of a process; none where it is gone, or its memory was `locked` for too long.
+/// The executable mappings of a process; empty if it is gone, or if its memory was `locked` for too long.
 pub(super) fn mappings(locked: &mut FxHashSet<Pid>, pid: Pid) -> Vec<ExecutableMapping> {
     if locked.contains(&pid) {
         return Vec::new();

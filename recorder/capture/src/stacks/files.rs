@@ -62,8 +62,8 @@ impl Files {
         Ok(file.and_then(|file| Some((Described::read(&answer)?, file))))
     }
 
-    /// Finds the functions of a file that contain these addresses; returns whether all were looked up. A file that is `kept` will be asked
-    /// again soon.
+    /// Finds the functions of a file that contain these addresses; returns whether all were looked up. A file that is `kept` will be
+    /// requested again soon.
     pub(super) fn names(
         &mut self,
         file: impl AsFd,

@@ -51,7 +51,7 @@ const MOST_OF_ONE: usize = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
-    /// The memory of which there was a sample; other memory has other code.
+    /// The memory that the sample came from; other memory has other code.
     space: Option<u64>,
     /// A child shares its parent's until either changes.
     mappings: Arc<Vec<ExecutableMapping>>,

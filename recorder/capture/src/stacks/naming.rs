@@ -109,7 +109,7 @@ impl Collector {
         unnamed += left.len() as u64;
         self.frames.later.extend(left.into_iter().map(|(number, address, _)| (number, address)));
         unnamed += self.name_files(of_files, until);
-        // Those that are left are tried again when the next file ends.
+        // The rest is tried again when the next file ends.
         self.counts.unnamed = self.frames.left_out + self.lost_names + unnamed;
     }
 

@@ -468,7 +468,7 @@ impl Sequence {
             (None, Some(module)) => self.function(&label(module.path, within)),
             (None, None) => self.function(&format!("{address:#x}")),
         };
-        // If the file is unknown, a file without a name stands for all of these.
+        // If the file is unknown, a file without a name represents all of these.
         let nowhere = Module { path: "", build_id: &[], start: 0, end: 0, address: 0 };
         let mapping = self.mapping(known.module.unwrap_or(nowhere));
         let key = (function, mapping, within);

@@ -392,7 +392,7 @@ impl Records {
         Ok(())
     }
 
-    /// Passes on what there is for Perfetto, with the number of stacks in each blob.
+    /// Passes on the data for Perfetto, with the number of stacks in each blob.
     fn each_blob(&self, mut put: impl FnMut(&Blob<'_>, u64)) {
         let known = |program: usize, address: u64| {
             let program = if is_kernel(address) { KERNEL } else { program };
@@ -456,7 +456,7 @@ impl Records {
         let mut parts = parts(&records);
         self.each_blob(|blob, stacks| {
             let mut records = Vec::new();
-            // Memory takes all that the format can express.
+            // Memory accepts everything that the format can express.
             if blob.write(&mut records).is_ok() {
                 parts.push(Part { records, names: 0, stacks });
             }

@@ -117,7 +117,7 @@ impl Reader {
         named(&files, addresses, take)
     }
 
-    /// The files with the symbols of a program or library, first the one with the code if it is there.
+    /// The files with the symbols of a program or library; the one with the code comes first, if available.
     fn files_of(&mut self, build: &Build) -> Option<Vec<File>> {
         for path in &build.paths {
             let path = Path::new(path);
@@ -156,7 +156,7 @@ impl Reader {
     fn in_kernel(&mut self, build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
         let is_kernel = build.paths.iter().any(|path| path == KERNEL);
         if is_kernel && let Some(file) = self.vmlinux(build) {
-            // Addresses count from the beginning of the text: where it is depends on the boot.
+            // Addresses count from the beginning of the text, whose position depends on the boot.
             if let Ok(Some(begin)) = elf::label(&file, "_stext") {
                 let moved: Vec<u64> =
                     addresses.iter().map(|address| address.saturating_add(begin)).collect();
@@ -200,8 +200,8 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
     elf::open(path).ok().filter(is_it)
 }
 
-/// Where packages of kernels put a vmlinux with symbols, in the folder of one distribution or another: Debian's have no link by its
-/// build id. The kernel's release as named in the trace is not made part of a path: it could lead anywhere.
+/// Where kernel packages put a vmlinux with symbols, in the folders of various distributions: Debian's have no link by build id. The
+/// kernel's release as named in the trace is not made part of a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let read = fs::read_dir(folder).into_iter().flatten();

@@ -165,7 +165,7 @@ impl Object {
     /// it.
     ///
     /// # Errors
-    /// [`ObjectError`], where the object has no such choice, or a map that is not given.
+    /// [`ObjectError`], if the object has no such parameter, or has a map that is not given.
     pub fn with(
         &self,
         choices: &[Choice],
@@ -216,7 +216,7 @@ const CHOICES: &str = ".rodata";
 /// In place of a map's descriptor.
 const CHOICES_FD: i32 = i32::MIN;
 
-// Codes of instructions, and what stands in the place of a register in a load of eight bytes.
+// Codes of instructions, and the pseudo-register in a load of eight bytes.
 const LOAD_WIDE: u8 = 0x18;
 const LOAD_DOUBLE: u8 = 0x79;
 const MOVE_NUMBER: u8 = 0xb7;
@@ -232,7 +232,7 @@ const BY_TYPE: u8 = 2;
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
 
-/// The instructions of a program whose maps are descriptors; `None` where a choice is not loaded as the compiler does it.
+/// The instructions of a program whose maps are descriptors; `None` if a parameter is not loaded in the expected way.
 fn finish(
     insns: &[bpf_insn],
     choices: &[u8],
@@ -302,7 +302,7 @@ impl Programs {
         self.get(name, On::Tracepoint(tracepoint))
     }
 
-    /// The program with this name, and what it is to run on.
+    /// The program with this name, and its attach point.
     ///
     /// # Errors
     /// [`ObjectError::Missing`].
@@ -493,7 +493,7 @@ mod tests {
             ("more_record", &[("bytes", part::MORE), kind]),
         ];
         for (record, parts) in records {
-            // One of bytes alone has no padding.
+            // One that consists of bytes has no padding.
             let bytes = if record == "more_record" { 21 } else { lane::RECORD_BYTES };
             assert_places(&EVENTS, record, bytes, parts);
         }

@@ -1,7 +1,7 @@
 //! Which thread sent the packet that wakes another one on this host.
 //!
-//! A packet that stays on the host (by a loopback device, or between two ends such as those of containers) is received by a soft interrupt,
-//! often on another CPU than the one where it was sent. The thread that runs there is unrelated to it. These programs
+//! A packet that stays on the host (through a loopback device, or between two ends such as those of containers) is received by a soft
+//! interrupt, often on a different CPU than the one where it was sent. The thread that runs there is unrelated to it. These programs
 //! (`packets.bpf.c`) follow the packet by the address of its `sk_buff`:
 //!
 //! ```text

@@ -1,6 +1,6 @@
 //! The programs that record: their objects, with their parameters.
 //!
-//! Those on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
+//! The programs on events are in `recorder/kernel/bpf/events.bpf.c`. They do, in this order:
 //!
 //! ```text
 //!   with a scope: leave, if the thread does not matter

@@ -152,7 +152,7 @@ impl Prepared {
         }
     }
 
-    /// Returns `Ok` if fxtrec went away before it released the child.
+    /// Returns `Ok` if fxtrec exited before it released the child.
     ///
     /// # Safety
     /// Only for a child between fork and exec; `mine` is its end of the gate.

@@ -9,7 +9,7 @@ use crate::spec::{Arg, ArgType, Value};
 /// The kernel takes no longer text for an argument, in bytes.
 const LONGEST: usize = 63;
 
-/// A value that `argN` stands for in a USDT probe.
+/// The meaning of `argN` in a USDT probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
     pub(crate) fetch: Fetch,

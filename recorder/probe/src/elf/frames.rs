@@ -91,7 +91,7 @@ fn index_of(entries: &[Entry], address: u64) -> Option<Vec<u8>> {
 /// The entry of a function.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where it is in the section.
+    /// Its position in the section.
     at: usize,
     /// Where the function begins.
     start: u64,
@@ -301,7 +301,7 @@ mod tests {
     /// Where the tables are.
     const ADDRESS: u64 = 0x3000;
 
-    /// An entry: its length, and what it has.
+    /// An entry: its length, and its content.
     fn entry(content: &[u8]) -> Vec<u8> {
         let mut bytes = (content.len() as u32).to_le_bytes().to_vec();
         bytes.extend(content);
@@ -360,7 +360,7 @@ mod tests {
             found.expect("the tables can be used").index.is_none()
         };
         assert_eq!((with(17, start), with(18, start), with(0, start)), (true, false, false));
-        // Where its function does not begin, it would be found for others.
+        // If it did not match the function's beginning, it would be found for other functions.
         assert!(!with(17, start + 1));
     }
 

@@ -34,7 +34,7 @@ const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// The maximum number of bytes of a table. Kubernetes' programs have 30 MB.
 const MOST_TABLE: u64 = 96 << 20;
 
-/// The maximum number of bytes in which a table is searched for where it is not a section.
+/// The maximum number of bytes in which a table is searched for if it is not a section.
 const MOST_SEARCHED: u64 = 96 << 20;
 
 /// How many steps a list of values is followed.

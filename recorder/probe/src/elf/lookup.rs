@@ -58,7 +58,7 @@ struct Best {
 }
 
 impl<'d, R: ReadRef<'d>> Elf<'d, R> {
-    /// Where code will be once it is loaded, even in a file that contains only what was stripped off another.
+    /// Where code will be once it is loaded, even in a file that contains only stripped parts.
     fn code_ranges(&self) -> Vec<(u64, u64)> {
         let headers = self.program_headers;
         let is_code = |header: &&elf::ProgramHeader64<Endianness>| {

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use super::cpp;
 
-/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of
-/// a name exponentially longer than the mangled one, if someone constructs it so.
+/// A name longer than this is shown in the linker's form. Repeated parts make the readable form of a name exponentially longer than the
+/// mangled one, if the name is crafted that way.
 const LONGEST: usize = 16 * 1024;
 
 /// Work limit for a name, in steps: for each of its bytes, and in addition. A byte of text is a step.

@@ -32,7 +32,7 @@ enum Way {
 /// The functions that `pattern` means, by address, each address once.
 ///
 /// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Among the ways to interpret a name, only the
-/// most exact one that finds something counts: `f` is not `f<int>` where there is an `f`.
+/// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
     let glob = glob::is_glob(pattern).then(|| glob::of_name(&wanted));

@@ -10,7 +10,7 @@ fn sound() -> Vec<u8> {
         .expect("every system has true")
 }
 
-/// Asks everything of a file that can be asked.
+/// Runs every query on a file.
 fn ask_everything(file: &[u8]) -> Result<usize, ElfError> {
     let elf = Elf::parse(file)?;
     let functions = elf.functions()?;

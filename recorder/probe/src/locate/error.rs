@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocateError {
-    /// Nothing in front of the colon, and nothing to be run or recorded by itself.
+    /// Nothing before the colon, and no COMMAND or process to record.
     #[error(":SYMBOL is a function of COMMAND, and there is no COMMAND or -p PID: name the binary")]
     NoCommand,
     /// COMMAND is not there.

@@ -70,7 +70,7 @@ pub(super) fn all_functions<'d, R: ReadRef<'d>>(
     let Some((path, data)) = elf::separate_debug_file(elf, &located.path, &located.root) else {
         return Ok((functions, None));
     };
-    // One that cannot be read leaves the file what it is: stripped.
+    // A symbol file that cannot be read is ignored, so the file counts as stripped.
     match Elf::parse(&data).and_then(|debug| debug.functions_of(elf)) {
         Ok(more) if more.complete => {
             functions.merge(more);

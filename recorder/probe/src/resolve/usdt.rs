@@ -92,7 +92,7 @@ impl<'d, R: ReadRef<'d>> File<'_, 'd, R> {
         usdt::operands(&probe.arguments, self.elf.arch(), &variable)
     }
 
-    /// The requested arguments; without any, all that the kernel can fetch.
+    /// The requested arguments; by default, all that the kernel can fetch.
     fn usdt_args(&self, spec: &Spec, probe: &Probe) -> Result<Vec<FetchArg>, Problem> {
         let arch = self.elf.arch();
         let operands = self.parsed_operands(probe);

@@ -60,7 +60,7 @@ pub enum UsdtError {
 /// When its notes are damaged.
 pub fn probes<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>) -> Result<Vec<Probe>, UsdtError> {
     let Some((notes, _)) = elf.section(SECTION)? else { return Ok(Vec::new()) };
-    // Its address is all that matters of it, and sections without bytes have one too.
+    // Only its address matters, and sections without bytes have one, too.
     let base = elf.section(BASE_SECTION)?.map(|(_, address)| address);
     parse(notes, base)
 }

@@ -140,7 +140,7 @@ impl Segment {
         self.end = next.end;
     }
 
-    /// Adds unknown time, at no specific place: the end stays.
+    /// Adds unknown time, without a position: the end of the log is unchanged.
     pub(super) fn add_unknown(&mut self, nanos: u64) {
         self.unknown += nanos;
     }

@@ -179,7 +179,7 @@ fn blocked<'a>(report: &Report, sleep: &'a Sleep) -> Blocked<'a> {
 /// Writes the report as one JSON object, with the verdicts if there are gates.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_json(
     report: &Report,
     verdicts: Option<&[Verdict<'_>]>,

@@ -68,7 +68,7 @@ const STACK_STYLE: &str = include_str!("assets/css/stacks.css");
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub(super) fn write(contents: &Value, blocks: &[Vec<u8>], out: &mut dyn Write) -> io::Result<()> {
     let has_stacks = !contents["stacks"].is_null();
     let has_told = !contents["told"].is_null();

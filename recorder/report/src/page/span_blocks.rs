@@ -6,7 +6,7 @@ use super::args::ArgsIndex;
 use super::columns::{Column, pack};
 use super::spans::{Span, SpanKind};
 
-/// The kinds of spans in a block. From `MANY` on, they stand for several short spans: `MANY` plus their number.
+/// The kinds of spans in a block. From `MANY` on, they represent several short spans: `MANY` plus their number.
 mod kind {
     pub(super) const WHOLE: u64 = 0;
     pub(super) const OPEN: u64 = 1;

@@ -189,7 +189,7 @@ fn thread(kind: Kind, samples: &[&Sample<'_>], libraries: &mut Libraries) -> Val
 /// Writes profiles of a trace as one, in which each thread occurs once for each kind of stack.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_firefox(profiles: &[Profile<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut libraries = Libraries::default();
     let mut threads = Vec::new();

@@ -12,7 +12,7 @@ const MAX_CPUS: usize = 8;
 /// Writes the summary, in the style of the lines before it.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_brief(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_metrics(&[WAKEUP, PREEMPTED, SLICE], report, out)?;
     if let Some((what, text)) = worst_of_all(report) {
@@ -52,7 +52,7 @@ pub(super) fn strings_line(report: &Report) -> Option<String> {
 /// Writes the summary's figures about waits and CPUs.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_metrics(&[WAKEUP, PREEMPTED], report, out)?;
     write_busy(report, out)?;

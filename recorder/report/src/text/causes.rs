@@ -89,7 +89,7 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
 /// Writes a row for each thread with any of these facts, and says which facts the recording does not have.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_causes(
     report: &Report,
     rows: Option<usize>,

@@ -15,7 +15,7 @@ use fxtrec_units::text::{count, counted, short, short_or_dash};
 /// Lists the traces, and what is missing from them.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let threads: u64 = report.threads().iter().map(|thread| thread.threads).sum();
     let of = match (report.hosts(), report.traces.iter().filter(|row| row.host.is_none()).count()) {
@@ -42,7 +42,7 @@ pub fn write_fleet_head(report: &Report, look: Look, out: &mut dyn Write) -> io:
 /// Writes a row for each trace: its figures of the style's metric, in the style's order.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_traces(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let mut rows: Vec<&TraceRow> = report.traces.iter().collect();
     rows.sort_by_key(|row| rank(row, style));

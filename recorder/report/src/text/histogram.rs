@@ -44,7 +44,7 @@ fn by_powers(distribution: &Distribution) -> Vec<(u32, u64)> {
 /// Writes the histogram of a distribution.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_histogram(
     title: &str,
     distribution: &Distribution,

@@ -11,7 +11,7 @@ use fxtrec_units::text::{count, counted};
 /// Writes what was lost, why, and which losses are in no gap; nothing if nothing is missing.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub(super) fn write_losses(report: &Report, look: Look, out: &mut dyn Write) -> io::Result<()> {
     let losses = &report.losses;
     if losses.gaps > 0 {

@@ -143,7 +143,7 @@ fn row_of(thread: &ThreadReport) -> Row<'_> {
 /// Writes the table of threads, COMMAND's first.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let rows = report.threads().iter();
     let rows = rows.map(|thread| row_of(thread));
@@ -159,7 +159,7 @@ pub fn write_threads(report: &Report, style: TableStyle, out: &mut dyn Write) ->
 /// Writes the table of processes.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_processes(report: &Report, style: TableStyle, out: &mut dyn Write) -> io::Result<()> {
     let processes = report.processes();
     let rows = processes.iter().map(|process| Row {

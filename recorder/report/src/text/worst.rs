@@ -106,7 +106,7 @@ fn waits(report: &Report, most: usize) -> Vec<&Wait> {
 /// listed.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_worst(
     report: &Report,
     most: usize,
@@ -183,7 +183,7 @@ fn in_call(report: &Report, call: Option<u16>) -> String {
 /// Writes the longest blocked times of threads, at most `most`.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_blocked(
     report: &Report,
     most: usize,

@@ -1,6 +1,6 @@
 //! The meaning of a list of categories: which parts of the kernel and which events of applications it enables.
 //!
-//! As in Fuchsia, both share one name space, and an empty list stands for everything.
+//! As in Fuchsia, both share one name space, and an empty list means everything.
 //!
 //! | written | switches on |
 //! | --- | --- |

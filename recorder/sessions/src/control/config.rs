@@ -16,7 +16,7 @@ use crate::manager::{DEFAULT_BUFFER_BYTES, MAX_PROVIDERS, ProviderOverride};
 /// The version of the format that is written.
 const VERSION: FxtVersion = FxtVersion { major: 0, minor: 1 };
 
-/// The longest that StartTracing may be asked to wait.
+/// The longest start timeout that StartTracing accepts.
 const MAX_START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long it waits by default.
@@ -54,7 +54,7 @@ pub(super) struct Config {
     pub(super) overrides: Vec<ProviderOverride>,
     /// Whether nothing is sent before a stop.
     pub(super) deferred: bool,
-    /// The only processes of which the kernel is recorded, or the globs of their cgroups; of all, if both are empty.
+    /// The processes that the kernel's recording is restricted to, or the globs of their cgroups; all, if both are empty.
     pub(super) processes: Vec<u32>,
     pub(super) cgroups: Vec<String>,
     pub(super) stacks: Vec<String>,
@@ -123,7 +123,7 @@ impl Config {
     }
 }
 
-/// The processes of which the kernel is recorded.
+/// The processes that the kernel's recording covers.
 fn chosen(
     processes: Option<Vec<u32>>,
     cgroups: Option<Vec<String>>,

@@ -44,7 +44,7 @@ pub(super) struct Splitter {
     rest: Vec<u8>,
     /// Whether scheduling records are wanted, and events of the scheduler.
     scheduling: bool,
-    /// The string reference that stands for the scheduler's category; 0 before it is defined, which is the empty string.
+    /// The string reference of the scheduler's category; 0, the empty string, before it is defined.
     sched: u64,
 }
 
@@ -69,7 +69,7 @@ impl Splitter {
                 let (index, is_sched) = (string::INDEX.get(first), content(first, record) == SCHED);
                 match is_sched {
                     true => self.sched = index,
-                    // It stands for something else from now on.
+                    // From now on it refers to something else.
                     false if self.sched == index => self.sched = 0,
                     false => {}
                 }

@@ -111,7 +111,7 @@ impl Client {
         let (receiver, who, place) = (service.clone(), caller.clone(), writer.clone());
         let take = move |connection: &UnixStream, most| {
             let (message, writer) = receiver.receive_output(&who, connection, most)?;
-            // One that was there and not used ends.
+            // An unused one that already exists ends.
             let before = place.lock().unwrap_or_else(PoisonError::into_inner).replace(writer);
             drop(before);
             Ok(message)

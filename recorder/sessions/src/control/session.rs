@@ -117,7 +117,7 @@ impl Session {
             buffer_bytes: usize::try_from(self.config.buffer_bytes).unwrap_or(usize::MAX),
             categories: granted.applications.clone(),
             overrides: self.config.overrides.clone(),
-            // Deferred data waits in the output, where it does not take memory.
+            // Deferred data waits in the output, which stores it outside of memory.
             hold: false,
             only_uid: match granted.users {
                 Users::Every => None,

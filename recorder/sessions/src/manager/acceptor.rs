@@ -1,7 +1,7 @@
 //! Decides which providers are accepted.
 //!
-//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is let in, each other user is
-//! limited to a share, so that no user can keep all others out.
+//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is admitted, each other user is limited to a
+//! share, so that no user can keep all others out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

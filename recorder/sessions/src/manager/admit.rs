@@ -18,7 +18,7 @@ pub(super) fn admit(record: &[u64], process: Koid) -> bool {
     }
 }
 
-/// Whether a kernel object record is about this process; `None` where it is cut short.
+/// Whether a kernel object record is about this process; `None` if it is truncated.
 fn names_its_own(record: &[u64], process: Koid) -> Option<bool> {
     let (word, mut body) = Body::of(record)?;
     let koid = body.word()?;

@@ -94,7 +94,7 @@ pub(super) fn decode(record: &[u64], names: &Names) -> Option<Seen> {
     Some(Seen { track, thread, time, act })
 }
 
-/// The text that a reference stands for; an inline one is taken out of the record.
+/// The text of a reference; an inline one is taken out of the record.
 fn text(reference: u64, body: &mut Body<'_>, names: &Names) -> Option<Arc<str>> {
     if reference == string_ref::EMPTY {
         return Some(Arc::default());

@@ -179,7 +179,7 @@ impl Manager {
         Ok(providers.into_iter().flat_map(|provider| provider.categories).collect())
     }
 
-    /// Connections that were not let in so far.
+    /// Connections that were rejected so far.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.

@@ -65,7 +65,7 @@ pub enum Whereabouts {
     InPlace,
     /// It no longer has a name.
     Removed,
-    /// It was moved. Where to, if known.
+    /// It was moved. Its destination, if known.
     Moved(Option<PathBuf>),
 }
 
@@ -114,7 +114,7 @@ impl Hold {
         Whereabouts::Moved(shown.filter(|path| !deleted(path)))
     }
 
-    /// Gives the file to the one it is to belong to in the end.
+    /// Gives the file to its final owner.
     ///
     /// # Errors
     /// Errors of fchown(2); the file then still belongs to root.

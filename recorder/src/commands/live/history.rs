@@ -32,7 +32,7 @@ pub(in crate::commands) struct History {
     recorder: Child,
     /// The lines of its messages, if they are not shown.
     said: Option<Receiver<String>>,
-    /// The socket on which it reports what it has written.
+    /// The socket on which it reports the files that it has written.
     notices: UnixDatagram,
     output: PathBuf,
     _folder: TempDir,

@@ -40,7 +40,7 @@ pub(super) struct Truth {
     pub(super) does: Vec<Vec<Does>>,
     /// By CPU, the thread that has it.
     has: Vec<Vec<Option<usize>>>,
-    /// By thread: the times at which it was woken, and by whom.
+    /// By thread: the times at which it was woken, and its wakers.
     pub(super) woken: Vec<Vec<(u64, WokenBy)>>,
 }
 

@@ -164,7 +164,7 @@ impl Spans {
         self.losses
     }
 
-    /// The stack of a thread, made if there is none, to push a span.
+    /// The stack of a thread, created if necessary, to push a span.
     pub fn deepen(&mut self, thread: Koid) -> &mut Stack {
         let spare = &mut self.spare;
         self.threads.entry(thread).or_insert_with(|| spare.pop().unwrap_or_default())

@@ -77,7 +77,7 @@ fn wake_of(kind: WakeKind, tid: u32, current: u32) -> Wake {
     }
 }
 
-/// `current` wakes `tid` for CPU 0; the idle task stands for the thread itself.
+/// `current` wakes `tid` for CPU 0; the idle task represents the thread itself.
 fn wakeup(tid: u32, current: u32) -> Wake {
     wake_of(WakeKind::Wakeup, tid, current)
 }

@@ -95,8 +95,8 @@ mod tests {
     /// A version, the table of a function, and lines, each with the number of instructions that are in it.
     type Compiled = (u8, &'static str, &'static [(u32, u64)]);
 
-    /// A function of fifteen instructions or more, with a loop, `finally`, and a last line far from the others, as each version compiles it,
-    /// with the lines that the version itself gives; 0 stands for none.
+    /// A function of fifteen instructions or more, with a loop, `finally`, and a last line far from the others, as each version compiles
+    /// it, with the lines according to the version itself; 0 means none.
     const COMPILED: [Compiled; 6] = [
         (
             8,

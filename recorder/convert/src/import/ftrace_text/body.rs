@@ -44,7 +44,7 @@ fn with_name(mut switch: Switch, head: Head) -> Switch {
     switch
 }
 
-/// A thread's name. `<...>` stands for a name that the recorder did not know.
+/// A thread's name. `<...>` represents a name that the recorder did not know.
 pub(super) fn comm(name: &str) -> Comm {
     match name {
         "<...>" | "<idle>" => Comm::default(),

@@ -84,7 +84,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Writes all notes as fields again. Null stands for an absent field.
+    /// Writes all notes as fields again. Null represents an absent field.
     pub(super) fn write_notes(&self, object: &mut Object<'_>) {
         for arg in self.notes.as_slice() {
             let own_use =

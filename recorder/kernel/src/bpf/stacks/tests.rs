@@ -98,7 +98,7 @@ fn the_running_kernel_loads_the_program_and_shows_where_a_thread_slept() {
     assert!(stacks.walks_python() || cfg!(not(target_arch = "x86_64")));
     stacks.prepare().expect("the program runs");
     stacks.attach(false).expect("the others run");
-    // On a busy machine the short sleeps can be long too, and a thread that is preempted until its time is over does not sleep. The
+    // On a busy machine the short sleeps can be long, too, and a thread that is preempted until its time is over does not sleep. The
     // expected form of a sleep is known, but not which of a few attempts shows it.
     let mut attempts = (0..10).map(|_| {
         let sleeper = std::thread::spawn(|| {

@@ -77,7 +77,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         done
     }
 
-    /// The node that stands for another, in the part of a pack that is printed.
+    /// The node that represents another, in the part of a pack that is printed.
     fn seen(&mut self, mut id: Id) -> Option<&'n Node<'a>> {
         loop {
             self.left = self.left.checked_sub(1)?;
@@ -209,7 +209,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// Whether a pointer to this stands in parentheses, with what opens them.
+    /// Whether a pointer to this needs parentheses, with what opens them.
     fn opens(&mut self, inner: Id) -> Option<bool> {
         let is_split = self.is_split(inner)?;
         if is_split {

@@ -76,7 +76,7 @@ fn say(mut channel: &UnixStream, news: &News) -> io::Result<()> {
     channel.write_all(&news.encode())
 }
 
-/// Receives the choice of descriptor, reports what it is, and writes the following data to it.
+/// Receives the choice of descriptor, reports its type, and writes the following data to it.
 pub(super) fn serve(mut channel: &UnixStream, descriptors: Vec<OwnedFd>) -> io::Result<()> {
     // Closing those that are not meant could take forever; they go with the process.
     let mut descriptors: Vec<_> = descriptors.into_iter().map(ManuallyDrop::new).collect();
@@ -161,7 +161,7 @@ enum Unfit {
     System(#[from] io::Error),
 }
 
-/// Whether a descriptor can be an output, and what it is.
+/// Whether a descriptor can be an output, and its type.
 fn examine(passed: OwnedFd) -> Result<(OwnedFd, Destination), Unfit> {
     let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(io::Error::from)?;
     let access = OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE;

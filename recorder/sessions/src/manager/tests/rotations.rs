@@ -55,7 +55,7 @@ fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
     });
 }
 
-/// The events of an archive in a word each: `(` for a begin, `)` for an end, the name, the time, `~` if made up.
+/// The events of an archive, one word each: `(` for a begin, `)` for an end, the name, the time, `~` if generated.
 fn shown(archive: &[u8]) -> String {
     let mut reader = Reader::from_slice(archive);
     let mut shown = Vec::new();
@@ -81,7 +81,7 @@ fn each_archive_has_what_was_recorded_in_its_time_and_stands_alone() {
     assert_eq!(shown(&stage.rotate(40)), "(draw@20~ draw@30 )draw@40~");
     assert_eq!(shown(&stage.rotate(50)), "(draw@40~ )draw@50~");
     event(&mut session, EventKind::DurationEnd, 60);
-    // All of it is in the buffer still, and asked to be saved; what was written is not again.
+    // All of it is still in the buffer, with a pending request to save it; records that were already written are not written again.
     session.save();
     event(&mut session, EventKind::Instant, 70);
     provider.say(&FromProvider::Stopped(session.session));

@@ -69,7 +69,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// A thread executes another program: what it was in in the old one will not end.
+    /// A thread executes another program: the functions that it was in will not end.
     pub(in crate::encode::encoder) fn end_program_spans(
         &mut self,
         time: Nanos,

@@ -24,7 +24,7 @@
     note.replaceChildren(`${what} What is drawn there is the share of time in bins of ${units.time(width)}. All events of this view: `, code);
   }
 
-  // Hatches lanes where bins stand for events that are not in the page.
+  // Hatches lanes where bins replace events that are not in the page.
   function paint(context, rows) {
     for (const [from, to] of stretches) {
       const left = Math.max(view.x(from), -2);
