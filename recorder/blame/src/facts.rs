@@ -23,7 +23,7 @@ pub enum Cause {
     Quotas,
     /// On which futex a thread blocked. Recorded only if requested.
     Futex,
-    /// For which lock of the kernel a thread waited. The same applies to that.
+    /// The kernel lock that a thread waited for; the same applies.
     KernelLock,
     /// The cause of the interrupt that woke a thread.
     InterruptKind,

@@ -118,7 +118,7 @@ impl Origins {
             }
             (Some(REQUEST), Some(_)) => format!("the end of a {}", self.request(origin, 0)),
             (Some(REQUEST), None) | (Some("softirq"), Some("BLOCK")) => {
-                "the end of a request to a disk".to_owned()
+                "the end of a disk request".to_owned()
             }
             (Some("softirq"), _) => with("a soft interrupt"),
             (Some("vector"), _) => with("an interrupt between CPUs or of a clock"),
@@ -150,7 +150,7 @@ mod tests {
             text(Some("request"), Some("write_zeroes vda")),
             "the end of a write zeroes to vda"
         );
-        assert_eq!(text(Some("request"), None), "the end of a request to a disk");
+        assert_eq!(text(Some("request"), None), "the end of a disk request");
         let ends = "tcp 10.0.0.5:5432 10.0.0.2:40000";
         assert_eq!(text(Some("packet"), Some(ends)), "a packet of 10.0.0.5:5432 (tcp)");
         // With pseudonyms in their places.

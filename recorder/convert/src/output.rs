@@ -143,7 +143,7 @@ impl Write for Output {
             let most = MOST_TIMES.saturating_mul(taken.load(Ordering::Relaxed)) + FREE_BYTES;
             if self.written > most {
                 let why = format!(
-                    "it is more than {MOST_TIMES} times as large as the input, which refers to long strings again and again; cut a part of the trace"
+                    "it is more than {MOST_TIMES} times as large as the input, which refers to long strings repeatedly; cut a part of the trace"
                 );
                 return Err(io::Error::other(why));
             }

@@ -330,7 +330,7 @@ fn by_errno(call: Call, errno: i32, facts: &Facts) -> (String, String) {
             ),
             _ => ("This kernel is older than Linux 4.9, which fxtrec needs.", DOCTOR),
         },
-        _ => ("fxtrec knows no reason for this.", DOCTOR),
+        _ => ("fxtrec does not know why.", DOCTOR),
     };
     (cause.to_owned(), remedy.to_owned())
 }

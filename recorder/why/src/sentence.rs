@@ -325,7 +325,7 @@ fn blocked_clause(
             let call = call.unwrap_or_else(|| format!(" {OUTSIDE}"));
             let (noun, name, access) =
                 (kernel.noun(), names.tracker.lock_name(lock), kernel.access());
-            format!(" on a lock of the kernel ({noun} {name}{access}){call}")
+            format!(" on a kernel lock ({noun} {name}{access}){call}")
         }
         (Some(lock), _) => on_lock(&lock, names),
         (None, Class::NoSyscall) => format!(" {OUTSIDE}"),

@@ -315,7 +315,7 @@ fn what(class: Option<&str>, syscall: Option<&str>) -> String {
         (Some("sleep"), Some(call)) => format!("asleep in {call}"),
         (Some("lock"), Some(call)) => format!("blocked in {call} (a lock, or a thread's end)"),
         (Some("join"), _) => "blocked for the end of a thread".to_owned(),
-        (Some("kernel_lock"), call) => format!("blocked on a lock of the kernel {}", in_call(call)),
+        (Some("kernel_lock"), call) => format!("blocked on a kernel lock {}", in_call(call)),
         (_, Some(call)) => format!("blocked in {call}"),
         (Some("no_syscall"), None) => format!("blocked {OUTSIDE}"),
         _ => "blocked".to_owned(),
@@ -462,7 +462,7 @@ pub fn describe_link(link: &Link) -> String {
                     let id = escape::line(id.unwrap_or_default());
                     let lock = format!("({} {id}{})", kind.noun(), kind.access());
                     let call = in_call(link.syscall.as_deref());
-                    format!("was blocked on a lock of the kernel {lock} {call}")
+                    format!("was blocked on a kernel lock {lock} {call}")
                 }
                 (None, _) => format!("was {}", what(link.class, link.syscall.as_deref())),
             };

@@ -264,9 +264,9 @@ fn with_locks_why_names_the_lock_of_the_kernel_and_who_had_it() {
     }
     let why = Recorded::with(&["--locks"], &[PLANTED, "kernel-lock"]).explain(&["-t", "audio"]);
     if !why.has("kernel_lock") || !why.has("waker") || !why.has("syscall") {
-        return skip("nobody tells for which lock of the kernel a thread waits here");
+        return skip("nobody tells for which kernel lock a thread waits here");
     }
-    why.says(&["audio[", "late: ", "blocked", "on a lock of the kernel (mutex 0x", ") in write"]);
+    why.says(&["audio[", "late: ", "blocked", "on a kernel lock (mutex 0x", ") in write"]);
     why.says(&["until holder[", ", probably its owner, woke it, which was blocked", "in write"]);
     why.says(&["until pager[", "woke it, which ran for"]);
     assert!(why.millis("blocked", Some("holder")) >= 50, "{:#}", why.why);

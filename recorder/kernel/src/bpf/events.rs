@@ -275,7 +275,7 @@ impl BpfEvents {
         let accounts = with(!irqs.is_empty(), !asking.is_empty());
         let (mut places, mut contentions) = (None, Vec::new());
         if wanted.locks && !wanted.plain {
-            let places = places.insert(create("locks of the kernel", contentions::BYTES)?);
+            let places = places.insert(create("kernel locks", contentions::BYTES)?);
             let given = [("contentions", Given::Memory(places.as_fd()))];
             let object = Object::new(&object::CONTENTION, types)?.with(&[], &given, &[])?;
             contentions = load_if_possible(&*sys, &contentions::programs(types, &object)?)?;

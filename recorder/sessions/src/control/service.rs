@@ -176,7 +176,7 @@ fn may_choose(
     }
     if !stacks.is_empty() && who.uid != 0 && !granted.kernel.is_own() {
         let what = "recording stacks of all users".to_owned();
-        let why = "uid 0 may, and others those of their own processes: use the category sched:own";
+        let why = "only uid 0 may; others may record stacks of their own processes: use the category sched:own";
         return Err(ControllerError::NotPermitted { what, why: why.to_owned() });
     }
     for pid in processes {
@@ -187,7 +187,7 @@ fn may_choose(
             let what = format!("recording process {pid}");
             let uid = who.uid;
             let why = format!(
-                "it is another user's, and uid {uid} may record only its own processes; \
+                "it belongs to another user, and uid {uid} may record only its own processes; \
                  `[[allow]] users = [{uid}] kernel = [\"sched\"]` in the policy would permit it"
             );
             return Err(ControllerError::NotPermitted { what, why });

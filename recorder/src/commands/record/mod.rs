@@ -261,7 +261,7 @@ fn record(
     }
     let unrecorded = [
         ("locks", causes.futex, "that needs the source bpf, and Linux 5.15 on x86-64 or arm64"),
-        ("locks of the kernel", causes.kernel_lock, "that needs Linux 5.19"),
+        ("kernel locks", causes.kernel_lock, "that needs Linux 5.19"),
     ];
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));

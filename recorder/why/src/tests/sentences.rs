@@ -524,7 +524,7 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     {
         let why = ask(&inversion_of(&lock(kind)), &of("audio"));
         let expected = format!(
-            "audio[101] was 187 ms late: blocked 187 ms on a lock of the kernel ({told}) in read until \
+            "audio[101] was 187 ms late: blocked 187 ms on a kernel lock ({told}) in read until \
              ui-params[102], probably its owner, woke it, which was preempted for 186 ms by hog-1[201] and hog-2[202]."
         );
         assert_eq!(why.sentence, expected);
@@ -537,7 +537,8 @@ fn a_lock_of_the_kernel_has_its_kind_its_call_and_who_woke_the_thread_as_its_lik
     }
     let name = ("kernel_lock_name", Value::Str(fxt_writer::Text::Inline("rtnl_mutex")));
     let why = ask(&inversion_of(&[lock("mutex"), vec![name]].concat()), &of("audio"));
-    let told = "blocked 187 ms on a lock of the kernel (mutex rtnl_mutex) in read until ui-params[102], probably";
+    let told =
+        "blocked 187 ms on a kernel lock (mutex rtnl_mutex) in read until ui-params[102], probably";
     assert!(why.sentence.contains(told), "{}", why.sentence);
     assert_eq!(why.waits[0].kernel_lock_name.as_deref(), Some("rtnl_mutex"));
 }

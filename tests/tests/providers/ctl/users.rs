@@ -156,7 +156,7 @@ fn a_user_records_the_users_own_processes_and_of_others_only_that_they_had_the_c
     let secret = competitor("12345", "secretname", &folder, &[SPIN[0], SPIN[1], "secretargument"]);
 
     let refused = daemon.ctl_as_nobody(&["start", "--pid", &secret.id().to_string()]).expect(125);
-    assert!(refused.stderr.contains("it is another user's"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("it belongs to another user"), "{}", refused.stderr);
     assert!(!refused.stderr.contains("recording your own"), "{}", refused.stderr);
     assert!(refused.stderr.contains("kernel = [\"sched\"]"), "{}", refused.stderr);
     let refused = daemon.ctl_as_nobody(&["start", "--pid", "4194304"]).expect(125);
