@@ -19,7 +19,7 @@ pub enum Cause {
     Waker,
     /// In which system call a thread blocked.
     Syscall,
-    /// For how long quotas stopped each cgroup altogether, by the kernel's own counts.
+    /// How long quotas stopped each cgroup altogether, by the kernel's own counts.
     Quotas,
     /// On which futex a thread blocked. Recorded only if requested.
     Futex,

@@ -122,7 +122,7 @@ impl Offsets {
 /// Changes to the clocks of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockChange {
-    /// For how long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.
+    /// How long the machine was suspended; `CLOCK_MONOTONIC` stood still during that time.
     pub suspended: Option<Nanos>,
     /// By how many nanoseconds the time of day was set forward, or back.
     pub set_by: Option<i64>,

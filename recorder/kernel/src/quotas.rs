@@ -23,7 +23,7 @@ pub struct QuotaCounts {
     /// Completed periods of the quota, and in how many of them it was used up.
     pub periods: u64,
     pub throttled_periods: u64,
-    /// For how long its queues were throttled, summed over CPUs.
+    /// How long its queues were throttled, summed over CPUs.
     pub throttled: Nanos,
 }
 

@@ -373,7 +373,7 @@ pub struct Wait {
     pub others: Duration,
     /// How long that CPU was idle during the wait.
     pub idle: Duration,
-    /// For how long it is unknown which thread had the CPU.
+    /// How long it is unknown which thread had the CPU.
     pub unknown: Duration,
 }
 

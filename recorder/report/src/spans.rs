@@ -116,7 +116,7 @@ pub struct SpanFigures {
     pub woken_by: Vec<((Class, Box<str>), Duration)>,
     /// The same by the names of the threads that held the lock when the wait began, if known.
     pub held_by: Vec<((Class, Box<str>), Duration)>,
-    /// For how long the states of their threads are unknown.
+    /// How long the states of their threads are unknown.
     pub unknown: Duration,
 }
 
@@ -126,7 +126,7 @@ pub struct SpanTime {
     pub from: Nanos,
     pub to: Nanos,
     parts: [u64; SpanPart::ALL.len()],
-    /// For how long the thread's state is unknown.
+    /// How long the thread's state is unknown.
     pub unknown: u64,
     blocked_by: Vec<(Class, u64)>,
     wakers: Vec<((Class, Option<EndedBy>), u64)>,

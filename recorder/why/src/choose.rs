@@ -521,7 +521,7 @@ fn triggered(fired: &Fired, first: u64, end: u64) -> Option<Choice> {
     })
 }
 
-/// For how long the state of the thread of a frame is unknown.
+/// How long the state of the thread of a frame is unknown.
 fn unknown(frame: &Frame) -> u64 {
     let steps = frame.steps.iter().filter(|step| matches!(step.what, What::Unknown(_)));
     steps.map(Step::length).sum()

@@ -127,8 +127,8 @@ impl WrittenLane {
     fn store(&self, head: u64, record: &RawRecord) {
         let slot = head as usize & (self.shape.records - 1);
         let at = at::RECORDS + slot * RECORD_BYTES;
-        // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
-        // records from the head on.
+        // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not look at records from the
+        // head on.
         unsafe {
             self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
         };
@@ -137,7 +137,7 @@ impl WrittenLane {
     /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that took.
     fn tell_name(&self, head: u64, (tid, name): (u32, Name)) -> u64 {
         let place = at::NAMES as usize + (tid as usize & (NAMES - 1)) * NAME_BYTES;
-        // SAFETY: all places of names are inside of the mapping, before the records; only the writer uses them.
+        // SAFETY: all places of names are in the mapping, before the records; only the writer uses them.
         let known = unsafe { &mut *self.mapping.base().add(place).cast::<(u64, Name)>() };
         if *known == (u64::from(tid), name) {
             return 0;

@@ -168,7 +168,7 @@ struct Decoder {
     /// Facts about the slice that the next switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
-    /// For how long the queue of the next record's thread was throttled.
+    /// How long the queue of the next record's thread was throttled.
     kept: Option<Kind>,
     /// The cause of the interrupt that does the next wake-up.
     origin: Option<(RawOrigin, Bytes)>,
@@ -176,11 +176,11 @@ struct Decoder {
     moved: Nanos,
     /// Whether the switch that began that slice is known.
     began: bool,
-    /// The events that the beginnings and ends of system calls become.
+    /// The events for the beginnings and ends of system calls.
     calls: Option<CallEvents>,
 }
 
-/// The non-scheduler events that the beginning and the end of a system call become.
+/// The non-scheduler events for the beginning and the end of a system call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEvents {
     pub(super) enter: ExtraIndex,

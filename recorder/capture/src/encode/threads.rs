@@ -64,7 +64,7 @@ fn near(tid: Tid) -> usize {
 /// What a thread is known to be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Not known, or known only from before a loss.
+    /// Unknown, or known only from before a loss.
     Unknown,
     Blocked,
     /// It waits for a CPU.
@@ -76,7 +76,7 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     Never,
-    /// The trace has a name that is no longer right.
+    /// The trace has an outdated name.
     Outdated,
     /// The trace has the current name.
     Done,
@@ -127,7 +127,7 @@ pub struct Thread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the snapshot, or from a name that waited for the thread's tid; no event has named it yet.
+    /// From the snapshot, or from a name that was held back until the tid was known; no event has named it yet.
     Snapshot,
     /// Its fork was recorded, but not its first wake-up.
     Fork,
@@ -174,7 +174,7 @@ pub struct Threads {
     losses: u32,
 }
 
-/// A main thread that another thread of its process became in execve(2). Both are given by their ids in the trace.
+/// A main thread that another thread of its process became by execve(2). Both are given by their ids in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Takeover {
     main: Koid,
@@ -487,7 +487,7 @@ impl Threads {
             Some(slot) => {
                 let ended = self.process(slot).main_ended;
                 if ended.is_some_and(|losses| losses != self.losses) {
-                    // The id of a main thread that has ended belongs to another process by now, as far as can be known. If nothing was lost
+                    // As far as can be known, the id of a main thread that has ended belongs to another process now. If nothing was lost
                     // since, another thread took it over in an execve(2).
                     self.processes.replace(local);
                 }
@@ -563,12 +563,12 @@ impl Threads {
         thread.run = run;
     }
 
-    /// Events were lost: what threads do and how they are called is doubtful.
+    /// Events were lost: the states and names of threads become uncertain.
     pub fn invalidate(&mut self) {
         self.losses += 1;
     }
 
-    /// Forks and names were lost, but no switch: only the names of threads are doubtful.
+    /// Forks and names were lost, but no switch: only the names of threads become uncertain.
     pub fn doubt_names(&mut self) {
         for slot in self.slots() {
             self.thread_mut(slot).comm_confirmed = self.losses.wrapping_sub(1);
@@ -588,7 +588,7 @@ impl Threads {
     }
 }
 
-/// How the state of an outgoing thread is written.
+/// The representation of an outgoing thread's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingState {
     pub fxt: ThreadState,
@@ -608,7 +608,7 @@ pub enum Detail {
     Parked,
     /// `t`: stopped by a tracer.
     Traced,
-    /// A state that has no letter on the running kernel, or that this table does not know.
+    /// A state that has no letter on the running kernel, or that is not in this table.
     Other,
 }
 

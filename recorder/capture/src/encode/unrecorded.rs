@@ -30,7 +30,7 @@ pub fn thread_of(cpu: Cpu) -> Koid {
 /// Names the pseudo-thread of a CPU, and the process of all of them.
 ///
 /// # Errors
-/// [`Closed`] if the trace takes no more records.
+/// [`Closed`] if the trace accepts no more records.
 pub fn objects(lanes: &mut impl Lanes, cpu: Cpu) -> Result<(), Closed> {
     let name = Text::Inline(NAME);
     lanes.durable(&KernelObject {

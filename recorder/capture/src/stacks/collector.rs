@@ -72,7 +72,7 @@ const MOST_UNWOUND: usize = 2048;
 /// How many stacks of threads that woke others wait for the stacks of these.
 const MOST_WAKES: usize = 16 * 1024;
 
-/// For how long a program without stacks stays known, in a recording that is kept in parts.
+/// How long a program without stacks stays known, in a recording that is kept in parts.
 const FORGET: Nanos = Nanos(300_000_000_000);
 
 /// The kernel among the programs.
@@ -231,7 +231,7 @@ pub(super) struct Collector {
     asked: Receiver<()>,
     /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
     in_parts: bool,
-    /// For how long functions get names when a file ends; `None` if they get none at all.
+    /// How long functions get names when a file ends; `None` if they get none at all.
     pub(super) symbols: Option<Duration>,
     /// The time that a sample of a running thread represents, in nanoseconds.
     period: u64,

@@ -91,8 +91,8 @@ impl LaneEnd {
             }
             let slot = head as usize & (self.records - 1);
             let at = at::RECORDS + slot * RECORD_BYTES;
-            // SAFETY: the slot is below the number of records, all of which are inside of the mapping. The reader does not look at
-            // records from the head on.
+            // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not look at records from
+            // the head on.
             unsafe {
                 self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
             };

@@ -209,9 +209,8 @@ impl Lane {
         // SAFETY: the mapping has the length of the shape, so its records begin inside of it.
         let records = unsafe { self.memory.base().add(at::RECORDS) }.cast::<RawRecord>();
         for (first, count) in [(first, up_to_end), (0, count - up_to_end)] {
-            // SAFETY: both ranges are below the number of records, so they are inside of the mapping, and records are arrays of
-            // bytes. The programs do not write to records between tail and head, and the tail that they see moves on only in
-            // `release`, below.
+            // SAFETY: both ranges are below the number of records, so they are in the mapping, and records are arrays of bytes. The
+            // programs do not write to records between tail and head, and the tail that they see moves on only in `release`, below.
             let run = unsafe { std::slice::from_raw_parts(records.add(first), count) };
             to.extend(run);
         }

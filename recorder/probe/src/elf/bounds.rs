@@ -42,7 +42,7 @@ pub enum BoundsError {
         function: String,
         /// The requested offset.
         offset: u64,
-        /// The offset of the instruction that it is inside of.
+        /// The offset of the instruction that it is in.
         before: u64,
         /// The offset of the next instruction.
         after: u64,

@@ -289,7 +289,7 @@ fn host_steal(cpu: Cpu, stolen: Nanos, during: Nanos) -> [Arg<'static>; 3] {
     ]
 }
 
-/// For how long a quota stopped a cgroup.
+/// How long a quota stopped a cgroup.
 fn quota_stat<'a>(path: &'a str, counts: &QuotaCounts, during: Nanos) -> [Arg<'a>; 5] {
     [
         Arg::new(strings::CGROUP, Value::Str(Text::Inline(path))),

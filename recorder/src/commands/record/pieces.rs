@@ -324,7 +324,7 @@ impl Pieces {
     /// After a round of events: continues in the next file, if it is time to. Does not wait for the previous file.
     ///
     /// # Errors
-    /// [`Closed`] when the trace takes no more records.
+    /// [`Closed`] when the trace accepts no more records.
     pub(super) fn after_round(
         &mut self,
         round: Round<'_>,

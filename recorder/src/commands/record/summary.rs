@@ -450,7 +450,7 @@ fn stolen(host: &StealGrowth) -> Option<String> {
 /// The number of cgroups listed separately.
 const STOPPED_CGROUPS: usize = 3;
 
-/// For how long quotas kept cgroups from running, the worst first.
+/// How long quotas kept cgroups from running, the worst first.
 fn stopped(quotas: &QuotaGrowth) -> Option<String> {
     let one = |(path, counts): &(String, QuotaCounts)| {
         let time = short(Duration::from_nanos(counts.throttled.0));

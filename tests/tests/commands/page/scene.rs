@@ -17,7 +17,7 @@ const PROCESS: u64 = 1_000;
 /// The first thread's id.
 pub(crate) const FIRST: u64 = 1_001;
 
-/// For how long events are lost, in nanoseconds.
+/// How long events are lost, in nanoseconds.
 const LOSS: u64 = 30_000_000;
 
 /// Events of CPU 0 that never were written.

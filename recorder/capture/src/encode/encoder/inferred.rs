@@ -20,7 +20,7 @@ impl<L: Lanes> Encoder<L> {
         Side { koid: occupant.koid, weight }
     }
 
-    /// An event names `slot` as the thread that has `cpu`. If it is not the thread that was switched in last, the switch between the two is
+    /// An event names `slot` as the thread on `cpu`. If it is not the thread that was switched in last, the switch between the two is
     /// missing; it is inferred to have occurred by now at the latest.
     #[inline]
     pub(super) fn has_cpu(&mut self, time: Nanos, cpu: Cpu, slot: Slot) -> Result<(), Closed> {
@@ -73,7 +73,7 @@ impl<L: Lanes> Encoder<L> {
         chain.enter(now, time, true);
         // The end of its wait was not recorded.
         self.waited(time, now.slot)?;
-        // The one that was in may have ended since, and its place may be another's.
+        // The previous thread may have ended since, and its slot may belong to another thread.
         let known = self.threads.thread(before.slot).koid == before.koid;
         self.watch_found(time, cpu, known.then_some(before.slot), now.slot);
         if !known && self.chains.of(cpu).shown != Some(before.koid) && !self.narrow {
@@ -83,7 +83,7 @@ impl<L: Lanes> Encoder<L> {
         }
         let takeover = known && !gap && self.threads.is_takeover(before.slot, now.slot);
         if !gap && !takeover {
-            // The task that was in is one of those that the kernel does not report.
+            // The previous task is one that the kernel does not report.
             self.silent.push(cpu);
         }
         // A thread that took part in a takeover is gone, and so is one whose place was taken by another.

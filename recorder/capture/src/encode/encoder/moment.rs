@@ -77,7 +77,7 @@ impl<L: Lanes> Encoder<L> {
     /// everything in the trace, and the current state of the machine.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn rotate(&mut self, time: Nanos) -> Result<Vec<u8>, Closed> {
         self.let_go_of_the_past();
         let moment = self.present();

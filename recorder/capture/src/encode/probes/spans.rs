@@ -131,7 +131,7 @@ impl Stack {
 /// Whether `frame` must be over when the function `id` is called at `stack`.
 fn has_ended(frame: Frame, id: SpanId, stack: Option<u64>) -> bool {
     match (frame, stack) {
-        // A program calls no function while the kernel works for it.
+        // A program calls no function while the kernel runs on its behalf.
         (Frame::Syscall(_), _) => true,
         (Frame::Function(opened, Some(opened_at)), Some(stack)) => {
             opened_at < stack || opened_at == stack && opened == id
@@ -170,7 +170,7 @@ impl Spans {
         self.threads.entry(thread).or_insert_with(|| spare.pop().unwrap_or_default())
     }
 
-    /// The stack of a thread, if it is inside of something.
+    /// The stack of a thread, if it has any open spans.
     pub fn of(&mut self, thread: Koid) -> Option<&mut Stack> {
         self.threads.get_mut(&thread)
     }
@@ -185,12 +185,12 @@ impl Spans {
         }
     }
 
-    /// The stacks of all threads that are inside of something, in no order.
+    /// The stacks of all threads with open spans, in no order.
     pub fn all(&self) -> impl Iterator<Item = (Koid, &Stack)> {
         self.threads.iter().map(|(koid, stack)| (*koid, stack))
     }
 
-    /// The threads that are inside of something, in order.
+    /// The threads with open spans, in order.
     pub fn threads(&self) -> Vec<Koid> {
         let mut threads: Vec<Koid> = self.threads.keys().copied().collect();
         threads.sort_unstable();

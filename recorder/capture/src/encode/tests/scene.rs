@@ -21,7 +21,7 @@ use crate::event::{Event, Kind};
 use fxtrec_units::convention::PROVIDER;
 use fxtrec_units::{Cpu, Nanos};
 
-/// The thread that fxtrec's own events are put on.
+/// The thread that fxtrec's own events belong to.
 const RECORDER: Koid = Koid(999);
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Functions that threads are inside of.
+//! Functions that threads are in.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::EventKind;
@@ -45,7 +45,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_unseen(place, koid, inside, Unseen::Inferred)?;
         let ended = self.probes.spans.deepen(koid).pop();
         self.probes.spans.tidy(koid);
-        // After a loss the return may be that of another call.
+        // After a loss the return may belong to another call.
         let losses = self.probes.spans.losses();
         if let Some(open) = ended.filter(|open| open.losses == losses) {
             self.watch_call((open.since, hit.time), hit.cpu, hit.slot, extra)?;
@@ -53,7 +53,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::DurationEnd, hit)
     }
 
-    /// A thread is switched out for the last time: nothing that it is in will end.
+    /// A thread is switched out for the last time: none of its open durations will end.
     pub(in crate::encode::encoder) fn end_thread_spans(
         &mut self,
         time: Nanos,

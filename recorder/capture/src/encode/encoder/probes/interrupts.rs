@@ -1,4 +1,4 @@
-//! Interrupts that CPUs are inside of.
+//! Interrupts that CPUs are in.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::{EventKind, KernelObject, ObjectType};

@@ -176,7 +176,7 @@ impl<L: Lanes> Encoder<L> {
         self.write(place, EventKind::Instant, hit)
     }
 
-    /// The thread as events refer to it. Names it first.
+    /// The thread in the form that events refer to. Names it first.
     fn place(&mut self, time: Nanos, slot: Slot) -> Result<Place, Closed> {
         self.name(slot)?;
         let thread = self.threads.thread(slot);
@@ -236,7 +236,7 @@ impl<L: Lanes> Encoder<L> {
     /// Ends everything that is open, at the end of a recording.
     ///
     /// # Errors
-    /// [`Closed`] if the trace takes no more records.
+    /// [`Closed`] if the trace accepts no more records.
     pub fn end_all_spans(&mut self, time: Nanos) -> Result<(), Closed> {
         for koid in self.probes.spans.threads() {
             let known = self.threads.slots().into_iter().find(|slot| self.koid(*slot) == koid);
