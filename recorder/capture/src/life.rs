@@ -1,4 +1,4 @@
-//! The tracepoints that report threads coming, going and being renamed.
+//! The tracepoints that report threads that are created, exit or are renamed.
 //!
 //! perf has its own records for this; with ftrace, these tracepoints replace them.
 
@@ -58,14 +58,14 @@ impl LifeLayout {
     /// Locates every field that is used.
     ///
     /// # Errors
-    /// [`LayoutError`] if this kernel's tracepoints have an unknown shape.
+    /// [`LayoutError`] if the format of this kernel's tracepoints is unknown.
     pub fn new(formats: &LifeFormats) -> Result<LifeLayout, LayoutError> {
         let flags = locate(&formats.newtask, "clone_flags", &[4, 8])?;
         let wide = formats.newtask.field("clone_flags")?.size == 8;
         let lower = if wide && cfg!(target_endian = "big") { 4 } else { 0 };
         let upper = if cfg!(target_endian = "big") { 0 } else { 4 };
         // Linux 6.16 to 6.18 do not report which thread is renamed. It is the current thread, unless another one writes the name to
-        // /proc/PID/comm; in that case the next switch of either thread has the right name again.
+        // /proc/PID/comm; in that case the next switch of either thread corrects the name.
         let says_who = formats.rename.find("pid").is_some();
         Ok(LifeLayout {
             newtask: Shape::new(&formats.newtask)?,

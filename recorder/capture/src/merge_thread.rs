@@ -41,7 +41,7 @@ const RUN_BYTES: usize = 256 * 1024;
 /// Runs that wait to be encoded; more would leave the cache.
 const WAITING: usize = 16;
 
-/// Stands for an event of a queue, instead of the number of a backlog.
+/// Represents an event of a queue, in place of the number of a backlog.
 const OF_QUEUE: u32 = u32::MAX;
 
 /// The rings of a source, and their merger.
@@ -49,7 +49,7 @@ pub(crate) trait Intake: Debug + Send + 'static {
     /// The events that wait in the rings' backlogs.
     type Item: Copy + Debug + Send + 'static;
 
-    /// Reads the rings, and hands out what nothing older can precede, as long as `to` takes more. Returns whether it took everything.
+    /// Reads the rings, and hands out what nothing older can precede, as long as `to` accepts more. Returns whether it took everything.
     fn round(&mut self, to: &mut impl Receive<Self::Item>) -> bool;
 
     /// The time that was handed out last.
@@ -146,7 +146,7 @@ struct Shared<I: Intake> {
 }
 
 impl<I: Intake> Runs<'_, I> {
-    /// Sends the run if it is full; false if the capture thread takes no more.
+    /// Sends the run if it is full; false if the capture thread accepts no more.
     #[inline]
     fn send_if_full(&mut self) -> bool {
         let Run { items, events, bytes, .. } = &self.run;
@@ -248,7 +248,7 @@ impl<Item: Send + 'static> MergeThread<Item> {
 pub(crate) struct Merging<I: Intake> {
     intake: Arc<Mutex<I>>,
     thread: Option<MergeThread<I::Item>>,
-    /// The merge thread, if it has merged, and what it spent its time on.
+    /// The merge thread, if it has merged, and how it spent its time.
     load: Option<(ThreadId, ThreadTimes)>,
     wanted: Wanted,
     failed: Option<io::Error>,
@@ -298,7 +298,7 @@ impl<I: Intake> Merging<I> {
         lock(&self.intake)
     }
 
-    /// The merge thread, if it has merged, and what it spent its time on.
+    /// The merge thread, if it has merged, and how it spent its time.
     pub(crate) fn load(&self) -> Option<(ThreadId, ThreadTimes)> {
         self.load
     }

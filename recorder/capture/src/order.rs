@@ -3,8 +3,8 @@
 //! Every CPU has a queue, sorted by time. A ring is nearly sorted already: only an interrupt that fires between the stamping and the
 //! storing of a sample puts its own, younger samples first. So a new event is inserted from the back and almost never moves.
 //!
-//! Across CPUs the kernel promises less: a sample can become visible later than a younger one of another CPU. So events are held back until
-//! nothing older can arrive. The time up to which that is so is the *watermark*:
+//! Across CPUs the kernel guarantees less: a sample can become visible later than a younger one of another CPU. So events are held back
+//! until nothing older can arrive. This time limit is the *watermark*:
 //!
 //! ```text
 //!   CPU 0   . . . . . . . . . . o o o       youngest seen: t0, nothing older than t0 - SLACK can follow
@@ -16,8 +16,8 @@
 //!
 //! A busy CPU's younger events prove that its older ones have arrived, however long the machine was delayed in between. A quiet CPU gets
 //! [`WINDOW`], and so does one whose ring was read to its end; if its ring shows that nothing is being written, it needs no more than
-//! [`SLACK`]. Memory is bounded: a full queue takes no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until there is
-//! room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
+//! [`SLACK`]. Memory is bounded: a full queue accepts no more, its ring keeps the rest, and the quiet CPUs get only [`SLACK`] until there
+//! is room again. Long before that, when all CPUs together hold more than a cache does, or one has filled half of its queue, they get
 //! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
@@ -87,7 +87,7 @@ impl Queue {
         Queue { cpu, events, payloads, youngest: Nanos(0), drained: true }
     }
 
-    /// Whether it takes no more until [`Merger::emit`] makes room.
+    /// Whether it accepts no more until [`Merger::emit`] makes room.
     pub fn is_full(&self) -> bool {
         self.events.len() >= QUEUE_EVENTS || self.payloads.held() >= PAYLOAD_BYTES
     }
@@ -181,13 +181,13 @@ pub trait Backlog {
     /// Whether it has everything that the CPU had reported by the last read.
     fn is_drained(&self) -> bool;
 
-    /// Whether nothing else happened on the CPU before the read, give or take [`SLACK`]: then it does not hold up others.
+    /// Whether nothing else happened on the CPU before the read, apart from [`SLACK`]: then it does not hold up others.
     fn is_complete(&self) -> bool;
 
     /// Reads its ring if that has little room left; true if something stays in the ring because there is no room here.
     fn read_if_filling(&mut self) -> bool;
 
-    /// Number of events in it. At [`QUEUE_EVENTS`] it takes no more until [`Backlog::hand_out`] makes room.
+    /// Number of events in it. At [`QUEUE_EVENTS`] it accepts no more until [`Backlog::hand_out`] makes room.
     fn held(&self) -> usize;
 
     /// Hands out its items in order, up to and including time `until`, as long as `take` returns true. Returns the last result of `take`.
@@ -196,10 +196,11 @@ pub trait Backlog {
 
 /// Receives what a [`Merger`] hands out. Both methods return false to stop.
 pub trait Receive<Item> {
-    /// Takes an event of a queue, with the time to give it, and the bytes that it carries.
+    /// Receives an event of a queue, with the adjusted time, and its bytes.
     fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool;
 
-    /// Takes an item of the backlog with the number `backlog`, which belongs to `cpu`. `handed` gives the time to give each of its events.
+    /// Receives an item of the backlog with the number `backlog`, which belongs to `cpu`. `handed` maps the time of each of its events to
+    /// the adjusted time.
     fn item(&mut self, handed: &mut Handed, backlog: usize, cpu: Cpu, item: &Item) -> bool;
 }
 
@@ -290,10 +291,10 @@ enum Part {
 }
 
 impl Head {
-    /// Stands for a queue, instead of a backlog's index.
+    /// Represents a queue, in place of a backlog's index.
     const NONE: u32 = u32::MAX;
 
-    /// The head of a queue. The numbers of queues and backlogs are below those of all CPUs that there may be.
+    /// The head of a queue. The numbers of queues and backlogs are below those of all possible CPUs.
     fn of_queue(time: Nanos, queue: usize) -> Head {
         Head::new(time, queue, Head::NONE)
     }
@@ -343,7 +344,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// For what follows an event that was handed out with this time.
+    /// For events that follow one that was handed out with this time.
     pub fn since(emitted: Nanos) -> Handed {
         Handed { emitted, ..Handed::default() }
     }
@@ -413,7 +414,7 @@ impl Merger {
         Lane(self.queues.len() - 1)
     }
 
-    /// Whether the lane takes no more until [`Merger::emit`] makes room.
+    /// Whether the lane accepts no more until [`Merger::emit`] makes room.
     pub fn is_full(&self, lane: Lane) -> bool {
         self.queues[lane.0].is_full()
     }

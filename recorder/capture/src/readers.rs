@@ -15,10 +15,10 @@
 //!
 //! The order in which rings are read, and by which thread, does not matter. Which events may be handed out follows from three facts about
 //! each ring ([`super::order`]): its youngest event, whether it was read to its end, and whether anything was being written during the
-//! look. Each fact is about one ring, and about a look that was later than `now`, the time up to which the other two hold: the capture
-//! thread reads the clock before it hands rings out, and the channel orders that before a helper's look. A ring that is read last may hold
-//! events younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed
-//! when every ring is back.
+//! look. Each fact concerns one ring, and a look that was later than `now`, the time up to which the other two hold: the capture thread
+//! reads the clock before it hands rings out, and the channel orders that before a helper's look. A ring that is read last may hold events
+//! younger than another ring's youngest one. These wait in its queue, because the watermark is the minimum over all rings, computed when
+//! every ring is back.
 
 use std::io;
 use std::thread::JoinHandle;

@@ -10,7 +10,7 @@
 
 LICENSE;
 
-/* Numbers from this one on are not those of a call, but of what returns from a signal. */
+/* Numbers from this one on do not belong to a call, but to a return from a signal. */
 #define NO_CALL 0x7fff
 
 /* Numbers of calls are below. */
@@ -31,7 +31,7 @@ static inline int call(u64 number, bool ends, u64 result)
 		if (number >= NUMBERS || !(words[number / 64] >> (number & 63) & 1))
 			return 0;
 	}
-	/* Behind an end without a call, or of one with a number that none has. */
+	/* Marks an end without a call, or an end of a call with an impossible number. */
 	if (number >= NO_CALL)
 		number = -1;
 	struct task_struct *current = bpf_get_current_task_btf();

@@ -15,7 +15,7 @@
 /* The maximum number of bytes of such a frame that are read, a power of two. */
 #define FRAME_BYTES 128
 
-/* In the place of the length of a user stack, or of its number: the thread has no program. */
+/* In place of the length of a user stack, or of its number: the thread has no program. */
 #define NO_PROGRAM (-2147483648ll)
 
 /* Which stack it is. */
@@ -96,7 +96,7 @@ static inline void count_no_room(void)
 	__sync_fetch_and_add(&counts->no_room, 1);
 }
 
-/* How many bytes of a stack were walked: what is negative is an error. The kernel is to see the bound of this very register. */
+/* How many bytes of a stack were walked; a negative value is an error. The verifier must see the bound of this very register. */
 static inline u64 length_or_zero(u64 length, const u64 most)
 {
 	asm("if %0 <= %1 goto +1\n%0 = 0" : "+r"(length) : "i"(most));

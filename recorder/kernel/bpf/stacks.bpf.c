@@ -10,18 +10,18 @@ LICENSE;
 
 /* A divisor of every page size: what is in one such block is there or not. */
 #define BLOCK 4096
-/* So many are copied at most, the first of them in part: the kernel has 32 KiB for each CPU's part of a map's value. */
+/* The maximum number of blocks to copy, the first of them partly: the kernel has 32 KiB for each CPU's part of a map's value. */
 #define MOST_BLOCKS 7
 
-/* How much of a program's stack is copied where frame pointers lead on: enough for functions of libraries without them between the
- * kernel and the program's own. Else a block. */
+/* How much of a program's stack is copied if frame pointers lead further: enough for functions of libraries without them between the kernel
+ * and the program's own. Else a block. */
 #define FEW_BYTES 512
 /* A stack with less is not taken for one that frame pointers lead through. */
 #define FEW_FRAMES (4 * 8)
 /* How far from the top of the stack a frame may be for its address to be taken for one. */
 #define FAR (1 << 20)
 
-/* How many blocks are copied; 0 for what most programs need. */
+/* How many blocks are copied; 0 for the default, which suffices for most programs. */
 CHOICE(blocks, 0);
 
 /* Samples of wakers and of clocks are made elsewhere: one program may interrupt the other. */
@@ -44,22 +44,23 @@ static inline bool copy_stack(struct sample *sample, u64 bytes, u64 length, u64 
 	return bpf_probe_read_user(sample->frames + bytes, length, (void *)from) == 0;
 }
 
-/* As far as the end of the block that the address is in. */
+/* Up to the end of the block that the address is in. */
 static inline u64 rest_of_block(u64 address)
 {
 	return BLOCK - (address & (BLOCK - 1));
 }
 
-/* Copies what most programs need. Returns how many bytes of stacks there are then. */
+/* Copies what most programs need. Returns the new number of bytes of stacks. */
 static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 {
 	u64 top = sample->registers.stack, length = FEW_BYTES;
 
-	/* Few frames, or a register that is no address of a frame: frame pointers lead nowhere. Interpreters of Python are without them. */
+	/* Few frames, or a register that is not the address of a frame: frame pointers lead nowhere. Python interpreters are built without
+	 * them. */
 	if (frames < FEW_FRAMES || sample->python_frames || sample->registers.frame - top >= FAR)
 		length = BLOCK;
 	if (!copy_stack(sample, bytes, length, top)) {
-		/* Behind the end of the page there may be nothing. */
+		/* There may be nothing after the end of the page. */
 		u64 rest = rest_of_block(top);
 
 		if (rest >= length || !copy_stack(sample, bytes, rest, top))
@@ -87,7 +88,7 @@ static inline u64 copy_blocks(struct sample *sample, u64 bytes)
 	return bytes;
 }
 
-/* The user part of a sample of the thread that runs: its frames, its registers, and the top of its stack. */
+/* The user part of the running thread's sample: its frames, its registers, and the top of its stack. */
 static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 {
 	struct sample *sample = &own->sample;
@@ -104,7 +105,7 @@ static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 }
 
 /*
- * Whether the interrupt came while the thread of the sample runs, and before it was in its program again: then its registers are others.
+ * Whether the interrupt came while the sample's thread runs, and before it returned to its program: after that its registers differ.
  */
 static inline bool is_in_wait(struct sample *sample)
 {
@@ -135,7 +136,7 @@ SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 	return 0;
 }
 
-/* The stack of the thread that runs as a sample, and into the ring. */
+/* Writes the stack of the running thread as a sample into the ring. */
 static inline void put_own_stack(void *context, void *map, enum sample_kind kind, u32 woken, u64 since, u64 until)
 {
 	struct scratch *own = own_scratch(map);

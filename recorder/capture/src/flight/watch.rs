@@ -28,7 +28,7 @@ const METRICS: usize = Metric::ALL.len() + Metric::FACTS.len();
 /// How often triggers may fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// For this long after one has fired none does.
+    /// For this long after a trigger has fired, no trigger fires.
     pub interval: Nanos,
     /// No more than these in total.
     pub most: Option<u32>,
@@ -46,7 +46,7 @@ pub struct Culprit {
 /// A trigger that has fired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fired {
-    /// Which, by its place among all.
+    /// Which trigger, by its index.
     pub trigger: usize,
     pub time: Nanos,
     /// When the slice, the wait or whatever it was began that ended then; none for a loss, a hit of a probe and an alert.
@@ -57,7 +57,7 @@ pub struct Fired {
     pub thread: Option<Culprit>,
     /// The measured value; `None` for a hit of a probe and for an alert.
     pub value: Option<Amount>,
-    /// Which application an alert or a span is of, as text.
+    /// The application of an alert or a span, as text.
     pub from: Option<String>,
 }
 
@@ -69,9 +69,9 @@ pub struct Counts {
     pub too_soon: u64,
     /// How often one would have fired after the permitted number.
     pub too_many: u64,
-    /// Waits for a CPU after a preemption that only lack the metric to meet a trigger on `wakeup`.
+    /// Waits for a CPU after a preemption that would meet a trigger on `wakeup` except for the metric.
     pub preempted: u64,
-    /// Waits after a wake-up that only lack the metric to meet a trigger on `preempt`.
+    /// Waits after a wake-up that would meet a trigger on `preempt` except for the metric.
     pub woken: u64,
 }
 
@@ -119,7 +119,7 @@ impl Reach {
     }
 }
 
-/// All triggers, and what they need to know of threads.
+/// All triggers, and what they need to know about threads.
 #[derive(Clone, Debug)]
 pub struct Watch {
     /// What threads are currently doing.
@@ -304,7 +304,7 @@ impl Watch {
         met.map(|limit| limit.trigger).find(|trigger| self.applies(*trigger, is_true))
     }
 
-    /// Whether something of this length that a trigger waits for meets it.
+    /// Whether a value of this length meets a limit of a trigger.
     pub fn lasts(
         &self,
         trigger: usize,

@@ -64,7 +64,7 @@ impl Payloads {
         loop {
             let capacity = self.bytes.len();
             let to_end = capacity - (self.head as usize & capacity.saturating_sub(1));
-            // A payload lies in one piece: what is too short at the end of the ring is left empty.
+            // A payload is contiguous: if there is not enough room at the end of the ring, that room is left empty.
             let skipped = if to_end < wanted { to_end } else { 0 };
             if self.held() + skipped + wanted > capacity {
                 self.grow(self.held() + skipped + wanted);

@@ -232,7 +232,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
                 }
             }
         }
-        // Some of what follows is late.
+        // Some of the following events are late.
         let watermark = times.iter().min().map_or(0, |time| time + roll(20));
         let watermark = if round == 199 { u64::MAX } else { watermark };
         // Now and then, `take` stops at some event.

@@ -1,4 +1,4 @@
-//! The thread that reads samples and finds out which code they are in.
+//! The thread that reads samples and determines which code they are in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,24 +37,23 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// The same while there are neither samples nor code records, if stacks were not requested.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// How long samples are dealt with while others wait for that: at the end, and before functions are named.
+/// How long samples are processed while others wait for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
 /// stack are forgotten.
 pub(super) const MOST_PROGRAMS: usize = 8192;
 
-/// When a program has had no stack lately.
+/// The age of its last stack at which a program counts as unused.
 const LATELY: Nanos = Nanos(3_000_000_000);
 
-/// How long programs are not forgotten again since too many frames have no names.
+/// How long no programs are forgotten after too many frames had no names.
 const FULL: Nanos = Nanos(10_000_000_000);
 
 /// Maximum number of known mappings, for all programs together: code in others is in no file.
 pub(super) const MOST_PLACED: usize = 96 * 1024;
 
-/// Maximum size in bytes of what is known about all mappings of programs that have stacks; beyond it, all but those of the last program are
-/// read again.
+/// Maximum size in bytes of the mappings of all programs that have stacks; beyond it, all but those of the last program are read again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
 
 /// How many processes are known whose mappings cannot be read.
@@ -63,13 +62,13 @@ const MOST_LOCKED: usize = 1024;
 /// Maximum number of addresses known to be in no file; beyond it, all are looked up again.
 pub(super) const MOST_NOWHERE: usize = 64 * 1024;
 
-/// How many processes are known by the modules that they had before those are forgotten that are over.
+/// For how many processes the numbers of modules are remembered before those of ended processes are forgotten.
 pub(super) const MOST_PROCESSES: usize = 224 * 1024;
 
-/// How many mappings of a program are unwound by tables; others are by frame pointers.
+/// How many mappings of a program are unwound by tables; others are unwound by frame pointers.
 const MOST_UNWOUND: usize = 2048;
 
-/// How many stacks of threads that woke others wait for the stacks of these.
+/// How many stacks of wakers wait for the stacks of the threads that they woke.
 const MOST_WAKES: usize = 16 * 1024;
 
 /// How long a program without stacks stays known, in a recording that is kept in parts.
@@ -158,18 +157,18 @@ pub(super) struct Program {
     unwinder: Unwinder,
     /// How many mappings the unwinder has tables of.
     unwound: usize,
-    /// All that there were when its mappings were read last.
+    /// All mappings that existed at the last read.
     found: Arc<Vec<ExecutableMapping>>,
     /// Their size, in bytes.
     found_bytes: usize,
     /// The code that it has compiled itself.
     pub(super) made: JitCode,
-    /// The look at the ring in which its mappings were read last.
+    /// The look at the ring in which its mappings were last read.
     read_in: Option<u64>,
     /// Its Python functions, if it has an interpreter of a known version.
     pub(super) python: Option<Box<Functions>>,
     pub(super) python_is_unknown: bool,
-    /// Whether its mappings could not be read once.
+    /// Whether its mappings could once not be read.
     failed: bool,
     /// Whether the capture thread has been sent its process.
     told: bool,
@@ -184,12 +183,12 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames there are before the first one that is not code. After a function without a frame pointer, whatever a register held
-    /// is taken for the address of a frame, and what is there for an address in the code.
+    /// How many frames precede the first one that is not code. After a function without a frame pointer, whatever a register held is taken
+    /// for the address of a frame, and what is there for an address in the code.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
-        // A process that could not be examined is unknown.
+        // A process that could not be inspected is unknown.
         end.filter(|_| !self.found.is_empty()).unwrap_or(frames.len())
     }
 
@@ -198,7 +197,7 @@ impl Program {
         find(&self.found, frame).is_some()
     }
 
-    /// Lets go of what only new stacks need.
+    /// Frees what only new stacks need.
     fn rest(&mut self) {
         self.rests = true;
         self.forget_found();
@@ -229,7 +228,7 @@ pub(super) struct Collector {
     to: Sender<Told>,
     /// A request for everything that exists by now.
     asked: Receiver<()>,
-    /// Whether functions are named while others are recorded, since a part of the recording may end at any time.
+    /// Whether functions are named during the recording, since a file of it may end at any time.
     in_parts: bool,
     /// How long functions get names when a file ends; `None` if they get none at all.
     pub(super) symbols: Option<Duration>,
@@ -250,7 +249,7 @@ pub(super) struct Collector {
     next_program: usize,
     /// By their memory and, if it was reported, by when they began: the next one's memory may be at the same address.
     by_process: FxHashMap<(Pid, u64, Nanos), usize>,
-    /// How many modules each process had by now, in all programs that it ran; the kernel is process 0.
+    /// The number of modules of each process so far, in all programs that it ran; the kernel is process 0.
     modules: FxHashMap<u32, u16>,
     pub(super) lives: MappingHistory,
     pub(super) pythons: Interpreters,
@@ -281,7 +280,7 @@ pub(super) struct Collector {
     forgotten: Nanos,
     /// Frames that stay unnamed, of programs that were forgotten.
     pub(super) lost_names: u64,
-    /// How many programs are too many.
+    /// The number of programs that is too large.
     many: usize,
     /// When programs without a recent stack were last searched for.
     rested: Nanos,
@@ -369,7 +368,7 @@ impl Collector {
             }
             self.forget_old();
             self.let_deleted_go();
-            // The request comes first, and then the call that makes it hurry.
+            // The request comes first, and then the call that makes it return early.
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
@@ -390,7 +389,7 @@ impl Collector {
         self.counts()
     }
 
-    /// Counts the samples for which there was no time.
+    /// Counts the samples that could not be processed in time.
     fn lose_rest(&mut self) {
         self.counts.lost += self.samples.len() as u64;
         self.samples = VecDeque::new();
@@ -434,7 +433,7 @@ impl Collector {
         found
     }
 
-    /// Takes over what is in the ring, and examines new processes at once: they may end soon.
+    /// Takes the content of the ring, and inspects new processes at once: they may end soon.
     pub(super) fn fetch(&mut self) -> bool {
         self.looks += 1;
         self.fetched = Instant::now();
@@ -447,7 +446,7 @@ impl Collector {
         self.lives.lose(read.lost_code);
         read.code().for_each(|record| self.lives.note(record));
         let new = read.samples;
-        // Finding files and names may have taken longer than what has ended is remembered.
+        // Finding files and names may have taken longer than ended processes are remembered.
         let waiting = self.samples.front().map(|sample| sample.since);
         self.lives.need(waiting);
         self.handled.store(waiting.unwrap_or(now).0, Ordering::Relaxed);
@@ -478,7 +477,7 @@ impl Collector {
         found
     }
 
-    /// A stack of the kernel's table.
+    /// A stack in the kernel's table.
     fn in_table(&mut self, number: u32) -> Arc<[u64]> {
         let (known, rings) = (&mut self.user_stacks, &self.rings);
         let read = || rings.user_stack(number).unwrap_or_default().into();
@@ -550,7 +549,7 @@ impl Collector {
         }
     }
 
-    /// A stack that was taken on a tracepoint begins with what takes it.
+    /// A stack that was taken on a tracepoint begins with the functions that take it.
     fn without_tracepoint<'a>(&self, kind: SampleKind, frames: &'a [u64]) -> &'a [u64] {
         let (true, Some(code)) = (self.rings.is_own_stack(kind), &self.kernel) else {
             return frames;
@@ -565,7 +564,7 @@ impl Collector {
         &frames[own..]
     }
 
-    /// The program's functions, the innermost first, and what they lack.
+    /// The program's functions, the innermost first, and the missing parts.
     fn user_part(&mut self, sample: &Sample) -> (Vec<u64>, u32) {
         match &sample.user {
             UserStack::NoProgram => (Vec::new(), 0),
@@ -635,7 +634,7 @@ impl Collector {
         self.kernel.get_or_insert_with(|| KernelCode::read(symbols.clone()))
     }
 
-    /// Tells which part of the kernel a frame is in, as far as that is new.
+    /// Reports which part of the kernel a frame is in, if that is new.
     pub(super) fn kernel_frame(&mut self, frame: u64) {
         if self.programs.entry(KERNEL).or_default().mapping(frame).is_some() {
             return;
@@ -667,7 +666,7 @@ impl Collector {
             program.wake(&self.images);
         }
         if !std::mem::replace(&mut program.told, true) {
-            // Names of functions need the process, also where nothing explains a frame.
+            // Names of functions need the process, even if nothing explains a frame.
             let (modules, mappings) = (Vec::new(), Vec::new());
             let Sample { tid, until, .. } = *sample;
             self.tell(Told::Code { program: number, tid, until, modules, mappings });
@@ -675,7 +674,7 @@ impl Collector {
         number
     }
 
-    /// Tells which files the frames of a program are in, as far as that is new. How many frames are code.
+    /// Reports which files the frames of a program are in, if that is new. How many frames are code.
     fn user_frames(&mut self, frames: &[u64], sample: &Sample) -> usize {
         let number = self.program(sample);
         for (at, &frame) in frames.iter().enumerate() {
@@ -685,7 +684,7 @@ impl Collector {
         self.programs[&number].whole(frames)
     }
 
-    /// Tells which file a frame is in, as far as that is new. `frames` are of the same program.
+    /// Reports which file a frame is in, if that is new. `frames` are of the same program.
     fn locate(&mut self, number: usize, frame: u64, frames: &[u64], sample: &Sample) {
         let program = &self.programs[&number];
         if program.mapping(frame).is_some() || self.nowhere.contains(&(number, frame)) {
@@ -732,7 +731,7 @@ impl Collector {
         }
     }
 
-    /// Tells which file a frame is in.
+    /// Reports which file a frame is in.
     fn tell_mapping(&mut self, number: usize, frame: u64, sample: &Sample) {
         let program = self.programs.entry(number).or_default();
         let found = program.found.clone();
@@ -745,7 +744,7 @@ impl Collector {
         let mapped = mapped.filter(is_named).filter(|_| self.placed < MOST_PLACED);
         let number_of = |_| next_module(&mut self.modules, program.pid);
         let (Some(mapped), Some(id)) = (mapped, mapped.and_then(number_of)) else {
-            // A process that could not be examined may be readable at the next try.
+            // A process that could not be inspected may be readable at the next attempt.
             if !program.found.is_empty() {
                 if self.nowhere.len() >= MOST_NOWHERE {
                     self.nowhere.clear();
@@ -783,7 +782,7 @@ impl Collector {
         self.tell(Told::Code { program: number, tid, until, modules, mappings: vec![mapping] });
     }
 
-    /// Forgets programs that had no stack for a long time: most have ended. If there are many, those that had none lately.
+    /// Forgets programs that had no stack for a long time: most have ended. If there are many, forgets those without a recent stack.
     fn forget_old(&mut self) {
         let now = clock::now();
         if now.0 >= self.rested.0 + LATELY.0 / 2 {

@@ -50,19 +50,19 @@ struct Image {
     segments: Vec<Segment>,
     /// Bytes of its symbol tables.
     symbols: u64,
-    /// `None` if too many files are held, its process may not read it, it did not answer, or it was deleted.
+    /// `None` if too many files are held, its process may not read it, it did not respond, or it was deleted.
     file: Option<OwnedFd>,
     rights: Rights,
     /// The Python interpreter in it.
     python: Option<Arc<Interpreter>>,
-    /// Tables to unwind its functions by.
+    /// The tables to unwind its functions with.
     tables: Option<Tables>,
     /// Whether it did not answer.
     is_silent: bool,
 }
 
 impl Image {
-    /// A file that did not answer when its description was read.
+    /// A file that did not respond when its description was read.
     fn silent(mapping: &ExecutableMapping) -> Image {
         let path = &mapping.path;
         Image {
@@ -93,7 +93,7 @@ pub(super) struct Images {
     /// How many more bytes tables may take.
     room: usize,
     files: Files,
-    /// Addresses without a name because their files did not answer.
+    /// Addresses without a name because their files did not respond.
     unanswered: u64,
 }
 
@@ -228,12 +228,12 @@ impl Images {
         &mut self.files
     }
 
-    /// How many files did not answer, and how many addresses therefore have no name.
+    /// How many files did not respond, and how many addresses therefore have no name.
     pub(super) fn unanswered(&self) -> (u64, u64) {
         (self.files.silent(), self.unanswered)
     }
 
-    /// The tables to unwind a file's functions by, if it has any.
+    /// The tables to unwind a file's functions with, if it has any.
     pub(super) fn tables(&self, image: usize) -> Option<&Tables> {
         self.all[image].tables.as_ref()
     }
@@ -262,7 +262,7 @@ impl Images {
         self.all[image].build_id.clone()
     }
 
-    /// The address of the beginning of a mapping, in the file's own terms, as its symbols have it.
+    /// The address of the beginning of a mapping, as in the file's symbols.
     pub(super) fn address(&self, image: usize, mapping: &ExecutableMapping) -> u64 {
         let begins = |segment: &&Segment| {
             let first = segment.offset / PAGE * PAGE;

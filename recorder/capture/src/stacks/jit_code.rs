@@ -45,7 +45,7 @@ pub(super) fn is_made(path: &Path) -> bool {
 pub(super) struct JitCode {
     /// Together with the token that counts it.
     map: Option<(OwnedFd, Arc<()>)>,
-    /// Whether its file did not answer.
+    /// Whether its file did not respond.
     is_silent: bool,
     /// When the process's map was last looked for.
     asked: Option<Instant>,
@@ -74,7 +74,7 @@ impl JitCode {
         self.addresses.contains(&address)
     }
 
-    /// Whether its file did not answer.
+    /// Whether its file did not respond.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent
     }

@@ -10,7 +10,7 @@
 //! perf reports each of these as it happens, but in a separate ring for each CPU, so a record in the second ring may be older than those
 //! read from the first. Records wait here until every ring has been read past their time.
 //!
-//! A process that existed before is not known until it has a child: then its mappings are read once.
+//! A process that existed before is unknown until it has a child: then its mappings are read once.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ const MEMORY: u64 = 2_000_000_000;
 /// read again. A mapping that takes more memory than usual counts as several.
 pub(super) const MOST: usize = 48 * 1024;
 
-/// The size of one, in bytes.
+/// The size of one mapping, in bytes.
 pub(super) const UNIT: usize = 256;
 
 /// The number that these mappings count as.
@@ -47,7 +47,7 @@ fn units_of(mappings: &[ExecutableMapping]) -> usize {
 /// Maximum number of mappings of one process. A just-in-time compiler may create new ones all the time.
 const MOST_OF_ONE: usize = 4096;
 
-/// The code of a process from one execve(2) to the next, or since it began.
+/// The code of a process from one execve(2) to the next, or since the process began.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     since: Nanos,
@@ -104,14 +104,14 @@ pub(super) struct MappingHistory {
     /// How many mappings were added since the last count.
     added: usize,
     lost: u64,
-    /// The changes that matter for Python interpreters, if they are wanted.
+    /// The changes that matter for Python interpreters, if requested.
     changes: Option<Vec<(Pid, Change)>>,
-    /// Time of the oldest sample that has not been processed, if there is one.
+    /// Time of the oldest sample that has not been processed, if any.
     needed_since: Option<Nanos>,
 }
 
 impl MappingHistory {
-    /// No sample needs what ended before `since`.
+    /// No sample needs code that ended before `since`.
     pub(super) fn need(&mut self, since: Option<Nanos>) {
         self.needed_since = since;
     }
@@ -125,7 +125,7 @@ impl MappingHistory {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes a record; others than those of mappings, forks, execve(2) and exits are ignored.
+    /// Processes a record; only those of mappings, forks, execve(2) and exits matter.
     pub(super) fn note(&mut self, record: RawRecord<'_>) {
         if record.kind == b::PERF_RECORD_MMAP2 {
             self.waiting.extend(mapped(Cursor::new(record.body)));
@@ -276,7 +276,7 @@ impl MappingHistory {
         mappings.sort_unstable_by_key(|mapping| mapping.start);
     }
 
-    /// Forgets what ended long ago, or everything if that is too much.
+    /// Forgets code that ended long ago, or everything if there is too much.
     fn forget(&mut self, now: Nanos) {
         let now = self.needed_since.map_or(now, |since| now.min(since));
         while let Some(&(time, pid, since)) = self.over.front()
@@ -474,7 +474,7 @@ mod tests {
         for pid in [5, 6, 7] {
             assert_eq!(paths(&lives, pid, 25), Some(vec!["/shell".to_owned()]), "{pid}");
         }
-        // A parent that runs another program by now does not show what its child had.
+        // A parent that has executed another program does not show what its child had.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
         lives.settle(Nanos(60), nobody);

@@ -136,7 +136,7 @@ pub(super) struct Samples {
     numbers: FxHashMap<Stack, u32>,
     /// Each with the number of its samples.
     stacks: Vec<(Stack, u32)>,
-    /// Numbers of stacks that have no samples any more.
+    /// Numbers of stacks whose samples are all gone.
     free: Vec<u32>,
     words: usize,
     all: VecDeque<(Sample, u32)>,
@@ -239,7 +239,7 @@ impl Samples {
         all
     }
 
-    /// How large [`Samples::each_blob`] will be, in words, without the names of functions.
+    /// The size of [`Samples::each_blob`]'s output, in words, without the names of functions.
     pub(super) fn estimate(&self) -> usize {
         self.words + self.all.len() * SAMPLE_WORDS
     }
@@ -294,7 +294,7 @@ struct Blobs {
     /// Each with the number of its samples.
     done: Vec<(Vec<u8>, u64)>,
     blob: Message,
-    /// How many samples the blob has.
+    /// The number of samples in the blob.
     samples: u64,
 }
 

@@ -38,7 +38,7 @@ pub(super) const MOST_BYTES: usize = 8 << 20;
 /// The same for records of code. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
-/// How late the thread that takes what was read may be, or how many bytes of samples may wait, before it gets high priority.
+/// How late the thread that takes the data may be, or how many bytes of samples may wait, before it gets high priority.
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
@@ -64,7 +64,7 @@ impl Share {
     }
 }
 
-/// The thread that takes what was read, and whether it has high or low priority.
+/// The thread that takes the data, and whether it has high or low priority.
 ///
 /// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ pub(super) struct Read {
     pub(super) garbled: u64,
     /// The time just before the code records were read: all that were written until then are included.
     pub(super) until: Nanos,
-    /// Whether this should be dealt with before the thread lowers its priority.
+    /// Whether to process this before the thread lowers its priority.
     pub(super) is_late: bool,
     code: Vec<CodeRecord>,
     /// Records of code for which there was no room.
@@ -175,7 +175,7 @@ struct State {
     code_bytes: usize,
     /// When the rings were last read.
     read: Instant,
-    /// When what was read was last taken.
+    /// When the data was last taken.
     taken: Instant,
     order: Arc<Order>,
 }
@@ -235,7 +235,7 @@ pub(super) struct Rings {
     _other: Sender<()>,
 }
 
-/// Makes the other thread take what was read soon.
+/// Makes the other thread take the data soon.
 #[derive(Clone, Debug)]
 pub(super) struct DrainBoost(Arc<Order>);
 
@@ -261,7 +261,7 @@ impl Rings {
     /// Starts the thread that empties the rings when no other thread does.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// When the thread cannot be started.
     pub(super) fn new(source: StackSource) -> io::Result<Rings> {
         let kept = Read::nothing(Nanos(0));
         let kinds = [SampleKind::OffCpu, SampleKind::Wake(Tid(0)), SampleKind::Cpu];

@@ -1,8 +1,8 @@
-//! Unwinds a stack from registers and a copy of its top, by the tables that compilers write for exceptions (`.eh_frame`).
+//! Unwinds a stack from registers and a copy of its top, using the tables that compilers write for exceptions (`.eh_frame`).
 //!
-//! Frame pointers alone are wrong in the common case that an application that has them blocks in a library that does not: the walk then
-//! skips the application's innermost function, or goes astray at once. So the first functions are unwound by tables, from the bytes that
-//! the kernel copied, and where the copy ends, frame pointers take over:
+//! Frame pointers alone are wrong in the common case that an application with frame pointers blocks in a library without: the walk then
+//! skips the application's innermost function, or goes wrong at once. So the first functions are unwound by tables, from the bytes that the
+//! kernel copied, and where the copy ends, frame pointers take over:
 //!
 //! ```text
 //!   the copy      | __poll | wait (libpq) | own function | own function ...
@@ -45,14 +45,14 @@ const MOST_WORK: u32 = 64 << 10;
 /// The same for all stacks within a second: about 50 ms.
 const MOST_WORK_A_SECOND: u32 = 32 << 20;
 
-/// The bytes of a section, and its address in the file's own terms.
+/// The bytes of a section, and its address in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) bytes: Arc<[u8]>,
     pub(super) address: u64,
 }
 
-/// The tables of a file to unwind its functions by.
+/// The tables of a file with which its functions are unwound.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     pub(super) frames: Section,
@@ -68,7 +68,7 @@ impl Tables {
         self.frames.bytes.len() + self.index.bytes.len() + size_of_val(&*self.dear)
     }
 
-    /// How much work it may take to find the rules at an address, in the file's own terms; 0 if it is little.
+    /// How much work it may take to find the rules at an address in the file; 0 if it is little.
     pub(super) fn work_at(&self, address: u64) -> u32 {
         let behind = self.dear.partition_point(|dear| dear.start <= address);
         let dear = behind.checked_sub(1).map(|at| self.dear[at]);
@@ -175,7 +175,7 @@ fn frame_of(registers: &UnwindRegsNative) -> u64 {
 /// The unwinding data for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// There are tables for its file; finding its rules may take this much work, 0 if it is little.
+    /// There are tables for its file; finding its rules may take this much work, 0 for little.
     Tables(u32),
     /// There are no tables, so only frame pointers can be used.
     NoTables,

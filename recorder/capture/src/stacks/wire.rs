@@ -1,4 +1,4 @@
-//! Questions about files and their answers, as bytes between the recorder and the process that reads the files.
+//! Requests about files and their answers, as bytes between the recorder and the process that reads the files.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,7 +24,7 @@ pub(super) enum Ask<'a> {
     Compiled { addresses: &'a [u64] },
     /// Open the memory of a process with this mapping.
     Memory { pid: u32, mapping: &'a ExecutableMapping },
-    /// Read code objects of Python in such memory, which is attached: addresses, each with a mark.
+    /// Read Python code objects in such memory, which is attached: addresses, each with a mark.
     Python { code_type: u64, layout: &'a CodeLayout, codes: &'a [u64] },
 }
 

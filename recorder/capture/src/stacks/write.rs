@@ -282,7 +282,7 @@ impl Records {
         }
     }
 
-    /// Adds to `counts` those that only this knows.
+    /// Adds the counts that only this type has to `counts`.
     pub(super) fn counted(&self, counts: Counts) -> Counts {
         let not_in_perfetto = self.left_out + self.samples.left_out();
         let unnamed = counts.unnamed + self.unnamed;
@@ -548,7 +548,7 @@ mod tests {
             flags: Kind::OffCpu.flags() | problem::USER_CUT | problem::USER_UNPROVED,
             frames: vec![1 << 63],
         };
-        // One is written, one is from before the recording, and one is of an unknown thread.
+        // One is written, one is from before the recording, and one belongs to an unknown thread.
         for told in [stack(0, 200), stack(0, 50), stack(7, 210)] {
             records.write(&mut encoder, &told).expect("memory has room");
         }

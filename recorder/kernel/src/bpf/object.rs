@@ -5,8 +5,8 @@
 //!                         aya-obj, once                         for each way that is tried
 //! ```
 //!
-//! `aya-obj` reads the object and relocates it. The maps are made and shared by the rest of this module's neighbours, so an
-//! object only names them. The remaining steps are done here:
+//! `aya-obj` reads the object and relocates it. The neighbouring modules create and share the maps, so an object only names them. The
+//! remaining steps are done here:
 //!
 //! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
 //!   turned off, and nothing is loaded from memory when the program runs.
@@ -40,7 +40,7 @@ pub enum ObjectError {
     Fields { object: &'static str, error: aya_obj::btf::BtfRelocationError },
     #[error("cannot link the BPF programs '{object}': {error}")]
     Link { object: &'static str, error: aya_obj::relocation::EbpfRelocationError },
-    /// A mistake of this program's authors.
+    /// An internal error.
     #[error("the BPF programs '{object}' have no {what}")]
     Missing { object: &'static str, what: String },
 }
@@ -96,7 +96,7 @@ pub static INTERRUPTS: Compiled = compiled!("interrupts");
 /// A variable that a program only reads, and its value.
 pub type Choice = (&'static str, u64);
 
-/// The functions and variables of the kernel without a fixed number that a program uses, by the number of their type.
+/// The kernel functions and variables without a fixed number that a program uses, by the number of their type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extern {
     /// `bpf_rdonly_cast`.
@@ -161,8 +161,8 @@ impl Object {
         self.inner.programs.iter().filter_map(number).collect()
     }
 
-    /// The programs with these choices and maps, and what they use from the kernel, which must exist even if only a disabled branch uses
-    /// it.
+    /// The programs with these parameters and maps, and the kernel objects that they use, which must exist even if only a disabled branch
+    /// uses them.
     ///
     /// # Errors
     /// [`ObjectError`], if the object has no such parameter, or has a map that is not given.
@@ -335,7 +335,7 @@ mod tests {
         aya_obj::Object::parse(&compiled.bytes.0).expect(compiled.name)
     }
 
-    /// How many bytes a structure of the object has, and where its members are, by the object's own description.
+    /// The size of a structure in the object, and the offsets of its members, according to the object's own type information.
     fn structure(compiled: &Compiled, name: &str) -> (usize, HashMap<String, usize>) {
         let btf = read(compiled).btf.expect("objects keep their types");
         let id = btf.id_by_type_name_kind(name, BtfKind::Struct).expect(name);
@@ -394,7 +394,7 @@ mod tests {
             ("tail", of_lane::TAIL),
             ("bell", of_lane::BELL),
         ];
-        // Behind the beginning of the records there are seven bytes of padding.
+        // Seven bytes of padding follow the beginning of the records.
         assert_places(&EVENTS, "lane", lane::at::RECORDS + lane::RECORD_BYTES, &parts);
         assert_member(&EVENTS, "lane", "records", lane::at::RECORDS);
         use lane::part;

@@ -23,7 +23,7 @@
 //!
 //! A packet that is split is not followed; neither is one from or to a hardware device or a program. Each table has 1024 entries, found by
 //! the address: a lookup that finds the entry of another address yields nothing. If a thread passes a socket with unsent data to another
-//! thread that sends too, the kernel may send for both in one call, and the packet is attributed to the second one.
+//! thread that also sends, the kernel may send for both in one call, and the packet is attributed to the second thread.
 
 use super::object::{Choice, Given, Object, ObjectError};
 use super::programs::{Program, Setting};

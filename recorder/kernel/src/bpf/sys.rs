@@ -245,7 +245,7 @@ unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
 }
 
 /// # Safety
-/// As for [`bpf`], and the command must return a new descriptor.
+/// The same as for [`bpf`], and the command must return a new descriptor.
 unsafe fn bpf_fd(command: bpf_cmd, attr: &bpf_attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
@@ -447,7 +447,7 @@ fn set_at_once(outer: BorrowedFd<'_>, inner: &[(u32, BorrowedFd<'_>)]) -> io::Re
     unsafe { bpf(bpf_cmd::BPF_MAP_UPDATE_BATCH, &attr) }.map(drop)
 }
 
-/// Sets each in its own call, all at the same time, because they wait for the same event.
+/// Sets all of them in parallel, one call each, because they wait for the same event.
 pub(super) fn set_side_by_side(
     outer: BorrowedFd<'_>,
     inner: &[(u32, BorrowedFd<'_>)],

@@ -1,4 +1,4 @@
-//! Python interpreters in files, and where each version of CPython has what a walk needs.
+//! Python interpreters in files, and the offsets that a walk needs in each version of CPython.
 //!
 //! CPython 3.13 and later describe themselves: `_PyRuntime` begins with a table of offsets (`_Py_DebugOffsets`). For earlier versions the
 //! offsets are those of a build for 64-bit Linux, as its headers give them (`offsetof`); they are the same in all releases of a version.
@@ -26,7 +26,7 @@ pub(in super::super) struct Interpreter {
 /// The offsets of fields in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Layout {
-    /// The version is 3 and this.
+    /// The version is 3 followed by this.
     pub(in super::super) minor: u8,
     /// For the walk, with addresses relative to `_PyRuntime`; no key is at 0.
     pub(in super::super) walk: Walk,
@@ -274,7 +274,7 @@ fn described(minor: u8, table: &[u8]) -> Option<Layout> {
     let frame = thread + 9;
     let code = frame + of_frame;
     let (entry, instruction) = (near(frame + 5)?, near(frame + 3)?);
-    // The rest of a frame is what it works with.
+    // The rest of a frame is the interpreter's working data.
     let frame_bytes = near(frame + 4)?;
     let last = [near(frame + 1)?, near(frame + 2)?, instruction].into_iter().max()?;
     if !(8..120).contains(&frame_bytes) || last + 8 > frame_bytes || entry >= frame_bytes {

@@ -159,7 +159,7 @@ impl Measure {
 pub struct Shape {
     /// How many slots a hash leads to.
     pub slots: usize,
-    /// The maximum number of CPUs that there may ever be.
+    /// The number of possible CPUs.
     pub cpus: usize,
 }
 

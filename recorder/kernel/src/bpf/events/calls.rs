@@ -16,7 +16,7 @@ use crate::units::Cpu;
 pub(super) struct OfCalls {
     pub(super) outer: OwnedFd,
     pub(super) programs: Vec<Loaded>,
-    /// The wanted calls, if not all are. The programs use it.
+    /// The calls to record, if not all. The programs use it.
     _numbers: Option<Memory>,
     /// Empty after they were taken.
     pub(super) lanes: Vec<(Cpu, Lane)>,
