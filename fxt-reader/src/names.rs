@@ -7,7 +7,7 @@ use crate::types::{Koid, ObjectType};
 
 /// The names of processes and threads in the records read so far.
 ///
-/// Pass each record to [`Names::learn`] before you print it. A thread that changes its name has the new one from then on; to use the last
+/// Pass each record to [`Names::learn`] before printing it. A thread that changes its name has the new one from then on; to use the last
 /// names from the beginning, read the trace twice.
 ///
 /// ```
@@ -45,7 +45,7 @@ impl Names {
         }
         let process = object.process();
         match self.known.get_mut(&object.koid) {
-            // In traces of fxtrec, a process and its main thread have the same koid; the thread's name wins.
+            // In traces of fxtrec, a process and its main thread have the same koid; the thread's name takes precedence.
             Some(known)
                 if known.object_type == ObjectType::Thread
                     && object.object_type == ObjectType::Process => {}

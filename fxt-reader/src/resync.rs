@@ -39,7 +39,7 @@ enum Verdict {
     Sound,
     /// A record of an unknown type.
     Unknown,
-    /// No record, or one that is odd.
+    /// Not a record, or a record with an oddity.
     Unsound,
 }
 

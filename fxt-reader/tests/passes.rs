@@ -9,7 +9,7 @@ use fxt_reader::{Error, Item, Reader, Visitor};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Everything about the records it is shown, as text.
+/// Everything about the records that it receives, as text.
 #[derive(Debug, Default, PartialEq)]
 struct Transcript {
     lines: Vec<String>,
@@ -82,7 +82,7 @@ fn small(argument_type: u64, name: u64, value: u64) -> u64 {
         | argument::string::VALUE.put(value)
 }
 
-/// One record of about the usual shapes, by `choice`; some are damaged.
+/// One record of approximately the usual shapes, by `choice`; some are damaged.
 fn push(trace: &mut Trace, choice: u8, time: u64) {
     let (time, waker) = (W(time), W(41));
     let (first, second) = (u64::from(WEIGHT_IN), u64::from(WEIGHT_OUT));

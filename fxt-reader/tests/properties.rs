@@ -73,7 +73,7 @@ proptest! {
 
 #[test]
 fn the_generator_makes_every_kind_of_record() {
-    // A fixed pseudo-random sequence, long enough for all.
+    // A fixed pseudo-random sequence, long enough for all cases.
     let mut state = 1_u32;
     let choices: Vec<u8> = (0..20_000)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! The same trace in every form: in pieces, compressed, cut short, big-endian.
+//! The same trace in every form: in pieces, compressed, truncated, big-endian.
 
 mod common;
 

@@ -31,7 +31,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const BUFFER_BYTES: u64 = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A manager that starts one session and does nothing more.
+/// A manager that starts one session and does nothing else.
 struct Manager {
     listener: OwnedFd,
     address: String,

@@ -70,7 +70,7 @@ impl Text<'_> {
     /// The empty string.
     pub const EMPTY: Text<'static> = Text::Indexed(StringRef::EMPTY);
 
-    /// Words that the content takes in the record; 0 unless inline.
+    /// Words of the record that the content needs; 0 unless inline.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-/// Words that a string takes inline. This and [`put_inline`] are kept out of line, so that the code for records that
-/// refer to the string table, which are nearly all, is small enough to be inlined.
+/// Words that an inline string needs. This and [`put_inline`] are kept out of line, so that the code for records that refer to the string
+/// table, which are nearly all, is small enough to be inlined.
 #[inline(never)]
 fn checked_words(content: &str) -> Result<usize, EncodeError> {
     text::check(content)?;
@@ -135,7 +135,7 @@ pub trait Args {
     /// How many they are.
     fn count(&self) -> usize;
 
-    /// Words that all of them take.
+    /// Words that all of them need.
     ///
     /// # Errors
     ///
@@ -276,7 +276,7 @@ impl Args for ShortArgs {
 pub struct Arg<'a> {
     /// Its name.
     pub name: Text<'a>,
-    /// Its value, which decides the argument type.
+    /// Its value, which determines the argument type.
     pub value: Value<'a>,
 }
 
@@ -429,7 +429,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Words that all arguments of a record take.
+/// Words that all arguments of a record need.
 ///
 /// # Errors
 ///

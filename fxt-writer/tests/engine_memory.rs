@@ -20,7 +20,7 @@ use fxt_writer::{Slot, Space, WriteError};
 const BYTES: usize = 1024;
 const WORDS: usize = BYTES / 8;
 
-/// An engine in memory that stays when the engine goes.
+/// An engine in memory that outlives the engine.
 struct Left {
     engine: Arc<Engine>,
     inbox: Receiver<Packet>,
@@ -39,7 +39,7 @@ impl Left {
         Self { engine: engine.expect("a size in range"), inbox, memory }
     }
 
-    /// The memory after the engine is gone.
+    /// The memory after the engine is dropped.
     fn behind(self) -> Box<[u64]> {
         let engine = Arc::into_inner(self.engine).expect("no other owner");
         drop(engine);

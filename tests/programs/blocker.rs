@@ -1,7 +1,7 @@
 //! Threads that block in known functions, for the tests of stacks: `blocker ROUNDS`.
 //!
-//! Each thread prints its id, where it waits, and for how long it did so by its own clock. The tests compile it with frame
-//! pointers, and so it uses nothing but the standard library.
+//! Each thread prints its id, where it waits, and for how long it did so by its own clock. The tests compile it with frame pointers, so it
+//! uses only the standard library.
 
 use std::io::{PipeReader, Read, Write};
 use std::sync::{Condvar, Mutex};
@@ -69,6 +69,6 @@ fn main() {
             }
         });
     });
-    // On a busy machine the recorder looks into a process late, and must not come too late.
+    // On a busy machine, the recorder reads the process's memory map late, but must not be too late.
     std::thread::sleep(Duration::from_millis(500));
 }

@@ -25,7 +25,7 @@ __asm__(".text\n.rept 200000\n.cfi_startproc\npush %rax\n.cfi_adjust_cfa_offset 
 
 static int count, rounds;
 
-/* Calls nothing, so that it runs wherever it is mapped. */
+/* It calls nothing, so that it can run wherever it is mapped. */
 __attribute__((noinline, noclone, aligned(4096))) static void waits_where_it_is(void)
 {
 	struct timespec time = { 0, 1100000 };
@@ -95,7 +95,7 @@ static void mappings(void)
 	int file = open("/proc/self/exe", O_RDONLY);
 	void **all = calloc(count, sizeof *all);
 	must(file >= 0, "/proc/self/exe");
-	/* Twice the same page is two mappings. */
+	/* Two mappings of the same page count as two mappings. */
 	for (int at = 0; at < count; at++) {
 		all[at] = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, offset);
 		must(all[at] != MAP_FAILED, "mmap");

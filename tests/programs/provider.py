@@ -75,7 +75,7 @@ class Buffer:
         self.at += len(words)
 
     def switch(self):
-        """Goes on in the other buffer; returns the request to save this one."""
+        """Continues in the other buffer; returns the request to save this one."""
         request = packet(SAVE_BUFFER, self.wrapped, self.durable_end * 8)
         self.view[6 + (self.wrapped & 1)] = self.at * 8
         self.wrapped, self.at = self.wrapped + 1, 0
@@ -129,7 +129,7 @@ class Provider:
         select.select([self.control], [], [])
         kind, _, _, session = struct.unpack_from("=HHIQ", self.control.recv(65536))
         assert (kind, session) == (STOP, self.session)
-        # Buffer and durable data are final; fxtrec takes what has not been saved.
+        # Buffer and durable data are final; fxtrec saves the rest.
         self.control.send(message(STOPPED, session))
 
 

@@ -113,8 +113,8 @@ pub fn build_by_pkg_config(prefix: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Builds both examples with what CMake finds below a folder: that for C++ with the static library, that for C with the shared
-/// one.
+/// Builds both examples with what CMake finds below a folder: the one for C++ with the static library, the one for C with the shared
+/// library.
 ///
 /// # Panics
 /// When it finds nothing, or an example does not compile.

@@ -1,4 +1,4 @@
-//! Running fxtrec, to its end, in a folder of its own.
+//! Runs fxtrec to its end in a separate folder.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// A path in it as a word of a command line.
+    /// The path of a file in it, as a word of a command line.
     ///
     /// # Panics
     /// When the folder for temporary files has a name that is no text.

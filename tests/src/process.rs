@@ -1,4 +1,4 @@
-//! Processes that go on while a test looks at them.
+//! Processes that continue while a test inspects them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -26,8 +26,8 @@ pub fn with_usual_signals(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Sends a program SIGTERM when the thread that starts it ends, for a thread that waits for it: killing the test program
-/// ends it, too. fxtrec passes that signal on to its COMMAND.
+/// Sends a program SIGTERM when the thread that started it ends, for a thread that waits for it: killing the test program ends it, too.
+/// fxtrec passes that signal on to its COMMAND.
 pub fn end_with_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec only prctl(2) is called, which may be; nothing is allocated.
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) }
@@ -39,8 +39,8 @@ pub fn end_with_thread(command: &mut Command) -> &mut Command {
 /// # Panics
 /// When it cannot be run.
 pub fn spawn(command: &mut Command) -> Child {
-    // A thread that lives as long as the program starts them: the kernel sends the signal when the thread ends that did, and a test's
-    // thread may end before what another test continues with.
+    // A thread that lives as long as the test program starts them: the kernel sends the signal when the starting thread ends, and a test's
+    // thread may end before a process that another test still needs.
     static LAUNCHER: LazyLock<Launcher> = LazyLock::new(|| Launcher::new().expect("a thread"));
     let called = format!("{command:?}");
     let taken = std::mem::replace(command, Command::new("taken"));
@@ -76,7 +76,7 @@ impl Process {
         Process { child, output, errors }
     }
 
-    /// Starts a program whose first line is `ready`, and waits for that line.
+    /// Starts a program whose first line of output is `ready`, and waits for that line.
     ///
     /// # Panics
     /// When it cannot be run, or prints something else.
@@ -108,7 +108,7 @@ impl Process {
         self.errors.as_mut().expect("it is piped")
     }
 
-    /// Waits until it has mapped a file whose path has this in it.
+    /// Waits until it has mapped a file whose path contains this text.
     ///
     /// # Panics
     /// When it ends before.
@@ -122,7 +122,7 @@ impl Process {
     /// Writes a line to its standard input.
     ///
     /// # Panics
-    /// When it does not read any more.
+    /// When it no longer reads.
     pub fn tell(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("open until its end");
         writeln!(input, "{line}").expect("it reads");
@@ -146,13 +146,13 @@ impl Process {
         drop(self.child.stdin.take());
     }
 
-    /// Ends its standard input and waits for its end.
+    /// Closes its standard input and waits until it ends.
     pub fn finish(&mut self) -> ExitStatus {
         self.end_input();
         self.child.wait().expect("it is ours")
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills it, and waits until it has ended.
     ///
     /// # Panics
     /// When it had ended before.
@@ -164,7 +164,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a process that is gone.
+        // Both fail only if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -34,7 +34,7 @@ pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
-/// Builds `programs/SOURCE` with the compiler for its ending and these flags behind it.
+/// Builds `programs/SOURCE` with the compiler for its extension, with these flags at the end.
 ///
 /// # Panics
 /// When it does not compile.
@@ -54,7 +54,7 @@ pub fn build(source_name: &str, flags: &[&str]) -> Built {
     Built { folder, path }
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns its output.
 ///
 /// # Panics
 /// When it fails.

@@ -1,4 +1,4 @@
-//! Recordings that are to be whole: of a command, and of the machine until they are stopped.
+//! Complete recordings: of a command, and of the machine until they are stopped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::skip::skip;
 use crate::trace::Trace;
 use crate::wait;
 
-/// A finished recording that keeps all promises and lost nothing.
+/// A finished recording that meets all guarantees and lost nothing.
 #[derive(Debug)]
 pub struct Recording {
     pub trace: Trace,
@@ -56,7 +56,7 @@ pub fn record_by(
     Recording::read(&folder.path("t.fxt"), stdout, stderr)
 }
 
-/// The same in a turn of the machine, which others have when the trace is read.
+/// The same while this test has the machine to itself; other tests can use it when the trace is read.
 ///
 /// # Panics
 /// When fxtrec fails, COMMAND fails, or the recording lacks something.
@@ -101,7 +101,7 @@ fn run(mut fxtrec: Command, folder: &Folder, options: &[&str], command: &[&str])
 }
 
 impl Recording {
-    /// Reads the trace, and holds it against what is promised of every recording.
+    /// Reads the trace, and checks everything that fxtrec guarantees for every recording.
     ///
     /// # Panics
     /// When something is missing or out of order.
@@ -119,7 +119,7 @@ impl Recording {
         recording
     }
 
-    /// Each end must be that of what its thread began last, and nothing may be left open.
+    /// Each end must belong to the innermost duration of its thread, and nothing may be left open.
     #[track_caller]
     fn assert_durations_nest(&self) {
         let mut open: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
@@ -168,7 +168,7 @@ impl Recording {
 /// SOURCE.fxt, and fxtrec's messages. A source that is refused here is left out and reported; in CI that is an error.
 ///
 /// # Panics
-/// When a recording does not end well.
+/// When a recording does not end successfully.
 pub fn record_by_each(
     folder: &Folder,
     sources: &[&'static str],
@@ -228,7 +228,7 @@ impl Ongoing {
     /// Ends the recording as Ctrl-C does. Returns the trace, and fxtrec's messages.
     ///
     /// # Panics
-    /// When fxtrec does not do well.
+    /// When fxtrec fails.
     pub fn stop(mut self) -> (PathBuf, String) {
         self.signal(Signal::SIGINT);
         let said = self.said();

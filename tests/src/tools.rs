@@ -1,4 +1,4 @@
-//! Programs of others that a test needs.
+//! External programs that a test needs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::skip::skip;
 
-/// Debian's packages of tools, where these are not called like them.
+/// Debian's packages of tools whose names differ from the tools'.
 const PACKAGES: [(&str, &str); 12] = [
     ("chroot", "coreutils"),
     ("go", "golang-go"),

@@ -1,4 +1,4 @@
-//! A whole trace in memory, and questions to it.
+//! A whole trace in memory, and functions to query it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::event::{self, Event};
 /// Nanoseconds of `CLOCK_MONOTONIC`, as in traces.
 ///
 /// # Panics
-/// Never on Linux, which has this clock.
+/// This cannot fail on Linux, which has this clock.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
     u64::try_from(time.num_nanoseconds()).expect("it counts from boot")
@@ -26,9 +26,9 @@ pub struct Switch {
     pub cpu: u16,
     pub outgoing: u64,
     pub incoming: u64,
-    /// The state in which the thread went out.
+    /// The state in which the thread was switched out.
     pub state: ThreadState,
-    /// The kernel's letters, where the trace keeps them.
+    /// The kernel's letters, if the trace has them.
     pub prev_state: Option<String>,
     /// Weights of the outgoing and incoming side.
     pub weights: (Option<i32>, Option<i32>),
@@ -52,7 +52,7 @@ impl Switch {
 pub struct Wakeup {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The CPU on whose run queue the thread went.
+    /// The CPU to whose run queue the thread was added.
     pub cpu: u16,
     pub thread: u64,
     /// By whom, if known.
@@ -61,7 +61,7 @@ pub struct Wakeup {
     pub interrupt: bool,
     pub interrupt_kind: Option<String>,
     pub interrupt_name: Option<String>,
-    /// How long before the waker sent the packet that did it, if one did.
+    /// How long before the wake-up the waker sent the packet that caused it, if there was one.
     pub sent: Option<u64>,
     /// The bytes of the disk request whose completion did it, if one did, who made it, how long before, and when the disk got it.
     pub request_bytes: Option<u64>,
@@ -179,7 +179,7 @@ impl Trace {
         }
     }
 
-    /// The counts at the end of the trace.
+    /// The counters at the end of the trace.
     ///
     /// # Panics
     /// When there are none.
@@ -195,7 +195,7 @@ impl Trace {
         self.own.iter().find(|event| event.name == "trace_info").expect("trace_info")
     }
 
-    /// Switches in which the thread goes out, as the kernel reported them.
+    /// Switches in which the thread is switched out, as the kernel reported them.
     pub fn outs(&self, koid: u64) -> impl Iterator<Item = &Switch> {
         self.switches.iter().filter(move |switch| switch.outgoing == koid && !switch.inferred)
     }
@@ -207,7 +207,7 @@ impl Trace {
         let mut seen = false;
         for switch in &self.switches {
             if switch.outgoing == koid {
-                // Before its first record a thread that goes out has been in since before the trace.
+                // If the first record of a thread is a switch out, it has been on the CPU since before the trace.
                 let from =
                     since.remove(&switch.cpu).or((!seen).then_some(0)).unwrap_or(switch.time);
                 sum += switch.time.min(end).saturating_sub(from.max(begin));
@@ -220,10 +220,10 @@ impl Trace {
         sum + since.values().map(|from| end.saturating_sub((*from).max(begin))).sum::<u64>()
     }
 
-    /// Asserts that nothing was found wrong.
+    /// Asserts that no faults were found.
     ///
     /// # Panics
-    /// With the first faults, when there are any.
+    /// With the first faults, if there are any.
     pub fn assert_sound(&self) {
         let first: Vec<&String> = self.faults.iter().take(10).collect();
         assert!(first.is_empty(), "{} faults, first {first:#?}", self.faults.len());

@@ -22,13 +22,13 @@ pub struct Instance {
     ids: Vec<u64>,
 }
 
-/// Whether the kernel has this event, which is called by its group and name.
+/// Whether the kernel has this event, given by its group and name.
 pub fn has_event(event: &str) -> bool {
     Path::new(TRACEFS).join("events").join(event).is_dir()
 }
 
 impl Instance {
-    /// One for these events, `GROUP/NAME` each, which are still off.
+    /// An instance for these events, `GROUP/NAME` each, which are still disabled.
     ///
     /// # Panics
     /// When tracefs refuses.
@@ -54,7 +54,7 @@ impl Instance {
         fs::write(self.folder.join(file), text).expect("the instance is ours");
     }
 
-    /// Turns the events on or off.
+    /// Enables or disables the events.
     pub fn switch(&self, on: bool) {
         for event in &self.events {
             fs::write(event.join("enable"), if on { "1" } else { "0" }).expect("it is ours");

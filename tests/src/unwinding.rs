@@ -5,7 +5,7 @@ use crate::root::may_record;
 use crate::skip::skip;
 use crate::tools;
 
-/// Since when the stack of a program is taken with its registers.
+/// The first version in which the stack of a program is recorded with its registers.
 const SINCE: (u32, u32) = (6, 15);
 
 /// Whether a test that unwinds stacks, and needs these tools for its programs, can run; prints a message if not.

@@ -1,10 +1,10 @@
-//! The rules a trace can break.
+//! The rules that a trace can break.
 
 use std::fmt;
 
 use crate::error::Reason;
 
-/// A rule of the specification, or a promise of fxtrec.
+/// A rule of the specification, or a guarantee of fxtrec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {

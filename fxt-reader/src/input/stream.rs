@@ -62,7 +62,7 @@ impl<'i> Stream<'i> {
         length
     }
 
-    /// Reads until the window has `length` bytes; false when the input ends before.
+    /// Reads until the window has `length` bytes; false when the input ends earlier.
     #[cold]
     pub(super) fn fill(&mut self, length: usize) -> bool {
         while self.end - self.start < length {

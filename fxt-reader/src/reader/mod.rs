@@ -71,11 +71,11 @@ pub struct Reader<'i> {
 /// What the next call of [`Reader::next`] must do first.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Find out what the input is.
+    /// Detect what the input is.
     Start,
     /// Skip the record that was returned, of this many bytes.
     After(usize),
-    /// Skip a damaged record; of this many bytes, if its size made sense.
+    /// Skip a damaged record; of this many bytes, if its size was plausible.
     Damaged(Option<usize>),
     /// Nothing.
     Ended,
@@ -230,7 +230,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Goes on to the next record; returns its size if it is a scheduling record and wholly in the window.
+    /// Continues with the next record; returns its size if it is a scheduling record and completely in the window.
     #[inline(always)]
     fn usual(&mut self) -> Option<usize> {
         let State::After(length) = self.state else { return None };
@@ -261,7 +261,7 @@ impl<'i> Reader<'i> {
         Ok(Some(length))
     }
 
-    /// Gets ready to frame a record; false at the end.
+    /// Prepares to frame a record; false at the end.
     fn prepare(&mut self) -> Result<bool, Error> {
         match self.state {
             State::Start => self.start()?,

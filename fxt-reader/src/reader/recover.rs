@@ -1,4 +1,4 @@
-//! Damage: how to distinguish it from unusual or truncated records, and how to get past it.
+//! Damage: how to distinguish it from unusual or truncated records, and how to continue after it.
 
 use fxt_format::{header, large_blob, record_type};
 
@@ -48,7 +48,7 @@ impl Reader<'_> {
         self.probe(self.order, Some(CONFIRMING)).find(window, 1..window.len()).is_some()
     }
 
-    /// Goes to where valid records begin again.
+    /// Moves to the next place where valid records begin.
     #[cold]
     pub(super) fn recover(&mut self, length: Option<usize>) {
         if let Some(length) = length

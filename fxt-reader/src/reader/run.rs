@@ -7,8 +7,8 @@
 //!  wakeup   header  time  thread    weight  [waker: argument header, koid]
 //! ```
 //!
-//! While they come one after the other, the position stays in a register, and a record costs two comparisons of its
-//! header and the words that the visitor looks at. Everything else, damage included, is left to [`Reader::next`].
+//! While such records follow one another, the position stays in a register, and a record costs two comparisons of its header and the words
+//! that the visitor reads. Everything else, damage included, is left to [`Reader::next`].
 
 use fxt_format::limits::WORD_BYTES;
 use fxt_format::record_type::SCHEDULING;
@@ -111,7 +111,7 @@ impl Reader<'_> {
     /// false when the visitor needs no more records.
     fn show_run<V: Visitor>(&mut self, visitor: &mut V) -> bool {
         let State::After(length) = self.state else { return true };
-        // Traces of the other byte order are rare, and limits this low are for tests.
+        // Traces of the other byte order are rare, and limits this low only occur in tests.
         if self.order != ByteOrder::Little || self.max_record_bytes < ENOUGH {
             return true;
         }
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         Some((bytes, bytes.get(fixed * WORD_BYTES..)?))
     }
 
-    /// The switch of `WORDS` words at the position, if it is sound; moves the position past it.
+    /// The switch of `WORDS` words at the position, if it is valid; moves the position past it.
     #[inline(always)]
     fn switch<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], ContextSwitch<'a>)> {
         use context_switch::{CPU, FIXED_WORDS, OUTGOING_STATE};
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         Some((bytes, switch))
     }
 
-    /// The wakeup of `WORDS` words at the position, if it is sound; moves the position past it.
+    /// The wakeup of `WORDS` words at the position, if it is valid; moves the position past it.
     #[inline(always)]
     fn wakeup<const WORDS: usize>(&mut self, header: u64) -> Option<(&'a [u8], Wakeup<'a>)> {
         use thread_wakeup::{CPU, FIXED_WORDS};

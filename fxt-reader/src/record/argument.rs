@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Arguments that are known to be sound, of a little-endian trace.
+    /// Arguments that are known to be valid, of a little-endian trace.
     #[inline(always)]
     pub(crate) fn sound(bytes: &'a [u8], count: u8, tables: &'a Tables) -> Self {
         Self { bytes, count, order: ByteOrder::Little, tables }

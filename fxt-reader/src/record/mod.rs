@@ -70,9 +70,9 @@ pub enum Record<'a> {
     UserspaceObject(UserspaceObject<'a>),
     /// Describes what a koid refers to.
     KernelObject(KernelObject<'a>),
-    /// A CPU goes from one thread to another, in the form of older traces.
+    /// A CPU switches from one thread to another, in the form of older traces.
     LegacyContextSwitch(LegacyContextSwitch),
-    /// A CPU goes from one thread to another.
+    /// A CPU switches from one thread to another.
     ContextSwitch(ContextSwitch<'a>),
     /// A thread becomes able to run.
     Wakeup(Wakeup<'a>),

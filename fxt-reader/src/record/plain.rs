@@ -1,7 +1,7 @@
 //! Fast checks of the arguments of scheduling records.
 //!
-//! A trace has millions of weights and few names for them. A name is therefore looked up in the string table only when
-//! the argument at a place in a record differs from the last one there.
+//! A trace has millions of weights and few names for them. A name is therefore looked up in the string table only when the argument at a
+//! position in a record differs from the last one at that position.
 
 use fxt_format::argument::{INT32, KOID, STRING, int32, koid, string};
 

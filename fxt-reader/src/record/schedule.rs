@@ -30,7 +30,7 @@ pub fn is_not_recorded(thread: Koid) -> bool {
     (NOT_RECORDED_PROCESS.0 + 1..=NOT_RECORDED_PROCESS.0 + 0x1_0000).contains(&thread.0)
 }
 
-/// A CPU goes from one thread to another ("Context Switch Record").
+/// A CPU switches from one thread to another ("Context Switch Record").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContextSwitch<'a> {
     /// The timestamp, in nanoseconds.

@@ -22,7 +22,7 @@ word! {
         SIZE [4 .. 15]
         /// Kind of profiler record.
         KIND [16 .. 19]
-        /// Thread (thread ref); of a module or a mapping only its process counts.
+        /// Thread (thread ref); for a module or a mapping, only its process is used.
         THREAD [20 .. 27]
         /// Varies by kind.
         DATA [28 .. 63]
@@ -36,8 +36,7 @@ pub const MAPPING: u64 = 1;
 /// Kind of a backtrace: the program counters of a thread's stack.
 pub const BACKTRACE: u64 = 2;
 
-/// Module (kind 0): after the timestamp and the process koid where inline, the name and the build id, each padded to
-/// whole words.
+/// Module (kind 0): after the timestamp and the process koid if inline, the name and the build id, each padded to whole words.
 pub mod module {
     word! {
         /// Header word.
@@ -60,8 +59,8 @@ pub mod module {
     }
 }
 
-/// Mapping (kind 1): after the timestamp and the process koid where inline, the address that the range begins at, its
-/// length, and the address within the module that its beginning has.
+/// Mapping (kind 1): after the timestamp and the process koid if inline, the address at which the range begins, its length, and the address
+/// within the module that corresponds to its beginning.
 pub mod mapping {
     word! {
         /// Header word.
@@ -82,7 +81,7 @@ pub mod mapping {
     }
 }
 
-/// Backtrace (kind 2): after the timestamp and the process and thread koids where inline, one word for each frame.
+/// Backtrace (kind 2): after the timestamp and the process and thread koids if inline, one word for each frame.
 pub mod backtrace {
     word! {
         /// Header word.

@@ -358,7 +358,7 @@ pub enum EventKind<T> {
     },
     /// An operation begins on this thread.
     DurationBegin,
-    /// The operation begun last on this thread ends.
+    /// The operation that began last on this thread ends.
     DurationEnd,
     /// An operation on this thread that began at the event's time and is over.
     DurationComplete {

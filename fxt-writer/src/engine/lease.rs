@@ -95,7 +95,7 @@ impl Engine {
         let mut leases = std::mem::take(&mut state.leases);
         let open = leases.iter().filter(|held| held.is_open());
         let asked = open.map(|held| held.wanted.store(true, Ordering::Relaxed)).count();
-        // If the kernel refuses the fence, the threads do all of it.
+        // If the kernel refuses the fence, the threads execute both fences.
         if asked > 0 && barrier::heavy() {
             for held in leases.iter().filter(|held| held.is_open()) {
                 // Acquire: what the thread wrote comes before the commit.
@@ -104,7 +104,7 @@ impl Engine {
                 }
             }
         }
-        // Drop leases that no thread holds any more.
+        // Drops leases that no thread holds any more.
         leases.retain(|held| held.is_open() || Arc::strong_count(held) > 1);
         state.leases = leases;
     }
@@ -195,8 +195,7 @@ impl Lease {
         record.write(&mut if counted { rolling } else { rolling.uncounted() })
     }
 
-    /// Ends the lease, for a thread that ends; vacant room stays empty. Otherwise the engine does
-    /// that when it hands the buffer over.
+    /// Ends the lease, for a thread that ends; vacant room stays empty. Otherwise, the engine does that when it hands the buffer over.
     pub fn give_back(&self) {
         if self.held.is_open() {
             let mut state = self.engine.lock();
@@ -290,7 +289,7 @@ impl Lease {
         held.end.store(start + size, Ordering::Relaxed);
         held.counter.store(counter, Ordering::Relaxed);
         held.closed.store(false, Ordering::Relaxed);
-        // For a signal handler, which must see the whole piece.
+        // For a signal handler, which must see a complete piece.
         barrier::light();
         held.wanted.store(false, Ordering::Relaxed);
         if !state.leases.iter().any(|other| Arc::ptr_eq(other, &self.held)) {

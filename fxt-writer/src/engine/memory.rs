@@ -145,7 +145,7 @@ mod native {
             }
         }
 
-        /// Makes the words of `range` zero, at the speed of memset.
+        /// Zeroes the words of `range`, at the speed of memset.
         ///
         /// # Safety
         ///
@@ -359,7 +359,7 @@ impl Drop for RollingSlot<'_> {
     }
 }
 
-/// Room for a run of records of one thread. When it is used up, it is committed
+/// Room for a sequence of records of one thread. When it is used up, it is committed
 /// and more is reserved; [`close`](Self::close) and dropping commit it, too.
 ///
 /// Until then, neither its records nor the rolling buffer that they are in are
@@ -535,7 +535,7 @@ impl Drop for BatchSlot<'_> {
 }
 
 impl Engine {
-    /// Commits the used part of a chunk, and gives the rest back.
+    /// Commits the used part of a chunk, and releases the rest.
     fn close_chunk(&self, chunk: &Chunk) {
         let unused = chunk.end - chunk.at;
         let kept = if unused > 0 && !self.give_back(chunk) {

@@ -5,9 +5,9 @@ use crate::layout::Field;
 
 /// Offset in the current rolling buffer, in words.
 const OFFSET: Field = Field::new(0, 30);
-/// Set while no records are taken.
+/// Set while no records are accepted.
 const CLOSED: Field = Field::new(31, 31);
-/// How many times writing went from one rolling buffer to the other.
+/// How many times writing switched from one rolling buffer to the other.
 const WRAPPED: Field = Field::new(32, 63);
 
 /// The maximum number of words a rolling buffer can have.

@@ -49,9 +49,9 @@ pub trait SharedWords {
     /// When `index` is not less than [`words`](Self::words).
     fn load(&self, index: usize) -> u64;
 
-    /// Stores the header's word for readers, which holds the other process's writers or lets them go. Must be an atomic
-    /// exchange (acquire and release), so that the caller sees what they did before they last read the word. The default
-    /// stores nothing, for read-only memory: then a view leaves out, and counts, buffers that are reused all the time.
+    /// Stores the header's word for readers, which holds the other process's writers or releases them. Must be an atomic exchange (acquire
+    /// and release), so that the caller sees what they did before they last read the word. The default stores nothing, for read-only
+    /// memory: then a view leaves out, and counts, buffers that are reused all the time.
     fn exchange(&self, index: usize, value: u64) {
         let _ = (index, value);
     }
@@ -274,7 +274,7 @@ impl<W: SharedWords> Remote<W> {
     }
 
     /// Whether the filling with this wrapped count comes after all saved ones.
-    /// Counts wrap around, so half of them are before any given count.
+    /// Counts wrap around, so half of all values precede any given count.
     fn is_unsaved(&self, wrapped: u32) -> bool {
         wrapped.wrapping_sub(self.next) <= u32::MAX / 2
     }
@@ -334,7 +334,7 @@ impl<W: SharedWords> Remote<W> {
     }
 }
 
-/// The records of copies that are finished and wanted.
+/// The records of copies that are finished and selected.
 fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -> Piece {
     let mut piece = Piece { tally: copies.tally, held: copies.held, ..Piece::default() };
     admitted(&copies.durable, &mut piece.durable, &mut piece.tally, admit);
@@ -344,7 +344,7 @@ fn copies_admitted(copies: &Copies, admit: &mut dyn FnMut(&mut [u64]) -> bool) -
     piece
 }
 
-/// Appends the records of a copy that are finished and wanted.
+/// Appends the records of a copy that are finished and selected.
 fn admitted(
     copy: &[u64],
     into: &mut Vec<u64>,

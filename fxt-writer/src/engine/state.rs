@@ -117,9 +117,9 @@ impl Part {
 pub(super) struct DurableRing {
     /// Words committed since the start.
     pub(super) end: u64,
-    /// Words of these that have been saved and may be overwritten.
+    /// Number of these words that have been saved and may be overwritten.
     pub(super) saved: u64,
-    /// Words set aside for unfinished slots.
+    /// Words reserved for unfinished slots.
     pub(super) promised: usize,
     /// The durable end in the last packet.
     pub(super) announced: u64,

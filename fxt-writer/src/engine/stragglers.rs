@@ -1,4 +1,4 @@
-//! Writers that reserve room and do not finish: slow, stopped or gone.
+//! Writers that reserve room and do not finish: slow, stopped or dead.
 //!
 //! A sealed buffer waits for them only for the grace period. Then their records
 //! are abandoned and the buffer is handed over without them. Since such a writer
@@ -11,7 +11,7 @@
 //!   given up  [ data   ]      gap           [ data   ]   gap   [ data   ]
 //! ```
 //!
-//! First words lead from reservation to reservation; a claimed one has its size.
+//! First words lead from reservation to reservation; the first word of a claimed one has its size.
 //! If the first word is still zero, the writer was between reserving and
 //! claiming: it has stored nothing, and everything up to the next claim or record
 //! is the gap.

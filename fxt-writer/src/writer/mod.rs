@@ -49,7 +49,7 @@ pub enum TablesFull {
 /// A thread: its process and its own koid.
 pub type Thread = (Koid, Koid);
 
-/// The longest string that is worth a place in the table, in bytes. Longer ones
+/// The longest string that is worth an entry in the table, in bytes. Longer ones
 /// are written inline, unless all are requested.
 const MAX_INTERNED_BYTES: usize = 256;
 

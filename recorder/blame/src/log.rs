@@ -259,7 +259,7 @@ impl Log {
             return;
         }
         self.on = true;
-        // Room that is not used costs nothing; growing would copy what is there. Without it, it grows as it must.
+        // Room that is not used costs nothing; growing would copy what is there. Without an expected size, the map grows as needed.
         let _ = self.entries.try_reserve_exact(self.most);
         // First which thread has which CPU: slices are entries of threads too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
@@ -285,7 +285,7 @@ impl Log {
         }
     }
 
-    /// Since when all is kept, if it has left out something since it was switched on.
+    /// Since when everything is kept, if something has been left out since the log was switched on.
     pub fn is_rolling_since(&self) -> Option<u64> {
         self.entries.get(self.head).filter(|_| self.is_rolling).map(|oldest| oldest.time)
     }
@@ -366,7 +366,7 @@ impl Log {
     pub fn forget_before(&mut self, time: u64) {
         let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
         if count < self.room / 2 || self.is_rolling {
-            // From as many on as are ever kept, the oldest make room one by one.
+            // Once the maximum number is kept, the oldest are dropped one by one.
             self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
             return;
         }
@@ -404,8 +404,8 @@ impl Log {
         self.oldest = ((u64::from(self.oldest) + count as u64) % u64::from(NUMBERS)) as u32;
     }
 
-    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if that is not
-    /// what came last.
+    /// The thread that has just been switched out of this CPU shares its place with the thread that is switched in. `None` if the last
+    /// entry is a different one.
     #[inline]
     fn share(&mut self, cpu: Cpu, time: u64, thread: Index, prev: Id) -> Option<Id> {
         let link = self.on_cpu(cpu);
@@ -605,8 +605,8 @@ impl Log {
         self.locks.get(&id.0).copied()
     }
 
-    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each took, and how many
-    /// entries that needed; the rest is unknown.
+    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each of them had it, and how
+    /// many entries the search read; the rest of the time is unknown.
     pub fn tenants(
         &self,
         cpu: Cpu,
@@ -687,7 +687,7 @@ mod tests {
         let mut log = Log::new(100);
         log.switch_on();
         in_turn(&mut log, 1..21);
-        // Nobody is known to have had the CPU before the first one.
+        // Before the first one, it is not known who had the CPU.
         assert_eq!(log.entries.len(), 21);
         for thread in [0, 1] {
             assert_eq!(told(&log, thread), expected(thread, 1..21));
@@ -729,7 +729,7 @@ mod tests {
         log.switch_on();
         log.room = 10;
         (log.oldest, log.next) = (NUMBERS - 5, NUMBERS - 5);
-        // Two that do something else all the time: one sleeps, with a lock, one has another CPU.
+        // Two threads that stay in one state throughout: one sleeps and waits for a lock, the other has another CPU.
         log.begin(2, begin(1, State::Sleeping, About::Syscall(Some(202))));
         let lock = Lock { address: 7, kernel: None, owner: None, is_end: false };
         log.lock(2, 1, lock);
@@ -755,7 +755,7 @@ mod tests {
             });
             assert_eq!(tenants, 42 - from);
         }
-        // Nothing is old enough: there is more room, until as much is kept as ever is.
+        // Nothing is old enough to forget, so the log grows up to the maximum.
         for room in [20, 40] {
             log.forget_before(30);
             assert_eq!(log.room, room);
@@ -835,7 +835,7 @@ mod tests {
         for thread in [0, 1] {
             assert_eq!(told(&log, thread), expected(thread, 31..41));
         }
-        // Only of a share of these, more was taken than fits.
+        // For only some of these, more time was taken than the field can hold.
         assert_eq!(log.large.len(), 7);
     }
 }

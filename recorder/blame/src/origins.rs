@@ -64,12 +64,12 @@ impl Origins {
         Some((kind, name))
     }
 
-    /// Its kind, as in the recording.
+    /// The kind, as in the recording.
     pub fn kind(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.0)
     }
 
-    /// Which one of these it is.
+    /// Which one of this kind it is.
     pub fn name(&self, origin: Origin) -> Option<&str> {
         Some(self.get(origin)?.1).filter(|name| !name.is_empty())
     }

@@ -332,7 +332,7 @@ mod tests {
     const ASYNC_BEGIN: Kind = |id| record::EventKind::AsyncBegin { id };
     const ASYNC_END: Kind = |id| record::EventKind::AsyncEnd { id };
 
-    /// A trace with `number` threads and operations, each with events of these kinds; long names differ.
+    /// A trace with `number` threads and operations, each with events of these kinds; with long names, every name is different.
     fn trace(number: u64, length: usize, kinds: &[Kind]) -> Vec<u8> {
         let mut trace = Vec::new();
         Magic.write(&mut trace).expect("memory");

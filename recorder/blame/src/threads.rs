@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn who_was_made_by_command_under_a_name_that_it_had_then_is_one_of_them() {
         let (mut roster, mut family) = family();
-        // The shell that made it has become another program, and so has what it made, before the first record of the scheduler.
+        // The shell that created it has become another program, and so have its children, before the first record of the scheduler.
         for (koid, before) in [(COMMAND, "sh"), (530, "sh"), (400, "sh")] {
             roster.named.get_mut(&koid).expect("it has a name").earlier.add(before);
         }

@@ -88,7 +88,7 @@ fn text<'t, L: Lanes>(
     let Some(other) = translate.text(role, text) else { return target.text(text) };
     Ok(match target.text(&other)? {
         Text::Indexed(index) => Text::Indexed(index),
-        // The table has no place for it, and the record cannot hold what lives here only.
+        // The table is full, and an inline text would have to outlive this function.
         Text::Inline(_) => Text::Inline("redacted"),
     })
 }
@@ -307,7 +307,7 @@ impl<'a> Arguments<'a> {
         Self { items: [Arg::new(Text::EMPTY, Value::Null); MAX_ARGS], length: 0 }
     }
 
-    /// Adds one, unless there are as many as a record takes.
+    /// Adds one, unless the record already has the maximum number.
     pub(super) fn push(&mut self, arg: Arg<'a>) {
         if let Some(place) = self.items.get_mut(self.length) {
             *place = arg;

@@ -94,7 +94,7 @@ pub fn cut(
 }
 
 /// The same for any `maker`. `sections` are whole records that come after those of the window and before the counts of the recording; the
-/// last one switches back to the maker's own section.
+/// last one switches back to the writer's own section.
 ///
 /// # Errors
 ///
@@ -136,9 +136,9 @@ struct Cutter<'w, 'o> {
     open: Open,
     /// Whether the window's beginning was written.
     begun: bool,
-    /// Whether what was open at the window's end was closed.
+    /// Whether everything that was open at the window's end was closed.
     ended: bool,
-    /// CPUs with a switch or a reported loss after the window: later losses began later.
+    /// CPUs with a switch or a reported loss after the window: later losses began after the window.
     seen_after: FxHashSet<Cpu>,
     lost_after: FxHashSet<Cpu>,
     /// The earliest time in the trace.
@@ -189,7 +189,7 @@ impl<'w, 'o> Cutter<'w, 'o> {
                 self.code.module(module);
                 return Ok(());
             }
-            // At any time in the trace, it may explain backtraces of the window.
+            // Wherever it is in the trace, it may explain backtraces of the window.
             Record::Mapping(mapping) => {
                 return self.code.mapping(mapping, self.window, &mut self.target);
             }
@@ -356,12 +356,12 @@ impl<'w, 'o> Cutter<'w, 'o> {
         let nobody = filter.nobody(switch.cpu);
         let outgoing = if view.outgoing { switch.outgoing } else { nobody };
         let incoming = if view.incoming { switch.incoming } else { nobody };
-        // It has the CPU at the end.
+        // The thread has the CPU at the end.
         self.names.need_occupant(nobody, &mut self.target)?;
         self.names.need_occupant(outgoing, &mut self.target)?;
         self.names.need_occupant(incoming, &mut self.target)?;
         if shown.is_some_and(|shown| shown != outgoing) {
-            // Its switch in was not recorded.
+            // The thread's switch in was not recorded.
             self.open.put_on(switch.cpu, outgoing, switch, &mut self.target)?;
         }
         self.open.show(switch.cpu, incoming);

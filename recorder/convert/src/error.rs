@@ -71,7 +71,7 @@ pub enum ConvertError {
         /// What was found, and what was expected.
         problem: String,
     },
-    /// The trace of another recorder cannot be taken over.
+    /// The trace of another recorder cannot be imported.
     #[error(transparent)]
     Import(#[from] ImportError),
     /// FXT cannot express a record; those who build records avoid this.

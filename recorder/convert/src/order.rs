@@ -360,7 +360,7 @@ fn gather(
     rest.collect::<io::Result<()>>().map_err(ConvertError::Write)
 }
 
-/// The maximum number of records without a time that wait for one with a time. The pieces of a large event are fewer.
+/// The maximum number of records without a time that wait for one with a time. The pieces of a large event are fewer than this.
 const MOST_WAITING: usize = 8192;
 
 /// The effect of the record on its thread's stack, if that thread goes backward.

@@ -18,7 +18,8 @@ pub(crate) const TRACE_ID: Column =
 
 /// A file of a table, in its format.
 pub(crate) trait Output: Send {
-    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. The group's texts may be taken out.
+    /// Writes a row group; if it is of a table of events, the rows are written in the order of time. The texts of the group may be taken
+    /// out.
     fn write(&mut self, group: &mut Group) -> Result<(), WriteError>;
 
     /// Writes the end of the file. Returns its size in bytes.

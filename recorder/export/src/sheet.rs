@@ -161,8 +161,8 @@ impl Sheet {
         Cell(number)
     }
 
-    /// Takes what has not been handed over yet. It ends the row group if that is full, or if `nothing_follows`. `None` if there is no row
-    /// group to end.
+    /// Takes what has not been handed over yet. The result ends the row group if that is full, or if `nothing_follows`. `None` if there is
+    /// no row group to end.
     pub(crate) fn take(&mut self, nothing_follows: bool) -> Option<Slip> {
         if self.rows == 0 {
             return None;

@@ -207,7 +207,7 @@ fn text<'a>(row: &'a Row, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Everything that may happen, in a few microseconds.
+/// Every kind of event, in a few microseconds.
 fn eventful() -> Scene {
     let mut scene = Scene::with_causes("steal,irq,throttled,migrate,waker,syscall");
     let interrupt = [("interrupt", Value::Bool(true))];

@@ -37,7 +37,7 @@ pub(crate) struct Process {
     pub(crate) cgroup: Option<Box<str>>,
 }
 
-/// A thread with no further events.
+/// A thread without any further events.
 #[derive(Debug)]
 pub(crate) struct Gone {
     pub(crate) koid: u64,

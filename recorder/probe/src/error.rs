@@ -25,7 +25,7 @@ pub enum Problem {
     /// The binary is not found.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// The binary is nothing that probes can be put into.
+    /// Probes cannot be put into the binary.
     #[error("{}: {source}", path.display())]
     Elf {
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum Problem {
         path.display()
     )]
     NotCode { path: PathBuf, address: u64, code: String },
-    /// A return probe not at a function's beginning.
+    /// A return probe at a place other than a function's beginning.
     #[error(
         "{}: {address:#x} is not known to be the start of a function, so %return and %span could break the program",
         path.display()
@@ -129,10 +129,9 @@ pub enum Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
     Complete,
-    /// Only those that others may use.
+    /// Only exported symbols.
     Exported,
-    /// Only those that others may use; the rest is packed into the section `.gnu_debugdata`, which
-    /// fxtrec does not unpack.
+    /// Only exported symbols; the rest is compressed in the section `.gnu_debugdata`, which fxtrec does not read.
     Packed,
     /// None.
     Stripped,

@@ -48,7 +48,7 @@ pub const DEFAULT_MOST: usize = 256;
 /// One place in one file to put a probe at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// The name of hits in the trace.
+    /// The name of its hits in the trace.
     pub name: String,
     /// The file, by a path that opens it from where fxtrec runs; below `/proc/PID/root` when it
     /// is another mount namespace's.

@@ -45,7 +45,7 @@ pub struct ListedFunction {
     pub offset: Option<u64>,
     /// Its size in bytes, if the file contains it.
     pub size: Option<u64>,
-    /// Whether it only chooses the function of this name when the program starts.
+    /// Whether it only selects the function of this name when the program starts.
     pub chooses: bool,
 }
 
@@ -60,12 +60,11 @@ pub struct ListedUsdt {
     pub offset: Option<u64>,
     /// The address of the counter that opens its guard, if it has one.
     pub semaphore: Option<u64>,
-    /// Its arguments: as the kernel fetches them, or as the assembler wrote those that it cannot.
+    /// Its arguments: as the kernel fetches them, or, where it cannot, as the assembler wrote them.
     pub arguments: Vec<Result<String, String>>,
 }
 
-/// Lists what `pattern` means in a file, a name or a glob as in a spec; `usdt:PROVIDER:NAME` means
-/// USDT probes only.
+/// Lists the places in a file that `pattern` matches, a name or a glob as in a spec; `usdt:PROVIDER:NAME` matches USDT probes only.
 ///
 /// # Errors
 /// When there is no such file, or nothing in it matches `pattern`.

@@ -265,7 +265,7 @@ impl<K: Copy + PartialEq> Machine<K> {
                 before.tenure(cpu, time, Edge::Inferred)
             }
             None => {
-                // The occupant has had the CPU since it became unknown.
+                // The occupant has had the CPU since the occupant became unknown.
                 seat.claim(who);
                 None
             }
@@ -325,7 +325,7 @@ impl<K: Copy + PartialEq> Machine<K> {
     }
 
     /// A waiting thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns the
-    /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or not that long.
+    /// wait before that part, and the part itself, each if it is not empty; none if the thread does not wait, or has not waited that long.
     pub fn held_back<T: Threads<Key = K>>(
         &self,
         threads: &mut T,
@@ -401,7 +401,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// A window begins: occupants and states stay known, but not since when they hold.
+    /// A window begins: occupants and states stay known, but it is no longer known since when they hold.
     pub fn cut(&mut self, time: Nanos) {
         self.origin = time;
         self.invalidate();
@@ -413,7 +413,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The recording ends: what the CPUs are used for until then. The states of threads are with the caller.
+    /// The recording ends: what the CPUs are used for until then. The caller keeps the states of threads.
     pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))
@@ -473,7 +473,7 @@ impl At {
     #[cold]
     fn was_running(self, thread: &mut Thread, since: Nanos, begin: Edge) {
         if !thread.state.is_known() {
-            // Something may be known of it after that time, if only that it was no longer elsewhere.
+            // At least one thing may be known about it after that time: it was no longer on another CPU.
             let since = since.max(thread.since);
             let At { cpu, epoch, .. } = self;
             *thread = Thread { since, epoch, cpu, state: State::Running, begin };

@@ -21,7 +21,7 @@ use crate::threads::Thread;
 /// Periods remembered for each cgroup on each CPU. A wait across more periods cannot be divided exactly.
 const REMEMBERED: usize = 64;
 
-/// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number.
+/// Pairs of a cgroup and a CPU that are followed. There is a limit because a file may name any number of cgroups.
 const MOST_PLACES: usize = 1 << 16;
 
 pub type Stretch = (Nanos, Nanos);
@@ -29,7 +29,7 @@ pub type Stretch = (Nanos, Nanos);
 /// What is known about the quota for a wait that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// The wait, from its begin to its end.
+    /// The wait, from its beginning to its end.
     pub wait: Stretch,
     /// The CPU that the thread waited for.
     pub cpu: Cpu,
@@ -74,7 +74,7 @@ impl Periods {
         self.places.is_empty()
     }
 
-    /// Takes an event that begins or ends a period. Returns the CPU and the time of the begin or of the end, if known.
+    /// Takes an event that begins or ends a period. Returns the CPU and the time of the beginning or of the end, if known.
     pub fn event(&mut self, event: &Event<'_>) -> Option<(Cpu, Nanos)> {
         if !is_period(event) {
             return None;
@@ -112,7 +112,7 @@ impl Periods {
         self.open.insert(id, place);
     }
 
-    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its begin or its end is missing.
+    /// A period is over; `end` is the time of its end, if known. Returns the period, unless its beginning or its end is missing.
     fn end(&mut self, id: (u64, u64), end: Option<Nanos>) -> Option<Stretch> {
         let place = &mut self.places[self.open.remove(&id)? as usize];
         let begin = place.open.take()?;

@@ -1,4 +1,4 @@
-//! The states of threads are kept by the caller; this is how the machine reaches them.
+//! The caller keeps the states of threads; this is how the machine accesses them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -25,7 +25,7 @@ pub struct Thread {
 
 impl Thread {
     /// The thread is found to have been held back by a quota for a part of its wait, and to have waited for a CPU since. Returns its state
-    /// before that part, and during it; `None` if it does not wait, or not that long.
+    /// before that part, and during it; `None` if it does not wait, or has not waited that long.
     pub fn held_back(&mut self, (from, until): Stretch) -> Option<[Thread; 2]> {
         let waited = *self;
         if !waited.state.is_waiting() || from < waited.since || until < from {

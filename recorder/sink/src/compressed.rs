@@ -19,7 +19,7 @@ pub(super) struct Compressed<M, C> {
     now: Totals,
     /// Records handed over so far.
     records: u64,
-    /// The last flush point, and before it those that may still wait in a pipe. Never empty.
+    /// The last flush point, and the earlier ones whose bytes may still wait in a pipe. Never empty.
     points: VecDeque<FlushPoint>,
     unsaved: Unsaved,
     failed: Option<SinkError>,
@@ -78,7 +78,7 @@ impl<M: Medium, C: Codec> Compressed<M, C> {
         if self.medium.cut_back(totals.output_bytes).is_ok_and(|done| done) {
             match write_all(&mut self.medium, &ending) {
                 Ok(()) => self.now.output_bytes += ending.len() as u64,
-                // Half an ending is worse than none.
+                // Half an end marker is worse than none.
                 Err(_) => drop(self.medium.cut_back(totals.output_bytes)),
             }
         }

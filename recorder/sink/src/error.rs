@@ -18,7 +18,7 @@ impl OsError {
 
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The standard library would add "(os error N)", which does not help.
+        // The standard library would add "(os error N)", which does not help the user.
         f.write_str(nix::errno::Errno::from_raw(self.0).desc())
     }
 }

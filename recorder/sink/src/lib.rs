@@ -14,7 +14,7 @@
 //! - The reader of a pipe closes it: unread data is lost, including what
 //!   was in the pipe. It is not an error if it has read everything.
 //!
-//! After any failure, [`Sink::unsaved`] counts the records that cannot be read.
+//! After any failure, [`Sink::unsaved`] counts the records that cannot be read from the output.
 //!
 //! ```text
 //! saved buffer --+-> Plain ----------------------+-> Medium: a file that can be cut back,
@@ -68,13 +68,12 @@ pub trait Sink: Send + Debug {
     /// How much was taken and written so far.
     fn totals(&self) -> Totals;
 
-    /// Bytes of records taken whose part of the output is not in [`Sink::totals`] yet. It is not larger than they are, but
-    /// for a few bytes.
+    /// Bytes of records taken whose part of the output is not in [`Sink::totals`] yet. It is larger than they are by a few bytes at most.
     fn held(&self) -> u64 {
         0
     }
 
-    /// The records taken that cannot be read from the output: none, unless the sink failed.
+    /// The accepted records that cannot be read from the output: none, unless the sink failed.
     fn unsaved(&self) -> Unsaved {
         Unsaved::default()
     }
@@ -109,7 +108,7 @@ impl Display for Unsaved {
     }
 }
 
-/// How much a sink has taken and written.
+/// How much a sink has accepted and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of records that can be read from the output.

@@ -18,7 +18,7 @@ pub(super) trait Medium: Send + Debug {
     /// Truncates to `length`. `false` if that is impossible.
     fn cut_back(&mut self, length: u64) -> io::Result<bool>;
 
-    /// How many of the bytes written last may still wait to be read.
+    /// How many of the last bytes written may not have been read yet.
     fn capacity(&self) -> u64 {
         0
     }
@@ -78,7 +78,7 @@ impl Medium for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
-                // The caller that passed the pipe may have made it non-blocking.
+                // The process that passed the pipe may have made it non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wanted = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
                     match poll(&mut wanted, PollTimeout::NONE) {
@@ -100,7 +100,7 @@ impl Medium for Stream {
     }
 
     fn unread(&self) -> u64 {
-        // As long as there is a reader, it may still take them.
+        // As long as there is a reader, it may still read them.
         if pipe::reader_has_gone(&self.0) { pipe::waiting(&self.0).unwrap_or(0) } else { 0 }
     }
 }

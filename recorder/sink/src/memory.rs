@@ -60,7 +60,7 @@ impl Sink for BlackHole {
     }
 }
 
-/// Replaces an output that failed and is closed, and counts the records that it does not get.
+/// Replaces an output that failed and was closed, and counts the records that are lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refuse(pub(super) Unsaved);
 

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use super::{Sink, SinkError, Totals, Unsaved};
 
-/// Writes that may wait to be taken. Most are of half a trace buffer, so this is the bound of the copy's memory.
+/// The maximum number of writes that wait to be read. Most of them are half a trace buffer, so this limits the memory of the copy.
 const PIECES: usize = 16;
 
 /// Writes to another sink and sends a copy of every record.
@@ -22,7 +22,7 @@ pub struct Tee {
 #[derive(Debug)]
 enum Piece {
     Records(Vec<u8>),
-    /// The last piece: everything was handed over.
+    /// The last piece: everything was passed on.
     End,
 }
 
@@ -34,7 +34,7 @@ pub struct Copy {
     ended: bool,
 }
 
-/// A sink that writes to `sink`, and what will be written.
+/// A sink that writes to `sink`, and a reader of what it writes.
 pub fn tee(sink: Box<dyn Sink>) -> (Tee, Copy) {
     let (copy, pieces) = bounded(PIECES);
     (Tee { sink, copy: Some(copy) }, Copy { pieces, current: io::Cursor::default(), ended: false })

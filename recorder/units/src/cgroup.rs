@@ -37,7 +37,7 @@ impl<'p> Owner<'p> {
     }
 }
 
-/// A name is `cri-containerd-<container>.scope` or the container itself; one that ends with `-conmon-...` is of its monitor.
+/// A name is `cri-containerd-<container>.scope` or the container's id itself; a name that ends with `-conmon-...` belongs to its monitor.
 fn container(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let (runtime, id) = name.rsplit_once('-').unwrap_or(("", name));

@@ -58,7 +58,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Passes JSON on, as [`json`] has it. Takes whole characters at a time, as serde_json writes them.
+/// Passes JSON on, escaped as in [`json`]. Accepts whole characters only, as serde_json writes them.
 #[derive(Debug)]
 pub struct Json<W>(pub W);
 
@@ -88,7 +88,7 @@ pub struct Escaping<W: Write> {
     commands: Commands,
 }
 
-/// Finds what CI services would take for a command.
+/// Finds text that CI services would take for a command.
 #[derive(Debug, Default)]
 struct Commands {
     /// Whether the line has any character other than white space.
@@ -200,7 +200,7 @@ impl<W: Write> Write for Escaping<W> {
 
 impl<W: Write> Drop for Escaping<W> {
     fn drop(&mut self) {
-        // Callers that care about errors flush before.
+        // Callers that check for errors flush first.
         let _ = self.flush();
     }
 }

@@ -1,8 +1,8 @@
-//! The findings, as plain data. Its names are those of the JSON, which `docs/reference/why.md` describes.
+//! The findings, as plain data. The names of its fields are those of the JSON, which `docs/reference/why.md` describes.
 
 use serde::Serialize;
 
-/// The version of the JSON. It changes when a member changes its meaning or is removed.
+/// The version of the JSON. It changes when a field changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// How bad the first explanation is: by how much that is longer than usual, if it is an incident at all.
+    /// How bad the first explanation is: by how much its interval is longer than usual, if it is an incident at all.
     pub fn severity(&self) -> u64 {
         let is_incident = |why: &&Explanation| {
             why.is_unusual != Some(false) && !matches!(why.subject, "critical_path" | "life")
@@ -60,7 +60,7 @@ pub struct Who {
     pub host: Option<String>,
 }
 
-/// Why a thread took so long for something.
+/// Why a thread took so long.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// `span`, `unit`, `wait`, `critical_path`, `late`, `runqueue`, `blocked`, `turn`, `trigger`, `life` or `range`.
@@ -117,7 +117,7 @@ pub struct Part {
     pub thread: Option<Who>,
     /// For `throttled`.
     pub cgroup: Option<String>,
-    /// For `blocked`, what it waited for.
+    /// For `blocked`, what the thread waited for.
     pub class: Option<&'static str>,
     /// For `blocked`, the system call: its name, or its number.
     pub syscall: Option<String>,
@@ -139,7 +139,7 @@ pub struct Share {
     pub ns: u64,
 }
 
-/// A link of the critical path: what the thread at its end did that had to end first.
+/// A link of the critical path: what a thread did that had to end first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Link {
     pub from_ns: u64,
@@ -169,7 +169,7 @@ pub struct Link {
     pub kernel_lock: Option<String>,
     pub kernel_lock_kind: Option<&'static str>,
     pub kernel_lock_name: Option<String>,
-    /// For `blocked`, its waker, and by what it woke it, if not directly.
+    /// For `blocked`, its waker, and the interrupt or packet through which it woke the thread, if it did so indirectly.
     pub waker: Option<Who>,
     pub via: Option<&'static str>,
     /// The disk request, if its completion ended it, or of `request`.
@@ -182,7 +182,7 @@ pub struct Link {
 /// The cause of an interrupt that woke a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
-    /// As in the recording, if recorded.
+    /// As recorded, if at all.
     pub kind: Option<String>,
     pub name: Option<String>,
     /// The same as text.
@@ -198,7 +198,8 @@ pub struct Request {
     pub bytes: u64,
     /// The thread that made it.
     pub thread: Option<Who>,
-    /// How long it was from when it was made until the disk got it, and until it was done after that; or until it was done.
+    /// The time from when the request was made until the disk got it, and from then until it was done; or, if that is not recorded, the
+    /// time until it was done.
     pub queued_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub length_ns: Option<u64>,
@@ -238,7 +239,7 @@ pub struct Wait {
     pub via: Option<&'static str>,
     /// Whether the one that woke it ended then, so that it may have waited for that end.
     pub waker_ended: bool,
-    /// The functions that it was in, the innermost first; those of the kernel end in `_[k]`.
+    /// The functions in which it was blocked, the innermost first; those of the kernel end in `_[k]`.
     pub stack: Option<Vec<String>>,
     /// The missing parts of that stack.
     pub stack_lacks: Vec<&'static str>,

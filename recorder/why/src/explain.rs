@@ -1,4 +1,4 @@
-//! One pass over a trace, or two: which intervals, and why.
+//! One pass over a trace, or two: finds intervals, and explains them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +24,7 @@ use crate::sentence::nanos;
 use crate::{Compared, Query, Subject, WhyError, units, waits};
 use crate::{advice, answer};
 
-/// The names with which a trace is explained.
+/// The names that explanations of a trace need.
 pub(crate) struct Names<'a> {
     pub(crate) tracker: &'a Tracker,
     pub(crate) syscall: &'a dyn Fn(&str, u64) -> Option<&'static str>,
@@ -127,7 +127,7 @@ impl Names<'_> {
     }
 }
 
-/// Answers `query` about the trace that `open` opens, as often as it must be read. `syscall` names the system calls of a machine's
+/// Answers `query` about the trace that `open` opens, which is called once for each pass. `syscall` names the system calls of a machine's
 /// architecture.
 ///
 /// # Errors
@@ -145,11 +145,11 @@ pub fn explain<'r>(
 pub(crate) struct Keep {
     /// Maximum number of entries.
     pub(crate) most: usize,
-    /// Whether they are kept in the first pass, if the query gives the interval.
+    /// Whether the log is kept in the first pass, if the query gives the interval.
     pub(crate) at_once: bool,
 }
 
-/// The same, with a limit on what is kept.
+/// The same, with a limit on the size of the log.
 pub(crate) fn explain_keeping<'r>(
     query: &Query,
     mut open: impl FnMut() -> Result<Reader<'r>, Error>,
@@ -221,7 +221,8 @@ pub(crate) fn explain_keeping<'r>(
     if frames.iter().any(Option::is_none) {
         let mut roster = Roster::default();
         roster.with_names_of(tracker.roster);
-        // The first pass has found the threads of COMMAND and of the recorder; this one may not see which thread created another.
+        // The first pass has found the threads of COMMAND and of the recorder; this pass may not contain the records of which thread
+        // created another.
         let family = tracker.family;
         tracker = Tracker::new(roster);
         tracker.family = family;
@@ -304,7 +305,7 @@ pub(crate) struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// Whether slices since `from` may lack.
+    /// Whether slices since `from` may be missing.
     pub(crate) fn is_cut(&self, from: u64) -> bool {
         self.cut && self.slices.front().is_none_or(|slice| slice.2 > from)
     }
@@ -325,7 +326,7 @@ impl Meanwhile {
 /// How long each thread ran in some intervals, and waited for a CPU.
 struct Ran<'a> {
     intervals: &'a [Interval],
-    /// Since when each thread runs, or does not but could.
+    /// Since when each thread runs, or waits for a CPU.
     since: FxHashMap<Index, (u64, bool)>,
     /// By interval.
     sums: Vec<FxHashMap<Index, (u64, u64)>>,

@@ -164,7 +164,7 @@ pub enum Triggered {
 /// Why an interval was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// It is a span; `count` spans have this name, and `median` is their median length.
+    /// A span; `count` spans have this name, and `median` is their median length.
     Span {
         name: String,
         count: u64,
@@ -173,18 +173,18 @@ pub enum Subject {
         begun_on: Option<u64>,
     },
     Metric(Metric),
-    /// It is a unit of work, from one idle wait of the thread to the next, or a single wait.
+    /// A unit of work, from one idle wait of the thread to the next, or a single wait.
     Unit(Compared),
-    /// It is COMMAND from its start to its end.
+    /// COMMAND from its start to its end.
     Batch,
-    /// A flight recording wrote the file because of it.
+    /// A delay for which a flight recording wrote the file.
     Trigger {
         expression: String,
         what: Triggered,
     },
-    /// It is the whole life of the thread.
+    /// The whole life of the thread.
     Life,
-    /// The user gave its time range.
+    /// A time range that the user gave.
     Range,
 }
 
@@ -196,7 +196,7 @@ pub struct Compared {
     pub count: u64,
     /// Their median length.
     pub median: u64,
-    /// The begin and end of one that has the median length.
+    /// The begin and end of a unit or wait that has the median length.
     pub usual: (u64, u64),
     /// The system call of the idle waits between units, or of this wait.
     pub call: Option<u64>,
@@ -219,7 +219,7 @@ pub enum WhyError {
     NoThread { name: String, near: Vec<String> },
     /// Several threads have this name.
     Several { name: String, tids: Vec<u64> },
-    /// A time range without a thread.
+    /// A time range was given without a thread.
     NeedsThread,
     /// A critical path without COMMAND.
     NoCommand,

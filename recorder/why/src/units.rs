@@ -68,7 +68,7 @@ const INTERRUPT: Index = Index::MAX;
 const UNKNOWN: Index = Index::MAX - 1;
 /// Marks an entry that is not a wait, but time in which the thread's state is unknown.
 const GAP: Index = Index::MAX - 2;
-/// Stands in for a system call.
+/// Used in place of a system call.
 const NO_CALL: u32 = u32::MAX;
 
 /// A time in which a thread was blocked.
@@ -437,8 +437,8 @@ impl Waits {
         if idle.is_empty() {
             idle = perhaps;
         }
-        // A rare waker ends waits that others usually end, such as a new client, or a process that sends the stop signal. An unseen waker
-        // does so too.
+        // A rare waker ends waits that others usually end, such as a new client, or a process that sends the stop signal. A waker that was
+        // not recorded may have worked, too.
         let alike = |place: &Place| {
             idle.keys().any(|it| {
                 (it.0, it.2) == (place.0, place.2)

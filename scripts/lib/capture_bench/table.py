@@ -20,7 +20,7 @@ def median(values):
 
 
 def text(value, digits=2):
-    """A number as the table shows it."""
+    """A number as shown in the table."""
     return "" if value is None else f"{value:.{digits}f}"
 
 
@@ -33,7 +33,7 @@ def spread(values, digits=2):
 
 
 def all_added(traced, untraced):
-    """Microseconds that an operation takes longer than untraced in the same round, of each round."""
+    """How many microseconds an operation takes longer than untraced in the same round, for each round."""
     return [run.per_operation - bare.per_operation for run, bare in zip(traced, untraced)]
 
 
@@ -43,7 +43,7 @@ def added_in_rounds(traced, untraced):
 
 
 def per_million(outcomes):
-    """Seconds of the recorder's CPU time for each million events, of each round in which they were counted."""
+    """Seconds of the recorder's CPU time for each million events, for each round in which they were counted."""
     return [outcome.cpu / 1e9 / (outcome.events / 1e6) for outcome in outcomes if outcome.events]
 
 
@@ -74,7 +74,7 @@ def rows_of_workload(name, runs):
 
 
 def order(runs):
-    """The recorders in a fixed order: untraced, perf, the others as they first ran."""
+    """The recorders in a fixed order: untraced, perf, the others in the order in which they first ran."""
     names = dict.fromkeys(run.recorder for run in runs)
     first = [name for name in ("untraced", "perf record", "raw ftrace") if name in names]
     return dict.fromkeys(first + sorted(name for name in names if name not in first))
@@ -125,7 +125,7 @@ def other_rows(runs, names):
 
 
 def rows_of_stacks(runs, names):
-    """One row per recorder of each workload: recorders of stacks write other events, so CPU is that of a run."""
+    """One row per recorder of each workload: recorders of stacks write different events, so CPU is that of a whole run."""
     rows = []
     for name in names:
         of = {}
@@ -160,7 +160,7 @@ def markdown(head, rows):
 
 
 def render(found, as_markdown):
-    """The whole result, of what `results.read` returns."""
+    """The whole result, from the return value of `results.read`."""
     table = markdown if as_markdown else plain
     runs = found["runs"]
     names = list(dict.fromkeys(run.workload for run in runs if run.per_operation is not None))

@@ -49,7 +49,7 @@ def place(program):
 
 
 def write(path, programs, busybox, checks):
-    """Writes the archive for these programs; `checks` is what the guest is to run, a line each."""
+    """Writes the archive for these programs; `checks` has the lines for the guest to run."""
     archive = Archive(path)
     for folder in ["proc", "sys", "dev", "tmp", "etc", "run", "root"]:
         archive.folder(folder)

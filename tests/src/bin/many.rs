@@ -1,4 +1,4 @@
-//! A recording of a machine that was never built: `scripts/bench-many` and a test run it.
+//! A recording of a simulated machine: `scripts/bench-many` and a test run it.
 //!
 //! ```text
 //! many record ONLINE POSSIBLE WIRING FIGURES fxtrec -a -o t.fxt .. -- many play ..
@@ -6,7 +6,7 @@
 //! many check t.fxt PLAYED                                       holds the trace against what was played
 //! ```
 //!
-//! `record` is fxtrec's own recording with another kernel (see `fxtrec_tests::synthetic`); it writes what it took to FIGURES.
+//! `record` is fxtrec's own recording with another kernel (see `fxtrec_tests::synthetic`); it writes its measurements to FIGURES.
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -49,7 +49,7 @@ fn two_cpus() -> io::Result<[usize; 2]> {
     }
 }
 
-/// Gives back every byte that comes in.
+/// Sends back every byte that arrives.
 fn turns(rounds: u64, mut input: PipeReader, mut output: PipeWriter) -> io::Result<()> {
     let mut byte = [0];
     for _ in 0..rounds {

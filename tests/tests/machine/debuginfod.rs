@@ -37,7 +37,7 @@ fn serve(build_id: &str, file: Vec<u8>) -> String {
     url
 }
 
-/// The functions and the files of lines of all frames of the longest waits.
+/// The functions and the source files of all frames of the longest waits.
 fn frames(report: Done) -> (Vec<String>, Vec<String>) {
     let report: Value = serde_json::from_str(&report.expect(0).stdout).expect("JSON");
     let waits = report["worst"].as_array().expect("waits");
@@ -95,7 +95,7 @@ fn names_and_lines_of_a_stripped_program_are_fetched_by_its_build_id() {
     let place = home.join("fxtrec/debuginfod/.build-id/00").join(format!("{}.debug", &id[2..]));
     assert_eq!(fs::read(&place).expect("kept"), fs::read(&debug).expect("made"));
 
-    // Lines need it too, and have it from the cache, or from the server.
+    // Lines need it too, and get it from the cache, or from the server.
     for is_cached in [true, false] {
         if !is_cached {
             fs::remove_file(&place).expect("ours");

@@ -55,7 +55,7 @@ struct Contended {
     flags: u32,
 }
 
-/// The waits of the threads of a process, those apart in which they only spin.
+/// The waits of the threads of a process, and separately those in which they only spin.
 fn contended(trace: &Trace, process: u64) -> Vec<Contended> {
     let mut open = BTreeMap::<(u64, &str), (u64, u32)>::new();
     let mut waits = Vec::new();
@@ -154,7 +154,7 @@ fn compare(source: &str, trace: &Trace, waits: &[Contended]) {
     }
 }
 
-/// Who makes a tracing instance has two mutexes that are variables of the kernel, for some milliseconds.
+/// A process that creates a tracing instance holds two mutexes that are variables of the kernel, for some milliseconds.
 #[test]
 fn a_lock_that_is_a_variable_of_the_kernel_has_its_name() {
     const NAMES: [&str; 2] = ["event_mutex", "trace_types_lock"];

@@ -45,7 +45,7 @@ fn stacks(trace: &Path) -> BTreeMap<u64, Vec<(u32, Vec<String>)>> {
 const WAITS: [&str; 3] =
     ["wait_here (blocker.py:9)", "middle (blocker.py:15)", "outer (blocker.py:21)"];
 
-/// Whether a stack has these functions, one below the other but for the native functions between them.
+/// Whether a stack has these functions, one below the other except for native functions between them.
 fn has(functions: &[String], wanted: &[&str]) -> bool {
     let mut python = functions.iter().filter(|name| name.contains(".py:"));
     wanted.iter().all(|name| python.next().is_some_and(|it| it == name))
@@ -79,7 +79,7 @@ fn each_version_of_python_names_the_functions_in_which_its_threads_wait() {
                 has(functions, &WAITS) && outer.next().is_some_and(|it| it.contains(last))
             };
             let right = own.iter().filter(|(_, functions)| wanted(functions)).count();
-            // Others are where it waits for a lock of the interpreter.
+            // Other threads are where they wait for a lock of the interpreter.
             let in_round = |functions: &[String]| {
                 let sleeps = functions
                     .iter()

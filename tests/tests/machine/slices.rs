@@ -216,7 +216,7 @@ fn a_switch_of_a_thread_that_would_run_on_was_asked_for_within_its_slice() {
     for switch in &trace.switches {
         let begin = before.insert(switch.cpu, switch);
         let request = switch.args.contains_key("need_resched_ns");
-        // When an inferred switch happened is unknown.
+        // It is unknown when an inferred switch happened.
         if let Some(begin) = begin.filter(|begin| request && !begin.inferred) {
             let within = switch.time - begin.time;
             let nanos = switch.number("need_resched_ns");

@@ -103,7 +103,7 @@ impl Terminal {
         Terminal { master, slave, seen, fxtrec }
     }
 
-    /// Whether this text came since the last key.
+    /// Whether this text has appeared since the last key.
     fn shows(&self, text: &str) -> bool {
         self.seen.lock().expect("nobody panics").contains(text)
     }
@@ -112,13 +112,13 @@ impl Terminal {
         wait::until(text, || self.shows(text));
     }
 
-    /// Gives the terminal another size, which the kernel reports to the programs on it.
+    /// Changes the size of the terminal, which the kernel reports to the programs on it.
     fn resize(&self, size: (u16, u16)) {
         // SAFETY: the kernel reads one structure, which outlives the call.
         unsafe { set_size(self.master.as_raw_fd(), &winsize(size)) }.expect("a terminal");
     }
 
-    /// The lines of the last whole page, as a terminal shows them: without colours, in their places.
+    /// The lines of the last complete page, as a terminal shows them: without colours, in their places.
     fn page(&self) -> Option<Vec<String>> {
         let seen = self.seen.lock().expect("nobody panics");
         let whole = seen.rsplit_once("\u{1b}[H")?.0;
@@ -131,7 +131,7 @@ impl Terminal {
         Some(lines)
     }
 
-    /// The last page, once there is one for which `is_it` holds.
+    /// The last page, as soon as `is_it` holds for one.
     fn page_when(&self, what: &str, is_it: impl Fn(&[String]) -> bool) -> Vec<String> {
         let mut found = None;
         wait::until(what, || {
@@ -152,7 +152,7 @@ impl Terminal {
         self.seen.lock().expect("nobody panics").clear();
     }
 
-    /// Forgets what was shown, and presses keys.
+    /// Forgets the earlier output, and presses keys.
     fn press(&mut self, keys: &str) {
         self.forget();
         self.master.write_all(keys.as_bytes()).expect("sent");
@@ -195,7 +195,7 @@ fn on_a_terminal_keys_sort_filter_pause_and_end_it() {
     terminal.finish();
 }
 
-/// That a page fits: the header in one line, a marked column, and all keys in the last line.
+/// Checks that a page fits: the header is in one line, a column is marked, and all keys are in the last line.
 fn assert_fits(page: &[String], (rows, columns): (usize, usize), marked: &str) {
     let text = page.join("\n");
     assert_eq!(page.len(), rows, "{text}");
@@ -232,7 +232,7 @@ fn it_fits_a_small_and_a_large_terminal_and_is_drawn_again_when_that_changes_whi
     }
     terminal.press(" ");
     terminal.until("PAUSED");
-    // Nothing else makes it draw: the last page is whole when the next one begins, so it is resized twice.
+    // Nothing else makes it draw: the last page is complete when the next one begins, so the terminal is resized twice.
     terminal.resize((50, 200));
     terminal.until("\u{1b}[50;1H");
     terminal.resize((50, 199));
@@ -268,7 +268,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     let written = written.expect("just seen");
     let report = folder.fxtrec(["report", &written, "--show", "threads"]).expect(0).stdout;
     assert!(report.contains("pingpong"), "{report}");
-    // The sentence is what a small terminal shows.
+    // A small terminal shows this sentence.
     terminal.resize((24, 80));
     terminal.press("y");
     terminal.until("Any key goes back. The recording is last.");

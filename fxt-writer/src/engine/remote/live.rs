@@ -3,8 +3,8 @@
 //! Two things can go wrong, even without a hostile process. A record may be
 //! finished while it is being read, and the buffer may be cleared and reused.
 //!
-//! **Records.** Their writer first marks the room as taken (a claim), fills it, and stores the
-//! record's first word last. So the buffer is read twice: backwards, then forwards.
+//! **Records.** Their writer first marks the room as taken (a claim), fills it, and stores the record's first word last. So the buffer is
+//! read twice: backward, then forward.
 //!
 //! ```text
 //!              <---- marks ----
@@ -100,7 +100,7 @@ impl<W: SharedWords> Remote<W> {
                 return Ok(attempt.copies);
             }
             match attempt.fault {
-                // The same fault twice: the header is not being changed.
+                // The same fault occurred twice: the header is not being changed.
                 Some(again) if fault == Some(again) => return Err(again),
                 spoiled => fault = spoiled,
             }
@@ -168,7 +168,7 @@ impl<W: SharedWords> Remote<W> {
         unsaved.map(|filling| copy(filling, part_of(filling))).collect()
     }
 
-    /// The finished records of a filling, while others may be being written.
+    /// The finished records of a filling, while others may still be written.
     fn copy_live(&self, header: &Header, part: usize) -> Result<Filling, RemoteError> {
         let range = self.filling(header, part)?;
         let mut marks = vec![0; range.len()];

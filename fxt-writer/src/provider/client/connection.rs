@@ -109,7 +109,7 @@ impl Connection {
         Ok((ready(2), ready(1)))
     }
 
-    /// Registers, or sends the categories and alerts since then.
+    /// Registers, or sends the categories and alerts that have been added since.
     fn tell(&mut self) -> Result<(), Over> {
         // While the manager does not read, everything stays in the inbox, which is bounded.
         if !self.outbox.is_empty() {
@@ -211,7 +211,7 @@ impl Connection {
                 }
             }
             FromManager::Terminate(session) => {
-                // Before any START, it means that no session runs.
+                // Before any START, the message means that no session runs.
                 self.client.no_session();
                 if self.recording_of(session).is_some()
                     && let Some(recording) = self.recording.take()

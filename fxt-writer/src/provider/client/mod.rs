@@ -88,7 +88,7 @@ struct Progress {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks panics half-way through a change.
+    // No code under these locks panics half-way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -193,7 +193,7 @@ impl Client {
         });
     }
 
-    /// No session runs that records made now could belong to.
+    /// There is no running session to which new records could belong.
     fn no_session(&self) {
         self.progress(|progress| progress.answered = true);
         if sys::end_overdue() {
@@ -221,7 +221,7 @@ impl Client {
         }
         let current = lock(&self.current);
         let mut progress = lock(&self.progress);
-        // The answer may have just come.
+        // The answer may have just arrived.
         if !std::mem::replace(&mut progress.answered, true) && current.is_none() {
             sys::begin_overdue();
             drop((current, progress));

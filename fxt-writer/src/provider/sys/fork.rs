@@ -59,7 +59,7 @@ pub(in crate::provider) fn begin_overdue() {
     let _ = PAGE.generation.compare_exchange(0, OVERDUE, Ordering::Release, Ordering::Relaxed);
 }
 
-/// Makes trace points stop counting; returns whether they did count.
+/// Makes trace points stop counting; returns whether they counted.
 pub(in crate::provider) fn end_overdue() -> bool {
     PAGE.generation.compare_exchange(OVERDUE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
 }

@@ -101,8 +101,8 @@ impl Mapping {
         grace: Duration,
         notify: impl Fn(Packet) + Send + Sync + 'static,
     ) -> io::Result<(Arc<Engine>, Arc<Self>)> {
-        // SAFETY: the range is the whole mapping of a shared memory file; nothing else in this process uses it yet. Costs next to nothing
-        // where nothing was ever written.
+        // SAFETY: the range is the whole mapping of a shared memory file; nothing else in this process uses it yet. Pages that were never
+        // written cost almost nothing.
         unsafe { madvise(self.address, self.bytes.get(), MmapAdvise::MADV_REMOVE) }?;
         let config = Config { mode, bytes: self.bytes.get(), on_full: OnFull::Drop, grace };
         let mapping = Arc::new(self);
@@ -136,7 +136,7 @@ impl Mapping {
         // SAFETY: the range is this mapping, which stays valid for reads and writes
         // throughout: the kernel puts one in place of the other under its lock.
         // Only the engine's atomics access it, and they read zeros from then on.
-        // Without memory for the change the old mapping stays until the drop.
+        // If there is no memory for the change, the old mapping stays until the drop.
         let _ = unsafe { mmap_anonymous(address, self.bytes, access, flags) };
     }
 }

@@ -32,7 +32,7 @@ pub struct WantedTargets(());
 static LEVEL: Name = Name::new("level");
 
 thread_local! {
-    /// Spans that this thread is in, by their ids.
+    /// The spans that this thread is in, by their ids.
     static ENTERED: RefCell<Vec<(u64, Duration)>> = const { RefCell::new(Vec::new()) };
     /// Fields of an event, whose memory is reused.
     static FIELDS: Cell<Fields> = const { Cell::new(Fields::NONE) };

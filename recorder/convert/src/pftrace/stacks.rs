@@ -44,7 +44,7 @@ struct Away {
     woken: Option<(u64, u64)>,
 }
 
-/// A period of a thread: begin and length.
+/// A period of a thread: beginning and length.
 type Period = (u64, u64);
 
 #[derive(Debug, Default)]

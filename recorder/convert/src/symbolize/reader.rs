@@ -47,7 +47,7 @@ pub(super) struct Answer {
     pub(super) is_found: bool,
     /// Whether there is one with all symbols.
     pub(super) has_symbols: bool,
-    /// Files that are called the same, and are others.
+    /// Files with the same name as the right one, but another build id.
     pub(super) refused: Vec<String>,
     pub(super) names: Vec<(u64, String)>,
 }
@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// Answers the process that has started this one until it is gone.
+/// Answers the process that has started this one until it ends.
 ///
 /// # Errors
 /// When it is gone.
@@ -82,7 +82,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// No bytes are the answer to a question that makes no sense.
+    /// An empty answer is the answer to an invalid request.
     pub(super) fn answer(&mut self, question: &[u8]) -> Vec<u8> {
         let Ok(question) = serde_json::from_slice::<Question<'_>>(question) else {
             return Vec::new();
@@ -201,7 +201,7 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
 }
 
 /// Where kernel packages put a vmlinux with symbols, in the folders of various distributions: Debian's have no link by build id. The
-/// kernel's release as named in the trace is not made part of a path: it could lead anywhere.
+/// kernel's release in the trace is not made part of a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let read = fs::read_dir(folder).into_iter().flatten();
@@ -223,7 +223,7 @@ fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Tells the functions of the running kernel's vDSO, if that is the build.
+/// Reports the functions of the running kernel's vDSO, if it has that build id.
 fn in_vdso(build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
     let Some(image) = own_vdso() else { return false };
     let Ok(elf) = Elf::parse(&*image) else { return false };
@@ -239,7 +239,7 @@ fn in_vdso(build: &Build, addresses: &[u64], take: Take<'_>) -> bool {
     true
 }
 
-/// Tells the functions that the files have; false if they cannot be read.
+/// Reports the functions that the files have; false if they cannot be read.
 fn named(files: &[File], addresses: &[u64], take: Take<'_>) -> bool {
     let mut budget = Budget::default();
     let name = |at: u64, raw: &str| take(at, &Names::within(&mut budget, raw).short);

@@ -35,7 +35,7 @@ fn survives(bytes: Vec<u8>, from: Format) -> bool {
     true
 }
 
-/// Writes numbers of every width over every place of the header and the tail, and over some of the rest.
+/// Writes numbers of every width over every position of the header and the tail, and over some of the rest.
 fn damage(seed: &[u8], from: Format) {
     let (mut refused, mut taken) = (0, 0);
     let mut try_one = |bytes: Vec<u8>| match survives(bytes, from) {
@@ -44,7 +44,7 @@ fn damage(seed: &[u8], from: Format) {
     };
     let inner = |at: usize| at > 600 && at + 400 < seed.len();
     for at in (0..seed.len() - 8).step_by(4).filter(|at| !inner(*at) || at % 172 == 0) {
-        // Each place gets four of the numbers, its neighbours the others.
+        // Each position gets four of the numbers, its neighbours the others.
         for index in (at / 4 % 3..NUMBERS.len()).step_by(3) {
             let number = NUMBERS[index];
             let width = [8, 4, 2][(at / 4 + index) % 3];

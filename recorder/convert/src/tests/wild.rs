@@ -26,7 +26,7 @@ fn commas_before_closing_brackets_anywhere() {
         assert_eq!(times, commas, "{text}");
         assert_eq!(events[0]["args"], serde_json::json!({"k": [1, 2], "l": {"m": 1}}), "{text}");
     }
-    // A comma with nothing before or after it is not a habit of writers.
+    // No writer emits a comma with nothing before or after it.
     for text in ["[,]", "[{\"ph\": \"i\", \"ts\": 1,, \"pid\": 1}]", "[{\"ph\": \"i\", \"ts\":,}]"]
     {
         refused(text);

@@ -19,9 +19,9 @@ pub(crate) struct Operand {
 /// The meaning of `argN`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arguments<'a> {
-    /// The places of the calling convention.
+    /// The places that the calling convention specifies.
     Convention,
-    /// The operands in the note of a USDT probe; an error for each that the kernel cannot fetch.
+    /// The operands in the note of a USDT probe; an error for each one that the kernel cannot fetch.
     Note(&'a [Result<Operand, String>]),
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn lower(arg: &Arg, arch: Arch, arguments: Arguments<'_>) -> Result<F
     let Lowered { fetch, kind, moment } =
         place(&arg.value, arch, arguments).map_err(|problem| problem.of(arg))?;
     let kind = match (arg.ty, &fetch) {
-        // The kernel knows it as a text only.
+        // The kernel only knows it as a text.
         (_, Fetch::Verbatim(Verbatim::Comm)) => return finish(arg, &fetch, ArgKind::Str, moment),
         (None, _) => kind,
         (Some(ArgType::Unsigned(width)), _) => ArgKind::Unsigned(width),

@@ -8,8 +8,8 @@
 //!
 //! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
 //! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]), so that
-//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are (0.05 %): the
-//! longest functions of compilers, with at most 22 000 steps.
+//! the unwinder can give them a budget. Among four million entries in 2400 files of Debian, Rust and Chromium, 1900 are expensive (0.05 %):
+//! the longest functions of compilers, with at most 22 000 steps.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,10 @@ use gimli::{
 /// The longest entry, in bytes: all of its instructions are followed for one step.
 const LONGEST: usize = 64 << 10;
 
-/// How often an amount as large as the whole table may be read.
+/// How often as many bytes as the whole table has may be read.
 const READS: usize = 4;
 
-/// From how much work on an entry is listed.
+/// An entry with at least this much work is listed.
 const DEAR: u64 = 512;
 
 /// How many registers can have rules.
@@ -34,7 +34,7 @@ const MOST_RULES: usize = 192;
 /// The work for a byte of an expression, in instructions.
 const EXPRESSION_BYTE: u64 = 4;
 
-/// Pointers of all processors that are known, in bytes.
+/// The sizes of pointers of all supported processors, in bytes.
 const POINTER: u8 = 8;
 
 type Slice<'b> = EndianSlice<'b, LittleEndian>;
@@ -46,7 +46,7 @@ type Common<'b> = (CommonInformationEntry<Slice<'b>>, Work);
 /// The result of [`usable`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
-    /// An index as a linker would write it for the tables, by what is at their address; `None` if the file's own can be used.
+    /// An index as a linker would write it for the tables, by their contents; `None` if the file's own index can be used.
     pub index: Option<Vec<u8>>,
     /// In ascending order.
     pub dear: Vec<Dear>,
@@ -76,7 +76,7 @@ pub fn usable(frames: (&[u8], u64), index: Option<(&[u8], u64)>) -> Option<Usabl
 
 /// `None` if the functions are too far from the tables.
 fn index_of(entries: &[Entry], address: u64) -> Option<Vec<u8>> {
-    // Its place is that of the tables, 4 bytes before the field that holds their address.
+    // The index has the address of the tables, 4 bytes before the field that holds this address.
     let mut bytes = vec![1, 0x1B, 0x03, 0x3B];
     bytes.extend((-4_i32).to_le_bytes());
     bytes.extend(u32::try_from(entries.len()).ok()?.to_le_bytes());
@@ -131,11 +131,11 @@ impl Dears {
     }
 }
 
-/// How much work instructions take at most.
+/// The maximum work that instructions take.
 #[derive(Clone, Debug, Default)]
 struct Work {
     done: u64,
-    /// The registers that may have rules: a bit for each, and how many.
+    /// The registers that may have rules: a bit for each, and their number.
     seen: [u64; MOST_RULES / 64],
     rules: u64,
 }
@@ -164,7 +164,7 @@ impl Work {
         }
     }
 
-    /// The rule is searched for among all.
+    /// The rule is searched for among all rules.
     fn set(&mut self, register: u16) {
         let (word, bit) = (usize::from(register / 64), 1 << (register % 64));
         let is_known = self.seen.get(word).is_some_and(|seen| seen & bit != 0);
@@ -192,7 +192,7 @@ struct Check<'b> {
     bases: BaseAddresses,
     /// The common parts of entries that were checked.
     common: HashMap<usize, Common<'b>>,
-    /// How much more is read, in bytes.
+    /// How many more bytes may be read.
     left: usize,
 }
 
@@ -310,7 +310,8 @@ mod tests {
 
     /// A common part, and the entry of a function with these instructions behind it.
     fn frames(instructions: &[u8]) -> Vec<u8> {
-        // Version 1, augmentation "zR" of one byte, code by 1, data by -8, returns by register 16; pointers are of 4 bytes, relative.
+        // Version 1, augmentation "zR" of one byte, code factor 1, data factor -8, return address in register 16; pointers have 4 bytes,
+        // relative.
         let mut bytes = entry(&[0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1B]);
         let mut own = (bytes.len() as u32 + 4).to_le_bytes().to_vec();
         own.extend([0, 0x10, 0, 0, 0x40, 0, 0, 0, 0]);
@@ -343,7 +344,7 @@ mod tests {
         for jumping in [&[0x2F, 0xFD, 0xFF][..], &[0x30, 0x28, 0xFC, 0xFF]] {
             let endless = frames(&expression(jumping));
             assert_eq!(usable((&endless, ADDRESS), None), None, "{jumping:x?}");
-            // For a register's rule, and for the value of one.
+            // For the rule of a register, and for the value of one.
             for rule in [0x10, 0x16] {
                 let of_register = [&[rule, 6][..], &expression(jumping)[1..]].concat();
                 assert_eq!(usable((&frames(&of_register), ADDRESS), None), None);
@@ -366,7 +367,7 @@ mod tests {
 
     #[test]
     fn an_index_is_made_for_tables_that_have_none() {
-        // Two functions of one common part, the second one's entry first.
+        // Two functions with one common part, the second function's entry first.
         let mut bytes = frames(&[]);
         let second = bytes.len() as u32;
         let own = [second + 4, 0x0800, 0x40, 0].map(u32::to_le_bytes);

@@ -40,7 +40,7 @@ const MOST_SEARCHED: u64 = 96 << 20;
 /// How many steps a list of values is followed.
 const MOST_STEPS: usize = 256 << 10;
 
-/// Pointers of all processors that are known, in bytes.
+/// The sizes of pointers of all supported processors, in bytes.
 const POINTER: usize = 8;
 
 /// Where in the description of a program the address of its text is, in bytes: since Go 1.18.

@@ -7,7 +7,7 @@
 //!   second    of each such beginning, its best name, and where it ends        main    poll_once
 //! ```
 //!
-//! The memory that it takes depends on the number of addresses alone. The table of a Go program is sorted; it is used if there is no full
+//! The memory that it needs depends only on the number of addresses. The table of a Go program is sorted; it is used if there is no full
 //! symbol table.
 
 use std::cell::Cell;
@@ -36,7 +36,7 @@ const NAME_PIECE: usize = 256;
 struct Table {
     symbols: (u64, u64),
     strings: (u64, u64),
-    /// How much more of the names is read, in bytes: a piece of each, and what is long.
+    /// How many more bytes of names are read: a piece of each name, and the rest of long ones.
     left: Cell<u64>,
 }
 
@@ -53,7 +53,7 @@ struct Source<'f> {
 struct Best {
     /// See [`code_rank`].
     name: Option<(u8, String)>,
-    /// The end of the longest one that begins there.
+    /// The end of the longest symbol that begins there.
     end: u64,
 }
 
@@ -155,7 +155,7 @@ impl<'f> Source<'f> {
 /// in ascending order. The first of `files` contains the code; all of them have symbols of the same build.
 ///
 /// # Errors
-/// When one is not an ELF file, or a symbol table is not within it.
+/// When a file is not an ELF file, or a symbol table is not within it.
 pub fn functions_at(
     files: &[File],
     addresses: &[u64],
@@ -231,7 +231,7 @@ pub fn functions_at_while(
                 best.name = name;
             }
         })?;
-        // Another name may be better than what is known.
+        // Another name may be better than the known one.
         if !is_whole {
             return Ok(false);
         }
@@ -262,7 +262,7 @@ fn end_of(symbol: &Sym64<Endianness>, endian: Endianness) -> u64 {
 /// The address of the global label or function with this name.
 ///
 /// # Errors
-/// When it is no ELF file, or a symbol table is not within it.
+/// When it is not an ELF file, or a symbol table is not within it.
 pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
     let (source, _) = Source::new(file)?;
     let mut found = None;
@@ -282,7 +282,7 @@ pub fn label(file: &File, wanted: &str) -> Result<Option<u64>, ElfError> {
 mod tests {
     use super::*;
 
-    /// This test itself, which has some ten thousand functions.
+    /// This test program itself, which has some ten thousand functions.
     fn own() -> File {
         File::open(std::env::current_exe().expect("its path")).expect("it is there")
     }

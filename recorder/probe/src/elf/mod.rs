@@ -52,7 +52,7 @@ const LARGEST_TABLE: u64 = 1 << 31;
 /// Loaded files have some tens of sections and segments.
 const MOST_HEADERS: u64 = 1 << 16;
 
-/// A processor that fxtrec knows the calling convention of.
+/// A processor whose calling convention fxtrec knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Arch {
     X86_64,
@@ -112,7 +112,7 @@ impl<'d, R: ReadRef<'d>> fmt::Debug for Elf<'d, R> {
 /// Opens a file for [`Elf::parse`].
 ///
 /// # Errors
-/// When it cannot be opened, or is not a plain file.
+/// When it cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
@@ -139,7 +139,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
     /// Looks at the headers.
     ///
     /// # Errors
-    /// When it is no ELF file, or not a program or library for a processor that fxtrec knows.
+    /// When it is not an ELF file, or not a program or library for a supported processor.
     pub fn parse(data: R) -> Result<Elf<'d, R>, ElfError> {
         error::check_identity(data)?;
         let damaged = |_| ElfError::Damaged("its header");
@@ -154,7 +154,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
             elf::ET_EXEC | elf::ET_DYN => {}
             other => return Err(ElfError::NotLoaded(error::type_name(other.0))),
         }
-        // If a file has more than 16 bits can count, another field has the number, and all of them are read at once.
+        // If there are more of them than 16 bits can count, another field has the number, and all of them are read at once.
         let is_many = |count: object::read::Result<u64>| count.is_ok_and(|it| it > MOST_HEADERS);
         if is_many(header.phnum(endian, data).map(u64::from)) {
             return Err(ElfError::Damaged("its program headers"));
@@ -172,7 +172,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
                 executable: header.p_flags(endian).contains(elf::PF_X),
             })
             .collect();
-        // A program without sections runs; it only has no names.
+        // A program without sections can run; it only has no names.
         let sections = match is_many(header.shnum(endian, data).map(u64::from)) {
             true => SectionTable::default(),
             false => header.sections(endian, data).unwrap_or_default(),

@@ -9,7 +9,7 @@ use super::cpp;
 /// mangled one, if the name is crafted that way.
 const LONGEST: usize = 16 * 1024;
 
-/// Work limit for a name, in steps: for each of its bytes, and in addition. A byte of text is a step.
+/// Work limit for a name, in steps: a number for each of its bytes, and a constant. A byte of text is a step.
 const STEPS: usize = 64;
 const STEPS_BESIDES: usize = 1024;
 
@@ -20,7 +20,7 @@ const CHEAP_BESIDES: usize = 64;
 /// The total budget for all names of a file beyond that: a second or two.
 const STEPS_OF_ALL: usize = 1 << 27;
 
-/// The steps left for the expensive names of a file.
+/// The steps that are left for the expensive names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget(usize);
 
@@ -83,7 +83,7 @@ fn cpp_names<'a>(raw: &'a str, steps: &mut usize) -> Option<Names<'a>> {
     (!full.is_empty()).then_some(Names { raw, full: Cow::Owned(full), short: Cow::Owned(short) })
 }
 
-/// A text that refuses to grow.
+/// A text that cannot grow.
 struct Bounded {
     text: String,
     most: usize,
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A number as names of Rust have it, where 0 is nothing and 1 is `0`.
+    /// A number in the encoding of Rust names, where an empty number is 0, `0` is 1, and so on.
     fn base_62(number: usize) -> String {
         const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let Some(mut left) = number.checked_sub(1) else { return String::new() };

@@ -16,7 +16,7 @@ pub struct Selection<'a> {
     pub name: String,
 }
 
-/// How a pattern meant a name, the surest way first.
+/// How a pattern matched a name, the most certain way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Raw,
@@ -29,7 +29,7 @@ enum Way {
     Glob,
 }
 
-/// The functions that `pattern` means, by address, each address once.
+/// The functions that `pattern` matches, by address, each address once.
 ///
 /// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Among the ways to interpret a name, only the
 /// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
@@ -40,10 +40,10 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
     let mut budget = Budget::default();
     for function in &functions.all {
         let names = Names::within(&mut budget, &function.raw);
-        // A glob never means the parts that the compiler split off functions.
+        // A glob never matches the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
-            // The best name of an address comes first, and stays.
+            // The best name of an address comes first, and is kept.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
     }

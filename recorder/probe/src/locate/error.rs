@@ -37,7 +37,7 @@ pub enum LocateError {
         /// The library as the process sees it.
         path: PathBuf,
     },
-    /// A relative path, and a process that sees other files.
+    /// A relative path was given for a process that sees other files.
     #[error(
         "{}: the process has another root directory: give an absolute path",
         .0.display()

@@ -32,10 +32,10 @@ use fxtrec_units::Pid;
 pub struct Context {
     /// COMMAND, if there is one.
     pub program: Option<Program>,
-    /// The processes to record that run already.
+    /// The processes to record that are already running.
     #[serde(with = "numbers")]
     pub pids: Vec<Pid>,
-    /// How many places a spec may name.
+    /// How many places a spec may match.
     pub most: usize,
 }
 
@@ -82,7 +82,7 @@ impl Context {
 pub struct Located {
     /// A path that opens it from where fxtrec runs.
     pub path: PathBuf,
-    /// The directory that the paths in it begin at.
+    /// The directory that the paths in it are relative to.
     pub root: PathBuf,
 }
 

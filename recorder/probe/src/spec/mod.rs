@@ -27,7 +27,7 @@ use super::any_path;
 use super::args::{Verbatim, Width};
 pub use error::SpecError;
 
-/// A probe as a user names it.
+/// A probe as the user specified it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The text it was parsed from.
@@ -60,7 +60,7 @@ pub enum Place {
         /// Bytes from the function's first instruction.
         offset: u64,
     },
-    /// At an address as `nm` and `objdump` print it, before the loader moves the file.
+    /// At an address as `nm` and `objdump` print it, before the loader relocates the file.
     Address(u64),
     /// At the probes that the program's author left there.
     Usdt {
@@ -130,7 +130,7 @@ impl From<Verbatim> for Value {
 }
 
 impl Value {
-    /// The value that all dereferences in it begin at.
+    /// The value at which all dereferences in it begin.
     pub fn innermost(&self) -> &Value {
         let mut value = self;
         while let Value::Deref { of, .. } = value {

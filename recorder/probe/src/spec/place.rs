@@ -124,7 +124,7 @@ fn name_end(text: &str) -> usize {
         match c {
             '(' | '[' | '{' | '<' => depth += 1,
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            // The arrow of a Rust function type closes nothing.
+            // The arrow of a Rust function type is not a closing bracket.
             '>' if !text[..at].ends_with('-') => depth = depth.saturating_sub(1),
             _ if depth > 0 => {}
             '%' => return at,

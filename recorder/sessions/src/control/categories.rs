@@ -15,11 +15,11 @@
 //! | `net`, `app*`, `*` | applications' categories of this name, those that begin so, all of them |
 //! | nothing | all categories of applications, and `sched` |
 //!
-//! **Collisions.** Applications get the names of kernel categories as well: one with its own category `sched` records that together with
-//! the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without the kernel's.
-//! Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
+//! **Collisions.** Applications get the names of kernel categories as well: an application with its own category `sched` records it
+//! together with the kernel's. A wildcard, except after `uprobe:`, applies to applications only, so `sched*` selects that category without
+//! the kernel's. Anything else that begins with `sched:`, `irq:` or `syscall:` is treated as a typing error.
 //!
-//! Nothing in here looks at the system.
+//! Nothing in this module reads the state of the system.
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ pub const MAX_BYTES: usize = 255;
 /// The most categories that one list may have.
 pub const MAX_CATEGORIES: usize = 1000;
 
-/// The maximum number of bytes that the categories of one list may have, with one more for each: the limit of one message to an
+/// The maximum total length of the categories of one list, in bytes, with one separator for each: the limit of one message to an
 /// application.
 pub const MAX_LIST_BYTES: usize = 60 * 1024;
 
@@ -122,10 +122,10 @@ pub enum CategoryError {
     /// The text is longer than any category's.
     #[error("a category has at most {MAX_BYTES} bytes")]
     TooLong,
-    /// The list is longer than can be meant.
+    /// The list is longer than any sensible list.
     #[error("too many categories: {0}, the maximum is {MAX_CATEGORIES}; use wildcards, as in app*")]
     TooMany(usize),
-    /// The list is longer than a message to an application can be.
+    /// The list is longer than a message to an application may be.
     #[error(
         "the categories take {0} bytes, the maximum is {MAX_LIST_BYTES}; use wildcards, as in app*"
     )]
@@ -140,7 +140,7 @@ pub enum CategoryError {
     #[error("unknown kernel category '{text}'{}", .meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     NoSuchKernel {
         text: String,
-        /// The names that may have been meant.
+        /// Similar names that the user may have meant.
         meant: Option<&'static str>,
     },
     /// A user probe that cannot be understood.
@@ -205,7 +205,7 @@ impl FromStr for ProbeCategory {
 /// The user probe of this SPEC, which has to name its binary.
 ///
 /// # Errors
-/// When it is not a valid probe, or its binary defaults to COMMAND's.
+/// The probe is invalid, or its binary defaults to COMMAND's.
 pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     let spec: Spec = text.parse()?;
     if spec.binary == Binary::Command {
@@ -310,7 +310,7 @@ fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {why}")]
 pub struct BadCategory {
-    /// As it was written; empty if the error concerns the list.
+    /// The item as it was written; empty if the error concerns the whole list.
     pub text: String,
     /// What is wrong with it.
     pub why: CategoryError,
@@ -343,7 +343,7 @@ impl KernelPlan {
         self.has(KernelCategory::Own) && !self.has_every_users_scheduling()
     }
 
-    /// Whether there is something that only the whole machine has.
+    /// Whether something was requested that only exists for the whole machine.
     pub fn has_more_than_scheduling(&self) -> bool {
         self.has(KernelCategory::Irq)
             || self.has(KernelCategory::Syscall)

@@ -74,7 +74,7 @@ impl Config {
     /// # Errors
     /// [`ControllerError::BadRequest`], with the field.
     pub(super) fn new(config: TraceConfig) -> Result<Config, ControllerError> {
-        // It is the latest that the client understands; those before are understood, too.
+        // This is the latest version that the client understands; it understands all earlier versions, too.
         if let Some(version @ FxtVersion { major, minor }) = config.version
             && version < VERSION
         {

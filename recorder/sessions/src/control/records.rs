@@ -57,7 +57,7 @@ impl Splitter {
     /// The whole records that are there with these bytes.
     ///
     /// # Errors
-    /// When a word at which a record should begin is not a valid header.
+    /// Fails when a word at which a record should begin is not a valid header.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<u8>, NoRecord> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::with_capacity(self.rest.len());
@@ -108,7 +108,7 @@ fn word(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|word| u64::from_ne_bytes(*word))
 }
 
-/// The size of the record that begins so, in words.
+/// The size of the record that begins with this word, in words.
 fn size(first: u64) -> Result<usize, NoRecord> {
     record_words(first).filter(|words| *words <= MOST_WORDS).ok_or(NoRecord(first))
 }

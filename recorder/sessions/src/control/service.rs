@@ -70,7 +70,7 @@ pub(super) struct Caller {
 pub(super) struct Passed {
     /// The process that holds it.
     pub(super) writer: Writer,
-    /// Its index among those that the process holds.
+    /// Its index among the descriptors that the process holds.
     pub(super) index: usize,
 }
 
@@ -204,10 +204,10 @@ fn denied(denied: Denied) -> ControllerError {
 }
 
 impl Service {
-    /// Starts the manager of providers, and what listens to it.
+    /// Starts the manager of providers, and the thread that receives its alerts.
     ///
     /// # Errors
-    /// When a thread cannot be made.
+    /// When a thread cannot be created.
     pub fn start(setup: Setup) -> io::Result<Arc<Service>> {
         let archive = Arc::new(Mutex::new(None));
         let goes_to = archive.clone();
@@ -244,7 +244,7 @@ impl Service {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Every change is made at once, so a panic leaves the state valid.
+        // Every change is a single step, so a panic leaves the state valid.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

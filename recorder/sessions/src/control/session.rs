@@ -45,7 +45,7 @@ pub(super) struct Session {
     held: Arc<Mutex<Spool>>,
     /// Whether data from the kernel's recorder is still wanted.
     wanted: Arc<AtomicBool>,
-    /// Whether the stop before was with its results.
+    /// Whether the previous stop kept its results.
     wrote: AtomicBool,
 }
 
@@ -81,8 +81,8 @@ impl Session {
         }
     }
 
-    /// Whether this client may start, stop and end it: the connection that initialized it, root, and when it is
-    /// detached every connection of the same user.
+    /// Whether this client may start, stop and end it: the connection that initialized it, root, and, when the session is detached, every
+    /// connection of the same user.
     ///
     /// # Errors
     /// [`ControllerError::NotPermitted`].

@@ -128,7 +128,7 @@ mod tests {
         }
         assert!(spool.file.is_some() && spool.memory_bytes <= MEMORY_BYTES);
         assert_eq!(spool.bytes(), expected.len() as u64);
-        // Some are taken and more added, which must come after those in the file.
+        // While the file is read, more bytes may be added, which must come after those in the file.
         let first = spool.pop().expect("read").expect("some");
         spool.push(piece(8)).expect("room");
         expected.extend(piece(8));

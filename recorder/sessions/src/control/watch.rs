@@ -22,7 +22,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     states: Vec<Weak<Mailbox<SessionState>>>,
-    /// The next one to be served comes first.
+    /// The first one is served next.
     waiting: VecDeque<Waiting>,
     /// Alerts that no client has taken.
     alerts: VecDeque<String>,

@@ -33,7 +33,7 @@ impl Acceptor {
         Acceptor { listener, deaf_until: None, refusals, turned_away }
     }
 
-    /// The listener to wait at; `None` while no connection can be accepted.
+    /// The listener to wait for; `None` while no connection can be accepted.
     pub(super) fn listener(&self) -> Option<&Listener> {
         self.deaf_until.is_none().then_some(&self.listener)
     }

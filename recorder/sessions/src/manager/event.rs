@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(decode(&begin, &names()), None);
         let thread = ThreadName::Inline { process: Koid(7), thread: Koid(8) };
         let whole = event(EventKind::DurationBegin, thread, Text::Inline("draw"));
-        // Behind the name are arguments, which are not looked at.
+        // The arguments after the name are ignored.
         for length in 0..whole.len() - 4 {
             assert_eq!(decode(&whole[..length], &names()), None, "{length} words");
         }

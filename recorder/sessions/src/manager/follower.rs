@@ -17,7 +17,7 @@ use fxtrec_units::Nanos;
 use super::event::{Act, Label, decode};
 use super::known::{Known, Room};
 
-/// How often a buffer is looked at.
+/// How often a buffer is checked.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The memory for one provider, in bytes. Spans beyond that are not measured.
@@ -28,7 +28,7 @@ const ROOM: Room = Room { names: 256 << 10, open: 64 << 10 };
 pub struct SpanLimit {
     /// The number of the trigger that waits for them.
     pub trigger: usize,
-    /// Their name, or category and name.
+    /// The name of the spans, or category and name.
     pub name: String,
     pub comparison: Comparison,
     /// The limit, in nanoseconds.
@@ -65,12 +65,12 @@ impl Follower {
         Follower { limits, spans, known, cursor, next: Instant::now() + EVERY }
     }
 
-    /// When to look at the buffer next.
+    /// When to check the buffer next.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Looks at what has come since the last time.
+    /// Checks the records since the last call.
     pub(super) fn take(&mut self, piece: &Piece, name: &Arc<str>, pid: u32) {
         self.next = Instant::now() + EVERY;
         if piece.tally.torn > 0 {
@@ -107,7 +107,7 @@ impl Follower {
             };
             for SpanLimit { trigger, .. } in self.limits.iter().filter(meets) {
                 let (trigger, provider_name) = (*trigger, name.clone());
-                // Triggers that wait in such numbers do not fire for more.
+                // If so many triggers wait, no further ones fire.
                 let _ = self.spans.try_send(LongSpan {
                     trigger,
                     provider_name,

@@ -17,7 +17,7 @@ use fxtrec_units::convention::unseen_thread_koid;
 /// How often threads are checked while a provider records.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A look takes at most this part of the time, as a divisor.
+/// Reading the threads takes at most this fraction of the time, as a divisor.
 const SHARE: u32 = 20;
 
 /// Maximum number of ids kept for one provider, or those of its living threads if these are more.

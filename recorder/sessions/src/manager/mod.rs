@@ -69,7 +69,7 @@ use fxtrec_units::Nanos;
 /// The environment variable with the manager's address: a path, or `@` and an abstract name.
 pub const SOCKET_VARIABLE: &str = "FXTREC_PROVIDER_SOCKET";
 
-/// Alerts that may wait to be taken; more are only counted.
+/// Maximum number of alerts waiting to be received; further ones are only counted.
 const ALERTS: usize = 1024;
 
 /// A handle to the manager's thread. Dropping it releases all providers and ends the thread.
@@ -86,7 +86,7 @@ impl Manager {
     /// Starts the thread. Providers may connect at once and record when a session is started.
     ///
     /// # Errors
-    /// When no eventfd or thread can be made.
+    /// When no eventfd or thread can be created.
     pub fn spawn(listener: Listener, options: Options, archive: Archive) -> io::Result<Manager> {
         let (commands, requests) = crossbeam_channel::unbounded();
         let ((raised, alerts), (ended, spans)) = (bounded(ALERTS), bounded(ALERTS));
@@ -121,7 +121,7 @@ impl Manager {
     /// record as soon as they have registered.
     ///
     /// # Errors
-    /// When one runs already or is being stopped.
+    /// When a session is running or being stopped.
     pub fn start(
         &self,
         config: SessionConfig,
@@ -134,7 +134,7 @@ impl Manager {
     /// The same as [`Manager::start`], without waiting: a later stop or end applies to this session.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; other errors come as the answer.
+    /// [`ManagerError::Gone`] only; other errors are part of the answer.
     pub fn begin_start(
         &self,
         config: SessionConfig,
@@ -232,7 +232,7 @@ impl Manager {
     /// [divided](Options::divided) archive, in streaming mode. Does not wait for that.
     ///
     /// # Errors
-    /// [`ManagerError::Gone`] only; `between` is dropped then.
+    /// [`ManagerError::Gone`] only; then `between` is dropped.
     pub fn begin_rotate(
         &self,
         time: Nanos,

@@ -53,7 +53,7 @@ pub(super) struct Owner {
 pub(super) struct Recording {
     session: wire::Session,
     owner: Owner,
-    /// Gone when the provider has closed it or did something against the protocol.
+    /// `None` when the provider has closed it or violated the protocol.
     fifo: Option<Seqpacket>,
     remote: Remote<SharedView>,
     /// Whether STARTED has arrived: before that, the content of the buffer is not valid.
@@ -62,13 +62,13 @@ pub(super) struct Recording {
     /// The provider's count of dropped records at the last read.
     dropped: u64,
     losses: LossLog,
-    /// The coming records that are in the archive already.
+    /// How many of the next records are in the archive already.
     ahead: Ahead,
     /// The size of its buffer, in words.
     buffer_words: usize,
-    /// Its threads, if it uses its own ids for them.
+    /// Its threads, if it uses its own thread ids.
     inner: Option<InnerThreads>,
-    /// Watches its spans, if triggers wait for some.
+    /// Follows its spans, if triggers wait for some.
     follower: Option<Follower>,
     pid: u32,
 }
@@ -133,7 +133,7 @@ impl Recording {
         self.fifo.as_ref().map(AsFd::as_fd)
     }
 
-    /// When to read its threads, or to look at its spans, next, if needed.
+    /// When to read its threads, or check its spans, next, if needed.
     pub(super) fn look_again_at(&self) -> Option<Instant> {
         if !matches!(self.phase, Phase::Starting | Phase::Started) {
             return None;
@@ -142,7 +142,7 @@ impl Recording {
         threads.into_iter().chain(self.follower.as_ref().map(Follower::next)).min()
     }
 
-    /// Looks at its threads and its spans, as far as that is due.
+    /// Reads its threads and checks its spans, if that is due.
     pub(super) fn look_again(&mut self, now: Instant) {
         if self.inner.as_ref().is_some_and(|inner| inner.next() <= now) {
             self.look_at_threads();
@@ -294,7 +294,7 @@ impl Recording {
         self.ahead.bytes()
     }
 
-    /// Writes what is committed in its buffer and was not saved, without waiting until it is full: another archive begins. Maximum number
+    /// Writes what is committed in its buffer and not saved yet, without waiting until it is full: another archive begins. Maximum number
     /// of bytes that are kept; beyond that, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
@@ -331,7 +331,7 @@ impl Recording {
             inner.translate(&mut piece);
         }
         if piece.held {
-            // Drops during the copy belong to this time.
+            // Drops during the copy are counted here.
             self.note_dropped(stats);
         }
         self.note_torn(&piece);
@@ -374,7 +374,7 @@ impl Recording {
         self.losses.look(clock::now(), Some(more));
     }
 
-    /// Takes note of buffers that could not be copied: how many records were in them is unknown.
+    /// Counts buffers that could not be copied: how many records were in them is unknown.
     fn note_torn(&mut self, piece: &Piece) {
         if piece.tally.torn > 0 {
             self.losses.look(clock::now(), None);

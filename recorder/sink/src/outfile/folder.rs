@@ -1,4 +1,4 @@
-//! Directories that outputs are put into.
+//! Directories for outputs.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub fn make_folder(path: &Path, owner: Option<Owner>) -> Result<(), OutFileError
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
         result => result?,
     }
-    // If others can create names there, it may belong to another user by now. A file that stays root's can still be read.
+    // If others can create names there, it may belong to another user in the meantime. A file that stays root's can still be read.
     if let Some(owner) = owner
         && directory.is_private(place.trusted())?
         && let Ok(made) = directory.open_file(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)

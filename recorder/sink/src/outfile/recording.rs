@@ -46,15 +46,15 @@ pub struct Recording {
 
 /// A recording's file beyond the end of its sink: locked, and known by its descriptor, whatever happens to its name.
 ///
-/// COMMAND may rename, replace or remove the file when the directory is its user's. So what was recorded is read back
-/// through the descriptor that it was written by, and never by name.
+/// COMMAND may rename, replace or remove the file when the directory belongs to its user. So recorded data is read back through the
+/// descriptor that it was written by, never by name.
 #[derive(Debug)]
 pub struct Hold {
     file: File,
     /// Where it was put; `None` for one that fxtrec was given open.
     place: Option<Place>,
     id: FileId,
-    /// Its final owner, when nothing more is read from it.
+    /// Its final owner, set when nothing more is read from it.
     heir: Option<Owner>,
 }
 
@@ -85,7 +85,7 @@ impl Hold {
         self.id
     }
 
-    /// Whether fxtrec created it. A file that it was given may have earlier content, from others, too.
+    /// Whether fxtrec created it. An existing file may also have earlier content, from other programs.
     pub fn is_ours(&self) -> bool {
         self.place.is_some()
     }
@@ -109,7 +109,7 @@ impl Hold {
             return Whereabouts::InPlace;
         }
         let shown = shown(&self.file);
-        // Not looked up: the path may lead over anyone's file systems.
+        // The path is not looked up: it may lead over other users' file systems.
         let deleted = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
         Whereabouts::Moved(shown.filter(|path| !deleted(path)))
     }
@@ -203,13 +203,13 @@ impl Place {
         if there.kind() == SFlag::S_IFDIR {
             return Err(OutFileError::of_errno(libc::EISDIR));
         }
-        // Held until its name is another.
+        // Held until the file has another name.
         let earlier = self.lock_earlier(&self.name)?;
         let still = self.directory.look(&self.name)?;
         if still.is_none_or(|still| still.id != there.id) {
             return Ok(None);
         }
-        // A file that a full disk or a kill has left is not worth keeping, and must not replace an earlier `.old` that is.
+        // A file that was left by a full disk or a kill is not worth keeping, and must not replace an earlier `.old` file that is.
         if there.kind() == SFlag::S_IFREG && there.bytes == 0 && earlier.is_some() {
             fresh.put_over(&self.name)?;
             return Ok(Some(None));
@@ -230,7 +230,7 @@ impl Place {
         }
     }
 
-    /// The files of a series that earlier runs have left here, by `number_of` their names, and the number that comes next. Files of 0
+    /// The files of a series that earlier runs have left here, found by `number_of` their names, and the next free number. Files of 0
     /// bytes, which a full disk or a kill has left, are removed.
     ///
     /// Only files of trusted owners count: files of others with such a name are never removed.
@@ -290,7 +290,7 @@ impl Place {
             for name in &before {
                 self.must_be_free(name)?;
             }
-            // A process that released one of them had locked the next before.
+            // A process that released one of them had locked the next one before.
             let now = siblings()?;
             if now == before {
                 break;

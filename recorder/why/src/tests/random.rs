@@ -139,7 +139,7 @@ fn play_in(mut scene: Scene, steps: &[Step]) -> (Scene, Truth) {
     (scene, truth)
 }
 
-/// The part to which a microsecond of a thread's own time belongs.
+/// The part that a microsecond of a thread's own time belongs to.
 fn part(truth: &Truth, thread: usize, at: usize) -> String {
     match truth.does[thread][at] {
         Does::Unseen => "unknown".to_owned(),

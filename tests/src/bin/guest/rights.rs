@@ -126,11 +126,11 @@ pub(crate) fn paranoid(level: &str) -> Outcome {
     }
 }
 
-/// A kernel that was built without a system call: it and all of its children find none of that number.
+/// A kernel that was built without a system call: the caller and all of its children get ENOSYS for that number.
 fn without_call(mut command: Command, number: libc::c_long) -> Command {
     let number = u32::try_from(number).expect("numbers of system calls are small");
     let insn = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-    // The number is the first word of what a filter sees.
+    // The number is the first word of the filter's data.
     let filter = [
         insn(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         insn(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),

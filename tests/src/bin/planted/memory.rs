@@ -1,4 +1,4 @@
-//! Pages that are missing until a thread of this process brings them (userfaultfd).
+//! Pages that are missing until a thread of this process provides them (userfaultfd).
 //!
 //! Layouts and numbers are those of `linux/userfaultfd.h`.
 
@@ -25,7 +25,7 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// So many pages, unless this kernel cannot do that.
+    /// Maps that many pages, unless the kernel does not support this.
     pub(crate) fn new(pages: usize) -> Missing {
         let page = sysconf(SysconfVar::PAGE_SIZE).expect("sysconf").expect("pages have a size");
         let page = usize::try_from(page).expect("a positive number");
@@ -56,8 +56,7 @@ impl Missing {
     pub(crate) fn walk(&self) {
         for page in 0..self.pages {
             let byte = (self.start + page * self.page) as *const u8;
-            // SAFETY: the mapping is as long as that, and is never taken away. Nobody writes to it but the kernel, before the
-            // read returns.
+            // SAFETY: the mapping is as long as that, and is never taken away. Only the kernel writes to it, before the read returns.
             assert_eq!(unsafe { byte.read_volatile() }, 0);
         }
     }

@@ -15,7 +15,7 @@ impl Default for Mutex {
     }
 }
 
-/// Has the mutex until it is dropped.
+/// Holds the mutex until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard<'a>(&'a Mutex, PhantomData<*const ()>);
 

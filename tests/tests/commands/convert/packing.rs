@@ -1,4 +1,4 @@
-//! Formats by name and by content, packed and unpacked, in files and pipes.
+//! Formats by name and by content, compressed and uncompressed, in files and pipes.
 
 use std::fs::File;
 use std::process::Stdio;

@@ -22,12 +22,12 @@ fn pieces(output: &Path) -> Vec<PathBuf> {
     (1..).map(path).take_while(|path| path.exists()).collect()
 }
 
-/// Records threads that the kernel counts the switches of.
+/// Records threads whose switches the kernel counts.
 fn record(options: &[&str], output: &Path) -> (Vec<Counted>, String) {
     record_command(options, output, &THREADS)
 }
 
-/// The same of a command that prints no more than that workload does.
+/// The same for a command that prints no more than that workload.
 fn record_command(options: &[&str], output: &Path, command: &[&str]) -> (Vec<Counted>, String) {
     let options: Vec<&str> = ["--buffer-size", "1M"].iter().chain(options).copied().collect();
     counted::record(&options, output, command)
@@ -80,7 +80,7 @@ fn the_files_together_hold_every_switch_that_the_kernel_counted_exactly_once() {
             (last.number("lost"), last.number("switches")),
             (0, last.number("kernel_switches"))
         );
-        // No file reaches into the next. One may be empty, when the recorder had no CPU for longer than a file lasts.
+        // No file extends into the next one. One of them may be empty, if the recorder had no CPU for longer than a file's length.
         let ends = |trace| reported(trace).next().zip(reported(trace).last());
         let spans: Vec<_> = traces.iter().filter_map(ends).collect();
         assert!(spans.len() >= 2, "{} of {} files have switches", spans.len(), traces.len());
@@ -108,7 +108,7 @@ fn a_file_begins_with_who_has_each_cpu_and_the_names_of_all_that_live() {
         let begins = |switch: &&Switch| switch.inferred && switch.time == begin;
         let first = pair[1].switches.iter().take_while(begins);
         let given: BTreeMap<u16, u64> = first.map(|switch| (switch.cpu, switch.incoming)).collect();
-        // Who was in stays in; a CPU that was idle is not mentioned.
+        // A thread that had the CPU still has it; a CPU that was idle is not mentioned.
         had.retain(|_, thread| *thread != 0);
         assert_eq!(given, had);
         // Nobody who slept all through the first is nameless in the second.
@@ -166,7 +166,7 @@ fn runs_that_were_killed_leave_no_more_files_than_are_kept() {
     for _ in 0..3 {
         let mut killed = Recorder::start(&options, &output, &["sh", "-c", "echo up; read word"]);
         assert_eq!(killed.printed(), "up");
-        // Once it records, which is when COMMAND runs.
+        // When recording has begun, which is when COMMAND runs.
         wait::until("the oldest to go", || names(folder.path()).len() <= 2);
         killed.kill();
     }
@@ -194,11 +194,11 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     if !root::or_skip(WHY) {
         return;
     }
-    // Packed, the same takes a tenth.
+    // Compressed, the same data needs a tenth.
     for (name, size, earlier) in [("t.fxt", "12M", 6 << 20), ("t.fxt.zst", "4M", 2 << 20)] {
         let disk = SmallDisk::new(size);
         let output = disk.path().join(name);
-        // An earlier run's, which takes half of it.
+        // A file of an earlier run, which takes half of the space.
         std::fs::write(disk.path().join(name.replacen("t.", "t.0001.", 1)), vec![1; earlier])
             .expect("room");
         let options = ["--buffer-size", "256k", "--rotate", "256k", "--keep", "100"];
@@ -213,7 +213,7 @@ fn a_full_disk_takes_the_oldest_files_before_the_recording_ends() {
     }
 }
 
-/// A file system of this many bytes, gone at the end of the test.
+/// A file system of this many bytes, which is removed at the end of the test.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -282,7 +282,7 @@ fn spans(events: &[Event]) -> Vec<(u64, String, [bool; 2])> {
     spans
 }
 
-/// The program in a file. On a busy machine a file may be full before the program has begun: then it is in none so far.
+/// The program in a file. On a busy machine, a file may be full before the program has begun: then no file has it yet.
 fn provider_in(path: &Path, has_begun: bool) -> Option<Provider> {
     let archive = Archive::read(path);
     (has_begun || !archive.providers.is_empty()).then(|| archive.only())
@@ -297,7 +297,7 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
     let output = folder.path().join("app.fxt");
     let app = env!("CARGO_BIN_EXE_spans");
     let mut recorder = Recorder::start(&["--rotate", "200ms"], &output, &[app, "lines"]);
-    // Each line is begun in one file and ended in a later one.
+    // Each line begins in one file and ends in a later one.
     for number in 0..4 {
         recorder.say("on");
         recorder.wait_for("on");
@@ -317,7 +317,7 @@ fn spans_that_are_open_over_several_files_are_whole_in_each_of_them() {
             found.entry(name).or_default().push(own);
         }
     }
-    // Each begins in one file, however little there is to write, and ends in another.
+    // Each span begins in one file, however little there is to write, and ends in another.
     for (name, times) in [("life", 1), ("quiet", 1), ("line", 4)] {
         let count = |kind| found[name].iter().filter(|own| **own == kind).count();
         let kinds = [[true, false], [false, true], [true, true]].map(count);

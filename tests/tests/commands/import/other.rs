@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The workload: two threads that wake each other in turn.
 pub(crate) const PINGPONG: &str = env!("CARGO_BIN_EXE_pingpong");
 
-/// A tracing instance, gone when dropped.
+/// A tracing instance, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Instance(PathBuf);
 

@@ -21,16 +21,16 @@ use base64::engine::general_purpose::STANDARD;
 use fxtrec_tests::process::spawn;
 use serde_json::{Value, json};
 
-/// How long the browser may take to answer on a machine that is very busy.
+/// How long the browser may take to answer on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Makes the debugging pipe of standard input and output.
+/// Makes standard input and output the debugging pipe.
 const PLUMBING: &str = "exec chromium \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
 
-/// Width and height of what is shown, in pixels.
+/// Width and height of the visible area, in pixels.
 pub(crate) const SIZE: (u32, u32) = (1440, 900);
 
-/// The browser that tests share while one has a tab in it.
+/// The browser that tests share while one of them has a tab in it.
 static SHARED: Mutex<Weak<Program>> = Mutex::new(Weak::new());
 
 /// Data left by a panic of another test is valid: entries of maps.
@@ -38,7 +38,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which tab an answer or an event is for.
+/// The tab that an answer or an event is for.
 #[derive(Default)]
 struct Tabs {
     of_calls: HashMap<u64, Sender<Value>>,
@@ -54,7 +54,7 @@ impl Tabs {
                 session.and_then(|session| self.of_sessions.get(session)).cloned()
             }
         };
-        // A tab that is closed has no use for it.
+        // A closed tab does not need it.
         let _ = tab.map(|tab| tab.send(message));
     }
 
@@ -91,7 +91,7 @@ impl Program {
                 ])
                 .args(["--disable-background-networking", "--disable-component-update"])
                 .args(["--disable-extensions", "--force-device-scale-factor=1"])
-                // Else only the tab that came last draws, and timers of the others are slow.
+                // Otherwise only the newest tab draws, and timers of the others are slow.
                 .args([
                     "--disable-backgrounding-occluded-windows",
                     "--disable-renderer-backgrounding",
@@ -137,7 +137,7 @@ fn distribute(answers: ChildStdout, tabs: &Mutex<Tabs>) {
     let mut message = Vec::new();
     while answers.read_until(0, &mut message).is_ok_and(|length| length > 0) {
         message.pop();
-        // Cut off where the browser was killed.
+        // The message is truncated if the browser was killed.
         let Ok(value) = serde_json::from_slice(&message) else { break };
         lock(tabs).pass_on(value);
         message.clear();
@@ -243,7 +243,7 @@ impl Browser {
         self.settle();
     }
 
-    /// Waits until everything that is in view has been unpacked and drawn.
+    /// Waits until everything in view has been unpacked and drawn.
     pub(crate) fn settle(&mut self) {
         self.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
@@ -271,7 +271,7 @@ impl Browser {
         self.evaluate(&text);
     }
 
-    /// The value of an expression; that of a promise when it has one.
+    /// The value of an expression; if it is a promise, the value of that.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -309,7 +309,7 @@ impl Browser {
         self.settle();
     }
 
-    /// Clicks in the middle of the first element that a selector finds, and scrolls to it before.
+    /// Clicks in the middle of the first element that matches a selector, after scrolling to it.
     pub(crate) fn click_on(&mut self, selector: &str) {
         let place = self.evaluate(&format!(
             "(() => {{
@@ -337,7 +337,7 @@ impl Browser {
         sum.as_str().expect("text").to_owned()
     }
 
-    /// Writes what is shown to a PNG file.
+    /// Writes a screenshot to a PNG file.
     pub(crate) fn screenshot(&mut self, file: &Path) {
         let shot = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         let png = STANDARD.decode(shot["data"].as_str().expect("text")).expect("base64");

@@ -1,7 +1,7 @@
-//! A machine that never was, with a scheduler simple enough to make traces of any size.
+//! A simulated machine, with a scheduler simple enough to create traces of any size.
 //!
-//! Threads run, sleep and wake each other; who is woken joins the queue of a CPU. Everything is
-//! decided by a counter, so a scene is the same every time.
+//! Threads run, sleep and wake each other; who is woken joins the queue of a CPU. A counter determines everything, so a scene is the same
+//! every time.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) const FIRST: u64 = 1_001;
 /// How long events are lost, in nanoseconds.
 const LOSS: u64 = 30_000_000;
 
-/// Events of CPU 0 that never were written.
+/// Events of CPU 0 that were never written.
 struct Loss {
     until: u64,
     count: u64,
@@ -31,11 +31,11 @@ struct Loss {
 pub(crate) struct Scene {
     pub(crate) cpus: u16,
     pub(crate) threads: u64,
-    /// How many switches and wake-ups, at least.
+    /// The minimum number of switches and wake-ups.
     pub(crate) events: u64,
     /// Whether threads record what they do.
     pub(crate) spans: bool,
-    /// Whether events of CPU 0 are lost half way.
+    /// Whether events of CPU 0 are lost half way through.
     pub(crate) gap: bool,
 }
 
@@ -246,7 +246,7 @@ impl Machine {
         }
     }
 
-    /// A thread loses CPU 0 to another, and can still run.
+    /// A thread loses CPU 0 to another, and is still able to run.
     fn hand_over(&mut self, time: u64, goes: u64, comes: u64) {
         let weight = |thread| Value::Int32(if thread == 0 { i32::MIN } else { 1024 });
         let args = [
@@ -301,7 +301,7 @@ impl Machine {
         self.trace.into_inner()
     }
 
-    /// Writes what happened on a CPU, unless it is lost.
+    /// Writes an event of a CPU, unless it is lost.
     fn write(&mut self, cpu: usize, record: &impl Record) {
         match self.losing.as_mut().filter(|_| cpu == 0) {
             Some(loss) => loss.count += 1,

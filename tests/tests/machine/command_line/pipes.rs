@@ -1,4 +1,4 @@
-//! Traces that go into a pipe, and readers that are slow or go away.
+//! Traces that are written to a pipe, and readers that are slow or go away.
 
 use fxtrec_tests::root::may_record;
 use fxtrec_tests::wait;
@@ -29,7 +29,7 @@ fn unread(option: &str) -> (PipeReader, Running, PathBuf) {
     let said = fxtrec.path("said");
     let fxtrec = fxtrec.with(|command| command.stderr(std::fs::File::create(&said).unwrap()));
     let running = fxtrec.start();
-    // Nobody reads while COMMAND runs; it must come to its end all the same.
+    // Nothing is read while COMMAND runs; it must reach its end all the same.
     wait::until("the end of COMMAND", || {
         std::fs::read_to_string(&said).unwrap().contains("done\n") || running.is_over()
     });

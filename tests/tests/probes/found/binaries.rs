@@ -1,4 +1,4 @@
-//! Which file a spec means: COMMAND's, a library, one in a container.
+//! The file that a spec means: COMMAND's, a library, one in a container.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn context_of(program: &Path) -> Context {
     Context { program: Some(Program { given: program.into(), candidates }), ..NO_CONTEXT }
 }
 
-/// The context of a recording of a process, when it is past exec and has mapped this.
+/// The context of a recording of a process that is past exec and has mapped this file.
 fn context_of_process(process: &Process, mapped: &str) -> Context {
     process.wait_for_map(mapped);
     Context { pids: vec![Pid(process.id())], ..NO_CONTEXT }

@@ -7,7 +7,7 @@ use fxtrec_tests::programs::{build, succeed};
 
 use crate::found::{NO_CONTEXT, compilers, refusal, sites, symbols, try_resolve};
 
-/// The offsets at which objdump sees instructions of a function begin.
+/// The offsets at which instructions of a function begin, according to objdump.
 fn instructions(program: &str, function: &str) -> BTreeSet<u64> {
     let option = format!("--disassemble={function}");
     let code = succeed(Command::new("objdump").args([&option, "--no-show-raw-insn", program]));

@@ -26,7 +26,7 @@ fn every_hit_is_there_in_order_with_its_thread_and_arguments() {
     assert!(recording.said.contains("probes     500 hits"), "{}", recording.said);
 }
 
-/// A thread that is hit has a CPU: the last switch of that CPU's chain brought it in.
+/// A thread that is hit has a CPU: the last switch on that CPU switched it in.
 #[test]
 fn a_thread_that_is_hit_is_running() {
     let Some(program) = ready() else { return };

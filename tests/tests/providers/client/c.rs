@@ -26,7 +26,7 @@ fn run(program: &Path) -> (Archive, Vec<String>) {
 }
 
 fn assert_example(archive: &Archive, alerts: &[String]) {
-    // Each thread's are in order, and those of two threads are by their times.
+    // The events of each thread are in order, and those of two threads are ordered by their times.
     let mut events: Vec<_> = archive.events.iter().collect();
     events.sort_by_key(|event| event.time);
     let events: Vec<_> = events

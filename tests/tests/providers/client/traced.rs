@@ -69,7 +69,7 @@ fn targets_are_turned_on_and_off_as_categories() {
 
 #[test]
 fn records_of_the_crate_log_are_log_records_and_go_to_another_logger_as_well() {
-    // The program itself makes sure of the latter.
+    // The program itself checks the latter.
     let archive = traced("log", &["app*"]);
     let logs: Vec<_> = archive.logs.iter().map(|(_, text)| text.as_str()).collect();
     let expected = ["WARN app: lost 3", "ERROR app::quiet: not printed", "TRACE app::net: not"];

@@ -1,4 +1,4 @@
-//! Looks at what comes into a circular buffer.
+//! Follows a circular buffer while it is written.
 
 use super::*;
 use crate::engine::memory::{claim_word, vacant_word};
@@ -58,7 +58,7 @@ fn a_record_in_the_making_is_seen_once_it_is_whole() {
     assert_eq!(numbers(&follow(&provider, &mut cursor).rolling), [1, 3]);
 }
 
-/// Memory to which a writer makes one store before each load, from some load on.
+/// Memory to which a writer makes one store before each load, from a given load on.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: RefCell<std::vec::IntoIter<(usize, u64)>>,
@@ -94,7 +94,7 @@ fn records_of_a_thread_are_seen_in_order_while_it_goes_from_one_piece_to_the_nex
     provider.write(0);
     let mut memory = provider.memory();
     let base = provider.engine.division.rolling_base(0);
-    // Room for two more, then another thread's record.
+    // Room for two more records, then another thread's record.
     memory[base + 3] = vacant_word(6);
     memory[base + 9..base + 12].copy_from_slice(&[EVENT, 100, !100]);
     let event = |at: usize, number: u64, left: usize| {

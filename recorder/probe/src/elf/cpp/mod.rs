@@ -1,6 +1,6 @@
 //! Readable names of C++ functions (the Itanium ABI's mangling), in a time that is limited by the length of the name.
 //!
-//! Names come from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This one looks
+//! Names come from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This parser looks
 //! ahead, reads no part of a name twice, and counts its steps:
 //!
 //! ```text
@@ -17,7 +17,7 @@ mod print;
 use parse::Parser;
 use print::Printer;
 
-/// How deep parts are within parts, at most: what calls itself uses the stack.
+/// How deep parts may be nested, since recursion uses the stack.
 const DEEPEST: usize = 192;
 
 /// The index of a node among all nodes of a name.

@@ -11,9 +11,9 @@ pub(super) struct Printer<'n, 'a> {
     most: usize,
     pub(super) left: usize,
     depth: usize,
-    /// Which argument of packs is to be printed, in an expansion.
+    /// Which argument of packs is printed, in an expansion.
     element: Option<usize>,
-    /// How many the packs of an expansion have.
+    /// How many arguments the packs of an expansion have.
     elements: Option<usize>,
 }
 
@@ -92,7 +92,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// The argument of a pack that is printed now, in an expansion.
+    /// The argument of a pack that is being printed, in an expansion.
     fn element_of(&mut self, all: &[Id]) -> Option<Id> {
         let at = self.element?;
         self.elements = Some(self.elements.map_or(all.len(), |it| it.max(all.len())));

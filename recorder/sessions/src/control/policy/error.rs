@@ -18,7 +18,7 @@ pub enum Denied {
     NoSuchProbe {
         name: String,
         path: PathBuf,
-        /// The names that may have been meant.
+        /// Similar names that the user may have meant.
         meant: Option<String>,
     },
 }

@@ -134,7 +134,7 @@ impl Service {
         }
     }
 
-    /// Makes this request to any existing session; `None` when it is refused.
+    /// Makes this request to the session, if there is one; `None` when it is refused.
     fn take_over(&self, request: Request) -> Option<Arc<Session>> {
         let mut inner = self.lock();
         let session = inner.session.clone()?;

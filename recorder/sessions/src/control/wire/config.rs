@@ -17,7 +17,7 @@ pub struct FxtVersion {
 #[serde(deny_unknown_fields)]
 pub struct ProviderSpec {
     pub name: String,
-    /// The buffer of each, in MiB.
+    /// The buffer of each provider, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_size_megabytes_hint: Option<u32>,
     /// Their categories in place of the session's.
@@ -32,7 +32,7 @@ pub enum BufferingMode {
     #[default]
     Oneshot,
     Circular,
-    /// It is written out, while recording continues.
+    /// It is written while recording continues.
     Streaming,
 }
 
@@ -42,7 +42,7 @@ pub enum BufferingMode {
 pub enum BufferDisposition {
     #[default]
     ClearEntire,
-    /// All but what others refer to is discarded.
+    /// Everything is discarded except definitions that other records refer to.
     ClearNondurable,
     Retain,
 }

@@ -6,7 +6,7 @@ use fxt_writer::{Koid, StringRef, Text, ThreadName, Ticks};
 
 use super::*;
 
-/// A manager of an archive that is divided.
+/// A manager whose archive is divided.
 fn stage() -> Stage {
     let stage = Stage::with(Options { divided: true, ..Options::default() });
     stage.streaming();
@@ -28,7 +28,7 @@ impl Stage {
         ended.recv().expect("it was rotated")
     }
 
-    /// A provider of that name, which has recorded the name of events and one event.
+    /// A provider of that name, which has registered the name of its events and recorded one event.
     fn draws(&self, name: &str, kind: EventKind, time: u64) -> (ByHand, by_hand::Running) {
         let provider = self.register(name);
         let mut session = provider.start();
@@ -42,7 +42,7 @@ fn draw() -> StringRef {
     StringRef::indexed(1).expect("not zero")
 }
 
-/// Records an event of the name that is registered first.
+/// Records an event with the name that was registered first.
 fn event(session: &mut by_hand::Running, kind: EventKind, time: u64) {
     let process = session.start.process;
     session.put(&Event {
@@ -127,7 +127,7 @@ fn a_record_that_is_being_written_comes_in_the_next_archive() {
     let (provider, mut session) = stage.draws("app", EventKind::Instant, 10);
     stage.wait_for("app", ProviderState::Started);
     stage.rotate(20);
-    // Taken, and not filled yet: the mark of docs/reference/providers.md.
+    // Reserved, and not written yet: the mark of docs/reference/providers.md.
     let claimed = session.rolling_end;
     session.put_words(&[0xffff_0000_0000_0002 | 2 << 4, 0]);
     event(&mut session, EventKind::Instant, 30);
