@@ -1,4 +1,4 @@
-//! Walking over the bytes of a perf record.
+//! Reads the bytes of a perf record one after the other.
 
 /// The rest of a record. Every read advances, and returns `None` if the record is too short.
 #[derive(Clone, Copy, Debug)]

@@ -41,7 +41,7 @@ impl Shape<'_> {
 
 /// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and what the tracepoint wrote. Nearly all
 /// records are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an
-/// event from function to function costs more than making it. Returns `None` as [`decode`] does.
+/// event from function to function costs more than creating it. Returns `None` as [`decode`] does.
 #[inline(always)]
 pub fn decode_plain(layout: &SchedLayout, body: &[u8]) -> Option<Event> {
     let mut cursor = Cursor::new(body);

@@ -30,7 +30,7 @@ use crate::units::Cpu;
 /// `PERF_FORMAT_LOST`, kernel 6.0 and later.
 pub(super) const FORMAT_LOST: u64 = 1 << 4;
 
-/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: for how long the event has run.
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`: how long the event has run.
 pub(super) const FORMAT_ENABLED: u64 = 1;
 
 /// What to open on each CPU.
@@ -40,7 +40,7 @@ pub struct Options {
     pub ring_bytes: usize,
     /// The reader is woken each time this many bytes have been added.
     pub wake_bytes: u32,
-    /// Ids of the tracepoints, as their `format` files give them.
+    /// Ids of the tracepoints, from their `format` files.
     pub tracepoints: Vec<u64>,
     /// Tracepoints that report facts about processes that perf's own records do not contain.
     pub lives: Vec<Chosen>,
@@ -111,11 +111,11 @@ impl OpenError {
 pub struct KernelCount {
     /// How often the event fired.
     pub fired: u64,
-    /// How many of its samples found no room, if the kernel counts that (6.0 and later).
+    /// How many of its samples were dropped for lack of room, if the kernel counts that (6.0 and later).
     pub lost: Option<u64>,
 }
 
-/// How many records found no room that are not events of tracepoints or probes.
+/// How many records other than samples of tracepoints or probes were dropped for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAside {
     pub lives: u64,
@@ -260,7 +260,7 @@ impl CpuEvents {
     /// no effect if it is already on.
     ///
     /// # Errors
-    /// [`OpenError`]; what was open stays open.
+    /// [`OpenError`]; events that were already open stay open.
     pub fn add_switch_records(
         &mut self,
         sys: &dyn Sys,
@@ -318,7 +318,7 @@ impl CpuEvents {
         tracepoints.chain(self.extras.events()).try_for_each(|event| self.enable_one(sys, event))
     }
 
-    /// Every open event except those of lives, the scheduler's last.
+    /// Every open event except those of forks, names and exits; the scheduler's events come last.
     fn all_but_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let tracepoints = self.tracepoints.iter().map(AsFd::as_fd);
         let switch_records = self.switch_records.iter().map(AsFd::as_fd);
@@ -331,8 +331,8 @@ impl CpuEvents {
         self.disable_lives(sys);
     }
 
-    /// Stops all events but those of forks, names and exits. The scheduler's are stopped last: an event after the last switch would name a
-    /// current thread whose switch-in was not recorded.
+    /// Stops all events except those of forks, names and exits. The scheduler's are stopped last: an event after the last switch would name
+    /// a current thread whose switch-in was not recorded.
     pub fn disable_events(&self, sys: &dyn Sys) {
         self.all_but_lives().for_each(|event| disable_one(sys, event));
     }
@@ -384,7 +384,7 @@ impl CpuEvents {
     }
 
     /// Whether the events, once enabled, still run: those of a CPU that went offline never run again, and there is no other sign of that.
-    /// Events count how long they ran, which grows from one look to the next.
+    /// Events count how long they ran, and this grows from one check to the next.
     pub fn are_running(&self, sys: &dyn Sys) -> bool {
         let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
         matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)

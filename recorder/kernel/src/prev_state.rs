@@ -22,7 +22,7 @@ pub struct PrevState {
 }
 
 impl PrevState {
-    /// Stands for a state that the kernel's table does not name.
+    /// Used for a state that the kernel's table does not name.
     pub const UNKNOWN: char = '?';
 }
 
@@ -45,7 +45,7 @@ pub enum StateTableError {
         /// What is wrong with it.
         source: ExprError,
     },
-    /// The line parses, but has another shape than every known kernel's.
+    /// The line parses, but differs in shape from that of every known kernel.
     #[error("the print fmt of {event} has no {missing} for prev_state; please report this kernel")]
     Shape { event: String, missing: &'static str },
 }
@@ -122,7 +122,7 @@ fn plus_condition(expr: &Expr) -> Option<&Expr> {
 
 /// The constant `m` when `expr` is `prev_state & m`, however it is written.
 ///
-/// Such an expression is known by its values: it keeps each single bit or clears it.
+/// Such an expression is recognised by its values: it keeps each single bit or clears it.
 fn mask_of(expr: &Expr) -> Option<i64> {
     let mask = expr.eval(-1).ok()?;
     let keeps = |value: i64| expr.eval(value) == Ok(value & mask);

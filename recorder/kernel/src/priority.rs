@@ -111,7 +111,8 @@ pub fn raise() {
 /// the amount of its work is not limited.
 pub fn lend_to(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
-    // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a niceness too, and the call does not fail for oneself.
+    // SAFETY: getpriority takes two numbers; 0 is the calling thread. -1 is a valid niceness too, and for the calling thread, the call
+    // cannot fail.
     let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     set_niceness(pid, own.max(ORDINARY));
 }
@@ -137,7 +138,7 @@ mod tests {
 
     /// The niceness of a process that a thread waits for.
     fn lent(be: impl FnOnce(ThreadId) + Send + 'static) -> libc::c_int {
-        // In a separate thread, because not every user may raise it again.
+        // In a separate thread, because not every user may raise the niceness again.
         let lent = std::thread::spawn(move || {
             be(ThreadId::current());
             let mut command = std::process::Command::new("cat");

@@ -76,8 +76,8 @@ impl Folder {
         self.read("status").map_or_else(|_| Rights::nobody(), |status| Rights::of_status(&status))
     }
 
-    /// Examines it, and returns the rights that it had during this: no rights if they have changed, for example because it executed a
-    /// program as root.
+    /// Calls a function that examines the process, and returns the rights that it had during this: no rights if they have changed, for
+    /// example because it executed a program as root.
     fn look<T>(&self, look: impl FnOnce(&Folder) -> T) -> (T, Rights) {
         let before = self.rights();
         let seen = look(self);
@@ -99,7 +99,7 @@ pub struct Mapped {
 impl Mapped {
     /// A file that a process with these rights has mapped.
     fn by(rights: Rights, file: Regular) -> Mapped {
-        // Root may read what it runs, even if that needs a capability.
+        // Root may read the programs that it runs, even if that needs a capability.
         let is_readable = rights.uid == 0 || rights.may_read(&file);
         Mapped { file, rights, is_readable }
     }
@@ -292,7 +292,7 @@ mod tests {
             (&user, 4710, 0o700, true),
             (&user, 4711, 0o700, false),
             (&root, 4711, 0o700, true),
-            // Rights of a process that has ended, or that works for two users.
+            // Rights of a process that has ended, or that has ids of two users.
             (&nobody, 0, 0o755, true),
             (&nobody, 0, 0o711, false),
             (&nobody, 4711, 0o700, false),

@@ -1,7 +1,7 @@
 //! How long the quotas of cgroups kept their threads from running, by the kernel's own counts.
 //!
 //! For each group with a quota, the scheduler counts in `cpu.stat` in how many periods the quota was used up, and how long the group's
-//! queues were throttled. A removed group takes its counts with it.
+//! queues were throttled. When a group is removed, its counts are lost.
 
 use std::collections::HashMap;
 use std::fs::DirEntry;
@@ -20,7 +20,7 @@ const MOST_GROUPS: usize = 4096;
 /// The kernel's counts for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaCounts {
-    /// Completed periods of the quota, and in how many of them it was used up.
+    /// Number of completed periods of the quota, and in how many of them it was used up.
     pub periods: u64,
     pub throttled_periods: u64,
     /// How long its queues were throttled, summed over CPUs.

@@ -31,9 +31,9 @@ use crate::units::Cpu;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{call}\n{cause}\n{remedy}")]
 pub struct Refusal {
-    /// The call that failed, and how.
+    /// The call that failed, and its error.
     pub call: String,
-    /// Why, as far as it can be known.
+    /// The cause, as far as it can be known.
     pub cause: String,
     /// The smallest change that helps.
     pub remedy: String,
@@ -343,7 +343,7 @@ fn described(err: &io::Error) -> String {
     }
 }
 
-/// A path as one word of a shell's line.
+/// A path as one word of a shell command.
 fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_tracefs_that_lockdown_closes_is_no_missing_one() {
-        // The kernel's answer if another tracefs seems to be mounted, which shows nothing.
+        // The kernel's answer if another tracefs seems to be mounted, which shows nothing about permissions.
         let error = Tracefs::find(&Fake::default().mount_fails(libc::EBUSY)).expect_err("told to");
         let facts = Facts { lockdown: Lockdown::Confidentiality, ..ordinary_user() };
         let explained = explain_tracefs(&error, &facts);

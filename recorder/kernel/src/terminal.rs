@@ -63,7 +63,7 @@ impl<W: Write + AsFd> Write for Awaiting<W> {
     }
 }
 
-/// Waits until a terminal accepts text. Does not wait for anything else.
+/// Waits until a terminal accepts text. Only waits for terminals.
 fn await_terminal(out: &impl AsFd, timeout_ms: u16, given_up: &AtomicBool) -> io::Result<()> {
     if !nix::unistd::isatty(out).unwrap_or(false) {
         return Ok(());

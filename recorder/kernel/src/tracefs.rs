@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::format::{Format, FormatError};
 use super::sys::Sys;
 
-/// The directory that the kernel makes for tracefs to be mounted on.
+/// The directory that the kernel creates for mounting tracefs.
 const STANDARD: &str = "/sys/kernel/tracing";
 
 /// Where debugfs shows tracefs; older machines have only this one.
@@ -64,7 +64,7 @@ pub enum TracefsError {
     /// A file of tracefs cannot be read for another reason.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A `format` file was read and not understood.
+    /// A `format` file was read, but its content is not understood.
     #[error("{}: {source}", path.display())]
     Format {
         path: PathBuf,

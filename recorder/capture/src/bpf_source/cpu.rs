@@ -116,9 +116,9 @@ pub(super) struct CpuLane {
     lane: Lane,
     /// Records taken from the lane, which wait to be merged.
     held: Held,
-    /// Whether the last look took everything that the lane held.
+    /// Whether the last read took everything that the lane held.
     drained: bool,
-    /// Whether no program was writing during that look.
+    /// Whether no program was writing during that read.
     at_rest: bool,
     /// The queue for events that no record reports.
     queue: Place,
@@ -174,7 +174,7 @@ struct Decoder {
     origin: Option<(RawOrigin, Bytes)>,
     /// Time of the last move.
     moved: Nanos,
-    /// Whether the switch that began that slice is known.
+    /// Whether the beginning of that slice is known.
     began: bool,
     /// The events for the beginnings and ends of system calls.
     calls: Option<CallEvents>,
@@ -227,7 +227,7 @@ impl CpuLane {
     /// Takes what the lane holds, up to the room that is left here.
     pub(super) fn look(&mut self) -> Look {
         let before = self.held.records.len();
-        // Must come first: what is written from here on is younger than this look.
+        // Must come first: everything that is written from here on is younger than this read.
         self.at_rest = self.lane.is_at_rest();
         self.drained = self.held.add(|room, records| self.lane.take(room, records));
         Look { brought: self.held.records.len() - before, drained: self.drained }

@@ -100,7 +100,7 @@ struct Words {
 /// What kept a thread from running while it waited.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
-    /// How long a quota was used up.
+    /// How long a quota kept the thread from running.
     throttled: Nanos,
     /// The id of the cgroup whose quota it was.
     by: u64,

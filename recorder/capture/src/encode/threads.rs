@@ -155,7 +155,7 @@ pub struct Threads {
     slots: Vec<Thread>,
     free: Vec<Slot>,
     by_tid: FxHashMap<Tid, Slot>,
-    /// Cache of recently found threads, by the lower bits of the id: much faster than a look into `by_tid`.
+    /// Cache of recently found threads, by the lower bits of the id: much faster than a lookup in `by_tid`.
     near: Box<[(Tid, Slot)]>,
     processes: Processes,
     generations: Generations,
@@ -174,7 +174,7 @@ pub struct Threads {
     losses: u32,
 }
 
-/// A main thread that another thread of its process became by execve(2). Both are given by their ids in the trace.
+/// A main thread whose id another thread of its process took over by execve(2). Both are given by their ids in the trace.
 #[derive(Clone, Copy, Debug)]
 struct Takeover {
     main: Koid,

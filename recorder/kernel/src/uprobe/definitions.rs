@@ -132,7 +132,7 @@ impl Definitions {
     }
 }
 
-/// The last complaint in the kernel's log about a command with `word` in it.
+/// The last complaint in the kernel's log about a command that contains `word`.
 ///
 /// ```text
 /// [  123.456] trace_uprobe: error: Unknown register name

@@ -17,7 +17,7 @@ pub struct Pmu {
     semaphore_bit: Option<u32>,
 }
 
-/// Why there are no such probes.
+/// Why perf's user probes are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmuError {

@@ -33,7 +33,7 @@ impl Machine {
         self.ends.push(end);
     }
 
-    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than that of the CPU before.
+    /// Writes a wake-up at each of these times into every lane, each CPU's a little later than the previous CPU's.
     fn write(&self, times: std::ops::Range<u64>) {
         for (at, end) in (0u64..).zip(&self.ends) {
             let records =
@@ -97,7 +97,7 @@ fn what_may_still_come_is_known_of_lanes_that_a_helper_looked_at() {
         machine.lanes.iter().map(of).collect::<Vec<_>>()
     };
     machine.ends[2].write([raw(RecordKind::Wakeup, 0, 995)]);
-    // A busy program may be about to write an event from before the look.
+    // A busy program may be about to write an event from before the read.
     machine.ends[3].set_busy(true);
     assert_eq!(found(&mut machine), [(0, true), (0, true), (995, true), (0, false)]);
     machine.ends[3].write([raw(RecordKind::Wakeup, 0, 994)]);

@@ -103,7 +103,7 @@ impl<L: Lanes> Encoder<L> {
         Ok(())
     }
 
-    /// Events were lost: which periods are over is unknown.
+    /// Events were lost: it is unknown which periods are over.
     #[cold]
     pub(super) fn doubt_periods(&mut self, time: Nanos) -> Result<(), Closed> {
         let open = self.periods.lose();

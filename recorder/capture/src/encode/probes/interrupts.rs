@@ -1,4 +1,4 @@
-//! The interrupts that each CPU is in, and the pseudo-threads on which they are shown.
+//! The interrupts that are open on each CPU, and the pseudo-threads on which they are shown.
 //!
 //! An interrupt belongs to no thread: it delays whichever thread is on the CPU. So each CPU gets a pseudo-thread in the trace, in a process
 //! called `interrupts`.
@@ -80,7 +80,7 @@ pub struct Open {
 pub struct CpuInterrupts {
     /// Whether the trace has the pseudo-thread's name.
     pub named: bool,
-    /// The interrupts that the CPU is in, the outermost first.
+    /// The open interrupts of the CPU, the outermost first.
     pub open: Vec<Open>,
 }
 
@@ -120,12 +120,12 @@ impl Interrupts {
         cpus.filter(|(_, interrupts)| interrupts.named).map(|(cpu, _)| cpu)
     }
 
-    /// The CPUs that are in an interrupt.
+    /// The CPUs with open interrupts.
     pub fn open(&self) -> Vec<Cpu> {
         self.all().map(|(cpu, _)| cpu).collect()
     }
 
-    /// For each CPU that is in an interrupt: its open interrupts, the outermost first.
+    /// For each CPU with open interrupts: these, the outermost first.
     pub fn all(&self) -> impl Iterator<Item = (Cpu, &[Open])> {
         let cpus = (0..).map(Cpu).zip(&self.0);
         let open = cpus.map(|(cpu, interrupts)| (cpu, interrupts.open.as_slice()));

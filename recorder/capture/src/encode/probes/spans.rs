@@ -48,7 +48,7 @@ pub struct Open {
     pub category: Text<'static>,
     /// The name of its begin.
     pub name: Text<'static>,
-    /// Whether it cannot end any more: its program is gone, but a system call on top of it is still open.
+    /// Whether it cannot end any more: its program is gone, but a system call inside it is still open.
     pub gone: bool,
     /// When it began.
     pub since: Nanos,
@@ -211,7 +211,7 @@ mod tests {
         Open { frame, category: Text::EMPTY, name: Text::EMPTY, gone: false, since, losses: 0 }
     }
 
-    /// A thread that called these, the outermost first.
+    /// A thread that called these functions, the outermost first.
     fn inside(calls: &[(SpanId, u64)]) -> Stack {
         let mut stack = Stack::default();
         for (id, at) in calls {

@@ -75,7 +75,7 @@ impl Scene {
         Scene { encoder, told: 0, way: Way::Public }
     }
 
-    /// Leaves usual weights out from now on, and records that.
+    /// Omits usual weights from now on, and records this fact.
     pub(super) fn leave_out_usual_weights(&mut self) {
         self.encoder.leave_out_usual_weights();
         let args = [Arg::new(Text::Inline(ABSENT_WEIGHT_ARG), Value::Int32(weight::NICE_0))];

@@ -219,7 +219,7 @@ fn what_was_stolen_from_an_unseen_slice_is_on_no_switch() {
 fn what_was_stolen_since_before_a_slice_that_began_unseen_is_on_no_switch() {
     let mut scene = Scene::new();
     scene.at(100, 0, switch(5, "S", 6));
-    // Thread 7 has the CPU by now.
+    // Thread 7 has the CPU at this time.
     scene.at(150, 0, wakeup(5, 7));
     scene.told();
     scene.at(200, 0, stolen(30));

@@ -72,12 +72,12 @@ impl Unseen {
 }
 
 impl Probes {
-    /// The functions and system calls that threads are in.
+    /// The open functions and system calls of threads.
     pub(super) fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// The interrupts that CPUs are in.
+    /// The open interrupts of CPUs.
     pub(super) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
@@ -95,7 +95,7 @@ impl<L: Lanes> Encoder<L> {
     }
 
     /// Writes a sample's event, if it becomes one. Like a wake-up, a sample shows which thread is on the CPU. A tracepoint's sample does
-    /// not: it may be of `sched_switch` itself, and can come after the switch that it is about.
+    /// not: it may be from `sched_switch` itself, and can come after the switch that it reports.
     pub(super) fn sample(
         &mut self,
         time: Nanos,
