@@ -77,8 +77,8 @@ is_of_others() {
     [[ $pid =~ ^[0-9]+$ && -d /proc/$pid ]] && ! grep -qzxs "FXTREC_CI_RUN=$FXTREC_CI_RUN" "/proc/$pid/environ"
 }
 
-# What a run must leave unchanged: files of the repository, tracing instances, probes, and processes of the run, which a mark in their
-# environment identifies.
+# A run must leave these unchanged: files of the repository, tracing instances, probes, and processes of the run, which are identified by a
+# variable in their environment.
 surroundings() {
     git status --porcelain 2>/dev/null || true
     local instance probe environment command

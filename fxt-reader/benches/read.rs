@@ -116,7 +116,7 @@ fn pass(mut reader: Reader<'_>) -> u64 {
     sum.0
 }
 
-/// The same, but looks both weights up by their names.
+/// The same, but looks up both weights by their names.
 fn read_weights(mut reader: Reader<'_>) -> u64 {
     let mut sum = 0_u64;
     while let Some(item) = reader.next().expect("a sound trace") {

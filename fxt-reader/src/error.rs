@@ -82,7 +82,7 @@ pub struct Damage {
     pub offset: u64,
     /// The record type in its header.
     pub record_type: RecordType,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub reason: Reason,
 }
 

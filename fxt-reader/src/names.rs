@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::record::Record;
 use crate::types::{Koid, ObjectType};
 
-/// The names of processes and threads in the records read so far.
+/// The names of processes and threads in the records that were read so far.
 ///
 /// Pass each record to [`Names::learn`] before printing it. A thread that changes its name has the new one from then on; to use the last
 /// names from the beginning, read the trace twice.

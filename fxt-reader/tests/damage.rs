@@ -151,7 +151,7 @@ fn bytes_that_are_missing_shift_the_rest_and_it_is_found_again() {
         bytes.drain(at..at + missing);
         let (damages, records, _) = damages(&bytes);
         assert!((1..=2).contains(&damages.len()), "{missing} missing: {damages:?}");
-        // At most two records are lost: the one that lacks bytes, and one that was misread in its place.
+        // At most two records are lost: the truncated one, and one that was misread in its place.
         assert!(records >= clean.offsets.len() as u64 - 2, "{missing} missing: {records}");
     }
 }

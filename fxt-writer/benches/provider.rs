@@ -135,7 +135,7 @@ macro_rules! traced {
 
 fn tracing_layers(c: &mut Criterion, session: &str) {
     let mut group = c.benchmark_group(format!("tracing, {session}"));
-    // tracing-chrome keeps in memory what it has not written yet.
+    // tracing-chrome keeps data in memory that it has not written yet.
     group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(300));
     group.sample_size(20);
     traced!(group, "span, provider's layer", provider::tracing::layer());

@@ -217,7 +217,7 @@ impl ShortArgs {
     ///
     /// # Panics
     ///
-    /// When there are [`ShortArgs::MOST`] already, or the value takes a separate word or is an inline string.
+    /// When there are already [`ShortArgs::MOST`] arguments, or the value takes a separate word or is an inline string.
     #[inline(always)]
     pub fn push(&mut self, name: StringRef, value: Value<'_>) {
         self.push_if(true, name, value);
@@ -321,7 +321,7 @@ impl Value<'_> {
     }
 
     /// The value's part of the argument's first word (type and data), and its
-    /// second word, if it has one. A string's bytes come after that.
+    /// second word, if it has one. The bytes of a string are in the words after that.
     #[inline(always)]
     pub(crate) fn encoded(&self) -> (u64, Option<u64>) {
         match *self {

@@ -21,7 +21,7 @@ use perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
 /// Machines of this many CPUs.
 const MACHINES: [u32; 3] = [2, 64, 256];
 
-/// Events in one round of all CPUs together: as many as a busy machine makes between two looks at the rings.
+/// Events in one round of all CPUs together: as many as a busy machine produces between two reads of the rings.
 const ROUND: u64 = 1 << 16;
 
 fn decoding(c: &mut Criterion) {

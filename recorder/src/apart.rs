@@ -75,7 +75,7 @@ pub fn start_for_names() -> io::Result<Worker> {
 enum Question<'a> {
     /// The places that a spec names.
     Sites { spec: Cow<'a, str>, context: Cow<'a, Context> },
-    /// Places for probes; functions come afterwards.
+    /// Places for probes; the functions follow.
     List { binary: Cow<'a, Binary>, pattern: Cow<'a, str>, context: Cow<'a, Context> },
     /// More functions of the file that is being listed.
     More,
@@ -211,7 +211,7 @@ impl Files {
 /// What reads files.
 #[derive(Debug, Default)]
 struct Reader {
-    /// The functions still to come for each file that is being listed.
+    /// The functions that are still missing for each file that is being listed.
     listed: Vec<std::vec::IntoIter<ListedFunction>>,
     sources: lines::Sources,
 }

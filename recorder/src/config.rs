@@ -51,7 +51,7 @@ impl Config {
     /// Reads the user's file, or else the machine's.
     ///
     /// # Errors
-    /// When others could have written the file, or it contains an error.
+    /// When other users could have written the file, or it contains an error.
     pub fn find() -> Result<Config, SettingsError> {
         let user = geteuid().as_raw();
         let own = match user {

@@ -38,7 +38,7 @@ const CURL: &str = "curl";
 const SHORTEST_ID: usize = 8;
 const LONGEST_ID: usize = 64;
 
-/// The permissions of files in the cache: others must not see what the user examines.
+/// The permissions of files in the cache: other users must not see what the user examines.
 const FILE_MODE: u32 = 0o600;
 
 /// The limits.
@@ -374,7 +374,7 @@ mod tests {
         (bytes, id)
     }
 
-    /// A server that answers each request with what `answer` returns for its path, or never if that is `None`, and reports the paths.
+    /// A server that answers each request with the result of `answer` for its path, or never if that is `None`, and reports the paths.
     fn server(
         answer: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static,
     ) -> (String, mpsc::Receiver<String>) {

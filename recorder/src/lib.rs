@@ -1,4 +1,4 @@
-//! fxtrec records what the Linux scheduler does directly into the Fuchsia trace format.
+//! fxtrec records the events of the Linux scheduler directly into the Fuchsia trace format.
 //!
 //! This package is the [`program`]: [`cli`] describes the command line, and [`commands`] carry it out. They use separate crates, which have
 //! short names here. Each uses only crates further down in this list:

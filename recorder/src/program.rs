@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Report(args) => {
-            // Verdicts go to the terminal, too, through standard error.
+            // Verdicts are written to the terminal, too, through standard error.
             let pages = pages.unless(!args.gates.fail_if.is_empty());
             let run = |out: &mut dyn Write| report::run(&args, look(), out, &mut messages());
             match shown(args.writes_for_programs(), pages, run) {

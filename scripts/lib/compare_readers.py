@@ -49,11 +49,11 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Disagreement(Exception):
-    """What is wrong with a file that does not pass."""
+    """The error in a file that does not pass."""
 
 
 def plain(path):
-    """The bytes of the trace in `path`; for a truncated compressed file, those before the cut."""
+    """The bytes of the trace in `path`; for a truncated compressed file, the bytes before the cut."""
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(GZIP_MAGIC):
@@ -115,7 +115,7 @@ def count_with_fxtrec(path):
 
 
 def compare(path, every=False):
-    """Compares one file, with `every` also with its known content; returns a line on what agrees."""
+    """Compares one file, with `every` also with its known content; returns a line about the matching records."""
     stats = count_with_fxtrec(path)
     ours = {name: row["records"] for name, row in stats["types"].items()}
     refused = sorted(REFUSED & ours.keys())

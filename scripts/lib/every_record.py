@@ -1,4 +1,4 @@
-"""What fxt-writer's example `every_record` writes, as the PyPI package `fxt` reads it.
+"""The output of fxt-writer's example `every_record`, as the PyPI package `fxt` reads it.
 
 Each field of each record is compared, with the type of its value.
 """
@@ -36,7 +36,7 @@ FIELDS = {
 }
 # Nanoseconds per tick, by provider.
 TICK_NS = {"every_record": 1, "second provider": 1_000_000}
-# What distinguishes records of one class of the package; each sequence has one record of every other class.
+# The properties that distinguish records of one class of the package; each sequence has one record of every other class.
 SEVERAL = {
     "BlobRecord": [{"type": 1}, {"type": 2}, {"type": 3}],
     "KernelObjectRecord": [{"type": 1, "id": 100}, {"type": 2, "id": 101}],
@@ -46,7 +46,7 @@ SEQUENCES = {"every_record": 2, "second provider": 1}
 
 
 def differences(providers):
-    """Differences from what was written, one line each."""
+    """Differences from the written records, one line each."""
     found = []
     names = [provider.name for provider in providers]
     if names != list(TICK_NS):

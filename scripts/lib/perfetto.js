@@ -2,7 +2,7 @@
 //
 //   node perfetto.js FXTREC ENGINE FILE [CONVERTED]     ENGINE is the folder of a Perfetto UI
 //
-// With CONVERTED, which `fxtrec convert` made from FILE for Perfetto, that file is loaded instead.
+// With CONVERTED, the result of `fxtrec convert` from FILE for Perfetto, that file is loaded instead.
 
 "use strict";
 const fs = require("node:fs");

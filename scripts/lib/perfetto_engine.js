@@ -1,8 +1,8 @@
 // Perfetto's own trace processor: the WebAssembly of its UI, in node.
 //
-// The bundle is what the UI runs as a web worker. It is evaluated here with the few worker APIs that it uses, and without node's, since it
-// refuses to run on node. Input and output are messages of Perfetto's `TraceProcessorRpc`, whose few relevant fields are written and read
-// by number.
+// The bundle is the code that the UI runs as a web worker. It is evaluated here with the few worker APIs that it uses, and without node's,
+// since it refuses to run on node. Input and output are messages of Perfetto's `TraceProcessorRpc`, whose few relevant fields are written
+// and read by number.
 
 "use strict";
 const fs = require("node:fs");

@@ -7,7 +7,7 @@
 //
 // The path of an interval is computed here twice, from the same records: by Perfetto's rules, and by those of docs/reference/why.md. The
 // engine must agree with the first and `fxtrec why` with the second, thread by thread and to the nanosecond. So all differences between
-// them come from these rules; they are counted, and anything else is an error.
+// them are explained by these rules; they are counted, and anything else is an error.
 
 "use strict";
 const { execFileSync } = require("node:child_process");
@@ -100,7 +100,7 @@ function event({ at, out, state, in: next, blocked, wakes, waker, isInterrupt })
     return whole(out, EVENT.switched, fields);
 }
 
-/* What threads did, and their wakers, according to the records of a file. */
+/* The states of threads, and their wakers, according to the records of a file. */
 class Threads {
     constructor(records) {
         /* For each thread its states and their beginnings, in order. */
@@ -147,7 +147,7 @@ class Threads {
     }
 
     isBegin(entry) {
-        // What is open at the end has no length there.
+        // An interval that is open at the end has no length there.
         if (entry.does !== "waits" || entry === this.last(entry.thread)) return false;
         // The first record of a thread in the file, or the end of a sleep by a thread that is seen running, or by an interrupt.
         return entry.index === 0 || (entry.wakes && entry.slept.does === "sleeps" && (entry.isRunning || entry.isInterrupt));
@@ -246,7 +246,7 @@ function byWhy(threads, thread, from, to) {
     return path.done();
 }
 
-/* What a thread did, backwards from its entry `index`, and which thread it waited for. */
+/* The states of a thread, backwards from its entry `index`, and the thread that it waited for. */
 function walk(threads, { entries, index, followed }, from, to, path) {
     let until = to;
     for (; index >= 0 && until > from; index -= 1) {
@@ -288,7 +288,7 @@ function joined(segments) {
 
 const shown = (path, from) => path.map((each) => `${each.thread} ${each.from - from}..${each.to - from}`).join(", ");
 
-/* The intervals of a file: the longest of each kind of COMMAND's threads, and the whole life of those. */
+/* The intervals of a file: the longest of each kind of COMMAND's threads, and their whole lives. */
 function explained(file) {
     const ask = (...options) => {
         const found = execFileSync(fxtrec, ["why", "--json", ...options, file], { maxBuffer: 1 << 30, stdio: ["ignore", "pipe", "pipe"] });
@@ -343,7 +343,7 @@ async function compare(file) {
         const pairs = [[found, byPerfetto(threads, thread, from, to), "Perfetto"], [told, byWhy(threads, thread, from, to), "fxtrec why"]];
         const wrong = pairs.filter(([is, expected]) => shown(is, from) !== shown(expected, from));
         if (wrong.length > 0) {
-            // No event reported such a switch: neither knows what its thread did before.
+            // No event reported such a switch: neither knows the previous state of its thread.
             if (inferred.some((at) => from <= at && at <= to)) {
                 unsure += 1;
                 continue;

@@ -1,5 +1,5 @@
-// Compares the stacks that a file has for Perfetto, in blobs if it has them and in its conversion, with those of `fxtrec dump` and `fxtrec
-// report`.
+// Compares the stacks that a file has for Perfetto, in blobs if it has them and in its conversion, with the output of `fxtrec dump` and
+// `fxtrec report`.
 //
 //   node perfetto_stacks.js FXTREC ENGINE PYTHON FILE       ENGINE is the folder of a Perfetto UI
 //

@@ -34,7 +34,7 @@ def number(field_number, value):
 
 
 class Cpu:
-    """What all bundles of a CPU share: everything but the times at which they begin."""
+    """The common parts of all bundles of a CPU: everything except the times at which they begin."""
 
     def __init__(self, cpu):
         self.cpu = number(1, cpu)

@@ -3,7 +3,7 @@
 
 Usage: tests_again.py OUTPUT
 
-OUTPUT is what `cargo test --workspace --no-fail-fast` printed, both streams in one file. Exits with 0 if every failed test is one that
+OUTPUT is the output of `cargo test --workspace --no-fail-fast`, both streams in one file. Exits with 0 if every failed test is one that
 records the running machine (package fxtrec-tests, and the unit tests of fxtrec-kernel, which load programs into the kernel), if there are
 at most three of them, and if each of them passes twice when it runs alone, in at most three runs. Any other failure, such as a failed build
 or a crashed program, exits with 1.

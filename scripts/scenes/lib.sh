@@ -17,7 +17,7 @@ finish() {
 trap finish EXIT
 trap 'exit 143' TERM INT HUP
 
-# What is built before the recording: PREPARE=1 does only that, in SCENE_DIR; a later run in that directory finds it there.
+# The part that is built before the recording: PREPARE=1 does only that, in SCENE_DIR; a later run in that directory finds it there.
 prepared() { [[ ${SCENE_DIR:-} && ! ${PREPARE:-} ]]; }
 begin() { [[ ! ${PREPARE:-} ]] || exit 0; }
 

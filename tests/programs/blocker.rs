@@ -18,7 +18,7 @@ fn own_id() -> String {
     link.file_name().expect("an id").to_str().expect("a number").to_owned()
 }
 
-/// Says what a thread did.
+/// Prints the activity of a thread.
 fn tell(what: &str, wait: impl Fn() -> u32, rounds: usize) {
     let begin = Instant::now();
     let mut sum = 0;

@@ -1,5 +1,5 @@
-/* Processes that block repeatedly in code that they made themselves, each time with 125 callers that are none: `liar ROUNDS PROCESSES`. The
- * perf map of each process names 20 000 functions with very long names. x86-64 only. */
+/* Processes that block repeatedly in code that they generated themselves, each time with 125 callers that do not exist: `liar ROUNDS
+ * PROCESSES`. The perf map of each process names 20 000 functions with very long names. x86-64 only. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, checking, inheriting, robust;
-/* Next to the word is what a mutex would have there: the id of a thread. */
+/* Next to the word is the value that a mutex would have there: the id of a thread. */
 static struct { uint32_t word, count, owner, users, kind; } gate;
 static struct { const char *name; pthread_mutex_t *lock; uint32_t *word; } locks[] = {
 	{"plain", &plain, (uint32_t *)&plain},

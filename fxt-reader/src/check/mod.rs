@@ -39,7 +39,7 @@ use spec::SpecChecks;
 /// The number of findings that a report keeps; further ones are only counted.
 pub const MAX_FINDINGS: usize = 1000;
 
-/// What a trace is checked against.
+/// The rules that a trace is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promises {
     /// The format specification, which applies to traces of any writer.
@@ -136,7 +136,7 @@ impl Checker {
     }
 }
 
-/// Findings as they are made.
+/// The findings so far.
 #[derive(Debug, Default)]
 struct Findings {
     list: Vec<Finding>,

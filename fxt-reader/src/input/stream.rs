@@ -14,7 +14,7 @@ const LONG: u64 = 8 << 20;
 pub(crate) enum Source<'i> {
     /// Can only be read here.
     Here(Box<dyn Read + 'i>),
-    /// A thread takes it over when it turns out long.
+    /// A thread takes it over if it turns out to be long.
     Movable(Movable),
 }
 
@@ -198,7 +198,7 @@ impl Read for Stream<'_> {
 
 impl BufRead for Stream<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        // Bytes that were read before a failure come first.
+        // Bytes that were read before a failure are returned first.
         match self.fill(1) {
             true => Ok(self.window()),
             false => self.take_error().map_or(Ok(&[]), Err),

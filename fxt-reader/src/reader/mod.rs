@@ -28,7 +28,7 @@ use crate::tables::Tables;
 use crate::types::{ByteOrder, Container, ProviderId};
 use known::Known;
 
-/// The largest record that a reader accepts by default, in bytes. Only large records come close to it.
+/// The largest record that a reader accepts by default, in bytes. Only large records are nearly as large as this.
 pub const DEFAULT_MAX_RECORD_BYTES: usize = 256 << 20;
 
 /// The number of byte positions per step of the search for the end of a damaged region.

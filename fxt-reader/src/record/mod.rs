@@ -91,7 +91,7 @@ pub enum Record<'a> {
     Unknown(Unknown),
 }
 
-/// What is unknown about a record.
+/// The unknown parts of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unknown {
@@ -228,7 +228,7 @@ impl<'a> Record<'a> {
 }
 
 impl Unknown {
-    /// What is unknown about the record with this header word, if anything is.
+    /// The unknown parts of the record with this header word, if there are any.
     #[inline(always)]
     pub(crate) fn of(word: u64) -> Option<Self> {
         match header::TYPE.get(word) {

@@ -25,7 +25,7 @@ pub(crate) struct PlainArgs {
     seen: [u64; 5],
 }
 
-/// No valid argument looks like this.
+/// No valid argument has this value.
 const UNSEEN: u64 = u64::MAX;
 
 impl Default for PlainArgs {

@@ -41,7 +41,7 @@ impl CSite {
     /// Category, name and the names of the arguments must be strings that end in a
     /// NUL; `known` must have been null at first, and only this function may have written it since.
     pub(crate) unsafe fn known(&self, args: &[Arg]) -> &'static Known {
-        // Acquire: what it points to is there.
+        // Acquire: the data that it points to is visible.
         let known = self.known.load(Ordering::Acquire);
         // SAFETY: null, or what was leaked below.
         match unsafe { known.as_ref() } {
@@ -65,7 +65,7 @@ impl CSite {
         });
         let known = Known { site: Site::leaked(&category, &name), names: names.collect() };
         let known: &'static Known = Box::leak(Box::new(known));
-        // Release: what it points to is there. If two threads race, each creates one; the one stored first is leaked.
+        // Release: the data that it points to is visible. If two threads race, each creates one; the one stored first is leaked.
         self.known.store(std::ptr::from_ref(known).cast_mut(), Ordering::Release);
         known
     }

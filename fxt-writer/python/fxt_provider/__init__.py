@@ -1,5 +1,4 @@
-"""Trace points for Python: spans, moments, counters, flows and log messages of a program, in one trace with what the
-Linux scheduler does to its threads.
+"""Trace points for Python: spans, instants, counters, flows and log messages of a program, in one trace with the scheduling of its threads.
 
     import fxt_provider as fxt
 
@@ -51,7 +50,7 @@ def init(name, wait=0.5):
     """Makes this process a trace provider with this name, of 1 to 255 bytes; does nothing if it already is one.
 
     Under `fxtrec -- COMMAND` it returns when trace points record, or after `wait` seconds. If no manager listens, it returns at once, and a
-    thread looks for a manager as long as the process runs.
+    thread looks for a manager for as long as the process runs.
     """
     global _the_manager
     encoded = name.encode("utf-8")
@@ -72,8 +71,8 @@ def wait_for_session(seconds):
 
 
 def flush(seconds=0.5):
-    """Saves what was recorded so far, and waits for it; returns whether it is saved. Without it, the manager reads the remaining records
-    when the process ends. Only sessions in streaming mode save anything before that."""
+    """Saves everything that was recorded so far, and waits until it is saved; returns whether it is. Without it, the manager reads the
+    remaining records when the process ends. Only sessions in streaming mode save anything before that."""
     session = _session
     if session is None:
         return False
@@ -182,7 +181,7 @@ def span(category, name, /, **args):
 
 
 def async_span(category, name, /, **args):
-    """A context manager, also for `async with`: an operation that may end on another thread, or overlap with others of the same thread."""
+    """A context manager, also for `async with`: an operation that may end on another thread, or overlap with others on the same thread."""
     session = _session
     return _NOTHING if session is None else _AsyncSpan(session, category, name, args)
 

@@ -25,7 +25,7 @@ class Buffer:
         share = min(available // 16, MAX_DURABLE_SHARE)
         self.durable = 0 if mode == ONESHOT else share + (available - share) % 2
         self.rolling = available if mode == ONESHOT else (available - self.durable) // 2
-        # In words: the end of what was written, and the start of what must still be kept.
+        # In words: the end of the written data, and the start of the data that must still be kept.
         self.durable_end = self.durable_saved = 0
         self.wrapped = self.at = self.dropped = 0
         # The wrapped count of the buffer that is being saved.

@@ -215,7 +215,7 @@ class Manager:
         if session.buffer.in_flight is None:
             self._send(STOPPED, number)
         else:
-            # Only after it has saved what was requested.
+            # Only after it has saved the requested data.
             self.stopping = number
 
     def _answer(self):

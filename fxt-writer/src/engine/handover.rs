@@ -11,7 +11,7 @@ use super::sync::Ordering;
 use crate::layout::limits::WORD_BYTES;
 use crate::packet::Packet;
 
-/// Why a buffer cannot be taken as saved.
+/// Why a buffer cannot be marked as saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -213,13 +213,13 @@ impl Engine {
     /// Ends the filling at `end`.
     pub(super) fn seal(&self, state: &mut State, end: Position) {
         let index = end.part();
-        // Before the count is sealed, so that leases taken back do not complete it.
+        // Before the count is sealed, so that reclaimed leases do not complete it.
         self.take_leases_back(state);
         let part = &mut state.parts[index];
         part.end = end.offset();
         part.phase = Phase::Sealed;
         part.sealed_at = Some(Instant::now());
-        // This comes after the phase, which the thread that completes the count looks for.
+        // This follows the change of phase, which the thread that completes the count checks.
         let counter = part.counter;
         if counter.is_some_and(|counter| self.commits[counter].seal(end.offset())) {
             self.complete(state, index);

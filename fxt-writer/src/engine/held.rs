@@ -38,7 +38,7 @@ impl Held {
         }
     }
 
-    /// Abandons what is being written from word `at` on. Its thread counts it,
+    /// Abandons the records that are being written from word `at` on. Its thread counts it,
     /// since only the thread knows whether it is a record.
     pub(super) fn miss_from(&self, at: usize) {
         self.missed.store(at, Ordering::Relaxed);

@@ -34,7 +34,7 @@ pub enum StartError {
     /// A writer has not finished a record that it reserved before the stop.
     #[error("a record reserved before the stop is not finished; call finish(), which waits for it")]
     Unfinished,
-    /// Both buffers hold data that is to be kept.
+    /// Both buffers hold data that must be kept.
     #[error("both buffers wait to be saved; save one, or clear them")]
     NoRoom,
 }

@@ -481,7 +481,7 @@ pub struct BatchSlot<'a> {
     engine: &'a Engine,
     chunk: &'a mut Chunk,
     words: usize,
-    /// Words put so far, the header counted.
+    /// Words written so far, the header counted.
     put: usize,
     finished: bool,
 }

@@ -173,7 +173,7 @@ struct Copies {
     durable_end: u64,
     durable: Vec<u64>,
     fillings: Vec<Vec<u64>>,
-    /// The counts made during copying.
+    /// The counts that were determined during copying.
     tally: Tally,
     /// Whether writers were held.
     held: bool,

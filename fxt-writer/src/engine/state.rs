@@ -146,7 +146,7 @@ pub(super) struct State {
     pub(super) lost: Vec<usize>,
     /// Leases that threads hold, and some that are no longer held.
     pub(super) leases: Vec<Arc<Held>>,
-    /// Whether records are taken.
+    /// Whether records are accepted.
     pub(super) running: bool,
     /// The filling that [`finish`](super::Engine::finish) ended: its packet is
     /// returned there instead of being sent.

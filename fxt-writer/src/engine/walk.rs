@@ -10,7 +10,7 @@
 use super::memory::{is_claim, is_filler, is_vacant};
 use crate::layout::walk::record_words;
 
-/// What the walk met in addition to finished records.
+/// What the walk found in addition to finished records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walked {
     /// The least number of records that were reserved but not finished.

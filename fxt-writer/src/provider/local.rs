@@ -67,7 +67,7 @@ impl Recorder<'_> {
         self.local.thread
     }
 
-    /// Writes a record, unless the thread owes ends that must come first and find
+    /// Writes a record, unless the thread has pending ends that must precede it and find
     /// no room; returns whether it is in the buffer. A dropped record is counted.
     #[inline]
     pub(super) fn write(&self, record: &impl Record) -> Result<(), WriteError<Full>> {

@@ -71,7 +71,7 @@ fn begin(
 
 static MOST_OF_OTHER: OnceLock<LevelFilter> = OnceLock::new();
 
-/// Makes `log` pass everything while a session runs, and otherwise only what the other logger accepts.
+/// Makes `log` pass on everything while a session runs, and otherwise only what the other logger accepts.
 fn set_most() {
     let other = MOST_OF_OTHER.get().copied().unwrap_or(LevelFilter::Off);
     log::set_max_level(if sys::generation() == 0 { other } else { LevelFilter::Trace });
@@ -120,8 +120,8 @@ impl Log for ProviderLogger {
     }
 }
 
-/// The maximum number of targets that get their own trace point, which is never freed. Targets are module paths, unless a program makes
-/// them up at run time.
+/// The maximum number of targets that get their own trace point, which is never freed. Targets are module paths, unless a program generates
+/// them at run time.
 const MOST_TARGETS: usize = 4096;
 
 /// The trace point of a target.

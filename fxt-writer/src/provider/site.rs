@@ -108,7 +108,7 @@ impl Site {
 
     #[inline]
     fn armed_in(&'static self, generation: Generation) -> Option<Armed> {
-        // Acquire: the strings' records come before ours.
+        // Acquire: the strings' records precede ours.
         let mut word = SiteWord(self.word.load(Ordering::Acquire));
         if !word.is_of(generation) {
             word = self.look_up(generation)?;
@@ -263,7 +263,7 @@ impl Name {
     /// The name in the form for a record of this session.
     #[inline]
     pub(super) fn text(&'static self, session: &Session) -> Text<'static> {
-        // Acquire: the string's record comes before ours.
+        // Acquire: the string's record precedes ours.
         let word = self.word.load(Ordering::Acquire);
         if GENERATION.get(word) == u64::from(session.generation().get()) {
             return text(NAME.get(word), self.content);

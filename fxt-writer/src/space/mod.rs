@@ -1,4 +1,4 @@
-//! Where records go: something that has room for a whole record, or rejects it.
+//! The destination of records: something that has room for a whole record, or rejects it.
 //!
 //! A record reserves all its words in its [`Space`] at once, writes them into the
 //! [`Slot`] it gets, and writes the header word last. So there is one capacity

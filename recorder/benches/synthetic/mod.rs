@@ -1,7 +1,7 @@
-//! A machine that never was: what the kernel would leave behind on any number of CPUs.
+//! A simulated machine: it produces the records of the kernel for any number of CPUs.
 //!
-//! On each CPU two threads take turns, and each wakes the other before it goes: one wake-up and one switch in turn, as
-//! `perf bench sched pipe` makes them.
+//! On each CPU two threads alternate, and each wakes the other before it leaves: one wake-up and one switch in turn, as produced by `perf
+//! bench sched pipe`.
 
 use fxt_writer::{Koid, ThreadName};
 use fxtrec::capture::event::{Comm, Event, Kind, LocalId, Switch, Wake, WakeKind, Waker};
@@ -71,7 +71,7 @@ pub(crate) fn pages() -> PageLayout {
     PageLayout::parse(HEADER_PAGE, HEADER_EVENT).expect("a known form")
 }
 
-/// Which two threads alternate on a CPU; the one that has it at event `number` comes first.
+/// Which two threads alternate on a CPU; the one that has it at event `number` is first.
 fn pair(cpu: u32, number: u64) -> (u32, u32) {
     let first = 1000 + 2 * cpu;
     match (number / 2).is_multiple_of(2) {

@@ -8,10 +8,10 @@
 //!   chain  |u|= ui ran |..... ui waited, for hog ....| audio |     u: before that, ui slept: who woke it, and so on
 //! ```
 //!
-//! While a thread has a CPU, or waits for one, or is held back, that is why it makes no progress. While it is blocked, the reason is what
-//! the thread that eventually woke it did in the meantime. So a [`Frame`] describes what one thread did in an interval, and a step in which
-//! it was blocked contains the frame of its waker for the same interval. The innermost steps, one after the other, cover the outermost
-//! interval without gaps.
+//! While a thread has a CPU, waits for one, or is held back, this state is the reason why it makes no progress. While it is blocked, the
+//! reason is the activity of the thread that eventually woke it. So a [`Frame`] describes what one thread did in an interval, and a step in
+//! which it was blocked contains the frame of its waker for the same interval. The innermost steps, one after the other, cover the
+//! outermost interval without gaps.
 
 use fxt_reader::Cpu;
 use fxtrec_sched::State;
@@ -153,7 +153,7 @@ struct Walk<'a> {
     wakers: Wakers,
 }
 
-/// What to do with the wakers of an interval's thread.
+/// How to treat the wakers of an interval's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakers {
     /// They are followed: their activity during the wait is examined.

@@ -70,7 +70,7 @@ impl Cause {
         }
     }
 
-    /// The fact that a metric is made of; `None` for those that every recording has.
+    /// The fact that a metric is based on; `None` for metrics that every recording has.
     pub const fn of(metric: Metric) -> Option<Cause> {
         match metric {
             Metric::Steal => Some(Cause::Steal),
@@ -87,7 +87,7 @@ impl Cause {
 pub struct Causes(u16);
 
 impl Causes {
-    /// The facts in a comma-separated list of names. Names of others are left out.
+    /// The facts in a comma-separated list of names. Names of other facts are left out.
     pub fn parse(list: &str) -> Causes {
         let named = |name: &str| Cause::ALL.into_iter().find(|cause| cause.name() == name.trim());
         let bits = list.split(',').filter_map(named).map(Causes::bit);
@@ -114,7 +114,7 @@ impl Causes {
         Causes(self.0 & other.0)
     }
 
-    /// The names of those that it has.
+    /// The names of the facts that it has.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Cause::ALL.into_iter().filter(move |&cause| self.has(cause)).map(Cause::name)
     }

@@ -11,14 +11,14 @@
 //!
 //! Entries of one thread follow each other without holes, so an entry ends where the thread's next one begins. The log keeps a limited
 //! number of entries; older time is unknown ([`Reason::NotKept`]). A caller that knows the start of its interval can have older entries
-//! dropped, except for what each thread and CPU did at that time:
+//! dropped, except for the state of each thread and CPU at that time:
 //!
 //! ```text
 //!   A sleeps | B runs | B sleeps, C runs | C wakes B | ...          before:  kept by place
 //!                               ^ from here on                      after:   held: A sleeps; by place: C wakes B | ...
 //! ```
 //!
-//! Memory that is touched for the first time is what keeping costs, so the two entries of most switches share a place:
+//! The main cost of keeping entries is touching memory for the first time, so the two entries of most switches share a place:
 //!
 //! ```text
 //!   A, which had CPU 0, is blocked        its entry before is the one that had the CPU before,
@@ -65,7 +65,7 @@ const NOBODY: Index = Index::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
-    /// A thread has a CPU. The link is the CPU's previous entry; the detail, what was taken from the slice, if anything.
+    /// A thread has a CPU. The link is the CPU's previous entry; the detail is what was taken from the slice, if anything.
     Slice,
     /// The detail is the thread, and in its upper half how long before it sent the packet that did it.
     WokenBy,
@@ -200,7 +200,7 @@ pub struct Log {
     before: Vec<Option<Entry>>,
     on_cpu: Vec<Id>,
     cpu_before: Vec<Option<Entry>>,
-    /// What does not fit into the detail of a slice.
+    /// Details of a slice that do not fit into its entry.
     large: FxHashMap<u32, Taken>,
     /// The cgroup whose quota it was, for stretches in which a quota held the thread back.
     quotas: FxHashMap<u32, u32>,
@@ -259,7 +259,7 @@ impl Log {
             return;
         }
         self.on = true;
-        // Room that is not used costs nothing; growing would copy what is there. Without an expected size, the map grows as needed.
+        // Room that is not used costs nothing; growing would copy the existing entries. Without an expected size, the map grows as needed.
         let _ = self.entries.try_reserve_exact(self.most);
         // First which thread has which CPU: slices are entries of threads too.
         for entry in std::mem::take(&mut self.cpu_before).into_iter().flatten() {
@@ -345,7 +345,7 @@ impl Log {
         Some(self.whole(id)?.part(id.is_second()))
     }
 
-    /// Both of those that may share its place.
+    /// Both of the entries that may share its place.
     #[inline]
     fn whole(&self, id: Id) -> Option<&Entry> {
         match self.place(id) {
@@ -360,8 +360,8 @@ impl Log {
         self.entries.len() >= self.room
     }
 
-    /// Forgets what happened before `time`; what each thread and CPU was doing at that time stays known. If that is less than half of
-    /// all, the log grows instead.
+    /// Forgets everything before `time`, except the state of each thread and CPU at that time. If that is less than half of all, the log
+    /// grows instead.
     #[cold]
     pub fn forget_before(&mut self, time: u64) {
         let count = self.entries.iter().take_while(|entry| entry.time <= time).count();
@@ -370,7 +370,7 @@ impl Log {
             self.room = if self.room < self.most { 2 * self.room } else { usize::MAX };
             return;
         }
-        // Held entries are collected again: some may no longer describe what a thread or CPU does.
+        // Held entries are collected again: some may no longer describe the current state of a thread or CPU.
         let is_left = |id: Id| self.place(id).is_some_and(|place| place >= count);
         let mut held = FxHashMap::default();
         let mut hold = |first: Id, before: fn(&Entry) -> Id| {
@@ -440,7 +440,7 @@ impl Log {
         last.filter(|last| last.state == State::Running).map(|last| last.time)
     }
 
-    /// A thread begins to do something.
+    /// A thread changes its state.
     #[inline]
     pub fn begin(&mut self, thread: Index, begin: Begin) {
         let Begin { time, state, cpu, about } = begin;
@@ -515,7 +515,7 @@ impl Log {
         self.requests.get(&id.0).copied()
     }
 
-    /// A CPU goes to another than a thread.
+    /// A CPU switches to something other than a thread.
     #[inline]
     pub fn tenant(&mut self, cpu: Cpu, time: u64, tenant: Tenant) {
         let thread = match tenant {
@@ -558,7 +558,7 @@ impl Log {
         }
     }
 
-    /// What was taken from a slice.
+    /// The time that was taken from a slice.
     pub fn taken_of(&self, id: Id) -> Taken {
         if let Some(taken) = self.large.get(&id.0) {
             return *taken;
@@ -605,8 +605,8 @@ impl Log {
         self.locks.get(&id.0).copied()
     }
 
-    /// The threads that had a CPU from one time to another, searched backwards from what came after. How long each of them had it, and how
-    /// many entries the search read; the rest of the time is unknown.
+    /// The threads that had a CPU from one time to another, searched backwards from the entry that follows. How long each of them had it,
+    /// and how many entries the search read; the rest of the time is unknown.
     pub fn tenants(
         &self,
         cpu: Cpu,
@@ -664,7 +664,7 @@ mod tests {
         }
     }
 
-    /// From the last entry of a thread backwards: time, state, system call and what was taken.
+    /// From the last entry of a thread backwards: time, state, system call and the time that was taken.
     fn told(log: &Log, thread: Index) -> Vec<(u64, State, Option<u64>, Taken)> {
         let (mut found, mut next) = (Vec::new(), log.last(thread));
         while let Some((id, entry)) = next.and_then(|id| Some((id, log.get(id)?))) {

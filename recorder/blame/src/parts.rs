@@ -64,8 +64,8 @@ pub fn divide(length: u64, taken: Taken) -> (u64, u64, u64) {
     (length - stolen - irq, stolen, irq)
 }
 
-/// The parts of a thread's own time, the longest first: the length and number of stretches of each. `class` says what a blocked thread
-/// waits for.
+/// The parts of a thread's own time, the longest first: the length and number of stretches of each. `class` is what a blocked thread waits
+/// for.
 pub fn sums(frame: &Frame, class: impl Fn(&Blocked) -> Class) -> Vec<(Key, (u64, u64))> {
     let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
     let mut add = |key: Key, ns: u64| {

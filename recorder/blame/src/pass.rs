@@ -64,7 +64,7 @@ impl Lasting for Interval {
 /// Follows intervals: calls `found` for each, with its index in the list, in the order in which they end.
 pub struct Follower<'a, T, F> {
     log: Log,
-    /// The remaining intervals; the one that ends last comes first.
+    /// The remaining intervals; the one that ends last is first.
     open: Vec<u32>,
     intervals: &'a [T],
     begin: u64,
@@ -125,7 +125,7 @@ impl<'a, T: Lasting, F: FnMut(&Tracker, usize, Frame)> Follower<'a, T, F> {
         self.tell_late(tracker, false);
     }
 
-    /// Forgets what happened before all remaining intervals.
+    /// Forgets everything before all remaining intervals.
     #[cold]
     fn forget(&mut self) {
         let begins = self.open.iter().map(|&at| self.intervals[at as usize].interval().from);
@@ -217,7 +217,7 @@ pub struct Keeper {
     log: Log,
     from: u64,
     to: u64,
-    /// Whether more came after that, which is not kept.
+    /// Whether later entries exist that are not kept.
     is_over: bool,
     /// The time taken from the slices in which threads were at the end; `None` for threads that have changed state since.
     late: FxHashMap<Index, Option<Taken>>,

@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 1 << 16;
 /// How many threads without open spans keep their place, since most will have spans again.
 const MOST_VACANT: usize = 4096;
 
-/// The size of a span in bytes, including what finding medians needs.
+/// The size of a span in bytes, including the memory for finding medians.
 const SPAN_BYTES: usize = size_of::<Span>() + size_of::<u64>();
 
 /// The overhead of a thread or an operation with open spans, in bytes: places in a half-full map, and a vector.
@@ -360,7 +360,7 @@ mod tests {
         collect_within(Reader::from_slice(trace), most_bytes).expect("a trace")
     }
 
-    /// A lower bound of the memory for what is kept.
+    /// A lower bound of the memory for the data that is kept.
     fn takes(spans: &Spans) -> usize {
         let of_track = |open: &Vec<Span>| open.capacity() * size_of::<Span>() + 24;
         let open = spans.open.values().chain(spans.open_async.values()).map(of_track);

@@ -1,4 +1,4 @@
-//! From records to what threads do: feeds the [scheduling machine](fxtrec_sched), and reports each new state to a [`Sink`].
+//! Derives the states of threads from records: feeds the [scheduling machine](fxtrec_sched), and reports each new state to a [`Sink`].
 //!
 //! A thread *enters* a state at a time, on a CPU. Its previous state ends then, unless that is doubtful: then the thread first enters
 //! [`State::Unknown`], at the time from which nothing is certain, for a [`Reason`]. So every thread's time is a list of stretches without
@@ -54,7 +54,7 @@ pub struct Origin {
     pub causes: Causes,
     /// The nanoseconds to add to its times to get the time since 1970.
     pub wall_clock_offset: Option<i64>,
-    /// Whether fxtrec made it.
+    /// Whether fxtrec recorded the trace.
     pub is_known: bool,
 }
 
@@ -182,7 +182,7 @@ impl Tracker {
         self.lock_names.get(&id).map(|name| &**name)
     }
 
-    /// Something could not be read: this makes a gap on all CPUs, at the next record.
+    /// Something could not be read: this is a gap on all CPUs, at the next record.
     pub fn damaged(&mut self) {
         self.pending = Pending::Damage;
     }
@@ -411,7 +411,7 @@ impl Tracker {
         let (thread, time) = (change.thread as Index, change.time.0);
         let Thread { since, cpu, state, begin, .. } = change.before;
         if state != State::Running {
-            // It was believed to do something else while it had the CPU.
+            // It was believed to be in another state while it had the CPU.
             if state.is_known() {
                 sink.begin(thread, unknown(since.0, cpu, Reason::NoWakeup));
             }
@@ -522,7 +522,7 @@ impl Tracker {
         Some(number)
     }
 
-    /// The time from which it is uncertain what a thread does, if anything was lost since its state began.
+    /// The time from which the state of a thread is uncertain, if anything was lost since its state began.
     fn doubtful_since(&self, thread: &Thread) -> Option<u64> {
         if self.machine.knows(thread) {
             return None;

@@ -33,15 +33,15 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// Whether samples carry the time and what the tracepoint wrote, and nothing else.
+    /// Whether samples carry the time and the tracepoint's bytes, and nothing else.
     pub fn is_plain(self) -> bool {
         !self.namespace_ids && self.extras.is_none()
     }
 }
 
-/// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and what the tracepoint wrote. Nearly all
-/// records are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an
-/// event from function to function costs more than creating it. Returns `None` as [`decode`] does.
+/// Decodes a sample of one of the scheduler's tracepoints, where samples carry only the time and the tracepoint's bytes. Nearly all records
+/// are of this kind, so all of this must be inlined into the code that puts the event into its queue: passing the 80 bytes of an event from
+/// function to function costs more than creating it. Returns `None` as [`decode`] does.
 #[inline(always)]
 pub fn decode_plain(layout: &SchedLayout, body: &[u8]) -> Option<Event> {
     let mut cursor = Cursor::new(body);

@@ -1,4 +1,4 @@
-//! What a capture source reports: typed events, the same for every source.
+//! The events that a capture source reports: typed, and the same for every source.
 
 pub use crate::contention::{Contention, KernelLock};
 pub use crate::futex::Futex;
@@ -204,8 +204,8 @@ pub struct UserState {
     pub is_32_bit: bool,
 }
 
-/// What tracepoints report about the lifetime of a thread. They use the ids of the initial pid namespace, and do not say which process a
-/// thread belongs to.
+/// The reports of tracepoints about the lifetime of a thread. They use the ids of the initial pid namespace, and do not contain the process
+/// of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// A thread was created.
@@ -256,11 +256,11 @@ pub enum Kind {
     Comm {
         pid: LocalId,
         tid: LocalId,
-        /// Whether the name came with execve(2).
+        /// Whether the name was set by execve(2).
         exec: bool,
         comm: Comm,
     },
-    /// A thread came, went or was renamed, as reported by tracepoints and not by perf's own records.
+    /// A thread was created, exited or was renamed, as reported by tracepoints and not by perf's own records.
     Life(Life),
     /// Inside a pid namespace: the ids that a thread has there, learned from one of its samples.
     Identity {

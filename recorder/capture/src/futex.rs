@@ -55,7 +55,7 @@ const CONTENDED: u32 = 2;
 const PLAIN: u16 = 0x3 | 0x80 | 0x300;
 
 impl Futex {
-    /// What the memory of the program says about a futex.
+    /// The information that the memory of the program has about a futex.
     pub(crate) fn new(raw: lane::Futex) -> Futex {
         let thread = ending(&raw);
         let owner = thread.or_else(|| owner(&raw)).filter(|owner| *owner != Tid::IDLE);

@@ -1,7 +1,7 @@
 //! The tracepoints after which a process may be in a different cgroup than its parent was at its creation.
 //!
-//! `/proc` says which cgroup it is. If the process has exited, the cgroup hierarchy does, if the tracepoint contains the id. The kernel
-//! filters these events, so most processes cause none.
+//! The number is that of its cgroup in `/proc`. If the process has exited, the cgroup hierarchy does, if the tracepoint contains the id.
+//! The kernel filters these events, so most processes cause none.
 
 use std::ffi::CString;
 
@@ -74,7 +74,7 @@ impl HomeLayout {
         std::iter::once(moves).chain(newtask).collect()
     }
 
-    /// Decodes what the tracepoint with this id wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of the tracepoint with this id, common fields first; `None` for other tracepoints.
     pub(super) fn decode(&self, id: u16, raw: &[u8]) -> Option<Kind> {
         let mut shapes = std::iter::once(self.attach).chain(self.newtask);
         let shape = shapes.find(|shape| shape.id == id && raw.len() >= shape.least)?;

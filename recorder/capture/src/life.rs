@@ -78,7 +78,7 @@ impl LifeLayout {
         })
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of a tracepoint, common fields first; `None` for other tracepoints.
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);
         let life = if self.newtask.is_of(id, raw) {

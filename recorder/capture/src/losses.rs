@@ -1,8 +1,8 @@
 //! Determines why events were lost.
 //!
 //! A ring fills up if the capture thread does not empty it, and the reason can be determined: the kernel counts how long the thread waited
-//! for a CPU, and the engine how long it waited for the output. So the thread's activity is kept as a series of periods, each from one look
-//! at the rings to the next, with how the time was spent. A loss lies between two events of its CPU, and the periods in that time show its
+//! for a CPU, and the engine how long it waited for the output. So the thread's activity is kept as a series of periods, each from one read
+//! of the rings to the next, with how the time was spent. A loss lies between two events of its CPU, and the periods in that time show its
 //! cause:
 //!
 //! ```text
@@ -336,7 +336,7 @@ impl LossWatch {
         {
             let mut joined = *before;
             joined.join(&stretch);
-            // Delays that are too short alone matter if there are many.
+            // Delays that are too short individually matter if there are many.
             if joined.is_calm() {
                 *before = joined;
                 return;
@@ -409,7 +409,7 @@ impl LossWatch {
     }
 }
 
-/// What delayed the thread longest in a time of `wall` nanoseconds, if that was long enough.
+/// The longest delay of the thread in a time of `wall` nanoseconds, if it was long enough.
 fn delay(sum: &Stretch, wall: u64) -> Option<Cause> {
     let awake = wall.saturating_sub(sum.slept) as f64;
     let longest = Cause::DELAYS.into_iter().max_by_key(|cause| sum.delays[*cause as usize])?;
@@ -472,7 +472,7 @@ mod tests {
                 .collect()
         }
 
-        /// Loses 5 events of CPU 1 after some time, reports that in the next look, and returns the cause.
+        /// Loses 5 events of CPU 1 after some time, reports that in the next read, and returns the cause.
         fn lose_after(
             wall: u64,
             slept: u64,

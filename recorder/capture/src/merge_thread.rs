@@ -49,7 +49,8 @@ pub(crate) trait Intake: Debug + Send + 'static {
     /// The events that wait in the rings' backlogs.
     type Item: Copy + Debug + Send + 'static;
 
-    /// Reads the rings, and hands out what nothing older can precede, as long as `to` accepts more. Returns whether it took everything.
+    /// Reads the rings, and passes on the events that no older event can precede, as long as `to` accepts more. Returns whether it accepted
+    /// everything.
     fn round(&mut self, to: &mut impl Receive<Self::Item>) -> bool;
 
     /// The time that was handed out last.
@@ -74,7 +75,7 @@ struct Run<Item> {
 /// The result at the end of the last run of a round.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// Whether all was taken.
+    /// Whether everything was accepted.
     all: bool,
     /// Which thread it was, and what it has spent its time on so far.
     thread: ThreadId,

@@ -21,8 +21,8 @@
 //! [`CROWDED_WINDOW`]. An event that still arrives behind the watermark is passed on at once and counted as late.
 //!
 //! Handing out the held events may take longer than a ring takes to fill. So backlogs whose rings are filling are read after every
-//! [`BETWEEN_LOOKS`] events. This does not change what is passed on: the watermark stays the same, and everything that such a look adds is
-//! younger, for the reasons above.
+//! [`BETWEEN_LOOKS`] events. This does not change which events are passed on: the watermark stays the same, and everything that such a read
+//! adds is younger, for the reasons above.
 //!
 //! While one CPU has the oldest events, they are passed on one after the other, up to the first event of the next CPU. Events that need no
 //! sorting may wait outside of the queues, as a [`Backlog`], in a form that takes less memory.
@@ -47,7 +47,7 @@ pub const CROWDED_WINDOW: Nanos = Nanos(10_000_000);
 /// again.
 const CROWDED: usize = 128 * 1024;
 
-/// Queues are also crowded when one CPU alone has this many events, half of what its queue holds. If the window were longer than the other
+/// Queues are also crowded when a single CPU has this many events, half of what its queue holds. If the window were longer than the other
 /// half takes to arrive, a hot CPU's queue would fill up repeatedly, new events would stay in its ring, and everything held would be passed
 /// on in one long piece while the ring fills.
 const CROWDED_CPU: usize = QUEUE_EVENTS / 2;
@@ -194,7 +194,7 @@ pub trait Backlog {
     fn hand_out(&mut self, until: Nanos, take: impl FnMut(&Self::Item) -> bool) -> bool;
 }
 
-/// Receives what a [`Merger`] hands out. Both methods return false to stop.
+/// Receives the events that a [`Merger`] passes on. Both methods return false to stop.
 pub trait Receive<Item> {
     /// Receives an event of a queue, with the adjusted time, and its bytes.
     fn event(&mut self, time: Nanos, cpu: Cpu, event: &Event, bytes: &[u8]) -> bool;
@@ -271,7 +271,7 @@ pub struct Merger {
     heads: BinaryHeap<Reverse<Head>>,
     crowded: bool,
     handed: Handed,
-    /// How many events a round hands out, and whether the last one left others for that.
+    /// How many events a round passes on, and whether the last one left some.
     most_in_round: Option<usize>,
     has_more: bool,
 }
@@ -299,7 +299,7 @@ impl Head {
         Head::new(time, queue, Head::NONE)
     }
 
-    /// The head of a backlog that names this queue: it comes before that of the queue.
+    /// The head of a backlog that names this queue: it precedes that of the queue.
     fn of_backlog(time: Nanos, Lane(queue): Lane, backlog: usize) -> Head {
         Head::new(time, queue, backlog as u32)
     }
@@ -335,7 +335,7 @@ enum Emitted {
     Refused,
 }
 
-/// The events handed out so far.
+/// The number of events that were passed on so far.
 #[derive(Debug, Default)]
 pub struct Handed {
     emitted: Nanos,
@@ -368,7 +368,7 @@ fn turn(heads: &[Reverse<Head>], first: Head) -> Nanos {
     let second = heads.iter().skip(1).take(2).map(|head| head.0).min();
     second.map_or(Nanos(u64::MAX), |second| match first.time() == second.time() {
         true => second.time(),
-        // At exactly the second's time, the order is decided when that time has come.
+        // At exactly the second's time, the order is decided when that time has been reached.
         false => Nanos(second.time().0 - 1),
     })
 }
@@ -400,7 +400,7 @@ impl Merger {
         self.has_more
     }
 
-    /// The queue of `cpu`, which is made if there is none.
+    /// The queue of `cpu`, which is created if there is none.
     pub fn lane(&mut self, cpu: Cpu) -> Lane {
         let known = self.queues.iter().position(|queue| queue.cpu == cpu);
         known.map_or_else(|| self.another_lane(cpu), Lane)
@@ -568,9 +568,9 @@ impl Merger {
         self.round_with::<NoBacklog>(&mut Vec::new(), |merger, _| read(merger), clock, &mut take)
     }
 
-    /// Lets `read` move what the rings hold into the merger or the backlogs, and hands out events that no older event can precede any more,
-    /// until the rings are empty or `to` takes no more. `read` returns whether something stays in a ring because its lane is full.
-    /// Returns whether everything was taken.
+    /// Lets `read` move the content of the rings into the merger or the backlogs, and passes on events that no older event can precede any
+    /// more, until the rings are empty or `to` accepts no more. `read` returns whether something stays in a ring because its lane is full.
+    /// Returns whether everything was accepted.
     pub fn round_with<B: Backlog>(
         &mut self,
         backlogs: &mut Vec<B>,
@@ -581,7 +581,7 @@ impl Merger {
         self.has_more = false;
         let most = self.most_in_round.unwrap_or(BETWEEN_LOOKS);
         loop {
-            // Must be read before the rings: what happens from here on may not be in them yet.
+            // Must be read before the rings: events from here on may not be in them yet.
             let now = clock();
             let mut full = read(self, backlogs);
             self.note_crowd(backlogs);

@@ -44,7 +44,7 @@ struct CpuRing {
 }
 
 impl CpuRing {
-    /// Whether the event repeats what the ring has already reported: nearly all switch records come in addition to a tracepoint's sample.
+    /// Whether the event repeats something that the ring has already reported: nearly all switch records repeat a tracepoint's sample.
     fn is_stale(&self, event: &Event) -> bool {
         // Both ids are of the same kind only in the initial pid namespace.
         matches!(event.kind, Kind::Running { tid, .. } if self.incoming == Some(Tid(tid.0)))
@@ -154,7 +154,7 @@ impl ReadRing for CpuRing {
     fn read(&mut self, queue: &mut Queue) -> Look {
         let before = queue.held();
         self.events.ring.refresh();
-        // Read at most once for each look, because reading an event's count interrupts its CPU.
+        // Read at most once in each round, because reading an event's count interrupts its CPU.
         let mut aside: Option<Option<LostAside>> = None;
         let is_plain = shape(&self.options, &self.events.extras).is_plain();
         let drained = loop {
@@ -240,7 +240,7 @@ impl PerfRings {
     ) -> Result<PerfRings, SourceError> {
         let mut rings = PerfRings {
             past_counts: vec![KernelCount::default(); options.tracepoints.len()],
-            // Before the first event is opened, so that no CPU comes or goes unnoticed.
+            // Before the first event is opened, so that no hotplug event is missed.
             hotplug: Hotplug::watch(&*sys),
             sys: Arc::from(sys),
             layout: Arc::new(layout),
@@ -271,7 +271,7 @@ impl PerfRings {
     fn add_online(&mut self, merger: &mut Merger) -> Result<(), SourceError> {
         for cpu in cpus::online(&*self.sys)? {
             match self.add(cpu, self.options.ring_bytes, merger) {
-                // It was online a moment ago; it is opened when it comes back.
+                // It was online a moment ago; it is opened when it is online again.
                 Err(OpenError::Offline(_)) => {}
                 result => result?,
             }
@@ -361,7 +361,7 @@ impl PerfRings {
         Ok(self.rings.iter().try_for_each(|ring| ring.events.enable_events(&*self.sys))?)
     }
 
-    /// Stops all events but those of forks, names and exits.
+    /// Stops all events except those of forks, names and exits.
     pub(crate) fn disable_events(&self) {
         self.rings.iter().for_each(|ring| ring.events.disable_events(&*self.sys));
     }
@@ -371,7 +371,7 @@ impl PerfRings {
         self.rings.iter().for_each(|ring| ring.events.disable_lives(&*self.sys));
     }
 
-    /// Opens a CPU while the recording runs. What the CPU did between coming online and now is missing.
+    /// Opens a CPU while the recording runs. The CPU's events between coming online and now are missing.
     fn begin(&mut self, cpu: Cpu, merger: &mut Merger) -> Result<(), SourceError> {
         match self.add(cpu, self.min_ring_bytes, merger) {
             Err(OpenError::Offline(_)) => return Ok(()),
@@ -403,11 +403,11 @@ impl PerfRings {
         }
         let online = self.online().unwrap_or_default();
         for mut ring in done {
-            // The ring has stopped by itself. The time must not be earlier than what was already handed out.
+            // The ring has stopped by itself. The time must not be earlier than the events that were already passed on.
             let time = ring.last.max(merger.emitted());
             ring.tell_rest(time, merger);
             let goes_idle = !self.options.tracepoints.is_empty();
-            // If the scheduler's events come another way, their source knows better when an offline CPU went away.
+            // If the scheduler's events have another source, that source knows better when an offline CPU stopped.
             if goes_idle || online.contains(&ring.events.cpu()) {
                 merger.push(ring.lane, Event { time, kind: Kind::Offline { goes_idle } });
             }

@@ -1,8 +1,8 @@
-//! Sources whose events all come through rings of the kernel, one per CPU: perf's and ftrace's.
+//! Sources all of whose events are read from rings of the kernel, one per CPU: perf's and ftrace's.
 //!
 //! perf is used where BPF is refused, and ftrace where perf events are refused but tracefs is accessible. With ftrace, the scheduler's
-//! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, come from tracepoints too.
-//! These use the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
+//! tracepoints are the same, in the same form; forks, exits and names, for which perf has its own records, are tracepoints too. These use
+//! the ids of the initial pid namespace: inside another one, the running threads cannot be matched with the processes of `/proc`.
 
 use std::fmt::Debug;
 use std::io;
@@ -41,7 +41,7 @@ pub trait Rings: Debug + Send + 'static {
     /// [`SourceError`].
     fn enable(&mut self) -> Result<(), SourceError>;
 
-    /// Stops all events; what the rings hold stays readable.
+    /// Stops all events; the content of the rings stays readable.
     fn disable(&mut self);
 
     /// Makes every CPU idle for a moment and checks whether each task there was reported. Requests more records from the kernel for CPUs on
@@ -85,7 +85,7 @@ pub trait Rings: Debug + Send + 'static {
     fn stats(&self) -> SourceStats;
 }
 
-/// Rings, and the merger of what they hold.
+/// Rings, and the merger of their events.
 #[derive(Debug)]
 struct RingIntake<R> {
     rings: R,
@@ -148,7 +148,7 @@ impl<R: Rings> Source for RingSource<R> {
         self.merging.intake().rings.cpus()
     }
 
-    /// A move that a silent task makes is not reported.
+    /// A move that a silent task causes is not reported.
     fn causes(&self, silent: &[Cpu]) -> Causes {
         let kernel_lock = self.merging.intake().rings.tells_kernel_locks();
         Causes { migrate: silent.is_empty(), kernel_lock, ..Causes::default() }

@@ -169,7 +169,7 @@ impl WakeLayout {
         })
     }
 
-    /// Decodes what the tracepoint wrote, common fields first; `None` if it is too short.
+    /// Decodes the tracepoint's bytes, common fields first; `None` if they are too few.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         if raw.len() < self.least {
@@ -232,7 +232,7 @@ impl SchedLayout {
         Ok(SchedLayout { switch, wakes, moves, homes, contention })
     }
 
-    /// The id of `sched_switch`, then those of all others, in the order in which [`super::perf_rings`] opens them.
+    /// The id of `sched_switch`, followed by the other ids, in the order in which [`super::perf_rings`] opens them.
     pub fn tracepoints(&self) -> Vec<u64> {
         let wakes = self.wakes.iter().map(|wake| u64::from(wake.id));
         let moves = self.moves.iter().map(|moves| u64::from(moves.id));
@@ -260,7 +260,7 @@ impl SchedLayout {
         &self.switch.states
     }
 
-    /// Decodes what a tracepoint wrote, common fields first; `None` for other tracepoints.
+    /// Decodes the sample of a tracepoint, common fields first; `None` for other tracepoints.
     #[inline(always)]
     pub fn decode(&self, raw: &[u8]) -> Option<Kind> {
         let id = u16::from_ne_bytes(chunk(raw, 0)?);

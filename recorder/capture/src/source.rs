@@ -1,4 +1,4 @@
-//! What every capture source has in common: the rest of the crate does not depend on the source of events.
+//! The common interface of all capture sources: the rest of the crate does not depend on the source of events.
 //!
 //! A source is opened for all online CPUs, enabled, and then read repeatedly. It hands out events merged over all CPUs in order of time,
 //! each loss at its place, and its times never decrease.
@@ -76,8 +76,8 @@ pub enum SourceError {
     UnknownStates,
 }
 
-/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; one that it
-/// provides and an event lacks is zero.
+/// Which facts about the causes of waits and of lost time a source provides. A fact that it does not provide is unknown; if it provides a
+/// fact and an event does not have it, the value is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     /// The time in each slice that the host took.
@@ -90,7 +90,7 @@ pub struct Causes {
     pub migrate: bool,
     /// Which threads may not run because the quota of their cgroup is used up, and for how long.
     pub throttled: bool,
-    /// How long quotas stopped each cgroup in total, by the kernel's own counts. This does not come from a source: it is known about the
+    /// How long quotas stopped each cgroup in total, by the kernel's own counts. This is not reported by a source: it is known about the
     /// machine.
     pub quotas: bool,
     /// In which system call a thread blocks.
@@ -264,11 +264,11 @@ pub trait Source: Debug + Send {
     fn enable(&mut self) -> Result<(), SourceError>;
 
     /// From now on all CPUs are recorded. To be called once, when nothing is left to attach. Returns the time: of earlier events, only the
-    /// lifetimes and names of threads are handed out, as if they had been reported at that time.
+    /// lifetimes and names of threads are passed on, as if they had been reported at that time.
     fn begin(&mut self) -> Nanos;
 
-    /// Restricts the recording to these processes and their descendants: the source may leave out what does not concern them. To be called
-    /// once the events run, with the processes' ids in the recorder's pid namespace.
+    /// Restricts the recording to these processes and their descendants: the source may leave out other events. To be called once the
+    /// events run, with the processes' ids in the recorder's pid namespace.
     fn narrow(&mut self, _pids: &[Pid]) {}
 
     /// Restricts the recording to processes while they are in a cgroup whose path matches one of the globs. Returns true if the source

@@ -12,7 +12,7 @@ use super::retype;
 use fxtrec_capture::stacks::perfetto;
 use fxtrec_sched::backtrace::{self, NAME_MODULE};
 
-/// What changes between the two traces.
+/// The changes between the two traces.
 pub(super) trait Translate {
     /// The koid in the new trace.
     fn koid(&self, koid: Koid) -> Koid {
@@ -60,7 +60,7 @@ pub(super) trait Translate {
 pub(super) enum Role<'a> {
     /// The name of a process, thread or other kernel object.
     Object,
-    /// The name of what an address of a process is.
+    /// The name of the object at an address of a process.
     Address(Koid),
     /// The file of a module.
     Module,

@@ -1,8 +1,8 @@
 //! Cuts a window out of a trace, as a separate trace.
 //!
 //! State from before the window is written again at its beginning: names, when first used; the occupants of CPUs; threads that wait for a
-//! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. What is open at the
-//! window's end is closed there:
+//! CPU; open durations and async operations; the last values of counters; the modules and mappings of its backtraces. Everything that is
+//! open at the window's end is closed there:
 //!
 //! ```text
 //! trace     ===a====|======b=======|==a==        a: blocked at first
@@ -60,7 +60,7 @@ pub struct Window {
     pub filter: Filter,
 }
 
-/// The origin of a rotated file, which determines what the file says about itself.
+/// The origin of a rotated file, which determines the file's statements about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// A cut of a whole trace. The counts of the recording do not apply to the piece, and are left out.

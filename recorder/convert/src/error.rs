@@ -68,13 +68,13 @@ pub enum ConvertError {
     #[error("{at}: {problem}")]
     Malformed {
         at: Position,
-        /// What was found, and what was expected.
+        /// The input at this place, and what was expected instead.
         problem: String,
     },
     /// The trace of another recorder cannot be imported.
     #[error(transparent)]
     Import(#[from] ImportError),
-    /// FXT cannot express a record; those who build records avoid this.
+    /// FXT cannot express a record; the callers avoid this.
     #[error("cannot write a record as FXT: {0}")]
     Encode(#[from] fxt_writer::EncodeError),
     /// A trace to be merged does not describe its clock.

@@ -656,7 +656,7 @@ impl<'r> Lane<'r> {
     }
 }
 
-/// Introduces a provider; what follows begins with its section.
+/// Introduces a provider; its records begin with its section.
 fn introduce(number: u32, name: &str, shared: &mut Shared) -> Result<(), ConvertError> {
     let id = fxt_writer::ProviderId(number);
     put(&ProviderInfo { id, name }, shared)?;
@@ -687,7 +687,7 @@ struct Archive<'o> {
 impl<'o> Archive<'o> {
     fn begin(out: &'o mut dyn Write) -> Self {
         let mut pending = Vec::new();
-        // Nothing can go wrong with one word in memory.
+        // Writing one word to memory cannot fail.
         let _ = Magic.write(&mut pending);
         Self { out, pending, current: 0, providers: 0 }
     }

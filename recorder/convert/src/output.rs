@@ -114,8 +114,8 @@ impl Output {
         Ok(Self { packer, pending, written: 0, taken: None })
     }
 
-    /// Bounds the output by what is read of `input`: a small trace may refer to a long string repeatedly, and each reference is written as
-    /// the string.
+    /// Bounds the output by the amount that is read of `input`: a small trace may refer to a long string repeatedly, and each reference is
+    /// written as the string.
     pub fn bound_by(self, input: &Input) -> Self {
         Self { taken: Some(input.taken()), ..self }
     }

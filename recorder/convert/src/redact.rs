@@ -4,7 +4,7 @@
 //!   records of a trace --> copy, which asks about each text --> Redactor: kept | pseudonym --> records of another one
 //! ```
 //!
-//! A text is kept if fxtrec or the kernel uses it in every trace (a state, a system call). All others are replaced: a text that is not
+//! A text is kept if fxtrec or the kernel uses it in every trace (a state, a system call). All other texts are replaced: a text that is not
 //! known to be harmless may be confidential.
 
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ use crate::report::Report;
 use crate::shared::Shared;
 use crate::traces;
 
-/// What can be replaced.
+/// The kinds of text that can be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Secret {
     /// Values that are text: of spans, probes and tracepoints, messages of logs, and the command line of the recording.
@@ -51,7 +51,7 @@ impl Secret {
         Secret::Functions,
     ];
 
-    /// The kinds to replace before a trace is shown to others. Functions stay: without them, stacks explain nothing.
+    /// The kinds to replace before a trace is shown to other people. Functions stay: without them, stacks explain nothing.
     pub const FOR_SHARING: [Secret; 5] =
         [Secret::Args, Secret::Paths, Secret::Names, Secret::Cgroups, Secret::Hosts];
 
@@ -162,7 +162,7 @@ fn secret_of(role: Role<'_>, text: &str, of_fxtrec: bool) -> Option<Secret> {
     match role {
         Role::Object if is_public_name(text) => None,
         Role::Object => Some(Secret::Names),
-        // The kernel's functions are those of its release.
+        // The kernel's functions are the same on all machines with its release.
         Role::Address(Koid(0)) => None,
         Role::Address(_) => Some(Secret::Functions),
         Role::Module if text.starts_with('[') && text.ends_with(']') => None,
@@ -192,7 +192,7 @@ fn place(text: &str) -> Option<(&str, &str, &str)> {
     is_line.then_some((function, file, line))
 }
 
-/// The pseudonyms of one run. They are made with a random key, so that a name cannot be found by guessing.
+/// The pseudonyms of one run. They are generated with a random key, so that a name cannot be found by guessing.
 #[derive(Debug)]
 pub(crate) struct Redactor {
     key: RandomState,

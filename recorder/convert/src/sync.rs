@@ -182,7 +182,7 @@ fn fastest(sent: &Times, there: &Ends) -> (usize, Option<i128>) {
     })
 }
 
-/// A recording whose clock is set by messages, and by those to and from which.
+/// A recording whose clock is aligned by messages, and the recordings to and from which these were sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Set {
     pub(crate) by: usize,

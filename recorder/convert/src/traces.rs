@@ -22,7 +22,7 @@ const MOST_KEPT: usize = 16;
 struct Kept {
     path: PathBuf,
     file: Arc<File>,
-    /// Whether it came through a pipe, which cannot be read again.
+    /// Whether it was read from a pipe, which cannot be read again.
     of_pipe: bool,
 }
 

@@ -20,7 +20,7 @@ const PASSES: usize = 5;
 /// CPU time of this process in clock ticks of a hundredth of a second, as the kernel counts it.
 fn cpu_time() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
-    // It comes after the name, which may contain spaces.
+    // It follows the name, which may contain spaces.
     let fields: Vec<&str> =
         stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() / 100.0

@@ -39,7 +39,7 @@ pub(crate) fn add<'r>(
         add_span(rows, &spans, &spans.list[at], &frame, tracker);
     });
     pass::run(open()?, &mut tracker, follower)?.finish(&tracker);
-    // Spans of threads about which the trace says nothing else.
+    // Spans of threads about which the trace has no other records.
     for (span, _) in spans.list.iter().zip(told).filter(|(_, told)| !told) {
         let part = Part { name: "unknown", class: None, by: None };
         part.push(rows, (&spans, span), (span.length(), 1));

@@ -9,7 +9,7 @@ use fxtrec_convert::traces;
 
 use crate::rows::clock_offset;
 
-/// The bytes at both ends of a file that go into its fingerprint.
+/// The number of bytes at both ends of a file that are part of its fingerprint.
 const ENDS: u64 = 64 << 10;
 
 /// The name of the partition for an unknown day, by Hive's convention; SQL engines read it as null.

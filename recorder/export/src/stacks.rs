@@ -1,5 +1,5 @@
 //! Recorded stacks: the tables `sample` and `stack`. A sample becomes a row at once. A stack becomes rows at the end of the trace, since
-//! the names of its functions may come after it. Each distinct stack is kept once.
+//! the names of its functions may follow it. Each distinct stack is kept once.
 
 use fxt_reader::{Item, Koid, ProviderId, Record};
 use fxtrec_report::stacks::{Recorded, Stack};
@@ -23,7 +23,7 @@ pub(crate) struct Stacks {
     stacks: Vec<Stack>,
 }
 
-/// A sample that has just been taken.
+/// A sample that has just been recorded.
 #[derive(Debug)]
 pub(crate) struct Sample {
     time: u64,

@@ -1,4 +1,4 @@
-//! What a gate can test: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
+//! The quantities that a gate can test: the metrics of `docs/reference/figures.md`, the statistics of each, and their dimensions.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * The programs on system calls, which write into lanes of their own.
+ * The programs on system calls, which write into separate lanes.
  *
  * A system call is entered with interrupts on, and an interrupt in the middle of its program may wake a thread. So the records of calls do
- * not share a lane with those of switches and wake-ups, which would find it busy. Should a kernel preempt the program in favour of another
+ * not share a lane with those of switches and wake-ups, which would find it busy. If a kernel preempts the program in favour of another
  * thread that makes a call, that call is counted, and reported as lost.
  */
 #include "lane.h"

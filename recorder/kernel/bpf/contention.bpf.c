@@ -12,8 +12,8 @@ static inline struct contention *own_place(u32 *tid)
 	return contention_of(*tid);
 }
 
-/* contention_begin(lock, flags): the lock is taken. A lock for which a thread only spins does not matter when the thread is switched
- * out. */
+/* contention_begin(lock, flags): the lock is held by another thread. A lock for which a thread only spins does not matter when the thread
+ * is switched out. */
 SEC("tp_btf") int fxtrec_lock(u64 *args)
 {
 	u64 lock = args[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Figures without records: adds up what threads do, and for how long, by cgroup or by thread. See counts/layout.rs.
+ * Figures without records: sums up the states of threads and their lengths, by cgroup or by thread. See counts/layout.rs.
  */
 #include "cgroup.h"
 #include "hash.h"
@@ -8,7 +8,7 @@
 
 LICENSE;
 
-/* What a thread is doing. States before STOPPED have a histogram of their lengths. */
+/* The state of a thread. States before STOPPED have a histogram of their lengths. */
 enum doing {
 	UNKNOWN,
 	WOKEN,
@@ -69,14 +69,14 @@ struct slot {
 struct cpu {
 	/* The table in which programs currently count. User space writes it. */
 	u64 table;
-	/* Slots that were taken from a thread that was still using them. */
+	/* Slots that were reassigned while the thread was still using them. */
 	u64 evicted;
 	/* How often a table was full. */
 	u64 overflowed;
 	/* The CPU's stolen time at the last switch. */
 	u64 stolen;
 	u64 unused[12];
-	/* The slots of the first table, then those of the second. The last slot of each table is for all that found none. */
+	/* The slots of the first table, followed by those of the second. The last slot of each table is for all that found none. */
 	struct slot slots[1];
 };
 

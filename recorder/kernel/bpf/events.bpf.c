@@ -2,8 +2,8 @@
 /*
  * The programs on switches and wake-ups, which write a record of each into the lane of their CPU.
  *
- * Additional records precede that of a switch if there is anything to report: what delayed the
- * slice that ends, whose quota keeps the thread from running, and what it waits for.
+ * Additional records precede that of a switch if there is anything to report: delays of the slice that ends, the quota that keeps the
+ * thread from running, and the lock that it waits for.
  */
 #include "account.h"
 #include "contention.h"
@@ -17,7 +17,7 @@
 
 LICENSE;
 
-/* What is reported, if the kernel has it and it was requested. */
+/* The facts that are reported, if the kernel has them and they were requested. */
 CHOICE(tells_steal, 0);
 CHOICE(tells_irqs, 0);
 CHOICE(tells_requests, 0);
@@ -222,7 +222,7 @@ untold:
 	if (chosen(tells_requests))
 		account_of(cpu)->asked = 0;
 unnoted:
-	/* It must not be noted either: two waits would look like one. */
+	/* The time must not be noted either: two waits would look like one. */
 	if (chosen(notes_waits)) {
 		forget_wait(prev);
 		forget_wait(next);
@@ -230,7 +230,7 @@ unnoted:
 	return 0;
 }
 
-/* sched_migrate_task(task, cpu), which comes before the task is moved. */
+/* sched_migrate_task(task, cpu), which fires before the task is moved. */
 SEC("tp_btf") int fxtrec_migrate(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];

@@ -62,8 +62,7 @@ static inline void *memory(void *map)
 /* Keeps the compiler from moving later accesses before earlier ones. */
 #define barrier() asm volatile("" ::: "memory")
 
-/* Makes the compiler forget what it knows about a value, so that it computes an address once, or keeps a bound that the verifier needs to
- * see. */
+/* Makes the compiler forget a known value, so that it computes an address once, or keeps a bound that the verifier needs to see. */
 #define as_made(value) asm("" : "+r"(value))
 
 /* The kernel's functions, by number. */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What each CPU does in addition to running threads: time in interrupts, their causes, and when a switch was requested. These programs add
- * up and note; those on switches and wake-ups report. See account.rs and origins.rs.
+ * The activity of each CPU apart from running threads: time in interrupts, their causes, and when a switch was requested. These programs
+ * only collect the data; the programs on switches and wake-ups report it. See account.rs and origins.rs.
  */
 #include "account.h"
 #include "origins.h"
 
 LICENSE;
 
-/* The machine's vector, for vectors with tracepoints of their own. */
+/* The machine's vector, for vectors with separate tracepoints. */
 CHOICE(vector, 0);
 
 static inline struct account *own_account(void)
@@ -16,7 +16,8 @@ static inline struct account *own_account(void)
 	return account_of(bpf_get_smp_processor_id());
 }
 
-/* An interrupt begins. The depth grows before the time is taken: a hard interrupt may come in the middle of the program on a soft one. */
+/* An interrupt begins. The depth is incremented before the time is read: a hard interrupt may occur in the middle of the program on a soft
+ * one. */
 static inline int begin(struct account *account)
 {
 	u64 depth = account->depth;
@@ -46,7 +47,7 @@ SEC("tp_btf") int fxtrec_dev_in(u64 *args)
 	return begin_hard(ORIGIN(DEVICE, args[0]), args[1]);
 }
 
-/* An interrupt that does not come from a device. */
+/* An interrupt that is not from a device. */
 SEC("tp_btf") int fxtrec_irq_in(u64 *args)
 {
 	return begin_hard(ORIGIN(VECTOR, chosen(vector)), 0);

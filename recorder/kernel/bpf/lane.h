@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * A ring of records that one CPU fills. lane.rs describes it, and says why nothing here is locked.
+ * A ring of records that one CPU fills. lane.rs describes it, and explains why it needs no locks.
  */
 #ifndef FXTREC_LANE_H
 #define FXTREC_LANE_H
@@ -274,7 +274,7 @@ static inline void *next_record(const struct event *event)
 	return in_lane(event->lane, place + __builtin_offsetof(struct lane, records));
 }
 
-/* Takes the lane, so that a program that interrupts this one leaves it alone; returns false in the interrupting program. */
+/* Marks the lane as busy, so that a program that interrupts this one does not use it; returns false in the interrupting program. */
 static inline bool take_lane(struct lane *lane)
 {
 	u64 busy = lane->busy;
@@ -294,7 +294,7 @@ static inline void let_go(struct lane *lane)
 	*(volatile u64 *)&lane->busy = 0;
 }
 
-/* Takes the time, and reports losses. Returns whether the lane was taken; if it is full, it is released again. */
+/* Takes the time, and reports losses. Returns whether the lane was acquired; if it is full, it is released again. */
 static inline bool make_room(struct event *event)
 {
 	struct lane *lane = event->lane;

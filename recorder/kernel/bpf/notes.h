@@ -17,7 +17,7 @@
 #define OWNER_BITS 6
 #define OWNER ((1 << OWNER_BITS) - 1)
 
-/* How user stacks are taken: see stacks/mod.rs. */
+/* How user stacks are recorded: see stacks/mod.rs. */
 enum taking {
 	BEHIND_SWITCHES,
 	BY_INTERRUPT,
@@ -30,7 +30,7 @@ CHOICE(over, 0);
 /* Whether only waits of selected threads are recorded. */
 CHOICE(are_chosen, 0);
 
-/* A note for each thread; after the notes, the numbers of user stacks, if these are taken when a thread is switched out. */
+/* A note for each thread; after the notes, the numbers of user stacks, if these are recorded when a thread is switched out. */
 MEMORY(notes, u64);
 MEMORY(chosen_threads, u64);
 MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
@@ -76,13 +76,13 @@ static inline bool interrupt_self(void *bytes)
 	return bell && ring(bell, bytes);
 }
 
-/* Whether the stack of a thread may be taken. */
+/* Whether the stack of a thread may be recorded. */
 static inline bool may_sample(struct task_struct *task)
 {
 	return !chosen(owned) || is_open_to_owner(task);
 }
 
-/* The sample of an incoming thread, as far as it can be made now. */
+/* The sample of an incoming thread, as far as it can be filled now. */
 static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 {
 	u32 tid = next->pid;
@@ -91,7 +91,7 @@ static inline void begin_sample(struct task_struct *next, u64 since, u64 now)
 	if (!own)
 		return;
 	struct sample *sample = &own->sample;
-	/* The interrupt for the previous one has not come: a real-time kernel lets a thread do this work. */
+	/* The interrupt for the previous one has not occurred: a real-time kernel defers this work to a thread. */
 	if (chosen(taking) == BY_INTERRUPT && own->pending) {
 		sample->user = -EFAULT;
 		put_sample(sample, length_or_zero(sample->kernel, KERNEL_BYTES));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * What each CPU currently handles in interrupts, for the program on wake-ups: a hard interrupt may occur in the middle of a soft one, so
- * there are two of them. See origins.rs.
+ * The events that each CPU currently handles in interrupts, for the program on wake-ups: a hard interrupt may occur in the middle of a soft
+ * one, so there are two of them. See origins.rs.
  */
 #ifndef FXTREC_ORIGINS_H
 #define FXTREC_ORIGINS_H
 
 #include "account.h"
 
-/* What ends a sleep. */
+/* The event that ends a sleep. */
 enum origin_kind {
 	UNTOLD,
 	HRTIMER,

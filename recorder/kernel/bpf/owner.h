@@ -16,7 +16,7 @@ CHOICE(owner, 0);
 #define OTHER_USERS (3u << 22)
 #define KERNEL_THREADS (OTHER_USERS + (1 << 16))
 
-/* The priority and the state that are reported for others. */
+/* The priority and the state that are reported for other users' threads. */
 #define USUAL_PRIO 120
 #define SLEEPS 1
 

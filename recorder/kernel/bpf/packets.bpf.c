@@ -8,7 +8,7 @@
 
 LICENSE;
 
-/* For a socket that is asked to send nothing but acknowledgements: the kernel marks those packets. */
+/* For a socket that may only send acknowledgements: the kernel marks those packets. */
 #define TRUESIZE_OF_PURE_ACK 2
 
 #define IFF_LOOPBACK 0x8
@@ -16,7 +16,7 @@ LICENSE;
 /* Packets that a device can take as one: large packets of TCP, of TCP over IPv6, and of UDP. */
 #define TAKES_LARGE (1ULL << 16 | 1ULL << 20 | 1ULL << 33)
 
-/* Calls in which a thread sends nothing of its own. */
+/* Calls in which a thread sends no data of its own. */
 #if defined(__TARGET_ARCH_x86)
 #define SYS_read 0
 #define SYS_readv 19
@@ -31,7 +31,7 @@ LICENSE;
 #define SYS_recvmmsg 243
 #endif
 
-/* Whether this host receives what is sent there, as the same packet. */
+/* Whether this host receives the sent data, as the same packet. */
 static inline bool stays_here(struct net_device *device)
 {
 	if (device->flags & IFF_LOOPBACK)
@@ -48,7 +48,7 @@ static inline bool is_cut(struct sk_buff *packet, struct net_device *device)
 	       (device->features & TAKES_LARGE) != TAKES_LARGE;
 }
 
-/* Whether the running thread only takes received data. In that case, what it sends on the way was left by others. */
+/* Whether the running thread only takes received data. In that case, the data that it sends during the call was left by others. */
 static inline bool is_receiving(void)
 {
 #if defined(__TARGET_ARCH_x86) || defined(__TARGET_ARCH_arm64)
@@ -134,7 +134,7 @@ static inline bool is_alone(struct sk_buff *packet, struct origins *own)
 	own->goes_on = 0;
 	if (!list)
 		return true;
-	/* The packet was taken out of its list but still points into it; if it points to itself, it was alone. */
+	/* The packet was removed from its list but still points into it; if it points to itself, it was the only one. */
 	bool is_last = list->next == list;
 	own->goes_on = !is_last;
 	return is_last && began;

@@ -14,7 +14,7 @@ CHOICE(knows_calls, 0);
 
 /*
  * The sender of a packet, or the thread that last sent something through a socket, and when. Several packets may share a slot; the last one
- * has it. The address (42 bits, without the bits that all addresses share) and the thread id (22 bits) are stored at once.
+ * owns it. The address (42 bits, without the bits that all addresses share) and the thread id (22 bits) are stored at once.
  */
 struct sent {
 	u64 whose;

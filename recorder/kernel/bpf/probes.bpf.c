@@ -15,10 +15,10 @@ struct value {
 	s32 what;
 };
 
-/* What is read at a place. */
+/* The data that is read at a place. */
 struct way {
 	u32 count;
-	/* Whether the sample needs the user stack: then it goes to another event. */
+	/* Whether the sample needs the user stack: if so, it is written to another event. */
 	u32 user_stack;
 	struct value values[VALUES];
 };

@@ -16,7 +16,7 @@ CHOICE(walks_python, 0);
 /* How many threads of a process are searched for the running one. */
 #define MOST_THREADS 64
 
-/* Where glibc on x86-64 stores the values of the first keys of a thread, two words each; what is found there is checked. */
+/* Where glibc on x86-64 stores the values of the first keys of a thread, two words each; the result is checked. */
 #define FIRST_VALUES 0x310
 #define VALUE_BYTES 16
 #define FEW_KEYS 32
@@ -54,7 +54,7 @@ static inline u64 word_at(u64 address)
 	return word;
 }
 
-/* What pthread_self() returns in the running thread; 0 if unknown. */
+/* The value of pthread_self() in the running thread; 0 if unknown. */
 static inline u64 own_pthread(void)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -135,7 +135,7 @@ static inline u64 walk_python(struct scratch *own, u64 bytes)
 	}
 	if (frame && sample->python == WHOLE)
 		sample->python = DEEPER;
-	/* As a number that the verifier does not know: otherwise it would check what follows for each length. */
+	/* As a number that the verifier does not know: otherwise it would check the following code for each length. */
 	u64 length = *(volatile u32 *)&sample->python_frames;
 	return bytes + length_or_zero(length * sizeof(struct python_frame), PYTHON_FRAMES * sizeof(struct python_frame));
 }

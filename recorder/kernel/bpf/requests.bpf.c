@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Which disk request a CPU completes, which thread made it, and when the disk got it. requests.rs describes the rules.
+ * The disk request that a CPU completes, the thread that submitted it, and when the disk got it. requests.rs describes the rules.
  */
 #include "hash.h"
 #include "origins.h"
@@ -14,7 +14,7 @@ LICENSE;
 /* Whether the kernel reports the beginning of a request, or only when it is queued. */
 CHOICE(knows_begins, 0);
 
-/* The operation: the lower byte of the flags. A request without data is for the flush that comes with it. */
+/* The operation: the lower byte of the flags. A request without data belongs to the flush that comes with it. */
 #define REQ_OP_MASK 0xff
 #define REQ_OP_FLUSH 2
 #define REQ_FUA (1 << 17)
@@ -23,7 +23,7 @@ CHOICE(knows_begins, 0);
 /* In place of an operation: a flush, followed by a write. */
 #define FLUSH_AND_WRITE 0x100
 
-/* A request by its address, which is reused. Several requests may share a slot; the last one has it. */
+/* A request by its address, which is reused. Several requests may share a slot; the last one owns it. */
 struct request_note {
 	u64 whose;
 	u64 started;
@@ -86,7 +86,7 @@ static inline struct request *request_in(u64 *args)
 }
 
 /*
- * block_rq_insert(request), on older kernels: the thread that queues a request has made it. But a worker may queue it again for another
+ * block_rq_insert(request), on older kernels: the thread that queues a request submitted it. But a worker may queue it again for another
  * thread, and only the kernel's own time of the request shows whether it is still the same.
  */
 SEC("tp_btf") int fxtrec_insert(u64 *args)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
-/* A sample of where a thread is, which is made in memory of its CPU and then put into a ring. */
+/* A sample of where a thread is, which is filled in per-CPU memory and then put into a ring. */
 #ifndef FXTREC_SAMPLE_H
 #define FXTREC_SAMPLE_H
 
@@ -10,7 +10,7 @@
 /* The most of a kernel stack, and of a user stack: no more than the kernel's default for `perf_event_max_stack`. */
 #define KERNEL_BYTES (64 * 8)
 #define USER_BYTES (127 * 8)
-/* The maximum number of frames of Python functions, with those that mark where a C function's begin. */
+/* The maximum number of frames of Python functions, including those that mark where a C function's frames begin. */
 #define PYTHON_FRAMES 64
 /* The maximum number of bytes of such a frame that are read, a power of two. */
 #define FRAME_BYTES 128
@@ -81,7 +81,7 @@ struct counts_of_stacks {
 MEMORY(missing, struct counts_of_stacks);
 MAP(samples, BPF_MAP_TYPE_RINGBUF, struct sample);
 
-/* Where this CPU makes samples, of the kind that the map is for. */
+/* Where this CPU fills samples, of the kind that the map is for. */
 static inline struct scratch *own_scratch(void *map)
 {
 	u32 zero = 0;

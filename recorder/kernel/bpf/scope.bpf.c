@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * What is in scope: the programs on the creation of threads and of cgroups. Since Linux 5.12: they change words by atomic operations, and
- * read the old value.
+ * The scope: the programs on the creation of threads and of cgroups. Since Linux 5.12: they change words by atomic operations, and read the
+ * old value.
  */
 #include "lane.h"
 #include "scope.h"
@@ -11,8 +11,8 @@ LICENSE;
 /*
  * task_newtask(child, flags): the child of a thread in scope is in scope; no other child is. Its parent is running.
  *
- * This fully determines the state of the child's id: what an earlier owner left there is overwritten, and no later event belongs to an
- * earlier owner. The kernel frees a task long after its id was reused, so sched_process_free would clear the bit of the new owner.
+ * This fully determines the state of the child's id: the state of an earlier owner is overwritten, and no later event belongs to an earlier
+ * owner. The kernel frees a task long after its id was reused, so sched_process_free would clear the bit of the new owner.
  */
 SEC("tp_btf") int fxtrec_newtask(u64 *args)
 {
@@ -46,8 +46,8 @@ static inline void put(struct groups *all, u64 *table, u64 id)
 }
 
 /*
- * cgroup_mkdir(cgroup, path), before the cgroup is visible: if its parent says so, it is in
- * scope, and so are its children. For others the doorbell is rung.
+ * cgroup_mkdir(cgroup, path), before the cgroup is visible: if it matches according to its parent, it is in scope, and so are its children.
+ * For other cgroups, the doorbell is rung.
  */
 SEC("tp_btf") int fxtrec_mkdir(u64 *args)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which threads are reported, if not all: those of a set (scope.rs), or those of processes in some cgroups (groups.rs).
+ * Which threads are reported, if not all: the threads of a set (scope.rs), or of processes in some cgroups (groups.rs).
  */
 #ifndef FXTREC_SCOPE_H
 #define FXTREC_SCOPE_H

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only
 /*
- * Where threads block, their wakers, and where they run: the program on switches, used if no other program notes waiting threads, and those
- * that take the running thread's stack. stacks/mod.rs describes the design.
+ * Where threads block, their wakers, and where they run: the program on switches, used if no other program notes waiting threads, and the
+ * programs that record the running thread's stack. stacks/mod.rs describes the design.
  */
 #include "notes.h"
 #include "python.h"
 
 LICENSE;
 
-/* A divisor of every page size: what is in one such block is there or not. */
+/* A divisor of every page size: the memory of one such block is either present as a whole or not at all. */
 #define BLOCK 4096
 /* The maximum number of blocks to copy, the first of them partly: the kernel has 32 KiB for each CPU's part of a map's value. */
 #define MOST_BLOCKS 7
@@ -16,15 +16,15 @@ LICENSE;
 /* How much of a program's stack is copied if frame pointers lead further: enough for functions of libraries without them between the kernel
  * and the program's own. Else a block. */
 #define FEW_BYTES 512
-/* A stack with less is not taken for one that frame pointers lead through. */
+/* A smaller stack is assumed not to be walked correctly by frame pointers. */
 #define FEW_FRAMES (4 * 8)
-/* How far from the top of the stack a frame may be for its address to be taken for one. */
+/* How far from the top of the stack a frame may be for its address to be considered valid. */
 #define FAR (1 << 20)
 
 /* How many blocks are copied; 0 for the default, which suffices for most programs. */
 CHOICE(blocks, 0);
 
-/* Samples of wakers and of clocks are made elsewhere: one program may interrupt the other. */
+/* Samples of wakers and of clocks are filled elsewhere: one program may interrupt the other. */
 MAP(scratch_of_wakes, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 MAP(scratch_of_clocks, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
 
@@ -50,7 +50,7 @@ static inline u64 rest_of_block(u64 address)
 	return BLOCK - (address & (BLOCK - 1));
 }
 
-/* Copies what most programs need. Returns the new number of bytes of stacks. */
+/* Copies as much as most programs need. Returns the new number of bytes of stacks. */
 static inline u64 copy_little(struct sample *sample, u64 bytes, u64 frames)
 {
 	u64 top = sample->registers.stack, length = FEW_BYTES;
@@ -105,7 +105,7 @@ static inline u64 take_user_part(void *context, struct scratch *own, u64 bytes)
 }
 
 /*
- * Whether the interrupt came while the sample's thread runs, and before it returned to its program: after that its registers differ.
+ * Whether the interrupt occurred while the sample's thread runs, and before it returned to its program: after that its registers differ.
  */
 static inline bool is_in_wait(struct sample *sample)
 {
@@ -118,7 +118,7 @@ static inline bool is_in_wait(struct sample *sample)
 	return now.instruction == sample->registers.instruction && now.stack == sample->registers.stack;
 }
 
-/* sched_exit_tp(is_switch) or irq_work_entry(vector): the scheduler is done, and the thread that came in has its memory. */
+/* sched_exit_tp(is_switch) or irq_work_entry(vector): the scheduler has finished, and the memory of the incoming thread is in use. */
 SEC("tp_btf") int fxtrec_stacks_u(u64 *args)
 {
 	struct scratch *own = own_scratch(&scratch);

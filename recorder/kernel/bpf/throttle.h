@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
- * Which threads quotas hold back: what is reported about a thread that begins to wait, is switched in, or is moved.
+ * The threads that quotas hold back: the records for a thread that begins to wait, is switched in, or is moved.
  *
  * Since Linux 6.18 the kernel marks each thread that a quota takes off its queue; the mark is reported when the thread is switched out.
  * Older kernels take the whole queue off the CPU without notifying its threads: a thread may have waited long before, and through several
- * periods. On these, the throttled time of its queue so far is reported at both ends of every wait, and for both queues of a move; the
- * difference is how long the thread was throttled. For queues that were never throttled, which are most, nothing is reported.
+ * periods. On these kernels, the throttled time of its queue so far is reported at both ends of every wait, and for both queues of a move;
+ * the difference is how long the thread was throttled. For queues that were never throttled, which are most, nothing is reported.
  */
 #ifndef FXTREC_THROTTLE_H
 #define FXTREC_THROTTLE_H

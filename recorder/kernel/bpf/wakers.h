@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
 /*
  * Which thread runs, and whether an interrupt does: the kernel counts nested interrupts in a place that differs between machines, and not
- * every kernel lets programs access it directly. interrupts.rs lists the ways; the loader takes the first that the kernel accepts.
+ * every kernel lets programs access it directly. interrupts.rs lists the ways; the loader uses the first one that the kernel accepts.
  */
 #ifndef FXTREC_WAKERS_H
 #define FXTREC_WAKERS_H

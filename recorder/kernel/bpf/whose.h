@@ -8,7 +8,7 @@
 
 #include "fxtrec.h"
 
-/* The address as a number: otherwise the verifier allows no arithmetic on what it knows to be a pointer. */
+/* The address as a number: otherwise the verifier allows no arithmetic on a known pointer. */
 static inline u64 number_of(const void *pointer)
 {
 	u64 number = (u64)pointer;

@@ -23,7 +23,7 @@ const FIRST: RawFd = 3;
 /// No service manager passes more.
 const MOST: RawFd = 64;
 
-/// Whether they were already taken: each descriptor has one owner.
+/// Whether they were already returned: each descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A socket that was passed.
@@ -48,8 +48,8 @@ pub fn take() -> io::Result<Vec<Passed>> {
         // Children must not inherit it.
         // SAFETY: the call takes numbers and no memory, and fails with EBADF if this number is not a descriptor.
         Errno::result(unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, as LISTEN_PID says, and nothing else was
-        // opened before, so nothing in this process owns it; and `TAKEN` ensures that it is taken only once.
+        // SAFETY: the descriptor is open, as just checked. The parent opened it for this process, according to LISTEN_PID, and nothing else
+        // was opened before, so nothing in this process owns it; and `TAKEN` ensures that it is returned only once.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Passed { name, socket })
     };
@@ -74,7 +74,7 @@ fn told(variable: impl Fn(&str) -> Option<String>, own: u32) -> io::Result<Vec<S
 /// Checks that this is a Unix socket of this kind that accepts connections.
 ///
 /// # Errors
-/// When it is not; the error says what it is.
+/// When it is of another kind; the error describes it.
 pub fn check(socket: &OwnedFd, kind: SockType) -> io::Result<()> {
     let wrong = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let address: SockaddrStorage = getsockname(socket.as_raw_fd())?;

@@ -25,7 +25,7 @@ impl Bell {
         let _ = self.0.write(1);
     }
 
-    /// Makes the descriptor unreadable until the bell is rung again. Call this before looking for the work.
+    /// Makes the descriptor unreadable until the bell is rung again. Call this before checking for the work.
     pub fn answer(&self) {
         // An error means that the bell was not rung.
         let _ = self.0.read();

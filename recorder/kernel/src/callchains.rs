@@ -7,7 +7,7 @@
 //!   a clock          running thread, with its stack (option)    --+
 //! ```
 //!
-//! The kernel takes a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
+//! The kernel records a stack each time a thread is switched out to block: whether the wait is long becomes known only later, here. The
 //! program's part is walked by frame pointers alone, and no stack memory is copied.
 //!
 //! A thread may be switched in on another CPU than the one it was switched out on, so records are processed in the order of their times, up
@@ -251,7 +251,7 @@ impl CallchainStacks {
         Ok(())
     }
 
-    /// Stops recording; what is in the rings stays readable.
+    /// Stops recording; the content of the rings stays readable.
     pub fn detach(&mut self) {
         for event in self.cpus.iter().flat_map(|cpu| &cpu.events) {
             // An event whose CPU went offline has stopped anyway.
@@ -331,7 +331,7 @@ impl CallchainStacks {
         self.code.as_ref().err()
     }
 
-    /// What is missing: records for which a ring had no room, and waits that were therefore dropped.
+    /// Missing data: records for which a ring had no room, and waits that were therefore dropped.
     pub fn missing(&self) -> Missing {
         self.missing
     }

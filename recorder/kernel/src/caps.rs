@@ -1,4 +1,4 @@
-//! The capabilities of the recorder that decide what it may do.
+//! The capabilities of the recorder, which determine its permissions.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use super::sys::Sys;
 /// A capability that opens something the recorder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Reads what other users may not, such as tracefs.
+    /// Reads files that other users may not read, such as those of tracefs.
     DacReadSearch,
     /// Locks memory beyond the limits: larger rings.
     IpcLock,
@@ -119,7 +119,7 @@ impl Capabilities {
     }
 }
 
-/// Drops every capability of this thread for good. For a process with a single thread.
+/// Drops every capability of this thread permanently. For a process with a single thread.
 ///
 /// # Errors
 /// Errors of capset(2).
@@ -136,8 +136,8 @@ pub fn give_up_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights decide what it may
-/// read. Root keeps its capabilities. For a process that has no other thread yet.
+/// Drops the capabilities that this program's file grants to every user who runs it, so that only the user's own rights determine what it
+/// may read. Root keeps its capabilities. For a process that has no other thread yet.
 ///
 /// # Errors
 /// Errors of capset(2).

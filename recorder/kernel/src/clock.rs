@@ -103,7 +103,7 @@ fn synchronized_error() -> Option<u64> {
 struct Offsets {
     wall: i64,
     boot: i64,
-    /// Nanoseconds that the reading took, which is the most that it can be wrong.
+    /// How long the reading took, in nanoseconds, which is its maximum error.
     within: i64,
 }
 
@@ -145,7 +145,7 @@ impl ClockWatch {
         ClockWatch { last: Offsets::read() }
     }
 
-    /// What has changed since the last report.
+    /// The changes since the last report.
     pub fn look(&mut self) -> Option<ClockChange> {
         self.compare(Offsets::read())
     }

@@ -51,7 +51,7 @@ const MOST_BYTES: usize = 16 << 20;
 /// The executable mappings of the process `pid`, by address: only the first ones if there are very many.
 ///
 /// # Errors
-/// When the process is gone, or must not be inspected.
+/// When the process has ended, or must not be inspected.
 pub fn executable_mappings(pid: u32) -> io::Result<Vec<ExecutableMapping>> {
     let file = File::open(format!("/proc/{}/maps", living(pid)))?;
     read_mappings(BufReader::new(file), MOST_BYTES)

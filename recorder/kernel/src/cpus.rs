@@ -47,7 +47,7 @@ pub fn possible(sys: &dyn Sys) -> Result<Vec<Cpu>, CpusError> {
 
 /// Parses a list such as `0-3,5` into ascending numbers; `None` when it is anything else.
 ///
-/// The empty list is what the kernel writes for "none", for example in `offline`.
+/// The kernel writes an empty list for "none", for example in `offline`.
 pub fn parse_list(text: &str) -> Option<Vec<Cpu>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {

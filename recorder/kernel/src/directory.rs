@@ -257,7 +257,7 @@ impl Directory {
         Ok(mkdirat(self, name, Mode::from_bits_truncate(0o777))?)
     }
 
-    /// Renames an entry, and replaces what is at the new name.
+    /// Renames an entry, and replaces an existing entry with the new name.
     ///
     /// # Errors
     /// Errors of renameat(2).

@@ -1,9 +1,9 @@
 //! Non-scheduler events: user probes and any tracepoint.
 //!
 //! They write into perf's rings. If the scheduler's events are in the same ring, the kernel has put them in order; if these are in lanes,
-//! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint requested twice with
-//! different filters, or one that the scheduler is recorded with), and perf's own user probes have none. So as soon as there is one such
-//! event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
+//! the times give the order, because both use the same clock. Two events can have the same `common_type` (a tracepoint that is requested
+//! twice with different filters, or that is also used to record the scheduler), and perf's own user probes have none. So as soon as there
+//! is one such event, every record of the ring begins with the id that the kernel gave to the event that wrote it.
 
 use std::ffi::CString;
 use std::io;
@@ -36,7 +36,7 @@ pub struct Extra {
     pub what: What,
     /// Whether its samples carry the thread's user stack pointer.
     pub user_stack: bool,
-    /// A condition that the kernel checks before it takes a sample, in its filter language.
+    /// A condition in the kernel's filter language that it checks before it writes a sample.
     pub filter: Option<CString>,
 }
 
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(asked[asked.len() - 5..], expected);
         let identifier = u64::from(b::PERF_SAMPLE_IDENTIFIER);
         assert!(fake.attrs().iter().all(|attr| attr.sample_type & identifier != 0));
-        // The dummy and the scheduler's two come first; the same tracepoint again is distinguished by its id.
+        // The dummy and the scheduler's two are first; the same tracepoint again is distinguished by its id.
         assert_eq!(events.extras.find(3), None);
         let found = |id| events.extras.find(id).and_then(|opened| opened.index(&[]));
         assert_eq!(found(4), Some(ExtraIndex(0)));

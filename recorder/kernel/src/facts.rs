@@ -1,4 +1,4 @@
-//! What decides whether the kernel permits the recorder to work: limits, settings and rights.
+//! The facts that determine whether the kernel permits the recorder to work: limits, settings and rights.
 //!
 //! [`Facts::gather`] reads everything once; [`super::refusal`] uses it to explain a refused call, and `fxtrec doctor` prints it.
 
@@ -55,7 +55,7 @@ pub enum Lockdown {
 }
 
 impl Facts {
-    /// Reads everything from the machine; what cannot be read counts as missing.
+    /// Reads everything from the machine; values that cannot be read count as missing.
     pub fn gather(sys: &dyn Sys) -> Facts {
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fxtrec"));
         Facts::of(sys, Namespaces::current(), binary)

@@ -13,9 +13,9 @@ pub struct Format {
     pub name: String,
     /// The number that perf expects as `config` of a tracepoint event.
     pub id: u64,
-    /// Every field in file order; those common to all tracepoints come first.
+    /// Every field in file order; the fields common to all tracepoints are first.
     pub fields: Vec<Field>,
-    /// What follows `print fmt:`: a C format string and its arguments.
+    /// The text after `print fmt:`: a C format string and its arguments.
     pub print_fmt: String,
 }
 
@@ -46,7 +46,7 @@ pub enum Place {
     RelLoc,
 }
 
-/// What is wrong with the text of a `format` file.
+/// The error in the text of a `format` file.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {

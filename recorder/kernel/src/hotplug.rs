@@ -1,7 +1,7 @@
 //! The kernel's messages about CPU hotplug.
 //!
-//! When a CPU goes offline its perf events stop for good: they neither hang up nor fail, and do not start again with the CPU. Comparing
-//! lists of CPUs does not reveal a CPU that was offline for less than the time between two looks. So this listens to the kernel's messages
+//! When a CPU goes offline, its perf events stop permanently: they neither hang up nor fail, and do not start again with the CPU. Comparing
+//! lists of CPUs does not reveal a CPU that was offline for less than the time between two checks. So this listens to the kernel's messages
 //! about devices (`NETLINK_KOBJECT_UEVENT`), with a filter in the kernel that passes those about CPUs:
 //!
 //! ```text
@@ -32,7 +32,7 @@ const MESSAGE_BYTES: usize = 256;
 /// The multicast group of the kernel's own messages; udev uses another.
 const KERNEL_GROUP: u32 = 1;
 
-/// Which CPUs may have been offline since the last look.
+/// The CPUs that may have been offline since the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Suspects {
     These(Vec<Cpu>),
@@ -161,7 +161,7 @@ fn attach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
         libc::sock_filter { code: ret, jt: 0, jf: 0, k: 0 },
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the option's value, and the program that it points to, whose length it says.
+    // SAFETY: the kernel copies the option's value, and the program that it points to, whose length is part of it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

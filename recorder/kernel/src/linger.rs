@@ -54,8 +54,8 @@ fn timer() -> io::Result<Timer> {
     Ok(Timer::new(ClockId::CLOCK_MONOTONIC, SigEvent::new(to))?)
 }
 
-/// Makes calls that may close descriptors that others sent. If a call waits, it is interrupted after a moment, provided that the kernel
-/// gave this thread a timer.
+/// Makes calls that may close descriptors that other processes sent. If a call waits, it is interrupted after a moment, provided that the
+/// kernel gave this thread a timer.
 pub fn interrupted<T>(act: impl FnOnce() -> T) -> T {
     set(MOST);
     let done = act();
@@ -73,7 +73,7 @@ fn set(interval: Duration) {
     });
 }
 
-/// Tells the kernel to refuse descriptors sent to this socket, and to those accepted from it. Older kernels do not support this.
+/// Tells the kernel to refuse descriptors sent to this socket, and to sockets accepted from it. Older kernels do not support this.
 pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
     let off: c_int = 0;
     let size = size_of::<c_int>() as libc::socklen_t;

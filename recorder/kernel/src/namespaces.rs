@@ -66,7 +66,7 @@ impl Namespaces {
     }
 }
 
-/// What is read from the machine; everything else follows from it.
+/// The values that are read from the machine; everything else follows from them.
 #[derive(Clone, Debug, Default)]
 struct Observed {
     own_pid: u32,

@@ -33,7 +33,7 @@ pub(super) const FORMAT_LOST: u64 = 1 << 4;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`: how long the event has run.
 pub(super) const FORMAT_ENABLED: u64 = 1;
 
-/// What to open on each CPU.
+/// The events to open on each CPU.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a CPU's ring; a power of two and a multiple of the page size.
@@ -292,7 +292,7 @@ impl CpuEvents {
         })
     }
 
-    /// Starts all events, forks and names first, so that no sample comes from a thread whose fork was missed.
+    /// Starts all events, forks and names first, so that no sample is from a thread whose fork was missed.
     ///
     /// # Errors
     /// [`OpenError::Refused`].
@@ -325,7 +325,7 @@ impl CpuEvents {
         self.extras.events().chain(switch_records).chain(tracepoints)
     }
 
-    /// Stops all events; what is in the ring stays readable. A CPU that went offline has stopped by itself.
+    /// Stops all events; the content of the ring stays readable. A CPU that went offline has stopped by itself.
     pub fn disable(&self, sys: &dyn Sys) {
         self.disable_events(sys);
         self.disable_lives(sys);
@@ -356,7 +356,8 @@ impl CpuEvents {
         self.dummy.as_fd()
     }
 
-    /// How many records of all events found no room in the ring so far, if the kernel counts that (6.0 and later).
+    /// The number of records of all events so far that were dropped for lack of room in the ring, if the kernel counts that (6.0 and
+    /// later).
     pub fn lost(&self, sys: &dyn Sys) -> Option<u64> {
         let mut sum = self.lost_lives(sys)?;
         for event in self.all_but_lives() {
@@ -383,8 +384,8 @@ impl CpuEvents {
         Some(LostAside { lives, switch_records })
     }
 
-    /// Whether the events, once enabled, still run: those of a CPU that went offline never run again, and there is no other sign of that.
-    /// Events count how long they ran, and this grows from one check to the next.
+    /// Whether the events, once enabled, still run: the events of a CPU that went offline never run again, and there is no other sign of
+    /// that. Events count how long they ran, and this grows from one check to the next.
     pub fn are_running(&self, sys: &dyn Sys) -> bool {
         let enabled = || sys.perf_read(self.dummy.as_fd()).ok()?.get(1);
         matches!((enabled(), enabled()), (Some(first), Some(then)) if then > first)
@@ -427,7 +428,7 @@ fn open_event(
     open_or(sys, cpu, attr, |error| OpenError::Refused { call, cpu, error })
 }
 
-/// `refused` explains a refusal, unless the CPU is gone.
+/// `refused` explains a refusal, unless the CPU is offline.
 fn open_or(
     sys: &dyn Sys,
     cpu: Cpu,

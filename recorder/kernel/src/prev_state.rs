@@ -42,7 +42,7 @@ pub enum StateTableError {
     #[error("the print fmt of {event} cannot be parsed: {source}")]
     Parse {
         event: String,
-        /// What is wrong with it.
+        /// The error in the table.
         source: ExprError,
     },
     /// The line parses, but differs in shape from that of every known kernel.

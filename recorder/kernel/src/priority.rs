@@ -1,4 +1,4 @@
-//! Gives the threads that empty the rings precedence over others.
+//! Gives the threads that empty the rings precedence over other threads.
 
 use std::io;
 
@@ -74,7 +74,7 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// What the kernel did not grant to the thread that empties the rings.
+/// The rights that the kernel did not grant to the thread that empties the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     pub real_time: Option<Errno>,
@@ -122,8 +122,8 @@ pub fn lower() {
     set_niceness(ThreadId::current().0, LOWEST);
 }
 
-/// Locks the pages of this process that are in memory now, and those that its present mappings will get. This is mainly for code, which a
-/// machine short of memory would read from the disk repeatedly. Nothing is read ahead, so it takes no more memory than is used anyway.
+/// Locks the pages of this process that are in memory now, and the pages that its present mappings will get. This is mainly for code, which
+/// a machine short of memory would read from the disk repeatedly. Nothing is read ahead, so it takes no more memory than is used anyway.
 ///
 /// # Errors
 /// Errors of mlockall(2): EPERM or ENOMEM without CAP_IPC_LOCK, unless RLIMIT_MEMLOCK permits all mappings.

@@ -66,7 +66,7 @@ impl Folder {
     /// Holds the target of one of its links. These links are the kernel's: they lead to a file, not to a path.
     ///
     /// # Errors
-    /// If the process is gone, or may not be inspected.
+    /// If the process has ended, or may not be inspected.
     pub fn hold(&self, link: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.0, link, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)
     }
@@ -90,7 +90,7 @@ impl Folder {
 #[derive(Debug)]
 pub struct Mapped {
     pub file: Regular,
-    /// The rights of the process that has mapped it; no rights if it is gone.
+    /// The rights of the process that has mapped it; no rights if that has ended.
     pub rights: Rights,
     /// Whether the process may read it: a file can be executable but not readable.
     pub is_readable: bool,
@@ -106,8 +106,8 @@ impl Mapped {
 }
 
 /// Holds the file that a process has mapped: through the mapping itself, which may be of a deleted file, or by its path in the root of the
-/// process or, because the process may have ended, in ours. The mapping may be gone, and another file may have replaced the mapped one. So
-/// the file that is found is used only if its device and inode are those of the mapping.
+/// process or, because the process may have ended, in ours. The mapping may no longer exist, and another file may have replaced the mapped
+/// one. So the file is used only if its device and inode are those of the mapping.
 ///
 /// # Errors
 /// If there is no such file any more, or it may not be inspected.

@@ -141,7 +141,7 @@ pub fn process_name(pid: u32) -> Option<Vec<u8>> {
     }))
 }
 
-/// The current threads of the process `pid`; empty if it is gone.
+/// The current threads of the process `pid`; empty if it has ended.
 pub fn thread_ids(pid: u32) -> Vec<u32> {
     let listed = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
     let name =
@@ -149,7 +149,7 @@ pub fn thread_ids(pid: u32) -> Vec<u32> {
     listed.map(|entries| entries.filter_map(name).collect()).unwrap_or_default()
 }
 
-/// The process that the thread `tid` belongs to; `None` if the thread is gone.
+/// The process that the thread `tid` belongs to; `None` if the thread has ended.
 pub fn process_of(tid: u32) -> Option<u32> {
     let status = std::fs::read(Path::new("/proc").join(tid.to_string()).join("status")).ok()?;
     field(&status, "Tgid")?.parse().ok()
@@ -158,8 +158,8 @@ pub fn process_of(tid: u32) -> Option<u32> {
 /// The name of a process whose main thread is called `comm`.
 ///
 /// The kernel truncates a thread's name to 15 bytes. If it may have done so, the whole name is taken from the beginning of the command line
-/// (where an interpreter and its options may come before the script) or from the executable, whichever has a basename that begins with
-/// `comm`. `command_line` returns the content of `cmdline` and the path of the executable, and is called only if needed.
+/// (where an interpreter and its options may precede the script) or from the executable, whichever has a basename that begins with `comm`.
+/// `command_line` returns the content of `cmdline` and the path of the executable, and is called only if needed.
 pub fn display_name(comm: Vec<u8>, command_line: impl FnOnce() -> (Vec<u8>, Vec<u8>)) -> Vec<u8> {
     if comm.len() != COMM_CUT {
         return comm;
@@ -233,7 +233,7 @@ fn read_thread(task: &Task, process: &Status) -> Option<Thread> {
 
 /// The name in a `comm` file.
 ///
-/// The file of a kernel worker also says what the worker is currently doing; that part is cut off.
+/// The file of a kernel worker also contains its current work; that part is cut off.
 fn comm_of(file: &[u8]) -> Vec<u8> {
     let comm = file.strip_suffix(b"\n").unwrap_or(file);
     if comm.starts_with(b"kworker/") {
@@ -252,7 +252,7 @@ pub fn living(pid: u32) -> u32 {
         state.is_none_or(|state| state.starts_with(['Z', 'X']))
     };
     let main = std::fs::read(format!("/proc/{pid}/status"));
-    // Nothing can be shown for a process that is gone.
+    // Nothing can be shown for a process that has ended.
     if main.is_err() || !has_ended(main) {
         return pid;
     }
@@ -280,7 +280,7 @@ pub(super) struct Status {
     pub(super) parent: u32,
     /// `NSpid`, outermost visible namespace first; empty on kernels before 4.1.
     pub(super) ids: Vec<u32>,
-    /// `Threads`; 0 if it is missing, as for a process that is gone.
+    /// `Threads`; 0 if it is missing, as for a process that has ended.
     pub(super) threads: u32,
 }
 
@@ -494,7 +494,7 @@ mod tests {
         assert!(snapshot.descendants(std::process::id()).contains(&pid));
     }
 
-    /// The name from the executable alone: the command line has another one.
+    /// The name from the executable only: the command line has another one.
     fn name_by_executable(program: &Path, delete: bool) -> (Vec<u8>, Option<Vec<u8>>) {
         use std::os::unix::process::CommandExt;
         copy_of_cat(program);
@@ -528,7 +528,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&name), expected, "{file}");
             assert_eq!(single.as_deref(), Some(expected.as_bytes()), "{file}");
         }
-        // A second link keeps the file, but its name in the first place is gone.
+        // A second link keeps the file, but its name in the first place no longer exists.
         let (first, second) =
             (folder.path().join("a-name-that-was-linked"), folder.path().join("b"));
         copy_of_cat(&first);

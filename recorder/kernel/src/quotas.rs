@@ -28,7 +28,7 @@ pub struct QuotaCounts {
 }
 
 impl QuotaCounts {
-    /// `None` for a group without the controller: the root, and those where it is not enabled.
+    /// `None` for a group without the controller: the root, and groups in which it is not enabled.
     fn parse(stat: &str) -> Option<QuotaCounts> {
         let figure = |name: &str| {
             let mut words = stat.lines().filter_map(|line| line.split_once(' '));
@@ -67,7 +67,7 @@ pub struct QuotaWatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaGrowth {
     pub during: Nanos,
-    /// The groups that a quota stopped, by path; the one that was stopped longest comes first.
+    /// The groups that a quota stopped, by path; the one that was stopped longest is first.
     pub stopped: Vec<(String, QuotaCounts)>,
 }
 

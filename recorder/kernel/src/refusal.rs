@@ -27,7 +27,7 @@ use super::perf::{Call, OpenError};
 use super::tracefs::TracefsError;
 use crate::units::Cpu;
 
-/// A refused call, explained. Shown as two or three lines: what, why, what to do.
+/// A refused call, explained. Shown as two or three lines: the error, its cause, and the remedy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{call}\n{cause}\n{remedy}")]
 pub struct Refusal {

@@ -1,8 +1,8 @@
 //! Opens files that must be regular ones: programs, libraries, policies.
 //!
-//! Opening a FIFO waits for its other end, opening a device may do anything, and reading `/proc/kmsg` takes messages from others. A path
-//! from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which has no effect
-//! on it, then examined, and opened only if it is regular:
+//! Opening a FIFO waits for its other end, opening a device may have any effect, and reading `/proc/kmsg` takes messages away from other
+//! readers. A path from a command line or from another process's file system may be any of these. So a file is first held (`O_PATH`), which
+//! has no effect on it, then examined, and opened only if it is regular:
 //!
 //! ```text
 //!   path --O_PATH--> held --fstat, fstatfs--> a regular file --/proc/self/fd--> open
@@ -26,7 +26,8 @@ use nix::sys::statfs::{
     TRACEFS_MAGIC, fstatfs,
 };
 
-/// File systems that generate the contents of regular files when they are read; some of them block, or take what is read from others.
+/// File systems that generate the contents of regular files when they are read; some of them block, or take the data away from other
+/// readers.
 const MADE_BY_THE_KERNEL: [FsType; 4] =
     [PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC];
 
@@ -262,7 +263,7 @@ pub fn is_deleted(held: BorrowedFd<'_>) -> bool {
     cached(held, libc::STATX_NLINK).is_some_and(|found| found.stx_nlink == 0)
 }
 
-/// What the kernel has cached about a held file.
+/// The kernel's cached data about a held file.
 fn cached(held: BorrowedFd<'_>, wanted: u32) -> Option<libc::statx> {
     // SAFETY: all bytes of it may be 0.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };

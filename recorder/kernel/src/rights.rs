@@ -1,7 +1,7 @@
 //! Opens a file with the rights of the process for which it is opened.
 //!
-//! A program chooses what its files say about other files (`.gnu_debuglink`) and the content of its own `/tmp`. Root's recorder may read
-//! everything, so it opens such files with that program's rights: then the kernel decides, by all its rules.
+//! A program chooses the references of its files to other files (`.gnu_debuglink`) and the content of its own `/tmp`. Root's recorder may
+//! read everything, so it opens such files with that program's rights: then the kernel decides, by all its rules.
 //!
 //! On Linux, each thread has its own user for file access (fsuid), groups and capabilities. So only the calling thread changes, and only
 //! temporarily.
@@ -39,7 +39,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// The rights of an unknown process, which may read only what all users may read.
+    /// The rights of an unknown process, which may read only files that all users may read.
     pub fn nobody() -> Rights {
         Rights { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
     }
@@ -90,7 +90,7 @@ impl Rights {
 
     fn open_by(&self, open: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
         let file = self.with(open)?;
-        // An unknown user may lack permission to read the file.
+        // An unknown user may not have permission to read the file.
         match *self != Rights::nobody() || is_for_everybody(&file)? {
             true => Ok(file),
             false => Err(Errno::EACCES.into()),
@@ -139,7 +139,7 @@ impl Changed {
     fn to(rights: &Rights) -> io::Result<Changed> {
         let groups: Vec<u32> = getgroups()?.into_iter().map(Gid::as_raw).collect();
         let capabilities = Sets::get()?;
-        // Groups come first: changing groups needs a capability that changing the user may remove.
+        // Groups are changed first: changing groups needs a capability that changing the user may remove.
         let groups = set_groups(&rights.groups).is_ok().then_some(groups);
         let gid = setfsgid(Gid::from_raw(rights.gid));
         let uid = setfsuid(Uid::from_raw(rights.uid));
@@ -157,7 +157,7 @@ impl Drop for Changed {
     fn drop(&mut self) {
         setfsuid(self.uid);
         setfsgid(self.gid);
-        // The thread may regain what it had; if not, it has fewer rights than before, which shows when it needs them.
+        // The thread may regain its former rights; if not, it has fewer rights than before, which becomes apparent when it needs them.
         if let Some(groups) = &self.groups {
             let _ = set_groups(groups);
         }
@@ -165,7 +165,7 @@ impl Drop for Changed {
     }
 }
 
-/// Sets the groups of this thread only; libc's call would set those of all threads.
+/// Sets the groups of this thread only; libc's call would set the groups of all threads.
 fn set_groups(groups: &[u32]) -> Result<(), Errno> {
     // SAFETY: the call reads the given number of groups from a live slice of that length.
     let result = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };

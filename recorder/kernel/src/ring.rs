@@ -96,7 +96,7 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(&raw mut (*page).data_tail) }
     }
 
-    /// Looks for what the kernel has added and returns the number of bytes that wait to be read.
+    /// Checks for new data from the kernel and returns the number of bytes that wait to be read.
     pub fn refresh(&mut self) -> u64 {
         // Acquire: the bytes below the head were written before the kernel published it.
         self.head = self.shared_head().load(Ordering::Acquire);

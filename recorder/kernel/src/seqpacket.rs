@@ -26,7 +26,7 @@ const FEW_DESCRIPTORS: usize = 4;
 pub enum Address {
     /// A name that is not in a file system, and disappears with the socket.
     Abstract(String),
-    /// A file, which remains after the socket is gone.
+    /// A file, which remains after the socket is closed.
     Path(PathBuf),
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The process at the other end, as it was when the connection was made.
+/// The process at the other end, at the time when the connection was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process id in this pid namespace; 0 if it is not visible here.
@@ -153,7 +153,7 @@ pub enum Received {
     /// A message of this many bytes.
     Message(usize),
     Nothing,
-    /// The other side has closed, or is gone. An empty message looks the same, but no protocol here has such messages.
+    /// The other side has closed its end, or has ended. An empty message looks the same, but no protocol here has such messages.
     End,
 }
 
@@ -186,7 +186,7 @@ impl Seqpacket {
     /// Sends a message, with descriptors.
     ///
     /// # Errors
-    /// Errors of sendmsg(2): EAGAIN if the other side leaves too many messages unread, EPIPE if it is gone (no signal is raised).
+    /// Errors of sendmsg(2): EAGAIN if the other side leaves too many messages unread, EPIPE if it has ended (no signal is raised).
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let control = [ControlMessage::ScmRights(&raw)];
@@ -201,7 +201,7 @@ impl Seqpacket {
         }
     }
 
-    /// Receives a message; what does not fit into `buffer` is cut off. Descriptors that come with it are closed.
+    /// Receives a message; bytes that do not fit into `buffer` are cut off. Descriptors that come with it are closed.
     ///
     /// # Errors
     /// Errors of recv(2), except for the cases of [`Received`].

@@ -24,12 +24,12 @@ pub struct SharedMemory {
     words: SharedView,
 }
 
-/// What remains after the file was passed on: the mappings.
+/// The part that remains after the file was passed on: the mappings.
 #[derive(Debug)]
 pub struct SharedView {
     /// All of it, read-only.
     all: Mapping,
-    /// The header alone, for the word that makes writers wait.
+    /// The header only, for the word that makes writers wait.
     header: Mapping,
 }
 

@@ -61,7 +61,7 @@ pub struct Signals {
 struct Parent {
     pid: u32,
     signal: Signal,
-    /// Whether such a signal has come from it.
+    /// Whether it has sent such a signal.
     heard: bool,
 }
 
@@ -157,7 +157,7 @@ impl Signals {
         while let Some(info) = self.fd.read_signal()? {
             let number = i32::try_from(info.ssi_signo).map_err(|_| io::ErrorKind::InvalidData)?;
             let signal = Signal::try_from(number)?;
-            // Codes of the kernel are positive, those of kill, sigqueue and tgkill are not.
+            // Codes of the kernel are positive, codes of kill, sigqueue and tgkill are not.
             let caught = Caught { signal, from_user: info.ssi_code <= 0, pid: info.ssi_pid };
             let is_its = |it: &&mut Parent| (it.pid, it.signal) == (caught.pid, signal);
             if let Some(parent) = self.parent.as_mut().filter(is_its)
@@ -285,8 +285,8 @@ fn end_process(status: u8) -> ! {
         let text = b"\nfxtrec: ended by a signal while waiting: the written part is readable\n";
         let _ = nix::unistd::write(std::io::stderr(), text);
     }
-    // SAFETY: the call ends the process without running any of its code, and the kernel frees what the process holds. Nothing less ends a
-    // thread that is blocked in the kernel.
+    // SAFETY: the call ends the process without running any of its code, and the kernel frees its resources. Nothing less ends a thread
+    // that is blocked in the kernel.
     unsafe { libc::_exit(status.into()) }
 }
 

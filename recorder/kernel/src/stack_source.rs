@@ -28,7 +28,7 @@ pub enum StackSource {
 }
 
 impl StackSource {
-    /// What a source of switches needs to note which threads wait, so that stacks need no separate program on switches.
+    /// The data that a source of switches needs to note which threads wait, so that stacks need no separate program on switches.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         match self {
             StackSource::Bpf(stacks) => stacks.notes(),
@@ -142,7 +142,7 @@ impl StackSource {
         }
     }
 
-    /// Whether stacks of this kind do, because a thread takes its own stack on a tracepoint.
+    /// Whether stacks of this kind do, because a thread records its own stack on a tracepoint.
     pub fn is_own_stack(&self, kind: SampleKind) -> bool {
         match kind {
             SampleKind::OffCpu => matches!(self, StackSource::Callchains(_)),

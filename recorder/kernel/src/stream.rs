@@ -34,9 +34,9 @@ pub fn receive(
     };
     for message in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(raw) = message {
-            // SAFETY: the kernel has just made these descriptors for this process, and nothing else knows them.
+            // SAFETY: the kernel has just created these descriptors for this process, and nothing else knows them.
             let owned = raw.iter().map(|&raw| unsafe { OwnedFd::from_raw_fd(raw) });
-            // Descriptors that are not taken are dropped, which closes them.
+            // Descriptors that the caller does not take are dropped, which closes them.
             for (index, descriptor) in owned.enumerate() {
                 if index < FEW_DESCRIPTORS {
                     descriptors.push(descriptor);
@@ -78,10 +78,10 @@ fn receive_without_room(
     }
 }
 
-/// Sends all of `bytes`, and waits if there is no room. The descriptors go with the first byte.
+/// Sends all of `bytes`, and waits if there is no room. The descriptors are sent with the first byte.
 ///
 /// # Errors
-/// Errors of sendmsg(2); EPIPE if the other side is gone (no signal is raised).
+/// Errors of sendmsg(2); EPIPE if the other side has ended (no signal is raised).
 pub fn send(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let mut rest = bytes;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::sys::Sys;
 
-/// How far after the beginning of a variable an address may be. The list has no lengths, and what follows the last variable of a
-/// module is something else.
+/// How far after the beginning of a variable an address may be. The list has no lengths, and the memory after the last variable of a module
+/// belongs to something else.
 const LARGEST: u64 = 4096;
 
 /// The kernel's functions and variables. Users who may not see addresses get none.

@@ -203,7 +203,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and len are what mmap returned, and nothing borrows from a value being dropped.
+        // SAFETY: base and len are the result of mmap, and nothing borrows from a value being dropped.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -226,7 +226,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 impl Sys for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(path)?;
-        // Some files of tracefs, such as `header_page`, return what fits into the first read, and then nothing.
+        // Some files of tracefs, such as `header_page`, return as much as fits into the first read, and then nothing.
         let mut content = vec![0; FIRST_READ];
         let first = file.read(&mut content)?;
         content.truncate(first);

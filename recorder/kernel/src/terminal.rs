@@ -32,7 +32,7 @@ pub fn stderr_takes_text() -> bool {
 /// How long to wait for a reader of messages, in milliseconds.
 const READER_TIMEOUT_MS: u16 = 5000;
 
-/// How long to wait for a terminal whose output was stopped (Ctrl-S), in milliseconds: the user may be reading what is there.
+/// How long to wait for a terminal whose output was stopped (Ctrl-S), in milliseconds: the user may be reading the screen.
 const TERMINAL_TIMEOUT_MS: u16 = 60_000;
 
 /// Whether waiting for a terminal has failed: until it accepts text again, no message waits.
@@ -235,7 +235,7 @@ impl LiveLine {
     /// Removes it until it is drawn again.
     ///
     /// # Errors
-    /// If standard error is gone.
+    /// If standard error is closed.
     pub fn clear(&mut self) -> io::Result<()> {
         if self.shown && !stderr_takes_text() {
             // The next output continues on the same line.

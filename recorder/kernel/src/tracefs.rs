@@ -36,7 +36,7 @@ pub enum TracefsError {
     /// tracefs exists, but this user may not read it.
     #[error("cannot read {path}: {source}; run fxtrec with sudo")]
     Refused {
-        /// What could not be read.
+        /// The file that could not be read.
         path: PathBuf,
         source: io::Error,
     },
@@ -68,7 +68,7 @@ pub enum TracefsError {
     #[error("{}: {source}", path.display())]
     Format {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: FormatError,
     },
 }
@@ -77,7 +77,7 @@ impl Tracefs {
     /// Finds tracefs, and mounts it at `/sys/kernel/tracing` if it is not mounted.
     ///
     /// # Errors
-    /// [`TracefsError`], which says what to do.
+    /// [`TracefsError`], which contains the remedy.
     pub fn find(sys: &dyn Sys) -> Result<Tracefs, TracefsError> {
         if let Some(found) = Tracefs::find_mounted(sys)? {
             return Ok(found);
@@ -132,7 +132,7 @@ impl Tracefs {
     /// The format of a tracepoint, such as `sched`, `sched_switch`.
     ///
     /// # Errors
-    /// [`TracefsError::NoEvent`] when the kernel lacks it, others when it cannot be read or parsed.
+    /// [`TracefsError::NoEvent`] when the kernel does not have it, others when it cannot be read or parsed.
     pub fn event_format(
         &self,
         sys: &dyn Sys,

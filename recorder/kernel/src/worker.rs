@@ -185,7 +185,7 @@ impl Abandoned {
 /// Starts a worker.
 pub type Start = fn() -> io::Result<Worker>;
 
-/// Workers that get one request at a time. A worker that does not answer is abandoned, and the next request goes to a new one.
+/// Workers that get one request at a time. A worker that does not answer is abandoned, and the next request is sent to a new one.
 #[derive(Debug)]
 pub struct Workers {
     start: Start,
@@ -262,7 +262,7 @@ fn timed_out(error: io::Error) -> io::Error {
 /// and when the thread that started it ends. It is the first process that the kernel kills if memory is short.
 ///
 /// # Errors
-/// When the recorder is gone, or this is not a worker.
+/// When the recorder has ended, or this is not a worker.
 pub fn serve_as(
     name: &std::ffi::CStr,
     memory: u64,
@@ -286,7 +286,7 @@ pub fn serve_as(
 /// Answers the requests of a recorder until it closes the socket.
 ///
 /// # Errors
-/// When the recorder is gone.
+/// When the recorder has ended.
 pub fn serve(
     socket: &UnixStream,
     mut answer: impl FnMut(&[u8], Option<OwnedFd>) -> Message,
@@ -304,7 +304,7 @@ fn send(socket: &UnixStream, message: &[u8], descriptor: Option<BorrowedFd<'_>>)
     stream::send(socket, message, &[])
 }
 
-/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` says whether to continue.
+/// The next message; `None` at the end. If nothing arrives within the socket's timeout, `wait` decides whether to continue.
 fn receive(
     socket: &UnixStream,
     mut wait: impl FnMut() -> io::Result<()>,

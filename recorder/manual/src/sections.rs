@@ -1,4 +1,4 @@
-//! What the definition of the command line does not contain: exit statuses, environment, files, examples.
+//! The parts that the definition of the command line does not contain: exit statuses, environment, files, examples.
 //!
 //! `sub` is a subcommand's name, or `ctl-start` for a nested one; `None` means fxtrec itself, which records.
 

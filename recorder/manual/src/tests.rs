@@ -80,7 +80,7 @@ fn pages_and_completions_of_three_shells_are_written() {
     }
 }
 
-/// What bash offers for this line, with a program `fxtrec` that knows the names that `of` prints.
+/// The completions of bash for this line, with a program `fxtrec` that prints the output of `of`.
 fn offered(folder: &Path, line: &str) -> Vec<String> {
     let script = r#"
         . completions/fxtrec.bash
@@ -169,7 +169,7 @@ fn zsh_and_fish_know_the_same_values() {
         assert_eq!(offered, expected, "{}", String::from_utf8_lossy(&output.stderr));
     }
     for (shell, file) in [("zsh", "_fxtrec"), ("fish", "fxtrec.fish")] {
-        // Where those shells are installed, they read the scripts without executing anything.
+        // The shells that are installed parse the scripts without executing anything.
         let path = folder.path().join("completions").join(file);
         if let Ok(output) = Command::new(shell).arg("-n").arg(&path).output() {
             assert!(

@@ -1,4 +1,4 @@
-//! Why a spec matches no place for a probe, and what to do about it.
+//! Why a spec matches no place for a probe, and the remedy.
 
 use std::path::PathBuf;
 
@@ -29,14 +29,14 @@ pub enum Problem {
     #[error("{}: {source}", path.display())]
     Elf {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: ElfError,
     },
     /// The binary's USDT probes cannot be read.
     #[error("{}: {source}", path.display())]
     Usdt {
         path: PathBuf,
-        /// What is wrong with them.
+        /// The error in them.
         source: UsdtError,
     },
     /// The binary is for another processor.

@@ -14,8 +14,8 @@
 //!   Site, Site, ...
 //! ```
 //!
-//! This crate changes nothing on the machine and needs no privileges beyond reading the files.
-//! `docs/reference/probes.md` has the grammar; [`fxtrec_kernel`] makes a probe of a [`Site`].
+//! This crate changes nothing on the machine and needs no privileges beyond reading the files. `docs/reference/probes.md` has the grammar;
+//! [`fxtrec_kernel`] creates a probe from a [`Site`].
 
 #![forbid(unsafe_code)]
 
@@ -94,7 +94,7 @@ impl FileVersion {
     }
 }
 
-/// What is recorded at a [`Site`].
+/// The kinds of records at a [`Site`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteKind {
     /// Each time the instruction is reached.

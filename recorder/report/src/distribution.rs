@@ -1,7 +1,7 @@
 //! A finished distribution of durations.
 //!
 //! When an analysis ends, its samples (a [`Tally`](super::tally::Tally)) become a distribution: exact figures, and the distinct values with
-//! their counts, in order. That is small; a percentile takes one pass over it, and merging takes a sort.
+//! their counts, in order. That is small; a percentile needs one pass over it, and merging needs a sort.
 
 use std::time::Duration;
 

@@ -131,7 +131,7 @@ impl Fleet {
             sum.traces.resize_with(number + 1, TraceRow::default);
         }
         sum.traces[number] = row;
-        // A fact that some of the traces lack is missing from the whole.
+        // A fact that is missing in some of the traces is missing in the result.
         let known = self.causes.map_or(report.causes, |before| before.and(report.causes));
         self.causes = Some(known);
         sum.idle_wakeups += report.idle_wakeups;
@@ -181,7 +181,7 @@ impl Fleet {
         keep(&mut sum.worst, report.worst);
         keep(&mut sum.worst_of_command, report.worst_of_command);
         for mut thread in report.threads {
-            // They come from different times and hosts.
+            // They are from different times and hosts.
             (thread.worst, thread.sleeps) = (None, Vec::new());
             self.threads.add(thread);
         }

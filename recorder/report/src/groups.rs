@@ -63,7 +63,7 @@ impl Report {
         self.grouped_by = Some(by);
     }
 
-    /// Merges threads by group; the group with the longest wait for a CPU comes first.
+    /// Merges threads by group; the group with the longest wait for a CPU is first.
     pub fn group_by(&mut self, by: GroupBy) {
         self.rename_for(by);
         let mut groups = Groups::default();

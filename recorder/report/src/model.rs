@@ -17,7 +17,7 @@ use super::selection::{ThreadFilter, Who};
 use super::spans::SpanReport;
 use fxtrec_gates::Metric;
 
-/// What the scheduler did with the threads of a trace.
+/// The scheduling of the threads of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The recording's description of itself, in a trace from fxtrec.
@@ -94,7 +94,7 @@ pub struct Incident {
     pub sentence: String,
 }
 
-/// What fxtrec wrote to a trace about the recording.
+/// The facts that fxtrec wrote to a trace about the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The version of fxtrec that recorded it.
@@ -304,7 +304,7 @@ impl Stats {
     }
 }
 
-/// What is known about a CPU.
+/// The known facts about a CPU.
 #[derive(Clone, Debug)]
 pub struct CpuReport {
     pub cpu: Cpu,
@@ -317,7 +317,7 @@ pub struct CpuReport {
     pub busy: Duration,
     /// The recorded time in which the idle task had it.
     pub idle: Duration,
-    /// The figures that come from optional facts, if any.
+    /// The figures of optional facts, if there are any.
     pub facts: Option<Box<Facts>>,
     /// Figures that require a recording of all switches.
     pub load: Option<Load>,

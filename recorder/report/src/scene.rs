@@ -1,7 +1,7 @@
-//! Hand-made traces for tests: what happens on which CPU, at microseconds of the trace.
+//! Handmade traces for tests: the events on each CPU, at microseconds of the trace.
 //!
-//! Thread `t` belongs to process `t / 100 * 100`, and is named `t41` unless it was given another name. A placeholder for what is not
-//! recorded has the weight of a pseudo-thread.
+//! Thread `t` belongs to process `t / 100 * 100`, and is named `t41` unless it was given another name. A placeholder for unrecorded threads
+//! has the weight of a pseudo-thread.
 
 use fxt_reader::Reader;
 use fxt_reader::record::{
@@ -286,7 +286,7 @@ impl Scene {
         self
     }
 
-    /// An application records what a thread did, from one time to another.
+    /// An application records an activity of a thread, from one time to another.
     pub fn span(&mut self, (from, to): (u64, u64), koid: u64, span: &str) -> &mut Scene {
         self.know(koid);
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
@@ -333,7 +333,7 @@ impl Scene {
         self
     }
 
-    /// The file is written because a trigger fired at `trigger`, for what a thread did since `from`.
+    /// The file is written because a trigger fired at `trigger`, for an interval of a thread that began at `from`.
     pub fn written_for(
         &mut self,
         micros: u64,
@@ -451,7 +451,7 @@ impl Scene {
         self
     }
 
-    /// The application's buffer filled up, and no record shows what was dropped.
+    /// The application's buffer filled up, and no record shows the losses.
     pub fn fill_up(&mut self) -> &mut Scene {
         self.put(&ProviderInfo { id: APPLICATION, name: "app" });
         self.put(&ProviderEvent::buffer_filled_up(APPLICATION));
@@ -465,7 +465,7 @@ impl Scene {
         self
     }
 
-    /// A CPU comes back online.
+    /// A CPU is online again.
     pub fn online(&mut self, micros: u64, cpu: u16) -> &mut Scene {
         let args = [Arg::new(name("cpu"), Value::Uint32(cpu.into()))];
         self.own_event(micros, "cpu_online", &args);

@@ -1,7 +1,7 @@
 //! Spans: how long they took, and how their threads spent that time.
 //!
-//! A span is recorded by instrumented code, and may be anywhere in the file. So the trace is read twice more: for the
-//! spans, and for what their threads did during them.
+//! A span is recorded by instrumented code, and may be anywhere in the file. So the trace is read twice more: for the spans, and for the
+//! states of their threads during them.
 //!
 //! ```text
 //!   span    |======================== 7.3 ms ========================|
@@ -9,7 +9,7 @@
 //!   parts   cpu 1.2 ms    runqueue 5.4 ms, of that strangers 5.4 ms    blocked 0.7 ms
 //! ```
 //!
-//! The parts are those of [`fxtrec_blame`], which `fxtrec why` also uses; `docs/reference/gates.md` describes what is compared.
+//! The parts are those of [`fxtrec_blame`], which `fxtrec why` also uses; `docs/reference/gates.md` describes the comparisons.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -438,8 +438,8 @@ pub fn worst(
     })
 }
 
-/// Measures the spans of a trace, which `open` opens twice: those of the threads and the time range that `selection` selects and `report`
-/// covers, as far as there is room.
+/// Measures the spans of a trace, which `open` opens twice: the spans of the threads and the time range that `selection` selects and
+/// `report` covers, as far as there is room.
 ///
 /// # Errors
 /// The errors of [`Reader::next`], except for damage.
@@ -484,7 +484,7 @@ pub fn measure<'r>(
     });
     let follower = pass::run(open()?, &mut tracker, follower)?;
     follower.finish(&tracker);
-    // Spans of threads about which the trace says nothing else.
+    // Spans of threads about which the trace has no other records.
     let untold = intervals.iter().zip(&told).filter(|(_, told)| !**told).map(|(span, _)| span);
     for span in untold.chain(of_tasks) {
         rows.add(span, SpanTime::unknown(&span.interval()));

@@ -151,7 +151,7 @@ impl Tally {
         self.keep(nanos);
     }
 
-    /// Counts the samples that are only kept so far.
+    /// Adds the samples that are only stored so far to the counts.
     fn count_all(&mut self) {
         let max = self.greatest();
         let rest = self.rest.get_or_insert_default();

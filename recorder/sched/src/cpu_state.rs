@@ -1,4 +1,4 @@
-//! A CPU: what occupies it, since when, and how that is known.
+//! A CPU: its occupant, since when, and how that is known.
 
 use fxt_reader::{Cpu, Nanos};
 
@@ -34,7 +34,7 @@ pub enum Edge {
     Gap,
     /// Cut because the CPU was offline.
     Offline,
-    /// Cut by the end of the recording: it was still going on.
+    /// Cut by the end of the recording: it had not ended.
     End,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn edge(inferred: bool) -> Edge {
 pub struct CpuState<K> {
     /// The occupant of the CPU; `None` if unknown, or if the CPU is offline.
     pub occupant: Option<Occupant<K>>,
-    /// What occupied the CPU before the gaps since its last switch, if it was known when the first of them began.
+    /// The occupant of the CPU before the gaps since its last switch, if it was known when the first of them began.
     pub last: Option<Occupant<K>>,
     /// Start of this state; 0 if it began before the trace.
     pub since: Nanos,

@@ -76,7 +76,7 @@ pub enum Met {
     Displaced,
 }
 
-/// What a switch ends.
+/// The interval that a switch ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Switched<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
@@ -99,7 +99,7 @@ impl<K> Switched<K> {
     }
 }
 
-/// What the first half of a switch ends. The fields are those of [`Switched`].
+/// The interval that the first half of a switch ends. The fields are those of [`Switched`].
 #[derive(Clone, Copy, Debug)]
 pub struct Left<K> {
     /// Whether the outgoing thread is the one that was expected to have the CPU.
@@ -137,7 +137,7 @@ pub struct Found<K> {
     pub thread: Option<Change<K>>,
 }
 
-/// What a gap cuts.
+/// The intervals that a gap cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost<K> {
     /// The use of the CPU before the gap, if known.
@@ -163,14 +163,14 @@ impl<K> Default for Machine<K> {
 }
 
 impl<K: Copy + PartialEq> Machine<K> {
-    /// What is known about a CPU.
+    /// The known facts about a CPU.
     #[inline]
     pub fn seat(&self, cpu: Cpu) -> CpuState<K> {
         let known = self.seats.get(usize::from(cpu.0));
         known.copied().unwrap_or(CpuState::unseen(self.origin))
     }
 
-    /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] says which of them had events.
+    /// All CPUs up to the highest number in any event, by number. [`CpuState::is_seen`] is true for those that had events.
     pub fn seats(&self) -> impl ExactSizeIterator<Item = CpuState<K>> + '_ {
         self.seats.iter().copied()
     }
@@ -413,7 +413,7 @@ impl<K: Copy + PartialEq> Machine<K> {
         }
     }
 
-    /// The recording ends: what the CPUs are used for until then. The caller keeps the states of threads.
+    /// The recording ends: the use of the CPUs until then. The caller keeps the states of threads.
     pub fn end(&self, time: Nanos) -> impl Iterator<Item = CpuInterval<K>> + '_ {
         let numbered = (0..=u16::MAX).map(Cpu).zip(&self.seats);
         numbered.filter_map(move |(cpu, seat)| seat.tenure(cpu, time, Edge::End))

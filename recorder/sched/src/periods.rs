@@ -26,7 +26,7 @@ const MOST_PLACES: usize = 1 << 16;
 
 pub type Stretch = (Nanos, Nanos);
 
-/// What is known about the quota for a wait that has ended.
+/// The known facts about the quota for a wait that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     /// The wait, from its beginning to its end.

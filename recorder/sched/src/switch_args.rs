@@ -117,7 +117,7 @@ pub struct WakeupSaid<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestSaid {
     pub bytes: u64,
-    /// The thread that made it.
+    /// The thread that submitted it.
     pub by: Option<Koid>,
     /// How long before the wake-up that was, and when the disk got it.
     pub started: Option<u64>,

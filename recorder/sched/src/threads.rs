@@ -9,7 +9,7 @@ use crate::cpu_state::Edge;
 use crate::periods::Stretch;
 use crate::state::State;
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Start of its state; 0 before its first event.
@@ -39,7 +39,7 @@ impl Thread {
     }
 }
 
-/// All threads, each with what the machine knows of it.
+/// All threads, each with the facts that the machine keeps about it.
 ///
 /// A thread that no event has mentioned yet is `Thread::default()`. Ended threads may be dropped at any time.
 pub trait Threads {
@@ -49,8 +49,8 @@ pub trait Threads {
     /// The thread; it is created if it is new.
     fn thread(&mut self, key: Self::Key) -> &mut Thread;
 
-    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that is gone, and the place of that
-    /// thread may have been reused.
+    /// Whether the key belongs to a thread that has not been dropped. A CPU may still name a thread that no longer exists, and the place of
+    /// that thread may have been reused.
     #[inline]
     fn is_kept(&self, _: Self::Key) -> bool {
         true

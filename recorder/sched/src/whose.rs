@@ -1,14 +1,14 @@
 //! Which provider writes a trace's scheduling records, and which providers' buffers filled up.
 //!
-//! A provider event says that a buffer filled up, but not what was in it. If it is the buffer of the provider that writes the scheduling
-//! records, scheduling records are missing; if it is an application's, only that application's own records are.
+//! A provider event reports that a buffer filled up, but not the content of that buffer. If it is the buffer of the provider that writes
+//! the scheduling records, scheduling records are missing; if it is an application's, only that application's own records are.
 
 use fxt_reader::ProviderId;
 
 /// Providers to remember before the first scheduling record.
 const MOST: usize = 256;
 
-/// What is missing when a buffer filled up.
+/// The kind of data that is missing when a buffer filled up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilledUp {
     /// Scheduling records.
@@ -64,7 +64,7 @@ impl Scheduler {
         }
     }
 
-    /// Another event has reported what was missing when that provider's buffer filled up.
+    /// Another event has reported the missing data of that provider's full buffer.
     pub fn said(&mut self, id: ProviderId) {
         self.early.retain(|early| *early != id);
     }

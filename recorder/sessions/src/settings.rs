@@ -70,12 +70,12 @@ impl SettingsError {
     }
 }
 
-/// What is wrong at one place of a text.
+/// The error at one place of a text.
 #[derive(Debug)]
 pub struct Problem {
     /// Bytes before it.
     pub offset: usize,
-    /// What is wrong, and what was expected.
+    /// The error, and what was expected.
     pub text: String,
 }
 

@@ -17,11 +17,11 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 /// higher levels gain nothing.
 const GZIP_LEVEL: u32 = 2;
 
-/// On the same records, 262 MB/s and a sixth of the size, which zstd's default of 3 does not reach:
-/// long matches are rare in them, and looking for them costs more than it gives.
+/// On the same records, 262 MB/s and a sixth of the size, which zstd's default of 3 does not reach: long matches are rare in them, and the
+/// search for them costs more than it saves.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The search window, as a power of two, in bytes: a quarter of the level's default. The window and the input stay in a core's own cache,
+/// The search window, as a power of two, in bytes: a quarter of the level's default. The window and the input fit into a core's own cache,
 /// which takes a fifth less time for 1 % more bytes (`docs/bench/capture.md`).
 const ZSTD_WINDOW_LOG: u32 = 17;
 
@@ -107,7 +107,7 @@ pub(super) struct Zstd {
     encoder: ZstdEncoder<'static, Vec<u8>>,
     /// How many threads compress the second frame; 0 for none.
     helpers: u32,
-    /// Whether the second frame comes next.
+    /// Whether the second frame is next.
     is_busy: bool,
     /// Time spent in the first frame since the last flush, and when that was.
     spent: Duration,

@@ -17,7 +17,7 @@ pub(super) struct Compressed<M, C> {
     codec: C,
     /// The totals so far, flushed or not.
     now: Totals,
-    /// Records handed over so far.
+    /// Records that were accepted so far.
     records: u64,
     /// The last flush point, and the earlier ones whose bytes may still wait in a pipe. Never empty.
     points: VecDeque<FlushPoint>,

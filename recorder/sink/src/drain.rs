@@ -1,4 +1,4 @@
-//! The drain thread: writes what the engine hands over to the sink.
+//! The drain thread: writes the engine's buffers to the sink.
 //!
 //! ```text
 //!   engine --SAVE_BUFFER--> channel --> drain: durable part, rolling part --> sink
@@ -6,10 +6,10 @@
 //!      +---------BUFFER_SAVED-------------+
 //! ```
 //!
-//! When the sink fails, buffers are still taken and given back, so that no thread waits forever; their contents are not saved.
+//! When the sink fails, buffers are still accepted and released, so that no thread waits forever; their contents are not saved.
 //!
 //! An output that ends may need more than the engine's records, such as the records that applications have at that time. The engine does
-//! not wait for that: what it hands over in that time belongs to the next output, and is kept here until that is open.
+//! not wait for that: buffers that it hands over in that time belong to the next output, and are kept here until that is open.
 //!
 //! ```text
 //!   requests    Save a | Turn | Piece p | Save b | Piece q | NextPiece | Save c
@@ -18,7 +18,7 @@
 //!   the next                                                    head b   c
 //! ```
 //!
-//! An output may have a size limit. The thread that hands over events ends it early enough. The records that explain its stacks come last,
+//! An output may have a size limit. The thread that passes on events ends it early enough. The records that explain its stacks are last,
 //! and are the only part that may be left out: [`Explanation`].
 
 use std::fmt;
@@ -53,18 +53,18 @@ pub enum Request {
         /// Signalled when they are written, or dropped.
         written: Sender<()>,
     },
-    /// What the engine hands over from now on belongs to the next output, which [`Request::NextPiece`] will open. Signalled when everything
-    /// that it handed over before is saved.
+    /// Buffers that the engine hands over from now on belong to the next output, which [`Request::NextPiece`] will open. Signalled when
+    /// everything that it handed over before is saved.
     Turn(Sender<()>),
     /// Write this at the end of the output.
     Explain(Explanation),
     /// End the output, and continue in another.
     NextPiece(Box<NextPiece>),
-    /// No more requests will come.
+    /// There are no more requests.
     End,
 }
 
-/// The records that explain the stacks of an output. If the output has a size limit, what does not fit is left out.
+/// The records that explain the stacks of an output. If the output has a size limit, records beyond it are left out.
 #[derive(Debug, Default)]
 pub struct Explanation {
     /// The most important part first.
@@ -83,14 +83,14 @@ pub struct Part {
     pub stacks: u64,
 }
 
-/// What was left out of an output, because there was no room.
+/// The records that were left out of an output for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub names: u64,
     pub stacks: u64,
 }
 
-/// Creates the last records of an output, given the size of the records before them and what is missing from it.
+/// Creates the last records of an output, given the size of the records before them and the losses so far.
 pub type Tail = Box<dyn FnOnce(u64, LeftOut) -> Vec<u8> + Send>;
 
 /// The room that is reserved for the last records of an output of limited size, in bytes; less in a small one.
@@ -127,7 +127,7 @@ impl fmt::Debug for NextPiece {
     }
 }
 
-/// What is kept for the next output until that is open, in bytes. Beyond this, the engine must wait for its buffers.
+/// The size of the data that is kept for the next output until that is open, in bytes. Beyond this, the engine must wait for its buffers.
 const MOST_EARLY_BYTES: usize = 64 << 20;
 
 /// Records for the next output that arrived before it was open.
@@ -151,7 +151,7 @@ impl Early {
         let Ok(view) = engine.view(packet) else { return true };
         let bytes = view.bytes();
         let waits = |request: &EarlyRequest| matches!(request, EarlyRequest::Waiting(_));
-        // In order: no data goes before data that waits.
+        // In order: no data precedes data that waits.
         if self.bytes + bytes > MOST_EARLY_BYTES || self.requests.last().is_some_and(waits) {
             self.requests.push(EarlyRequest::Waiting(packet));
             return false;
@@ -181,7 +181,7 @@ fn write_view(engine: &Engine, packet: Packet, sink: &mut dyn Sink) -> Result<()
 
 /// Gives the buffer back to the engine.
 fn give_back(engine: &Engine, packet: Packet) {
-    // Only requests that the engine made may be answered; it made this one.
+    // Only requests of the engine may be answered; this is one.
     let answered = engine.saved(packet.buffer_saved());
     debug_assert!(answered.is_ok(), "{answered:?}");
 }
@@ -195,7 +195,7 @@ pub struct Written {
     held: AtomicU64,
     /// The size of the last explanation, in bytes of the output, and its estimate.
     explained: Mutex<Option<(u64, u64)>>,
-    /// What all outputs lack.
+    /// The data that is missing in all outputs.
     left_out: Mutex<LeftOut>,
     effort: Mutex<Effort>,
 }
@@ -214,7 +214,7 @@ impl Written {
         self.earlier.load(Ordering::Relaxed) + self.piece_bytes()
     }
 
-    /// Bytes so far in the present output.
+    /// Bytes so far in the current output.
     pub fn piece_bytes(&self) -> u64 {
         self.piece.load(Ordering::Relaxed)
     }
@@ -229,7 +229,7 @@ impl Written {
         *self.explained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all outputs lack because of their size limit.
+    /// The data that is missing in all outputs because of their size limit.
     pub fn left_out(&self) -> LeftOut {
         *self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -314,7 +314,7 @@ pub fn spawn(
                 Ok(Request::Save(packet)) => {
                     let begun = Instant::now();
                     let is_done = drain.save(&engine, packet);
-                    // This comes before the thread that waits for the buffer may continue and ask.
+                    // This precedes the moment at which the thread that waits for the buffer may continue and ask.
                     written.add_effort(clock.read(), begun.elapsed());
                     written.update(drain.earlier, &*drain.sink);
                     if is_done {
@@ -387,9 +387,9 @@ struct Drain<F> {
     early: Option<Early>,
     /// The size that an output must not exceed.
     limit: Option<u64>,
-    /// What is to be written at the end of the output.
+    /// The records for the end of the output.
     explanation: Option<Explanation>,
-    /// What the output lacks.
+    /// The data that is missing in the output.
     left_out: LeftOut,
     written: Arc<Written>,
 }
@@ -406,7 +406,7 @@ impl<F: FnOnce()> Drain<F> {
         true
     }
 
-    /// Writes what was kept for this output.
+    /// Writes the data that was kept for this output.
     fn write_early(&mut self, engine: &Engine) {
         for request in self.early.take().unwrap_or_default().requests {
             match request {
@@ -481,7 +481,7 @@ impl<F: FnOnce()> Drain<F> {
         self.write_early(engine);
         // Before the capture thread asks how large this output is.
         self.written.update(self.earlier, &*self.sink);
-        // The requester may be gone.
+        // The requester may have ended.
         let _ = done.send(());
         self
     }
@@ -545,7 +545,7 @@ mod tests {
         .expect("enough memory")
     }
 
-    /// Writes many times what the engine holds, and ends.
+    /// Writes many times the size of the engine, and ends.
     fn fill(engine: &Engine, sender: &crossbeam_channel::Sender<Request>, records: u64) {
         for ticks_per_second in 1..=records {
             let record = Initialization { ticks_per_second };
@@ -675,7 +675,7 @@ mod tests {
         sender.send(Request::Turn(reached)).expect("the drain runs");
         is_reached.recv().expect("all before is saved");
         engine.start(fxt_writer::engine::BufferDisposition::Retain).expect("both buffers are free");
-        // Many times what the engine holds: if buffers were not given back, this would wait forever.
+        // Many times the size of the engine: if buffers were not released, this would wait forever.
         write(1000..5000);
         let (written, _kept) = crossbeam_channel::bounded(1);
         let piece = Request::Piece { records: record(77), written };

@@ -53,7 +53,7 @@ pub enum SinkError {
         /// Bytes of whole records in the output.
         saved: u64,
     },
-    /// The reader of the pipe is gone, and has not read everything.
+    /// The reader of the pipe has exited, and has not read everything.
     #[error("the reader of {name} closed it before the end of the trace")]
     ReaderGone { name: String },
     /// An earlier write failed, and was reported then.

@@ -1,4 +1,4 @@
-//! Where the bytes of a trace go: a file, a pipe, a compressor in front of either.
+//! The destination of a trace: a file, a pipe, or a compressor in front of either.
 //!
 //! The drain thread passes one saved buffer after another to a [`Sink`], each of
 //! whole FXT records. The sink guarantees that accepted data stays readable,
@@ -53,22 +53,22 @@ pub trait Sink: Send + Debug {
     /// Takes a piece of the trace: whole records, each a multiple of 8 bytes.
     ///
     /// # Errors
-    /// When it cannot be written, completely or partly; [`Sink::totals`] then contains what was saved. From then on
+    /// When it cannot be written, completely or partly; [`Sink::totals`] then contains the saved part. From then on
     /// [`SinkError::AlreadyFailed`].
     fn write(&mut self, records: &[u8]) -> Result<(), SinkError>;
 
-    /// Makes everything taken so far readable for others, even if nothing follows. A no-op for sinks
-    /// that hold nothing back. Compressors end a block here, so it should be called at most a few
-    /// times a second.
+    /// Makes everything that was accepted so far readable for other processes, even if nothing follows. A no-op for sinks that hold nothing
+    /// back. Compressors end a block here, so it should be called at most a few times a second.
     ///
     /// # Errors
     /// As for [`Sink::write`].
     fn flush_point(&mut self) -> Result<(), SinkError>;
 
-    /// How much was taken and written so far.
+    /// How much was accepted and written so far.
     fn totals(&self) -> Totals;
 
-    /// Bytes of records taken whose part of the output is not in [`Sink::totals`] yet. It is larger than they are by a few bytes at most.
+    /// Bytes of accepted records whose part of the output is not in [`Sink::totals`] yet. It is larger than they are by a few bytes at
+    /// most.
     fn held(&self) -> u64 {
         0
     }
@@ -85,7 +85,7 @@ pub trait Sink: Send + Debug {
     fn finish(&mut self) -> Result<Totals, SinkError>;
 }
 
-/// Records that a sink has taken but that cannot be read from its output.
+/// Records that a sink has accepted but that cannot be read from its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsaved {
     pub records: u64,
@@ -131,7 +131,7 @@ pub struct Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Stdout,
-    /// A path; what is there may also be a fifo or a device.
+    /// A path, which may also lead to a fifo or a device.
     Path(PathBuf),
 }
 

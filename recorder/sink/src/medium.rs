@@ -23,7 +23,7 @@ pub(super) trait Medium: Send + Debug {
         0
     }
 
-    /// How many of the last bytes written will not be read, since the reader is gone.
+    /// How many of the last bytes written will not be read, since the reader has exited.
     fn unread(&self) -> u64 {
         0
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::probe::elf::{self, Elf, Lines, debug_file_of, separate_debug_file};
 use crate::report::stacks::Line;
 
-/// Files by build id; each is looked for once.
+/// Files by build id; each is searched once.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     known: HashMap<Vec<u8>, Option<Lines>>,

@@ -1,6 +1,6 @@
 //! The command line: clap's types and their help. Nothing in here performs anything.
 //!
-//! These types check only what the text alone can show. What
+//! These types check only what can be checked in the text itself. What
 //! an argument means on this machine (who `@sudo` is, whether stdout is a
 //! terminal) is decided by the command that carries it out, for recording in
 //! [`crate::commands::plan`].
@@ -135,7 +135,7 @@ Open the trace at https://ui.perfetto.dev (the file stays on this machine).
 Exit status: that of COMMAND (128+n when signal n ended it); 3 when COMMAND succeeded and a gate failed, 4 when a gate was undecided; 125 when fxtrec itself failed, 126 when COMMAND could not be run, 127 when it was \
 not found. Subcommands that run no COMMAND exit with 2 when their arguments are wrong.";
 
-/// What `fxtrec -h`, and `fxtrec` without arguments, print: one screen with the most common options.
+/// The output of `fxtrec -h`, and of `fxtrec` without arguments: one screen with the most common options.
 const SCREEN: &str = "\
 Shows why a Linux thread was late: records the scheduler, explains delays
 
@@ -190,7 +190,7 @@ pub struct Cli {
     display: DisplayArgs,
 }
 
-/// What fxtrec is to do.
+/// The action of fxtrec.
 #[derive(Debug, Subcommand)]
 #[allow(
     clippy::large_enum_variant,
@@ -275,7 +275,7 @@ impl Cli {
         Ok(Cli::parse_all(line)?.0)
     }
 
-    /// Parses a whole command line, including the program's own name, and returns what to do and how to display text.
+    /// Parses a whole command line, including the program's own name, and returns the action and how to display text.
     ///
     /// # Errors
     /// A [`clap::Error`], which also represents `--help` and `--version`: exit with [`exit_code`]. Text for standard output is clap's own;
@@ -326,8 +326,8 @@ pub(crate) fn takes_as_value(before: &OsString, command: &OsString) -> Option<&'
     found.map(|(option, _)| *option)
 }
 
-/// The same line with an equals sign between an option and the word that was taken for COMMAND, if the next word cannot be a program name:
-/// `fxtrec --syscalls write -- ./app`.
+/// The same line with an equals sign between an option and the word that was mistaken for COMMAND, if the next word cannot be a program
+/// name: `fxtrec --syscalls write -- ./app`.
 fn with_value(line: &[OsString], command: &[OsString]) -> Option<Vec<OsString>> {
     let (value, next) = (command.first()?, command.get(1)?.to_str()?);
     let at = line.len().checked_sub(command.len() + 1)?;

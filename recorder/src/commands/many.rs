@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// The endings of trace files in directories. A file given by its path may have any ending.
+/// The endings of trace files in directories. A file that is given by its path may have any ending.
 const ENDINGS: [&str; 9] = [
     ".fxt",
     ".fxt.gz",
@@ -92,7 +92,7 @@ pub fn each<T: Send, E: Send>(
             let results = results.clone();
             let (next, stop, work) = (&next, &stop, &work);
             scope.spawn(move || {
-                // The index of the next trace is all that the threads share; results go through the channel.
+                // The threads share only the index of the next trace; results are sent through the channel.
                 while !stop.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(path) = traces.get(number) else { return };

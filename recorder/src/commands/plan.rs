@@ -1,7 +1,7 @@
 //! Turns arguments into a plan: everything that a recording will do, with all
 //! choices made and all contradictions rejected.
 //!
-//! To make a plan, the system is examined (the user database, the type of standard output), but not changed.
+//! To create a plan, the system is examined (the user database, the type of standard output), but not changed.
 
 mod categories;
 pub mod flight;
@@ -58,7 +58,7 @@ const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 /// A command line is truncated to this many bytes.
 const COMMAND_LINE_BYTES: usize = 4096;
 
-/// What a recording will do.
+/// The parameters of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program to run, if any.
@@ -150,7 +150,7 @@ pub enum Filter {
     Owned,
 }
 
-/// What is printed in addition to the trace.
+/// The output in addition to the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Display {
     /// When the live line is shown.
@@ -468,7 +468,7 @@ pub fn output_path(args: &RecordArgs) -> PathBuf {
     args.output.clone().unwrap_or_else(|| default_output(args))
 }
 
-/// The default of `-o`: a file in the current directory, named after what is recorded.
+/// The default of `-o`: a file in the current directory, named after the recorded command or processes.
 fn default_output(args: &RecordArgs) -> PathBuf {
     let mut name = match (args.command.first(), args.pids.first()) {
         (Some(program), _) => {

@@ -34,7 +34,7 @@ pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Content {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         source: Error,
     },
 }
@@ -164,7 +164,7 @@ fn beginning(reader: &mut Reader<'_>) -> (Nanos, Option<i64>) {
     }
 }
 
-/// At most this many records are read to find what the recorder wrote about the trace.
+/// At most this many records are read to find the recorder's statements about the trace.
 const MOST_BEFORE_INFO: usize = 10_000;
 
 /// Warns if events of the trace may have a different meaning than this version assumes.

@@ -14,7 +14,7 @@
 pub struct Owner<'p> {
     /// The id of the container, in hexadecimal digits.
     pub container: Option<&'p str>,
-    /// The uid of the pod as the path has it: systemd's names have `_` in place of `-`. See [`Owner::pod_uid`].
+    /// The uid of the pod in the form of the path: systemd's names have `_` in place of `-`. See [`Owner::pod_uid`].
     pub pod: Option<&'p str>,
 }
 

@@ -4,14 +4,14 @@ use fxt_format::{Koid, ProviderId};
 
 use crate::LocalId;
 
-/// The provider id of fxtrec's own records. Those of applications come after it.
+/// The provider id of fxtrec's own records. The ids of applications follow it.
 pub const PROVIDER: ProviderId = ProviderId(1);
 
 /// The version of the meaning of events and arguments, in `trace_info`. It increases when one changes its meaning or is removed; additions
 /// do not change it.
 pub const SCHEMA: u64 = 1;
 
-/// The argument that marks beginnings and ends of durations which are only those of a rotated file.
+/// The argument that marks beginnings and ends of durations which are only the limits of a rotated file.
 pub const CUT: &str = "cut";
 
 /// A koid for a thread of a provider in a separate pid namespace, if only its id in that namespace is known. Two threads whose ids have

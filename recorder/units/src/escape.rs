@@ -1,8 +1,8 @@
-//! Makes text from others safe to show.
+//! Makes text from other programs safe to show.
 //!
 //! Threads choose their names, applications their log messages, and users their file names. A terminal obeys escape sequences in such text,
 //! and a line break in a name starts a new line. [`line()`] makes such a text fit into one line; [`Escaping`] filters all output to the
-//! terminal and escapes what was forgotten elsewhere.
+//! terminal and escapes characters that were not escaped elsewhere.
 //!
 //! CI services interpret logs too: to them, a line that begins with `::` or contains `##[` is a command. [`Escaping`] changes such lines in
 //! every output, since a log is not a terminal.
@@ -83,7 +83,7 @@ pub struct Escaping<W: Write> {
     out: W,
     /// The sequences that fxtrec itself sends to the terminal.
     own: &'static [&'static str],
-    /// The beginning of a character or colour sequence whose rest is still to come.
+    /// The beginning of a character or colour sequence whose rest has not arrived.
     begun: Vec<u8>,
     commands: Commands,
 }

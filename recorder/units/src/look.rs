@@ -1,4 +1,4 @@
-//! How text for people looks: the few colours that fxtrec uses, and the maximum width of lines.
+//! The appearance of text for people: the few colours that fxtrec uses, and the maximum width of lines.
 //!
 //! A [`Look`] is determined once for standard output or standard error, and passed to everything that writes there. No other code writes
 //! colours: [`Escaping`](crate::escape::Escaping) lets only these pass.
@@ -20,7 +20,7 @@ const END: &str = "\x1b[0m";
 /// All escape sequences that fxtrec itself sends to a terminal in its texts.
 pub(crate) const PALETTE: [&str; 5] = [HEADING, BAD, DOUBTFUL, NOTE, END];
 
-/// How text looks at its destination. By default the style of a file: no colours and no limit on the length of lines.
+/// The appearance of text at its destination. By default the style of a file: no colours and no limit on the length of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Whether there are colours.

@@ -1,4 +1,4 @@
-//! What to try next, depending on what dominates the critical path; and what the recording lacks.
+//! Proposals for the next step, depending on what dominates the critical path; and the facts that are missing in the recording.
 
 use std::cmp::Reverse;
 
@@ -103,7 +103,7 @@ fn add_up(frame: &Frame, holds_lock: bool, names: &Names<'_>, sums: &mut FxHashM
     }
 }
 
-/// What to try next, the most promising first.
+/// Proposals for the next step, the most promising first.
 pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let mut sums = FxHashMap::default();
     add_up(frame, false, names, &mut sums);
@@ -133,7 +133,7 @@ pub(crate) fn advice(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let matters = |nanos: u64| nanos > 0 && nanos.saturating_mul(SHARE) >= length;
     found.retain(|it| matters(it.0));
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    // Advice on what to record comes after advice on what to do.
+    // Proposals for what to record follow proposals for what to do.
     futexes.sort_unstable_by_key(|&(nanos, thread)| (Reverse(nanos), thread));
     let longest = futexes.first().filter(|it| matters(it.0));
     found.extend(longest.map(|&(nanos, thread)| (nanos, about_futex(thread, names))));
@@ -279,7 +279,7 @@ fn look(frame: &Frame, seen: &mut Seen) {
     }
 }
 
-/// Facts that matter here and that the recording lacks.
+/// Facts that matter here and that are missing in the recording.
 pub(crate) fn missing(frame: &Frame, names: &Names<'_>) -> Vec<String> {
     let origin = &names.tracker.origin;
     let mut seen = Seen::default();

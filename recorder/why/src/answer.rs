@@ -28,7 +28,7 @@ impl Answer {
     }
 }
 
-/// What is known about the recording.
+/// The known facts about the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trace {
     pub begin_ns: u64,
@@ -99,7 +99,7 @@ pub struct Explanation {
     pub advice: Vec<String>,
     /// Where threads of the path were blocked, the longest first.
     pub waits: Vec<Wait>,
-    /// Facts that matter here and that the recording lacks.
+    /// Facts that matter here and that are missing in the recording.
     pub missing: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ pub struct Part {
     pub class: Option<&'static str>,
     /// For `blocked`, the system call: its name, or its number.
     pub syscall: Option<String>,
-    /// For `blocked`, what ended it: `thread`, `interrupt`, `unknown` or `not_yet`.
+    /// For `blocked`, what ended the wait: `thread`, `interrupt`, `unknown` or `not_yet`.
     pub ended_by: Option<&'static str>,
     /// The cause of the interrupt that ended it.
     pub interrupt: Option<Interrupt>,
@@ -196,7 +196,7 @@ pub struct Request {
     pub operation: Option<String>,
     pub disk: Option<String>,
     pub bytes: u64,
-    /// The thread that made it.
+    /// The thread that submitted the request.
     pub thread: Option<Who>,
     /// The time from when the request was made until the disk got it, and from then until it was done; or, if that is not recorded, the
     /// time until it was done.

@@ -73,7 +73,7 @@ struct ThreadHistory {
     turn: Option<u64>,
     /// Its last waker.
     waker: Option<Index>,
-    /// The waker that ended its first sleep, and when that sleep began and ended. What woke it before the wake-up that began its life.
+    /// The waker that ended its first sleep, and when that sleep began and ended. The waker before the wake-up that began its life.
     first_woken: Option<(Option<Index>, u64, u64)>,
     first: u64,
     last: u64,
@@ -102,7 +102,7 @@ const RUNQUEUE: usize = 1;
 const BLOCKED: usize = 2;
 const TURN: usize = 3;
 
-/// Watches what threads do, and keeps the longest stretches of each.
+/// Follows the states of threads, and keeps the longest stretches of each.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     lives: Vec<ThreadHistory>,
@@ -289,7 +289,7 @@ impl Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choices {
     pub(crate) list: Vec<Choice>,
-    /// If these are candidates, how many of them are to be explained: see [`Choices::explained`].
+    /// If these are candidates, how many of them to explain: see [`Choices::explained`].
     most: Option<usize>,
 }
 
@@ -325,7 +325,7 @@ impl Choices {
     }
 }
 
-/// Chooses what `query` requests.
+/// Chooses the intervals that `query` requests.
 pub(crate) fn choose(
     query: &Query,
     tracker: &Tracker,
@@ -553,7 +553,7 @@ enum Threads {
     These(Vec<u64>),
 }
 
-/// What decides whether the query includes a thread.
+/// The facts that determine whether the query includes a thread.
 struct Chosen<'a> {
     threads: Threads,
     tracker: &'a Tracker,

@@ -46,7 +46,7 @@ impl Names<'_> {
         Who { koid, tid: roster.tid(koid), comm, host: host.map(str::to_owned) }
     }
 
-    /// Whether the thread is one of those that made the recording.
+    /// Whether the thread belongs to the recorder.
     pub(crate) fn is_recorder(&self, thread: Index) -> bool {
         let roster = &self.tracker.roster;
         self.tracker.family.is_recorder(roster, roster.koid(thread))
@@ -68,7 +68,7 @@ impl Names<'_> {
         }
     }
 
-    /// The request whose completion this interrupt was about, and how long it took until then.
+    /// The request whose completion this interrupt reported, and how long it took until then.
     pub(crate) fn request(&self, request: Request, origin: Origin, done: u64) -> answer::Request {
         let origins = &self.tracker.origins;
         let operation = origins.operation(origin);
@@ -120,7 +120,7 @@ impl Names<'_> {
         self.last_slices.get(&koid).is_some_and(|begin| *begin <= time)
     }
 
-    /// What a thread waited for while it was blocked.
+    /// The object that a thread waited for while it was blocked.
     pub(crate) fn class(&self, blocked: &Blocked) -> Class {
         let name = blocked.syscall.map(|number| self.syscall(number));
         blocked.class(self.tracker.origin.causes, name.as_deref())
@@ -293,7 +293,7 @@ const MOST_MEANWHILE: usize = 3;
 /// The maximum number of slices kept for an interval; the last ones are kept.
 const MOST_SLICES: usize = 4096;
 
-/// What other threads did in an interval.
+/// The activity of other threads in an interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meanwhile {
     /// The threads that ran or were runnable longest, with the time for which they ran and the time for which they waited for a CPU.
@@ -358,7 +358,7 @@ impl<'a> Ran<'a> {
         }
     }
 
-    /// For each interval, what threads other than its own did: those of COMMAND or, without COMMAND, all but the recorder's.
+    /// For each interval, the activity of threads other than its own: those of COMMAND or, without COMMAND, all except the recorder's.
     fn finish(mut self, tracker: &Tracker) -> Vec<Meanwhile> {
         for (thread, (from, has_cpu)) in std::mem::take(&mut self.since) {
             self.add(thread, (from, tracker.now), has_cpu);

@@ -76,7 +76,7 @@ pub struct Query {
     pub from: Option<u64>,
     /// Ignores intervals that end later.
     pub to: Option<u64>,
-    /// Whether to include the threads that made the recording, if all threads are considered.
+    /// Whether to include the threads of the recorder, if all threads are considered.
     pub recorder: bool,
     /// The critical path of COMMAND, from its start to its end.
     pub critical_path: bool,
@@ -92,7 +92,7 @@ impl Query {
 }
 
 impl Query {
-    /// Whether the query leaves open what to explain, so that the answer may be a unit of work.
+    /// Whether the query leaves the choice to fxtrec, so that the answer may be a unit of work.
     pub(crate) fn may_be_unit(&self) -> bool {
         self.span.is_none()
             && self.metric.is_none()
@@ -153,7 +153,7 @@ pub enum Triggered {
     Late,
     /// A time in which the thread could not run.
     Blocked,
-    /// A slice, or what was taken of one.
+    /// A slice, or a part that was taken from one.
     Slice,
     /// A thread's turn, from a wake-up to the next sleep.
     Turn,

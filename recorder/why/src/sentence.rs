@@ -1,7 +1,7 @@
 //! The cause in a sentence.
 //!
 //! The activity of a thread in an interval is summed up, and the sentence names the largest sum. If the thread was mostly blocked, and one
-//! thread ended most of that time, the sentence also describes what that thread did in that time.
+//! thread ended most of that time, the sentence also describes the activity of that thread in that time.
 
 use std::time::Duration;
 
@@ -65,20 +65,20 @@ struct Group<'a> {
     /// The longest of them, and its thread.
     longest: Option<(Index, &'a Step)>,
     frames: Vec<&'a Frame>,
-    /// What the owner of the lock did, if it did not end the wait.
+    /// The activity of the owner of the lock, if it did not end the wait.
     holders: Vec<&'a Frame>,
     /// Why a waker is not followed.
     stopped: Option<Reason>,
 }
 
-/// What identifies a reason.
+/// The properties that identify a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Why {
     class: Class,
     uninterruptible: bool,
     syscall: Option<u64>,
     lock: Option<Lock>,
-    /// Whether the class comes from its stack.
+    /// Whether the class was determined from its stack.
     by_stack: bool,
     by: Option<Waker>,
     by_packet: bool,
@@ -198,7 +198,7 @@ impl<'a> Sums<'a> {
         groups.sort_by_key(|(why, group)| (u64::MAX - group.nanos, why.syscall, why.lock));
         let longest = told.iter().map(|told| told.0).max().unwrap_or(0);
         for (at, (why, group)) in groups.iter().enumerate() {
-            // Only for the longest one, the sentence describes what the waker did.
+            // Only for the longest one, the sentence describes the activity of the waker.
             let follow = at == 0 && group.nanos >= longest && depth < MOST_DEEP;
             told.push((group.nanos, blocked_clause(why, group, names, follow.then_some(depth))));
         }
@@ -245,7 +245,7 @@ impl<'a> Sums<'a> {
                 passive: false,
                 text: format!("waited {length} for {cpu}{which} was idle"),
             },
-            // For each wait, a recording of some threads has only the first thread that took the CPU, until it left.
+            // For each wait, a recording of some threads has only the first thread that took the CPU, until it was switched out.
             Some(Tenant::OutOfScope) => Clause {
                 passive: false,
                 text: match threads {
@@ -454,14 +454,14 @@ fn on_lock(lock: &Lock, names: &Names<'_>) -> String {
     }
 }
 
-/// What a thread did, to follow its name or `which was`.
+/// The activity of a thread, to follow its name or `which was`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Clause {
     passive: bool,
     text: String,
 }
 
-/// What the thread in these frames mainly did; empty if there are no frames.
+/// The main activity of the thread in these frames; empty if there are no frames.
 fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     let told = Sums::of(frames, names).told(names, depth);
     let with_was = |clause: &Clause| match clause.passive && depth > 0 {
@@ -483,7 +483,7 @@ fn phrase(frames: &[&Frame], names: &Names<'_>, depth: usize) -> String {
     text
 }
 
-/// Why it took so long, in a sentence.
+/// The reason for the length, in a sentence.
 pub(crate) fn sentence(
     choice: &Choice,
     frame: &Frame,

@@ -288,7 +288,7 @@ fn blocked(
     text
 }
 
-/// What woke a thread.
+/// The cause of a thread's wake-up.
 fn cause(interrupt: Option<&Interrupt>) -> &str {
     interrupt.map_or("an interrupt or a timer", |interrupt| &interrupt.text)
 }
@@ -307,7 +307,7 @@ pub(crate) fn until_done(request: &Request, waiter: &Who) -> String {
     }
 }
 
-/// A sentence for a thread that was blocked, and in what.
+/// A sentence for a thread that was blocked, and its system call.
 fn what(class: Option<&str>, syscall: Option<&str>) -> String {
     match (class, syscall) {
         (Some("stopped"), _) => "stopped".to_owned(),
@@ -425,7 +425,7 @@ fn shares(tenants: &[Share]) -> String {
     words.join(", ")
 }
 
-/// A link of a chain in words: its thread, what it did, and what it waited for.
+/// A link of a chain in words: its thread, its activity, and the reason of its wait.
 pub fn describe_link(link: &Link) -> String {
     let cpu = link.cpu.map(|cpu| format!("CPU {cpu}")).unwrap_or_default();
     match link.state {

@@ -34,7 +34,7 @@ const MOST_WAITS: usize = 2_000_000;
 /// A thread with fewer units has no usual length.
 const LEAST_UNITS: usize = 8;
 
-/// The same for threads of a whole machine, many of which do different things at different times.
+/// The same for threads of a whole machine, many of which have different tasks at different times.
 const LEAST_UNITS_OF_ALL: u64 = 20;
 
 /// A place with fewer waits is not judged by itself, but like others with the same system call.
@@ -50,7 +50,7 @@ const SAMPLES: usize = 15;
 const MOST_DEEP: usize = 4;
 const MOST_INSIDE: usize = 64;
 
-/// The maximum number of incidents to consider when one is to be explained: the recorder may be the cause of the first.
+/// The maximum number of incidents to consider when one is explained: the recorder may be the cause of the first.
 pub(crate) const MOST_INCIDENTS: usize = 5;
 
 /// For a thread without idle waits, only system calls with at least this many waits are examined.
@@ -152,7 +152,7 @@ pub(crate) struct Judged {
     pub(crate) served: u64,
 }
 
-/// What similar waits have in common: system call, how they end, stack.
+/// The common properties of similar waits: system call, how they end, stack.
 type Place = (u32, Ender, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -163,18 +163,18 @@ enum Ender {
     Unknown,
 }
 
-/// What is known about threads and system calls, apart from waits.
+/// The known facts about threads and system calls, apart from waits.
 pub(crate) struct Known<'a> {
     pub(crate) koid: &'a dyn Fn(Index) -> u64,
     pub(crate) comm: &'a dyn Fn(u64) -> Option<&'a str>,
     pub(crate) class: &'a dyn Fn(Option<u64>) -> Class,
     pub(crate) stacks: Option<&'a Recorded>,
-    /// What a thread waited for between two times, according to the stack.
+    /// The object that a thread waited for between two times, according to the stack.
     pub(crate) by_stack: &'a dyn Fn(u64, (u64, u64)) -> Option<Class>,
 }
 
 impl Waits {
-    /// A thread begins to do something.
+    /// A thread changes its state.
     #[inline]
     pub(crate) fn begin(&mut self, index: Index, begin: &Begin) {
         let at = index as usize;
@@ -292,7 +292,7 @@ impl Waits {
             {
                 (chosen, unit) = found.remove(at);
             }
-            // The thing that it waited for belongs to the same incident.
+            // The object that it waited for belongs to the same incident.
             found.retain(|(at, it)| !self.waits_for(chosen, &unit, *at, it));
             units.push(unit);
         }
@@ -479,7 +479,7 @@ impl Waits {
         }
     }
 
-    /// How long, during this wait, the waker or a thread that it waited for did something.
+    /// How long, during this wait, the waker or a thread that it waited for was active.
     fn worked(&self, wait: &Wait, known: &Known<'_>, deep: usize) -> u64 {
         let class = (known.class)(wait.call());
         if matches!(wait.by, INTERRUPT | UNKNOWN) {

@@ -1,4 +1,4 @@
-"""A recorder's processes: starts them, measures what they have used so far, and ends them."""
+"""A recorder's processes: starts them, measures their use of resources so far, and ends them."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ class Process:
             # A recorder that outlived a killed benchmark would keep recording.
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
-        # In a separate session: Ctrl-C goes to the benchmark, which then ends the recorder.
+        # In a separate session: Ctrl-C is sent to the benchmark, which then ends the recorder.
         self.child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
             start_new_session=True, preexec_fn=die_with_us,

@@ -5,8 +5,8 @@ import pathlib
 import resource
 import statistics
 
-# Limits for parts of the machine's CPU time: what other programs may take in the median of the runs and in any of them, and what the host
-# may take.
+# Limits for parts of the machine's CPU time: the share of other programs in the median of the runs and in any of them, and the share of the
+# host.
 OTHERS, OTHERS_ONCE, STEAL = 0.02, 0.10, 0.01
 
 # The maximum spread of the untraced runs of a pinned workload, as a part of their median.
@@ -41,7 +41,7 @@ class Watch:
 
 
 def disturbances(runs):
-    """What was not quiet, in lines for people."""
+    """The parts that were not quiet, in lines for people."""
     found = []
     others = [run.others for run in runs]
     if statistics.median(others) > OTHERS:

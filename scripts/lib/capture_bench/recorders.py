@@ -64,7 +64,7 @@ class Recorder:
         raise NotImplementedError
 
     def stop_producing(self):
-        """What must be done before the processes are interrupted."""
+        """Actions that are necessary before the processes are interrupted."""
 
     def clean_up(self):
         """Removes everything that it created."""
@@ -109,7 +109,7 @@ class Recorder:
         return Outcome(events, lost, size, cpu, *meanwhile)
 
     def abort(self):
-        """Ends it and removes what it created, whatever its state."""
+        """Ends it and removes everything that it created, whatever its state."""
         for process in self.processes:
             process.kill()
         self.clean_up()
@@ -149,7 +149,7 @@ class Perf(Recorder):
 
 
 class Tracebox(Recorder):
-    """Perfetto's recorder, with services of its own: the same events through ftrace, written to the file as they come."""
+    """Perfetto's recorder, with its own services: the same events through ftrace, written to the file as they arrive."""
 
     def __init__(self, scratch):
         super().__init__("tracebox", scratch)
@@ -282,7 +282,7 @@ class RawFtrace(Recorder):
 
 
 def remove_stale_instances(tracefs):
-    """Removes what killed benchmarks have left behind."""
+    """Removes the files that killed benchmarks have left behind."""
     for left in (tracefs / "instances").glob(f"{INSTANCE}*"):
         if not pathlib.Path("/proc", left.name.removeprefix(INSTANCE)).exists():
             left.rmdir()

@@ -81,7 +81,7 @@ def order(runs):
 
 
 def quiet_rows(runs):
-    """What each recorder uses while the machine is idle."""
+    """The resources that each recorder uses while the machine is idle."""
     rows = []
     for recorder in order(runs):
         found = [run for run in runs if run.workload == "quiet" and run.recorder == recorder and run.outcome]
@@ -96,7 +96,7 @@ def quiet_rows(runs):
 
 
 def other_rows(runs, names):
-    """What each recorder costs relative to the other fxtrec with the same source, in the same rounds."""
+    """The cost of each recorder relative to the other fxtrec with the same source, in the same rounds."""
     rows = []
     for workload in names:
         of = {}

@@ -16,8 +16,8 @@ from .cache import run, say
 TOP = pathlib.Path(__file__).resolve().parents[3]
 TRIPLE = "aarch64-unknown-linux-gnu"
 STATIC = "-C target-feature=+crt-static"
-# Of the whole workspace, since CI and developers have that: for one package alone, cargo would build most crates again, with fewer
-# features. The programs are built because of the test.
+# The whole workspace is built, since CI and developers have already built that: for one package alone, cargo would build most crates again,
+# with fewer features. The programs are built because of the test.
 NATIVE = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format", "json-render-diagnostics", "--test", "machine"]
 CROSS = ["cargo", "build", "--locked", "--package", "fxtrec-tests", "--message-format", "json-render-diagnostics", "--target", TRIPLE]
 # Tests that run any of the programs.
@@ -34,7 +34,7 @@ RUST_FLAGS = ["--edition", "2024", "-C", "force-frame-pointers=yes"]
 
 
 def is_of(copy, source):
-    """Whether the copy was made from this source; repositories that share a cache have their own sources."""
+    """Whether the copy was built from this source; repositories that share a cache have different sources."""
     return copy.exists() and copy.stat().st_mtime_ns == source.stat().st_mtime_ns
 
 
@@ -55,7 +55,8 @@ def mark(copy, source):
 
 
 class Programs:
-    """Where cargo put each program, which is also where tests look for it. Of the programs that contain tests, only `tests` are built."""
+    """The place where cargo put each program, which is also where tests look for it. Of the programs that contain tests, only `tests` are
+    built."""
 
     def __init__(self, cache, arch, tests, tools):
         self.arch = arch
@@ -134,7 +135,7 @@ class Programs:
         built = [(m["target"]["name"], m["target"]["kind"], m) for m in messages if m.get("executable")]
         self.tests = {name: m["executable"] for name, kind, m in built if kind == ["test"] and name in tests}
         own = [(name, m) for name, kind, m in built if kind == ["bin"] and "#fxtrec-tests@" in m["package_id"]]
-        # The others take memory of the guest.
+        # The others use memory of the guest.
         self.bins = {name: m["executable"] for name, m in own if DRIVERS & set(tests) or name in NEEDED}
 
     def _strip(self, strip):
@@ -159,7 +160,7 @@ class Programs:
                 old.unlink()
 
     def _libraries(self):
-        """The libraries that the programs are linked against, by the paths that they look for."""
+        """The libraries that the programs are linked against, by the paths at which they look for them."""
         found = set()
         for program in [*self.bins.values(), *self.tests.values(), self.sources["blocker"], *self.tools]:
             # It fails for a statically linked program.

@@ -1,7 +1,7 @@
 """Files that are downloaded once: Debian's kernels, and a chroot with QEMU and a C compiler and linker for arm64.
 
 Everything is below one folder outside of the repository. Nothing of the machine's own apt is used or changed except its keys, and nothing
-stays mounted: what the chroot needs is mounted in a namespace that ends with its process.
+stays mounted: the mounts of the chroot are in a namespace that ends with its process.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ MIRROR = os.environ.get("FXTREC_VM_MIRROR", "http://deb.debian.org/debian")
 SECURITY = os.environ.get("FXTREC_VM_SECURITY", "http://deb.debian.org/debian-security")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# Where kernels are looked for. A release that has left the mirror is skipped.
+# The places in which kernels are searched. A release that has left the mirror is skipped.
 SUITES = [
     "bullseye", "bullseye-security", "bookworm", "bookworm-security", "bookworm-backports",
     "trixie", "trixie-security", "trixie-backports", "forky", "sid",
@@ -116,10 +116,10 @@ class Cache:
             return
         if not shutil.which("debootstrap"):
             sys.exit("vm: debootstrap is missing: apt install debootstrap")
-        # What an interrupted run left.
+        # The remains of an interrupted run.
         shutil.rmtree(self.chroot, ignore_errors=True)
         say(f"making a chroot of Debian {CHROOT_SUITE} in {self.chroot}")
-        # It mounts file systems that must not stay when it is ended. A second try finds what was already downloaded.
+        # It mounts file systems that must not stay when it is ended. A second try finds the files that were already downloaded.
         run(["unshare", "--mount", "debootstrap", "--variant=minbase", CHROOT_SUITE, self.chroot, MIRROR], tries=2)
         etc = self.chroot / "etc"
         (etc / "apt/sources.list").write_text(f"deb {MIRROR} {CHROOT_SUITE} main\n")
@@ -176,7 +176,7 @@ class Cache:
         if self.is_updated:
             return
         say("reading the lists of Debian's packages")
-        # Fails if one suite is gone from the mirror, but reads the others; a missing package shows up when it is needed.
+        # Fails if one suite no longer exists on the mirror, but reads the others; a missing package shows up when it is needed.
         self._apt("apt-get", "-qq", "update")
         self.is_updated = True
 

@@ -122,8 +122,8 @@ def boot(words, limit, log, expect_within=None):
         finally:
             # A guest that has powered off is ending by itself, and has closed its output.
             if not is_closed:
-                # Not through the object, which would reap it first and discard the time that it took. It has not been reaped, so its id is
-                # still valid.
+                # The object is not used for this, since it would reap the process first and discard its times. It has not been reaped, so
+                # its id is still valid.
                 os.kill(process.pid, signal.SIGKILL)
             process.stdout.close()
             _, _, usage = os.wait4(process.pid, 0)

@@ -1,4 +1,4 @@
-"""The results of the guests: which refusals are known, what is kept of each run, and the table of all."""
+"""The results of the guests: the known refusals, the data that is kept of each run, and the table of all."""
 
 import fnmatch
 import json

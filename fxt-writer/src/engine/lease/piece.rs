@@ -47,7 +47,7 @@ pub(super) struct PieceSlot<'l> {
     start: usize,
     room: usize,
     words: usize,
-    /// Words put so far, the header counted.
+    /// Words written so far, the header counted.
     put: usize,
 }
 

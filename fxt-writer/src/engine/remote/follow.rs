@@ -1,6 +1,6 @@
 //! Reads the records of a circular buffer as they arrive, without consuming them.
 //!
-//! A look continues where the previous one ended, and also checks the room before that point that was reserved but not filled:
+//! A call continues where the previous one ended, and also checks the room before that point that was reserved but not filled:
 //!
 //! ```text
 //!  first look   [ a b . . | c . . . ] 0 0 0 0        a b c     open: . . and . . .

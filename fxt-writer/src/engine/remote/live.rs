@@ -13,9 +13,8 @@
 //!                                           head   whole by then: now its content is read
 //! ```
 //!
-//! Reading forwards alone, a record that is just being started would yield a zero, a gap, and then
-//! content that looks like a record. Reading backwards alone, a record that is just being finished
-//! would yield content from before it was finished.
+//! If the buffer were only read forwards, a record that is just being started would yield a zero, a gap, and then content that looks like a
+//! record. If the buffer were only read backwards, a record that is just being finished would yield content from before it was finished.
 //!
 //! **The buffer.** Before a buffer is cleared, the header marks it as without data, and before that
 //! mark is removed, the wrapped count goes up by one. So the reader checks the start of the data
@@ -72,7 +71,7 @@ impl<W: SharedWords> Drop for Hold<'_, W> {
 struct Filling {
     /// Finished records, one after another.
     records: Vec<u64>,
-    /// What was left out in addition.
+    /// Buffers that were left out in addition.
     tally: Tally,
 }
 

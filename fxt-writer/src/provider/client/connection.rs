@@ -39,7 +39,7 @@ pub(super) struct Connection {
     recording: Option<Recording>,
     /// The number of the client's categories that the manager knows.
     told: usize,
-    /// The number of the client's alerts for which messages were made.
+    /// How many of the client's alerts have been put into messages.
     alerts: u64,
     registered: bool,
     of_use: bool,
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     /// Waits for the manager or the application; returns whether packets and
-    /// whether messages may have come.
+    /// whether messages may have arrived.
     fn wait(&self) -> Result<(bool, bool), Over> {
         let wanted = |sending: bool| {
             if sending { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }

@@ -85,7 +85,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether `file` is what is mapped here.
+    /// Whether `file` is the one that is mapped here.
     pub(in crate::provider) fn is_of(&self, file: BorrowedFd<'_>) -> bool {
         fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file)
     }

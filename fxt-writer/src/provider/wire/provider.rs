@@ -15,7 +15,7 @@ pub enum FromProvider {
     },
     /// CATEGORIES: categories that have become known since.
     Categories(
-        /// The new ones, without those sent before.
+        /// The new ones, without those that were already sent.
         Vec<String>,
     ),
     /// STOPPED: the buffer of this session is final, and in streaming mode saved.

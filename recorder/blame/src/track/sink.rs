@@ -77,9 +77,9 @@ pub enum By {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub bytes: u64,
-    /// The thread that made it, if known.
+    /// The thread that made the request, if known.
     pub by: Option<Index>,
-    /// When it was made, and when the disk got it.
+    /// When the request was made, and when the disk got it.
     pub started: Option<u64>,
     pub issued: Option<u64>,
 }
@@ -168,7 +168,7 @@ pub trait Sink {
     fn tenant(&mut self, _: Cpu, _time: u64, _: Tenant) {}
     /// A span of a thread, not recorded by the kernel.
     fn event(&mut self, _: &Event<'_>, _is_provider: bool) {}
-    /// A scheduling record with this time comes next. Returns whether it is needed.
+    /// The next record is a scheduling record with this time. Returns whether it is needed.
     fn advance(&mut self, _: &Tracker, _time: u64) -> bool {
         true
     }

@@ -247,7 +247,7 @@ impl CpuLane {
     pub(super) fn tell_offline(&mut self, merger: &mut Merger) {
         if self.away == Away::Untold && self.drained && self.has_switches() {
             self.away = Away::Told;
-            // The time must not be earlier than what was already handed out.
+            // The time must not be earlier than the events that were already passed on.
             let told = merger.queue(self.queue).youngest();
             let time = self.held.youngest.max(told).max(merger.emitted());
             merger.push(self.queue, Event { time, kind: Kind::Offline { goes_idle: true } });
@@ -261,7 +261,7 @@ impl CpuLane {
         self.tell(merger, new.saturating_add(also));
     }
 
-    /// Reports what was lost at the very end, with no event after it. Call this when the programs have stopped.
+    /// Reports losses at the very end, with no event after them. Call this when the programs have stopped.
     pub(super) fn tell_rest(&mut self, merger: &mut Merger, decoders: &[LaneDecoder]) {
         let told = self.held.lost().saturating_add(decoders[self.number].told_lost);
         self.tell(merger, self.lane.counts().lost.saturating_sub(told));
@@ -365,7 +365,7 @@ impl Held {
         told.fold(0, u64::saturating_add)
     }
 
-    /// Time of the first record that has one. The records before it refer to it, so they are handed out with it; it may not have arrived
+    /// Time of the first record that has a time. The records before it refer to it, so they are handed out with it; it may not have arrived
     /// yet, unless there is no room for it.
     #[inline]
     fn first(&self) -> Option<Nanos> {
@@ -523,7 +523,7 @@ impl Decoder {
                     state: states.decode(state.into(), preempted),
                     syscall,
                     in_scope: self.by_group.then_some([prev_in_scope, next_in_scope]),
-                    // The name was recorded when the thread was switched in; a newer one comes from perf's rings.
+                    // The name was recorded when the thread was switched in; a newer name is reported by perf's rings.
                     prev_comm: Comm::default(),
                     next_comm: self.names.get(next),
                 });

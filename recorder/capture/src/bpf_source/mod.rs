@@ -41,7 +41,7 @@ use groups::Groups;
 /// How many microseconds to wait after each attempt to close the lanes. A program needs about one, unless the host takes its CPU away.
 const CLOSING: [u64; 5] = [50, 200, 1000, 4000, 0];
 
-/// What a recording requests from this source.
+/// The options of a recording for this source.
 #[derive(Clone, Debug)]
 pub struct BpfOptions {
     /// The perf events in addition to the programs.
@@ -61,7 +61,7 @@ pub struct BpfOptions {
     pub plain: bool,
     /// How the scope is narrowed, if it is; [`Source::narrow`] or [`Source::narrow_to_cgroups`] selects the threads.
     pub narrow: Option<ScopeBy>,
-    /// The user whose threads alone are recorded.
+    /// The only user whose threads are recorded.
     pub owner: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Intake for LaneIntake {
     }
 }
 
-/// Decodes what the merger hands out. Each lane uses the decoder with its number.
+/// Decodes the events that the merger passes on. Each lane uses the decoder with its number.
 struct Decoding<'a, 'b> {
     decoders: &'a mut [LaneDecoder],
     take: &'a mut Take<'b>,
@@ -340,7 +340,7 @@ impl Source for BpfSource {
 
     fn enable(&mut self) -> Result<(), SourceError> {
         let LaneIntake { rings, .. } = &mut *self.merging.intake();
-        // Forks and names first, so that no event comes from a thread whose fork was missed.
+        // Forks and names are read first, so that no event is from a thread whose fork was missed.
         rings.enable_lives()?;
         self.events.attach()?;
         rings.enable_events()
@@ -348,8 +348,8 @@ impl Source for BpfSource {
 
     fn begin(&mut self) -> Nanos {
         let begin = self.outset.begin(clock::now());
-        // This only stores to each lane's memory, which disturbs nothing else. Lanes of switches come first, since every other event names
-        // a thread as current.
+        // This only stores to each lane's memory, which disturbs nothing else. Lanes of switches are read first, since every other event
+        // names a thread as current.
         self.merging.intake().lanes.iter().for_each(CpuLane::open);
         begin
     }

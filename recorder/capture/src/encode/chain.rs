@@ -7,12 +7,13 @@
 //! ```
 //!
 //! A [`CpuState`] of the scheduling machine, with its rules for switches and gaps, says which thread really is on the CPU. The encoder does
-//! not derive what threads do: it only tracks what it needs to leave out spurious wake-ups; a ledger tracks the rest if a trigger is set. A
-//! property test (`agreement` of `fxtrec-convert`) lets the encoder record a random history and compares the report with the machine.
+//! not derive the states of threads: it only tracks the facts that it needs to leave out spurious wake-ups; a ledger tracks the rest if a
+//! trigger is set. A property test (`agreement` of `fxtrec-convert`) lets the encoder record a random history and compares the report with
+//! the machine.
 //!
 //! With a narrow scope the file shows less than really happened: a switch is written when a thread in scope is switched out or in, and the
 //! outsider that follows such a thread is shown until it is switched out. For the rest of the time, a pseudo-thread of the CPU represents
-//! what is not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
+//! the threads that are not recorded. The idle task is an outsider like others: where the file shows idle, the CPU was idle.
 //!
 //! ```text
 //!   truth    A -> x    x -> y    y -> idle     idle -> A     A -> idle     idle -> z    A is in scope, x y z are not
@@ -39,10 +40,10 @@ pub struct Chain {
     pub(super) seat: CpuState<Occupant>,
     /// The thread that the file shows; `None` before the CPU's first record.
     pub shown: Option<Koid>,
-    /// What is known about the slice that the next switch ends.
+    /// The known facts about the slice that the next switch ends.
     pub slice: Option<SliceFacts>,
     pub taken: Option<Taken>,
-    /// Whether the trace has the name of the pseudo-thread for what is not recorded.
+    /// Whether the trace has the name of the pseudo-thread for unrecorded time.
     pub unrecorded: bool,
 }
 
@@ -146,7 +147,7 @@ impl Chains {
     }
 }
 
-/// What the file shows of a switch.
+/// The part of a switch that the file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Whether the outgoing side is the thread itself; otherwise it is the pseudo-thread.

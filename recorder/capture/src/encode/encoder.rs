@@ -90,7 +90,7 @@ struct Words {
     syscall: Option<u16>,
     /// Whether no tracepoint reported it.
     inferred: bool,
-    /// What delayed the slice that this switch ends.
+    /// The delay of the slice that this switch ends.
     slice: Option<SliceFacts>,
     taken: Option<Taken>,
     /// The facts about the wait that it ends.
@@ -123,7 +123,7 @@ fn unseen_state(koid: Koid) -> OutgoingState {
     OutgoingState { fxt, detail: None }
 }
 
-/// The side that represents what is not recorded.
+/// The side that represents unrecorded threads.
 fn nobody(cpu: Cpu) -> Side {
     Side { koid: unrecorded::thread_of(cpu), weight: unrecorded::WEIGHT }
 }
@@ -167,7 +167,7 @@ fn cpu_number(cpu: Cpu) -> u16 {
 }
 
 impl<L: Lanes> Encoder<L> {
-    /// An encoder of the threads known so far; with `narrow`, only threads in scope are recorded.
+    /// An encoder of the threads that are known so far; with `narrow`, only threads in scope are recorded.
     ///
     /// fxtrec's own events belong to the thread `recorder`.
     pub fn new(lanes: L, threads: Threads, narrow: bool, recorder: ThreadName) -> Encoder<L> {
@@ -309,7 +309,7 @@ impl<L: Lanes> Encoder<L> {
                 Ok(())
             }
             Kind::Wake(wake) if event.time < time && self.threads.has_ended(wake.tid) => {
-                // The event came so late that the thread has been switched out for the last time since.
+                // The event arrived so late that the thread has been switched out for the last time since.
                 (self.queued, self.origin) = (None, None);
                 self.stats.wakeups += u64::from(wake.kind != WakeKind::Waking);
                 self.stats.spurious_wakeups += u64::from(wake.kind != WakeKind::Waking);

@@ -22,10 +22,10 @@ const PAGES: usize = (1 << TID_BITS) / PAGE_TIDS;
 type Page = Box<[u16; PAGE_TIDS]>;
 
 /// The generations of pseudo objects' koids (readers see their lower ten bits): placeholders for threads of other users, processes of inner
-/// pid namespaces, interrupts, and the pseudo-threads for what is not recorded.
+/// pid namespaces, interrupts, and the pseudo-threads for unrecorded time.
 const RESERVED: [u16; 4] = [0x3, 0x200, 0x300, 0x340];
 
-/// Whether the id is not that of a thread, but of a placeholder for others in a recording of one user: see `owner.h`.
+/// Whether the id is not that of a thread, but of a placeholder for other users' threads in a recording of one user: see `owner.h`.
 fn stands_for_others(tid: Tid) -> bool {
     tid.0 >> TID_BITS != 0
 }

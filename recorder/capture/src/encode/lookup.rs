@@ -24,7 +24,7 @@ impl ProcLookup {
         ProcLookup { usable, only_user }
     }
 
-    /// The process according to `look`, if it may be written.
+    /// The process that `look` finds, if it may be written.
     fn about<T>(&self, pid: LocalId, look: impl FnOnce(u32) -> Option<T>) -> Option<T> {
         if !self.usable {
             return None;

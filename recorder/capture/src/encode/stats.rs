@@ -1,4 +1,4 @@
-//! Counts of what was recorded.
+//! Counts of the recorded events.
 
 use super::probes::Counts;
 use crate::event::{Loss, LostOthers};

@@ -106,7 +106,7 @@ pub fn write(out: &mut Vec<u8>) -> Result<(), WriteError<std::convert::Infallibl
 /// The records that register these strings.
 pub fn all() -> impl Iterator<Item = StringRecord<'static>> {
     let record = |(index, content)| {
-        // Every index is in range: each was made a `Text` above.
+        // Every index is in range: each was stored as a `Text` above.
         StringRef::indexed(index).ok().map(|index| StringRecord { index, content })
     };
     ALL.iter().copied().filter_map(record)

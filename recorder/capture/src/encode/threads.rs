@@ -61,7 +61,7 @@ fn near(tid: Tid) -> usize {
     tid.0 as usize % NEAR
 }
 
-/// What a thread is known to be doing.
+/// The known state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// Unknown, or known only from before a loss.
@@ -545,13 +545,13 @@ impl Threads {
         self.find(tid).is_none() && self.generations.has_ended(tid)
     }
 
-    /// What the thread is doing, unless losses make that uncertain.
+    /// The state of the thread, unless losses make that uncertain.
     pub fn run(&self, slot: Slot) -> Run {
         let thread = self.thread(slot);
         if thread.run_confirmed == self.losses { thread.run } else { Run::Unknown }
     }
 
-    /// Sets what the thread is doing now.
+    /// Sets the current state of the thread.
     pub fn set_run(&mut self, slot: Slot, run: Run) {
         let losses = self.losses;
         let thread = self.thread_mut(slot);

@@ -19,7 +19,7 @@ use fxtrec_units::{Cpu, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     pub since: Nanos,
-    /// The CPU whose queue it was taken off.
+    /// The CPU from whose queue it was removed.
     pub cpu: Cpu,
     pub throttle: Throttle,
     /// How long it was throttled, once that is known.
@@ -41,7 +41,7 @@ impl Throttled {
     }
 
     /// The thread continues to wait in the queue of another CPU, which was throttled for `kept` so far. The report of the queue that it
-    /// leaves comes first.
+    /// leaves is first.
     pub fn goes_over(&mut self, cpu: Cpu, kept: Nanos) {
         self.before.0 += self.length.take().map_or(0, |length| length.0);
         self.cpu = cpu;

@@ -111,7 +111,7 @@ impl Files {
         if self.bounds == Bounds::default() {
             return false;
         }
-        // A file that is already gone or cannot be removed makes no room.
+        // A file that is already gone or cannot be removed frees no room.
         while let Some(removed) = self.remove_oldest() {
             if matches!(removed, Ok(true)) {
                 return true;

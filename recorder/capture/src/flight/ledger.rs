@@ -1,7 +1,7 @@
-//! What each thread is currently doing, and since when.
+//! The current state of each thread, and since when it lasts.
 //!
-//! The durations follow the same rules as the report's: after a loss nothing is known about any waits, and what begins or ends with an
-//! inferred switch has no length.
+//! The durations follow the same rules as the report's: after a loss nothing is known about any waits, and a duration that begins or ends
+//! with an inferred switch has no length.
 //!
 //! ```text
 //!   woken          in             out, can run      in           out, waits      woken
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// What all threads are currently doing.
+/// The current states of all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     machine: Machine<Occupant>,
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// An event shows which thread has a CPU, but not since when. The thread that was expected to have it may be anywhere, if it still
-    /// lives; `before` says whether it does.
+    /// exists; `before` is whether it does.
     pub fn found(&mut self, cpu: Cpu, before: bool, now: Has<Occupant>, time: Nanos) {
         let (cpu, time) = (read_cpu(cpu), read_time(time));
         if !before {

@@ -19,7 +19,7 @@ use fxtrec_gates::{Comparison, Condition, Lasting, Trigger, What};
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::{Cpu, Nanos, Tid};
 
-/// The maximum number of triggers that have fired and were not taken yet; more are suppressed.
+/// The maximum number of triggers that have fired and are not handled yet; further ones are suppressed.
 const MOST_WAITING: usize = 64;
 
 /// How many metrics there are.
@@ -119,10 +119,10 @@ impl Reach {
     }
 }
 
-/// All triggers, and what they need to know about threads.
+/// All triggers, and the facts about threads that they need.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// What threads are currently doing.
+    /// The current states of threads.
     pub ledger: Ledger,
     triggers: Vec<Trigger>,
     lengths: [Vec<Limit>; METRICS],
@@ -190,7 +190,7 @@ impl Watch {
         }
     }
 
-    /// Watches nothing, and only keeps track of what threads are doing.
+    /// Watches nothing, and only tracks the states of threads.
     pub fn only_ledger() -> Watch {
         Watch::new(Vec::new(), Limits { interval: Nanos(0), most: None })
     }
@@ -358,7 +358,7 @@ impl Watch {
         self.fired.drain(..)
     }
 
-    /// Counts of everything that has met a trigger so far, by outcome.
+    /// The number of times that a trigger's condition held so far, by outcome.
     pub fn counts(&self) -> Counts {
         self.counts
     }

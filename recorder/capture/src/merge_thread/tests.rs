@@ -6,7 +6,7 @@ use super::*;
 use fxtrec_kernel::extra::ExtraIndex;
 use fxtrec_units::Tid;
 
-/// Queues of two CPUs into which each round puts events, and a backlog that hands out numbers.
+/// Queues of two CPUs into which each round puts events, and a backlog that passes on numbers.
 #[derive(Debug)]
 struct Synthetic {
     merger: Merger,

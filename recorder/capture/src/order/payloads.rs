@@ -35,7 +35,7 @@ fn room(len: usize) -> usize {
 }
 
 impl Payloads {
-    /// Bytes that are taken up.
+    /// Bytes that are in use.
     pub(super) fn held(&self) -> usize {
         (self.head - self.tail) as usize
     }
@@ -150,7 +150,7 @@ mod tests {
         for n in 0..100_000 {
             kept.push_back((n, payloads.push(&content(n, n % 100))));
             if kept.len() > 20 {
-                // The second goes before the first now and then, as after an interrupt.
+                // The second may precede the first, for example after an interrupt.
                 let at = usize::from(n % 7 == 0);
                 let (n, payload) = kept.remove(at).expect("there are more than twenty");
                 assert_eq!(payloads.get(payload), content(n, n % 100));

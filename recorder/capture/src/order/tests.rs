@@ -36,7 +36,7 @@ fn the_picture_holds() {
     // Seen at 303 ms, the quiet CPU 1 holds the others up to what it last showed ...
     assert_eq!(merger.watermark(Nanos(303 * MS), NONE), Nanos(291 * MS));
     assert_eq!(emitted(&mut merger, 291 * MS).len(), 6);
-    // ... but not a window later: then CPU 2 proves what it has shown, minus the slack.
+    // ... but not beyond a window later: then CPU 2 proves what it has shown, minus the slack.
     assert_eq!(merger.watermark(Nanos(396 * MS), NONE), Nanos(296 * MS));
     let rest = emitted(&mut merger, 296 * MS);
     assert_eq!(rest.len(), 1 + 5 + 5);
@@ -141,7 +141,7 @@ struct Sorted {
     events: VecDeque<Event>,
     youngest: Nanos,
     complete: bool,
-    /// Events that a look between two parts adds, and the number of looks.
+    /// The events that are added between the two parts of a read, and the number of reads.
     ring: VecDeque<Event>,
     looks: usize,
 }
@@ -216,7 +216,7 @@ fn events_in_backlogs_go_out_as_those_in_queues_do() {
     for round in 0..200 {
         for _ in 0..roll(300) {
             let cpu = roll(u64::from(CPUS)) as usize;
-            // Often at the same time as others, and in runs.
+            // Often at the same time as other events, and in sequences.
             for _ in 0..=roll(4) {
                 times[cpu] += roll(3);
                 let rare = roll(10) == 0;
@@ -285,7 +285,7 @@ fn a_ring_that_fills_is_read_while_much_goes_out_and_waits_for_the_next_watermar
 fn a_limited_round_leaves_events_for_the_next_and_loses_none() {
     let mut merger = Merger::new();
     let queues = [merger.lane(Cpu(0)), merger.lane(Cpu(1))];
-    // A CPU alone for a while, in which it has many events.
+    // A single CPU is active for a while and has many events.
     (0..5000).for_each(|time| merger.push(queues[0], event(time * 10_000)));
     (0..10).for_each(|time| merger.push(queues[1], event(60_000_000 + time)));
     merger.limit_rounds(Some(1000));

@@ -1,4 +1,4 @@
-//! What rings report about CPU hotplug and about missing records.
+//! The reports of rings about CPU hotplug and about missing records.
 
 use super::super::event::{Comm, Switch};
 use super::super::sched::tests::layout;
@@ -183,7 +183,7 @@ fn lose(machine: &Fake, lives: u64, switch_records: u64, samples: u64) {
     machine.lose(0, |attr| attr.type_ == 2 && attr.config == first, samples);
 }
 
-/// The picture in [`CpuRing::divide`]'s documentation, and what follows it.
+/// The picture in [`CpuRing::divide`]'s documentation, and the steps after it.
 #[test]
 fn of_what_a_ring_lost_only_samples_are_lost_events() {
     let machine = Fake::default().file(ONLINE, "0\n");

@@ -31,13 +31,13 @@ use fxtrec_kernel::symbols::KernelSymbols;
 use fxtrec_sched::backtrace::{Kind, link_flags, problem};
 use fxtrec_units::{Nanos, Pid, Tid};
 
-/// How often the ring is checked. It has room for what some thousand long waits leave.
+/// How often the ring is checked. It has room for the samples of some thousand long waits.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// The same while there are neither samples nor code records, if stacks were not requested.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// How long samples are processed while others wait for that: at the end, and before functions are named.
+/// How long samples are processed while another thread waits for that: at the end, and before functions are named.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Maximum number of programs that are known at the same time. If there are more, all known ones are named, and those without a recent
@@ -50,10 +50,10 @@ const LATELY: Nanos = Nanos(3_000_000_000);
 /// How long no programs are forgotten after too many frames had no names.
 const FULL: Nanos = Nanos(10_000_000_000);
 
-/// Maximum number of known mappings, for all programs together: code in others is in no file.
+/// Maximum number of known mappings, for all programs together: code in further mappings is in no file.
 pub(super) const MOST_PLACED: usize = 96 * 1024;
 
-/// Maximum size in bytes of the mappings of all programs that have stacks; beyond it, all but those of the last program are read again.
+/// Maximum size in bytes of the mappings of all programs that have stacks; beyond it, all except those of the last program are read again.
 pub(super) const MOST_FOUND: usize = 12 << 20;
 
 /// How many processes are known whose mappings cannot be read.
@@ -163,7 +163,7 @@ pub(super) struct Program {
     found_bytes: usize,
     /// The code that it has compiled itself.
     pub(super) made: JitCode,
-    /// The look at the ring in which its mappings were last read.
+    /// The round in which its mappings were last read.
     read_in: Option<u64>,
     /// Its Python functions, if it has an interpreter of a known version.
     pub(super) python: Option<Box<Functions>>,
@@ -172,7 +172,7 @@ pub(super) struct Program {
     failed: bool,
     /// Whether the capture thread has been sent its process.
     told: bool,
-    /// Whether it had no stack for a while: what only new stacks need is not there.
+    /// Whether it had no stack for a while: then data that only new stacks need is not there.
     rests: bool,
     /// When its last sample was.
     last: Nanos,
@@ -183,8 +183,8 @@ impl Program {
         self.places.at(frame).map(|placed| &placed.mapping)
     }
 
-    /// How many frames precede the first one that is not code. After a function without a frame pointer, whatever a register held is taken
-    /// for the address of a frame, and what is there for an address in the code.
+    /// How many frames precede the first one that is not code. After a function without a frame pointer, the content of any register is
+    /// taken for the address of a frame, and the memory there for an address in the code.
     fn whole(&self, frames: &[u64]) -> usize {
         let is_code = |frame: u64| self.mapping(frame).is_some() || self.finds(frame);
         let end = frames.iter().position(|&frame| !is_code(frame));
@@ -197,7 +197,7 @@ impl Program {
         find(&self.found, frame).is_some()
     }
 
-    /// Frees what only new stacks need.
+    /// Frees data that only new stacks need.
     fn rest(&mut self) {
         self.rests = true;
         self.forget_found();
@@ -268,7 +268,7 @@ pub(super) struct Collector {
     pub(super) looks: u64,
     /// When the ring was last checked.
     pub(super) fetched: Instant,
-    /// Its content that is to be sent.
+    /// The part of its content that must be sent.
     samples: VecDeque<Sample>,
     /// Bytes of that.
     waiting: usize,
@@ -344,7 +344,7 @@ impl Collector {
         self.named.clone()
     }
 
-    /// Reads until `stop` is set, and then what is left; names functions last.
+    /// Reads until `stop` is set, and then reads the rest; names functions last.
     pub(super) fn run(mut self, stop: &StopToken) -> Counts {
         self.rings.be_taken_by_this_thread();
         if self.rings.has_own_stacks() {
@@ -354,7 +354,7 @@ impl Collector {
         self.meet_pythons();
         let mut pause = LOOK;
         while !stop.is_stopped() {
-            // A request always precedes this look.
+            // A request always precedes this round.
             let is_asked = self.asked.try_recv().is_ok();
             let until = Instant::now() + AT_ONCE;
             // If stacks were requested, a short-lived program whose code was not reported must be examined before it ends.
@@ -368,7 +368,7 @@ impl Collector {
             }
             self.forget_old();
             self.let_deleted_go();
-            // The request comes first, and then the call that makes it return early.
+            // The request is sent first, followed by the call that makes it return early.
             if self.asked.is_empty() {
                 self.rings.let_others_go();
             }
@@ -496,7 +496,7 @@ impl Collector {
         if kernel.len() >= KERNEL_FRAMES {
             problems |= problem::KERNEL_TOO_DEEP;
         }
-        // The kernel stays: its symbols are read at the end, which takes a while.
+        // The kernel is kept: its symbols are read at the end, which takes a while.
         for (at, &frame) in kernel.iter().enumerate() {
             self.frames.note((KERNEL, frame, at > 0));
         }
@@ -611,7 +611,7 @@ impl Collector {
         self.code_of(frames, problems, sample)
     }
 
-    /// Selects those of these frames that are code; sends the files that they are in.
+    /// Selects the frames that are code; sends the files that they are in.
     fn code_of(&mut self, mut frames: Vec<u64>, problems: u32, sample: &Sample) -> (Vec<u64>, u32) {
         let code = self.user_frames(&frames, sample);
         let cut = if code < frames.len() { problem::USER_CUT } else { 0 };
@@ -836,7 +836,7 @@ impl Collector {
 /// The kernel's own process id: that of the idle task.
 const KERNEL_PROCESS: u32 = 0;
 
-/// The number of a new module of a process: a program that it executes later has others. `None` when there are no more.
+/// The number of a new module of a process: a program that it executes later has different numbers. `None` when there are no more.
 fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
     let next = modules.entry(pid).or_default();
     let number = *next;
@@ -844,7 +844,7 @@ fn next_module(modules: &mut FxHashMap<u32, u16>, pid: u32) -> Option<u16> {
     Some(number)
 }
 
-/// The time at which the stack was taken.
+/// The time at which the stack was recorded.
 fn when(sample: &Sample) -> Nanos {
     match sample.kind {
         SampleKind::OffCpu => sample.since,

@@ -75,7 +75,7 @@ impl Files {
         Ok(reader::each_name(&answer, take).unwrap_or(true))
     }
 
-    /// Opens the map of what a process has compiled.
+    /// Opens the perf map of a process, which names code that it compiled.
     pub(super) fn map(&mut self, pid: u32) -> Result<Option<OwnedFd>, Silent> {
         Ok(self.ask(&Ask::Map { pid }, None)?.1)
     }
@@ -101,7 +101,7 @@ impl Files {
         Ok(self.ask(&Ask::Memory { pid, mapping }, None)?.1)
     }
 
-    /// Reads Python code objects in such memory: addresses, each with the mark of what was found there before.
+    /// Reads Python code objects in such memory: addresses, each with the mark of the object that was found there before.
     pub(super) fn python(
         &mut self,
         memory: impl AsFd,

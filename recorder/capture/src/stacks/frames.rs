@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The maximum number of distinct frames, over all programs, that get names. The others are only counted.
+/// The maximum number of distinct frames, over all programs, that get names. Further ones are only counted.
 pub(super) const MOST_FRAMES: usize = 224 * 1024;
 
 /// A program, an address in it, and whether the address is a return address.
@@ -15,7 +15,7 @@ pub(super) type Frame = (usize, u64, bool);
 struct Seen {
     /// If it was seen as both, the function is the same, except when a call is the last instruction of a function.
     returned_to: bool,
-    /// The number of stacks that have it.
+    /// The number of stacks that contain it.
     times: u32,
 }
 

@@ -1,8 +1,8 @@
 //! The files that code was loaded from.
 //!
 //! A file is held from the moment that a process was seen with it, because its name may refer to another file later. Another process reads
-//! it: see [`super::files`]. A deleted file is released so that its disk space becomes free; before that, the functions seen so far are
-//! named.
+//! it: see [`super::files`]. A deleted file is released so that its disk space is freed; before that, its functions that occurred so far
+//! are named.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::python::layout::Interpreter;
 use super::reader::{Described, Names};
 use super::unwind::Tables;
 
-/// The maximum number of files that are held at a time; of others only the build id is known.
+/// The maximum number of files that are held open at a time; for further files, only the build id is known.
 const MOST_FILES: usize = 256;
 
 /// The maximum number of files that are known. Code in further files is put in a module without a build id.
@@ -198,7 +198,7 @@ impl Images {
         (0..self.all.len()).filter(|&number| is_deleted(&self.all[number])).collect()
     }
 
-    /// Frees the tables of released files that no program uses, if others may need the room.
+    /// Frees the tables of released files that no program uses, if the room may be needed.
     pub(super) fn free_tables(&mut self) {
         if self.room >= MOST_TABLES / 2 {
             return;

@@ -15,13 +15,13 @@ use super::files::Files;
 /// The shortest time between two attempts to get a process's map.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The maximum number of bytes of a map that are read; what comes after them is unknown.
+/// The maximum number of bytes of a map that are read; the rest is unknown.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The maximum number of bytes of a line that are used.
 const LINE_BYTES: usize = 4096;
 
-/// The maximum number of bytes that names of all programs take, including what a function itself takes.
+/// The maximum number of bytes for the names of all programs, including the overhead of each function.
 pub(super) const MOST_MADE: usize = 8 << 20;
 const FUNCTION_BYTES: usize = 64;
 

@@ -116,7 +116,7 @@ impl MappingHistory {
         self.needed_since = since;
     }
 
-    /// From now on, notes what matters for Python interpreters.
+    /// From now on, records data about Python interpreters.
     pub(super) fn follow_pythons(&mut self) {
         self.changes.get_or_insert_default();
     }
@@ -313,7 +313,7 @@ pub(super) fn find(mappings: &[ExecutableMapping], address: u64) -> Option<&Exec
     mappings.get(behind.checked_sub(1)?).filter(|mapping| mapping.has(address))
 }
 
-/// Whether it is in user space: a mapping in the upper half would be taken for the kernel's.
+/// Whether it is in user space: a mapping in the upper half would be mistaken for the kernel's.
 pub(super) fn is_user(mapping: &ExecutableMapping) -> bool {
     mapping.end >> 63 == 0
 }
@@ -419,7 +419,7 @@ mod tests {
         let mapping = &life.mappings()[0];
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x1000, 0x2000, 0x2000));
         assert_eq!((mapping.flags, &mapping.file), (0b101, &Some(("fd:01".to_owned(), 6))));
-        // What a child loads belongs to the child only.
+        // Mappings that a child loads belong to the child only.
         map(&mut lives, 80, 6, (0x5000, 0x1000), "/own.so");
         lives.settle(Nanos(90), nobody);
         assert_eq!(paths(&lives, 6, 85).map(|paths| paths.len()), Some(3));
@@ -474,7 +474,7 @@ mod tests {
         for pid in [5, 6, 7] {
             assert_eq!(paths(&lives, pid, 25), Some(vec!["/shell".to_owned()]), "{pid}");
         }
-        // A parent that has executed another program does not show what its child had.
+        // A parent that has executed another program no longer has the mappings that its child inherited.
         fork(&mut lives, 40, 9, 8);
         exec(&mut lives, 50, 8);
         lives.settle(Nanos(60), nobody);

@@ -99,7 +99,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the parts that a written stack lacks.
+    /// Counts the missing parts of a written stack.
     fn note(&mut self, problems: u32) {
         for (bit, count) in [
             (problem::KERNEL_UNREADABLE, &mut self.kernel_unreadable),
@@ -177,7 +177,7 @@ impl Named {
 #[derive(Debug)]
 pub struct Stacks {
     told: Receiver<Told>,
-    /// Messages from the thread that came too early to be written.
+    /// Messages from the thread that arrived too early to be written.
     early: VecDeque<Told>,
     /// The waits that the thread has sent, by when they began.
     handled: Arc<AtomicU64>,
@@ -240,7 +240,7 @@ impl Stacks {
         self.named.clone()
     }
 
-    /// Writes what is known so far about waits that ended until `ended`, up to `room` bytes. Returns whether that was enough.
+    /// Writes the known data about waits that ended until `ended`, up to `room` bytes. Returns whether that was enough.
     ///
     /// # Errors
     /// [`Closed`] when the trace accepts no more records.
@@ -250,7 +250,7 @@ impl Stacks {
         ended: Nanos,
         mut room: u64,
     ) -> Result<bool, Closed> {
-        // The answer does not wait for what is too early to be written.
+        // The answer does not wait for data that is too early to be written.
         while self.looks_ahead {
             match self.told.try_recv() {
                 Ok(Told::Settled(_)) | Err(TryRecvError::Disconnected) => self.looks_ahead = false,
@@ -275,7 +275,7 @@ impl Stacks {
         }
     }
 
-    /// Writes everything about waits that ended until `ended`, and waits for it. What does not fit into `room` is left out.
+    /// Writes everything about waits that ended until `ended`, and waits for it. Data that does not fit into `room` is left out.
     fn settle<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -312,8 +312,8 @@ impl Stacks {
         asked
     }
 
-    /// Requests everything that is available, for [`Stacks::round`] to write. To be called before [`Stacks::end_piece`], which waits for
-    /// what is left. Naming the functions of large files may take seconds.
+    /// Requests everything that is available, for [`Stacks::round`] to write. Call this before [`Stacks::end_piece`], which waits for the
+    /// rest. Naming the functions of large files may take seconds.
     pub fn look_ahead(&mut self) {
         self.looks_ahead = self.ask();
     }
@@ -334,7 +334,7 @@ impl Stacks {
     }
 
     /// Ends a file of a divided recording: later data is for the next file, and so is data that is not known yet if
-    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns what belongs at the file's end.
+    /// [`Stacks::is_looking_ahead`] or there is no `room` for it. Returns the records for the end of the file.
     ///
     /// # Errors
     /// [`Closed`] when the trace accepts no more records.
@@ -378,8 +378,8 @@ impl Stacks {
         Nanos(ended.0.min(handled).saturating_sub(MEMORY))
     }
 
-    /// Ends the thread, and writes everything that is left, and the counts. In a divided recording, returns what is to be written at
-    /// the end of its last file.
+    /// Ends the thread, and writes everything that is left, and the counts. In a divided recording, returns the records for the end of its
+    /// last file.
     ///
     /// # Errors
     /// [`Closed`] when the trace accepts no more records.
@@ -395,7 +395,7 @@ impl Stacks {
             self.records.write(encoder, &told)?;
         }
         self.counts = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        // Otherwise, released data is kept for later, together with what is made for Perfetto now.
+        // Otherwise, released data is kept for later, together with the data that is generated for Perfetto now.
         memory::trim();
         let counts = self.records.counted(self.counts);
         let explanation = match self.records.kept() {

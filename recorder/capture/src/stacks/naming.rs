@@ -79,8 +79,8 @@ impl Collector {
         frames
     }
 
-    /// Reports all names that are left when a file of the recording ends, as far as there is time: those of a file of code together,
-    /// regardless of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
+    /// Reports all remaining names when a file of the recording ends, as far as there is time: those of a file of code together, regardless
+    /// of the program, so that its symbols are read in pieces and not kept; the files with the most frames in stacks first.
     pub(super) fn name_rest(&mut self) {
         let until = Instant::now() + self.symbols.unwrap_or(super::NAMING);
         let mut of_files: FxHashMap<usize, FileFrames> = FxHashMap::default();
@@ -113,7 +113,7 @@ impl Collector {
         self.counts.unnamed = self.frames.left_out + self.lost_names + unnamed;
     }
 
-    /// Releases files that were deleted, after naming the functions met so far.
+    /// Releases files that were deleted, after naming their functions that occurred so far.
     pub(super) fn let_deleted_go(&mut self) {
         let begun = Instant::now();
         if begun < self.deleted {
@@ -136,7 +136,7 @@ impl Collector {
                 }
             }
             self.frames = frames;
-            // What is left is counted when a file of the recording ends.
+            // The rest is counted when a file of the recording ends.
             self.name_files(of_files, begun + DELETED_NAMING);
         }
         deleted.into_iter().for_each(|image| self.images.let_go(image));

@@ -1,8 +1,8 @@
 //! The same stacks again for Perfetto, which skips profiler records: packets of its own trace format, in blobs.
 //!
-//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. A packet must come after everything that it
-//! refers to by number, and names are known only at the end of the recording. So samples are kept until a file ends: 40 bytes for each, and
-//! each distinct stack once.
+//! Field numbers are those of Perfetto's `TracePacket`, `InternedData` and `StackSample`. A packet must follow everything that it refers to
+//! by number, and names are known only at the end of the recording. So samples are kept until a file ends: 40 bytes for each, and each
+//! distinct stack once.
 //!
 //! ```text
 //!   Samples:  stack 0, stack 1 ...      +--> blob: names, files, functions, stacks | samples | samples ...
@@ -36,8 +36,8 @@ const NAME_BYTES: usize = 2048;
 /// The maximum number of samples that are kept: 12 MiB.
 pub(super) const MOST_SAMPLES: usize = 256 * 1024;
 
-/// The maximum number of words of distinct stacks that are kept, including what a stack itself takes: 7 MiB. The tables that are built from
-/// them at the end have powers of two as sizes.
+/// The maximum number of words of distinct stacks that are kept, including the overhead of each stack: 7 MiB. The tables that are built
+/// from them at the end have powers of two as sizes.
 pub(super) const MOST_WORDS: usize = 896 * 1024;
 
 /// The size of a sample in a blob, in words.
@@ -144,7 +144,7 @@ pub(super) struct Samples {
     left_out: u64,
     /// Frames of these samples.
     more_frames: FxHashSet<(usize, u64)>,
-    /// Whether the oldest samples make room for new ones.
+    /// Whether the oldest samples are dropped in favour of new ones.
     rolls: bool,
 }
 
@@ -766,7 +766,7 @@ mod tests {
         let mut samples = Samples::rolling();
         let rounds = 200;
         for at in 0..rounds * 1000 {
-            // Every tenth stack comes again.
+            // Every tenth stack is a repetition.
             let frames = if at % 10 == 0 { [0x7000, 0x7001] } else { [0x7002, 0x8000 + at] };
             samples.add(sample(Kind::Cpu, 1000 + at, 1), 1, &frames);
             samples.forget_before(Nanos((1000 + at).saturating_sub(99)));

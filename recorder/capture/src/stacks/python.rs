@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Since CPython 3.11, one native call evaluates several functions; the frames show where the next call begins. If the two do not agree,
-//! nothing is guessed: the Python functions come first, together, and the stack is marked.
+//! the Python functions come first, together, and the stack is marked.
 //!
 //! `fxtrec-files` reads names from the process's memory as soon as there is a sample, and checks them again in each round with a sample: a
 //! code object may be freed, and another take its place. In a stack, a Python function and its line are represented by an address that
@@ -50,7 +50,7 @@ const MOST_MEMORIES: usize = 256;
 const UNREAD: &str = "[a Python function that could not be read]";
 const MORE: &str = "[more Python functions]";
 
-/// What is known about a code object.
+/// The known facts about a code object.
 #[derive(Debug)]
 struct Known {
     mark: u64,
@@ -192,7 +192,7 @@ fn short(path: &str) -> &str {
     &path[path[..name - 1].rfind('/').map_or(0, |at| at + 1)..]
 }
 
-/// Replaces each evaluating frame by the Python functions of its native call. `cut` says which of the two lacks its outer part. `None` if
+/// Replaces each evaluating frame by the Python functions of its native call. `cut` is which of the two lacks its outer part. `None` if
 /// they do not agree.
 fn merged(
     native: &[u64],
@@ -278,7 +278,7 @@ impl Collector {
         let main = runtime.wrapping_add(walk.interpreter);
         let walk = fxtrec_kernel::bpf::stacks::Python { interpreter: main, key, ..walk };
         if self.rings.set_python(pid, Some(&walk)).is_err() {
-            // There is no room: processes that ended unnoticed free some, and the others will be met again.
+            // There is no room: when the end of other processes is noticed, some is freed, and this process will be seen again.
             for (pid, _) in self.pythons.walked.drain() {
                 let _ = self.rings.set_python(pid, None);
             }
@@ -337,7 +337,7 @@ impl Collector {
         }
     }
 
-    /// The functions of a program, with Python functions in their places, and what they lack.
+    /// The functions of a program, with Python functions in their places, and the missing parts.
     pub(super) fn with_python(
         &mut self,
         native: Vec<u64>,
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(merged(&[vec![10, 11], vec![12]], whole), both);
         assert_eq!(merged(&[vec![10, 11]], whole), None, "one is missing");
         assert_eq!(merged(&[vec![10], vec![11], vec![12]], whole), None, "one is too many");
-        // A list without its outer part agrees as far as it goes.
+        // A list without its outer part agrees if the existing part does.
         let of_cut = merged(&[vec![10], vec![11], vec![12, 13]], (true, false));
         assert_eq!(of_cut, Some(vec![1, 10, 2, 11, 3, 12, 13]));
         assert_eq!(merged(&[vec![10]], (true, false)), None);

@@ -50,7 +50,7 @@ const MOST_NAMES: usize = 16 << 20;
 /// Answers the recorder that started this process until it closes the connection.
 ///
 /// # Errors
-/// When the recorder is gone.
+/// When the recorder has ended.
 pub fn run() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, file| reader.answer(question, file))
@@ -178,7 +178,7 @@ pub(super) fn each_compiled(answer: &[u8], mut take: impl FnMut(u64, u64, String
     }
 }
 
-/// What the process knows about files.
+/// The data about files that the process keeps.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// Functions of files that are looked up repeatedly.
@@ -334,7 +334,7 @@ fn tables<'d, R: ReadRef<'d>>(elf: &Elf<'d, R>, room: usize) -> Option<Tables> {
     (tables.bytes() <= room).then_some(tables)
 }
 
-/// The file, and a separate file of its symbols if one is installed, without those whose symbols are too large.
+/// The file, and a separate file of its symbols if one is installed, without files whose symbols are too large.
 fn with_symbols(file: FileData, path: &Path, rights: &Rights) -> Vec<File> {
     let separate = {
         let Ok(elf) = Elf::parse(&file) else { return Vec::new() };

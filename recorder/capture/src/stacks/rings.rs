@@ -7,11 +7,12 @@
 //!   kept here                                 |       ||||        |||||||     ||||||||||-----
 //! ```
 //!
-//! The amount kept is limited: beyond that, samples stay in the rings; what does not fit into the rings is lost, and counted there.
+//! The amount of kept data is limited: beyond that, samples stay in the rings; samples that do not fit into the rings are lost, and counted
+//! there.
 //!
 //! Resolving samples takes milliseconds of CPU time that other threads may wait for. So `fxtrec-stacks` runs at low priority until it is
 //! late: see [`Order`]. If it has used a tenth of a CPU within a second, it runs as an ordinary thread when it would otherwise have high
-//! priority ([`Share`]), because the programs decide how much there is to resolve, without a limit.
+//! priority ([`Share`]), because the programs determine the amount of work, without a limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,14 +32,14 @@ use fxtrec_units::{Nanos, Pid, Tid};
 /// How long the rings may stay unread before the other thread reads them. They have room for some tenths of a second.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How many bytes are kept, here and by the thread that takes them. Beyond that they stay in the rings; the contents of one more ring may
-/// be added.
+/// How many bytes are kept, here and by the thread that processes them. Beyond that they stay in the rings; the contents of one more ring
+/// may be added.
 pub(super) const MOST_BYTES: usize = 8 << 20;
 
 /// The same for records of code. Anything beyond that is lost and counted.
 pub(super) const MOST_CODE: usize = 8 << 20;
 
-/// How late the thread that takes the data may be, or how many bytes of samples may wait, before it gets high priority.
+/// How late the thread that processes the data may be, or how many bytes of samples may wait, before it gets high priority.
 const OVERDUE: Duration = Duration::from_millis(300);
 const MANY_BYTES: usize = 3 << 20;
 
@@ -64,7 +65,7 @@ impl Share {
     }
 }
 
-/// The thread that takes the data, and whether it has high or low priority.
+/// The thread that processes the data, and whether it has high or low priority.
 ///
 /// There is no lock: a thread that is lowered while it holds one would keep the others waiting.
 #[derive(Debug)]
@@ -169,13 +170,13 @@ impl Read {
 struct State {
     source: StackSource,
     kept: Read,
-    /// For samples that are kept here, and for those that were taken but not processed yet.
+    /// For samples that are kept here, and for those that were fetched but not processed yet.
     bytes: usize,
     /// For records of code that are kept.
     code_bytes: usize,
     /// When the rings were last read.
     read: Instant,
-    /// When the data was last taken.
+    /// When the data was last fetched.
     taken: Instant,
     order: Arc<Order>,
 }
@@ -240,12 +241,12 @@ pub(super) struct Rings {
 pub(super) struct DrainBoost(Arc<Order>);
 
 impl DrainBoost {
-    /// Raises the priority of the thread that takes it until it has caught up.
+    /// Raises the priority of the thread that processes it until it has caught up.
     pub(super) fn up(&self) {
         self.0.raise();
     }
 
-    /// Raises its priority for good.
+    /// Raises its priority permanently.
     pub(super) fn up_for_good(&self) {
         self.0.is_fixed.store(true, Ordering::SeqCst);
         self.0.raise();
@@ -297,7 +298,7 @@ impl Rings {
         DrainBoost(self.order.clone())
     }
 
-    /// Makes the calling thread the one that takes what was read; it has low priority while it is not late. Without the right to raise its
+    /// Makes the calling thread the one that processes the data; it has low priority while it is not late. Without the right to raise its
     /// priority again, it stays unchanged.
     pub(super) fn be_taken_by_this_thread(&self) {
         let this = ThreadId::current();
@@ -311,7 +312,8 @@ impl Rings {
         self.order.lower();
     }
 
-    /// Takes everything that is there by now, as far as there is room for it in addition to `waiting` bytes of samples taken before.
+    /// Fetches everything that is available, as far as there is room for it in addition to `waiting` bytes of samples that were fetched
+    /// before.
     pub(super) fn take(&mut self, waiting: usize) -> Read {
         self.order.weigh(self.share.is_large(Instant::now(), thread_times::running()));
         // No thread should wait for a lock that a low-priority thread holds, and processes may end soon.

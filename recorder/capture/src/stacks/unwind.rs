@@ -1,6 +1,6 @@
 //! Unwinds a stack from registers and a copy of its top, using the tables that compilers write for exceptions (`.eh_frame`).
 //!
-//! Frame pointers alone are wrong in the common case that an application with frame pointers blocks in a library without: the walk then
+//! Frame pointers alone fail in the common case that an application with frame pointers blocks in a library without them: the walk then
 //! skips the application's innermost function, or goes wrong at once. So the first functions are unwound by tables, from the bytes that the
 //! kernel copied, and where the copy ends, frame pointers take over:
 //!
@@ -306,7 +306,7 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// Ends with what the kernel walked from there on.
+    /// Ends with the frames that the kernel walked from there on.
     fn take_rest(&mut self, from: usize, problems: u32) {
         let rest = self.walked.frames.get(from..).unwrap_or_default();
         match from {

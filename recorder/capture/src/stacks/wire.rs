@@ -18,7 +18,7 @@ pub(super) enum Ask<'a> {
     Describe { pid: u32, mapping: &'a ExecutableMapping, room: usize },
     /// Name functions of the attached file.
     Name(&'a Names<'a>),
-    /// Open the map of what a process has compiled.
+    /// Open the perf map of a process, which names code that it compiled.
     Map { pid: u32 },
     /// Find these addresses in such a map, which is attached.
     Compiled { addresses: &'a [u64] },
@@ -110,7 +110,7 @@ impl Packed {
     }
 }
 
-/// Reads what [`Packed`] wrote.
+/// Reads the output of [`Packed`].
 #[derive(Debug)]
 pub(super) struct Words<'a>(Cursor<'a>);
 

@@ -21,7 +21,7 @@ use fxtrec_sched::backtrace::{Kind, NAME_MODULE, problem};
 use fxtrec_sink::drain::{Explanation, Part};
 use fxtrec_units::{Nanos, Tid};
 
-/// Whether an address is in the kernel: those of programs are in the lower half.
+/// Whether an address is in the kernel: addresses of programs are in the lower half.
 pub(super) const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
@@ -32,7 +32,7 @@ const KERNEL_PROCESS: Koid = Koid(0);
 /// The most mappings, names and programs that are kept: 9 MiB in total. Long names count as several.
 pub(super) const MOST_FACTS: usize = 96 * 1024;
 
-/// The same, including those of programs that still live.
+/// The same, including processes that still exist.
 pub(super) const OVER_FACTS: usize = 32 * 1024;
 
 /// The bytes of a name that count as one.
@@ -78,7 +78,7 @@ impl Program {
     }
 }
 
-/// Writes what the collector reports.
+/// Writes the collector's reports.
 #[derive(Debug)]
 pub(super) struct Records {
     kept: Kept,
@@ -90,7 +90,7 @@ pub(super) struct Records {
     /// Number of mappings and function names of all programs.
     facts: usize,
     samples: Samples,
-    /// Counts of stacks that were written (so that the number with a problem is never above their total), and of those that were not.
+    /// Counts of stacks that were written (so that the number with a problem is never above their total), and of stacks that were not.
     counts: Counts,
     /// Samples of earlier files that were left out for Perfetto.
     left_out: u64,
@@ -355,7 +355,7 @@ impl Records {
         Ok(())
     }
 
-    /// Writes what the stacks of a file refer to: code, names, and everything again for Perfetto.
+    /// Writes the data that the stacks of a file refer to: code, names, and everything again for Perfetto.
     fn explain<L: Lanes>(&mut self, lanes: &mut L, time: Nanos) -> Result<(), Closed> {
         self.explain_code(lanes, time)?;
         let mut written = Ok(());
@@ -429,7 +429,7 @@ impl Records {
         Some((program.process, &**program.names.get(&address)?))
     }
 
-    /// Writes what belongs to the end of the only file.
+    /// Writes the records for the end of the only file.
     pub(super) fn end_whole<L: Lanes>(
         &mut self,
         encoder: &mut Encoder<L>,
@@ -502,7 +502,7 @@ impl Records {
 
     pub(super) fn forget_before(&mut self, since: Nanos) {
         self.samples.forget_before(since);
-        // Called at each look, so it must take time only for what is forgotten, however many programs there are.
+        // Called in each round, so its duration must depend only on the programs that are forgotten, not on the number of programs.
         while let Some(&(_, number)) = self.over.front().filter(|(last, _)| *last < since) {
             self.over.pop_front();
             self.forget(number);

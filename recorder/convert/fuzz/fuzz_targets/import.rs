@@ -1,4 +1,4 @@
-//! What holds for all importers and any bytes: they terminate, and their output is a valid trace.
+//! Holds for all importers and any bytes: they terminate, and their output is a valid trace.
 
 use fxt_reader::Reader;
 use fxtrec_convert::{Format, Input, Options, convert};

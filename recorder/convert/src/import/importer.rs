@@ -247,7 +247,7 @@ impl<W: Write> Importer<W> {
         }
     }
 
-    /// The next event in order of time. An event that comes too late gets the time of the previous one, and is counted.
+    /// The next event in order of time. An event that is late gets the time of the previous one, and is counted.
     pub(super) fn event(&mut self, time: Nanos, cpu: Cpu, kind: Kind) -> Result<(), ConvertError> {
         self.put(time, cpu, kind, &[])
     }

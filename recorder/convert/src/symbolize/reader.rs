@@ -62,7 +62,7 @@ impl Answer {
 /// Answers the process that has started this one until it ends.
 ///
 /// # Errors
-/// When it is gone.
+/// When it has ended.
 pub fn serve() -> io::Result<()> {
     let mut reader = Reader::default();
     worker::serve_as(c"fxtrec-files", MOST_MEMORY, |question, _| (reader.answer(question), None))
@@ -117,7 +117,7 @@ impl Reader {
         named(&files, addresses, take)
     }
 
-    /// The files with the symbols of a program or library; the one with the code comes first, if available.
+    /// The files with the symbols of a program or library; the one with the code is first, if available.
     fn files_of(&mut self, build: &Build) -> Option<Vec<File>> {
         for path in &build.paths {
             let path = Path::new(path);
@@ -201,7 +201,7 @@ fn of_build(path: &Path, id: &[u8]) -> Option<FileData> {
 }
 
 /// Where kernel packages put a vmlinux with symbols, in the folders of various distributions: Debian's have no link by build id. The
-/// kernel's release in the trace is not made part of a path: it could lead anywhere.
+/// kernel's release in the trace is not used in a path: it could lead anywhere.
 fn vmlinux_in(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let read = fs::read_dir(folder).into_iter().flatten();

@@ -48,7 +48,7 @@ fn assert_same(found: &Value, expected: &Value) {
     }
 }
 
-/// Asserts that these events come back unchanged, in order of time.
+/// Asserts that these events are unchanged afterwards, in order of time.
 fn assert_kept(expected: &[Value]) -> Report {
     let (found, report) = there_and_back(&json!(expected));
     let mut expected = expected.to_vec();

@@ -1,11 +1,11 @@
-//! What each CPU does in addition to running threads: the time in interrupts, and when a switch was requested.
+//! The activity of each CPU apart from running threads: the time in interrupts, and when a switch was requested.
 //!
 //! Programs on interrupts (`interrupts.bpf.c`) add up times and write no records; the program on switches reports the growth since the
 //! previous switch. Each CPU has its own cache line, which no other CPU writes to, with one exception: a CPU that requests a switch of
 //! another CPU. It holds the lock of that CPU's run queue, as a switch does.
 //!
 //! Hard interrupts run with interrupts off, so their programs are never interrupted. A hard interrupt in the middle of the program on a
-//! soft one finds and leaves the same depth. Its time is missing if it comes after the soft one was noted and before the soft one's
+//! soft one finds and leaves the same depth. Its time is missing if it occurs after the soft one was noted and before the soft one's
 //! beginning was: within these ten or so nanoseconds, time is lost rather than counted twice.
 
 use super::object::{Choice, Given, Object, ObjectError, Programs};

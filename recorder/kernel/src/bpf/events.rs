@@ -141,7 +141,7 @@ pub struct BpfEvents {
     notes: bool,
 }
 
-/// What programs report in addition to events, as far as the kernel permits.
+/// The facts that programs report in addition to events, as far as the kernel permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tells {
     /// The time in interrupts, and when a switch was requested.
@@ -443,7 +443,7 @@ impl BpfEvents {
         while self.links.pop().is_some() {}
     }
 
-    /// What the programs report in addition to events.
+    /// The facts that the programs report in addition to events.
     pub fn tells(&self) -> Tells {
         self.tells
     }
@@ -553,7 +553,8 @@ fn load_all(
     setting: &Setting<'_>,
     waking: bool,
 ) -> Result<Vec<Loaded>, BpfError> {
-    // Programs on wake-ups come first, since not every kernel accepts them; the program on switches takes the kernel longest to check.
+    // Programs on wake-ups are loaded first, since not every kernel accepts them; the kernel needs the most time to check the program on
+    // switches.
     let programs = programs::all(objects, setting, waking)?;
     let loaded = programs.iter().rev().map(|program| Loaded::new(sys, program));
     let mut loaded = loaded.collect::<Result<Vec<Loaded>, BpfError>>()?;
@@ -564,7 +565,7 @@ fn load_all(
 /// Loads all of them; returns none if the kernel does not support them.
 ///
 /// # Errors
-/// Errors of a lack of resources, which say nothing about the programs.
+/// Errors caused by a lack of resources, which are not about the programs.
 fn load_if_possible(sys: &dyn BpfSys, programs: &[Program]) -> Result<Vec<Loaded>, BpfError> {
     match programs.iter().map(|program| Loaded::new(sys, program)).collect() {
         Err(BpfError::Load { error, .. }) if !is_short(&error) => Ok(Vec::new()),

@@ -91,15 +91,15 @@ impl LaneEnd {
             }
             let slot = head as usize & (self.records - 1);
             let at = at::RECORDS + slot * RECORD_BYTES;
-            // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not look at records from
-            // the head on.
+            // SAFETY: the slot is below the number of records, all of which are in the mapping. The reader does not read records from the
+            // head on.
             unsafe {
                 self.mapping.base().add(at).copy_from_nonoverlapping(record.as_ptr(), RECORD_BYTES);
             };
             head += 1;
         }
         self.word(at::LOST).store(lost, Ordering::Relaxed);
-        // Release: the records come before the head.
+        // Release: the records precede the head.
         self.word(at::HEAD).store(head, Ordering::Release);
         (head - first) as usize
     }

@@ -56,7 +56,7 @@ impl InterruptCount {
             Some((name, offset)) => {
                 types.distance("runqueues", name).map(|far| far + i64::from(offset))
             }
-            // Kernels that have it in the task need no search.
+            // On kernels that have it in the task, no search is needed.
             None if in_task.is_none() => listed_distance(files),
             None => None,
         };

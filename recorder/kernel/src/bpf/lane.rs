@@ -29,15 +29,15 @@
 //!
 //! The CPU is that of the lane. The lower 16 bits of a state are kept; they include all reported states. System call numbers are far below
 //! that. Priorities are truncated to a byte: they are between -1, for deadline tasks, and 139. The upper byte of a wake-up's target CPU is
-//! the upper byte of the waker, whose id has only 22 bits. A name comes before the first record of its lane that mentions the thread, and
-//! again after the thread was renamed. Facts about a slice come before the switch that ends it, and so does the quota that keeps its thread
+//! the upper byte of the waker, whose id has only 22 bits. A name precedes the first record of its lane that mentions the thread, and is
+//! repeated after the thread was renamed. Facts about a slice precede the switch that ends it, and so does the quota that keeps its thread
 //! from running; most slices have no such facts. With `--locks`, the futex on which its thread blocks, and the kernel lock that it waits
-//! for, do as well. The cause of an interrupt comes before its wake-up.
+//! for, do as well. The cause of an interrupt precedes its wake-up.
 //!
 //! Head and tail count records and never decrease. The tracepoints fire with preemption off, so a CPU is never in two programs at once,
 //! with one exception: a thread that wakes itself does so with interrupts on, and an interrupt may wake another thread at that time. `busy`
-//! shows this to the second program, which then leaves the ring alone and increments `nested`. It is stored before the clock is read, so a
-//! reader that finds it clear knows that nothing older than its look can be added after the head. So no lock is needed, and no atomic
+//! shows this to the second program, which then does not use the ring and increments `nested`. It is stored before the clock is read, so a
+//! reader that finds it clear knows that nothing older than its read can be added after the head. So no lock is needed, and no atomic
 //! operation except to publish the head, on machines that reorder stores.
 //!
 //! The programs are attached and detached one after the other, which takes milliseconds each. Between the first and the last one there are
@@ -106,7 +106,7 @@ const BELL_RECORDS: usize = 16 * 1024;
 impl LaneShape {
     /// The largest lane that takes at most `bytes`, a power of two of at least 64 KiB.
     pub fn within(bytes: usize) -> LaneShape {
-        // 24 bytes for each 32 leaves a quarter for what comes before the records.
+        // 24 bytes for each 32 leaves a quarter for the data before the records.
         const LEAST: usize = 512;
         let room = bytes.saturating_sub(at::RECORDS) / RECORD_BYTES;
         LaneShape { records: 1 << room.max(LEAST).ilog2() }
@@ -140,7 +140,7 @@ pub struct LaneCounts {
     pub lost: u64,
     /// Lost events that a record has reported.
     pub told: u64,
-    /// Events that came while another one was being written.
+    /// Events that occurred while another one was being written.
     pub nested: u64,
 }
 
@@ -189,7 +189,7 @@ impl Lane {
         self.memory.word(at as usize)
     }
 
-    /// Whether no program is writing. If so, everything that happened up to a millisecond before this look is below the head that
+    /// Whether no program is writing. If so, everything that happened up to a millisecond before this read is below the head that
     /// [`Lane::take`] finds next; a store becomes visible in far less time than that.
     pub fn is_at_rest(&self) -> bool {
         // Acquire: a program moves the head before it releases the lane.
@@ -323,7 +323,7 @@ pub enum RecordKind {
     Wait = 9,
     /// `sched_migrate_task`.
     Moved = 10,
-    /// What interrupts took from the slice that the lane's next switch ends, and when that switch was requested.
+    /// The time that interrupts took from the slice that the lane's next switch ends, and when that switch was requested.
     Taken = 11,
     /// The futex on which the outgoing thread of the lane's next switch blocks.
     Futex = 12,

@@ -14,7 +14,7 @@
 //! that both sides map; neither a lock nor a helper call is needed to write a record, and no thread is woken for one. The [`doorbell`] is
 //! for bursts, so that the reader may otherwise sleep for a long time. With a narrow scope, a [`scope`] gives the programs the threads to
 //! record, or [`groups`] the cgroups. Separate programs record where threads block ([`stacks`]), and count figures without records
-//! ([`counts`]). Hits of user probes go to perf's rings ([`probes`]).
+//! ([`counts`]). Hits of user probes are written to perf's rings ([`probes`]).
 //!
 //! Every call that the kernel could refuse goes through [`sys::BpfSys`].
 

@@ -1,4 +1,4 @@
-//! Programs that were compiled from C (`recorder/kernel/bpf`), made ready for the running kernel.
+//! Programs that were compiled from C (`recorder/kernel/bpf`), prepared for the running kernel.
 //!
 //! ```text
 //!   object (ELF, BTF) --> fields where this kernel has them --> choices and maps in their places --> instructions
@@ -8,8 +8,8 @@
 //! `aya-obj` reads the object and relocates it. The neighbouring modules create and share the maps, so an object only names them. The
 //! remaining steps are done here:
 //!
-//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes what is
-//!   turned off, and nothing is loaded from memory when the program runs.
+//! - A choice is a variable that a program only reads. The load becomes the constant, so the kernel's verifier removes code that is
+//!   disabled, and nothing is loaded from memory when the program runs.
 //! - A map that is memory becomes the address of its value.
 //! - Functions and variables of the kernel that have no fixed number are marked by numbers that have no other meaning
 //!   ([`Extern`]).
@@ -63,7 +63,7 @@ macro_rules! compiled {
             name: $name,
             #[cfg(target_arch = "x86_64")]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/x86_64/", $name, ".o"))),
-            // On others, the registers of programs at that place are unknown, and stores would need explicit ordering.
+            // On other machines, the registers of programs at that place are unknown, and stores would need explicit ordering.
             #[cfg(not(target_arch = "x86_64"))]
             bytes: &Aligned(*include_bytes!(concat!("../../bpf/objects/aarch64/", $name, ".o"))),
         }
@@ -76,7 +76,7 @@ pub static CALLS: Compiled = compiled!("calls");
 pub static COUNTS: Compiled = compiled!("counts");
 /// The programs on switches and wake-ups.
 pub static EVENTS: Compiled = compiled!("events");
-/// What the kernel supports.
+/// The features of the kernel.
 pub static FACTS: Compiled = compiled!("facts");
 /// The programs on new threads and cgroups.
 pub static SCOPE: Compiled = compiled!("scope");
@@ -151,7 +151,7 @@ impl Object {
         Ok(Object { name, inner })
     }
 
-    /// The numbers that its functions return (they do nothing else), without those that this kernel has no number for.
+    /// The numbers that its functions return (they do nothing else), without those for which this kernel has no number.
     pub fn numbers(&self) -> HashMap<String, i32> {
         let number = |(name, program): (&String, &aya_obj::Program)| {
             let function = self.inner.functions.get(&program.function_key())?;
@@ -228,7 +228,7 @@ const CALL: u8 = 0x85;
 /// The value of the register field in a call of a function by the number of its type.
 const BY_TYPE: u8 = 2;
 
-/// What programs call and load in place of [`Extern`], as in `fxtrec.h`.
+/// Used by programs in place of [`Extern`], as in `fxtrec.h`.
 const CAST_MARK: i32 = 0x10001;
 const VARIABLE_MARK: i32 = 0x10002;
 

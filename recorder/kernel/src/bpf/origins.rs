@@ -1,8 +1,8 @@
 //! The causes of interrupts that end a sleep.
 //!
-//! Programs on interrupts and timers (`interrupts.bpf.c`) note in per-CPU memory what is being handled. The program on wake-ups reports
-//! that note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt runs, so it costs nothing when
-//! a thread wakes another one.
+//! Programs on interrupts and timers (`interrupts.bpf.c`) note the current event in per-CPU memory. The program on wake-ups reports that
+//! note for threads woken in the meantime. It reads the note only if the kernel shows that an interrupt runs, so it costs nothing when a
+//! thread wakes another one.
 //!
 //! ```text
 //!   CPU 0   irq_handler_entry virtio0 ---- sched_waking A ---- irq_handler_exit      A is woken by the device
@@ -37,11 +37,11 @@ pub enum Origin {
     Softirq(u32),
     /// A packet of a thread on this host, and when the thread sent it.
     Sent { sender: Tid, at: Nanos },
-    /// A packet that is not known to come from a thread of this host.
+    /// A packet that is not known to be from a thread of this host.
     Packet(Option<Ends>),
     /// A disk request that is done.
     Request(Request),
-    /// An interrupt that does not come from a device: one of those with a separate tracepoint.
+    /// An interrupt that is not from a device: one of those with a separate tracepoint.
     Vector(u32),
 }
 
@@ -90,7 +90,7 @@ impl<const MOST: usize> Bytes<MOST> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub disk: Bytes<MOST_NAME_BYTES>,
-    /// What the disk does, by the kernel's numbers.
+    /// The operation of the disk, by the kernel's numbers.
     operation: u32,
     pub bytes: u32,
     // 0 if unknown, to keep an event small.
@@ -100,7 +100,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads the bytes that come with a record: the name of the disk, the operation, and the size.
+    /// Reads the additional bytes of a record: the name of the disk, the operation, and the size.
     fn parse(raw: RawOrigin, bytes: &[u8]) -> Option<Request> {
         let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let mut disk = Bytes::default();
@@ -111,12 +111,12 @@ impl Request {
         Some(Request { disk, operation, bytes, issuer, started, issued })
     }
 
-    /// The thread that made it, if known.
+    /// The thread that submitted it, if known.
     pub fn issuer(&self) -> Option<Tid> {
         Some(Tid(self.issuer)).filter(|issuer| *issuer != Tid::IDLE)
     }
 
-    /// When it was made.
+    /// When it was submitted.
     pub fn started(&self) -> Option<Nanos> {
         Some(Nanos(self.started)).filter(|time| time.0 > 0)
     }
@@ -126,7 +126,7 @@ impl Request {
         Some(Nanos(self.issued)).filter(|time| time.0 > 0)
     }
 
-    /// What the disk does.
+    /// The operation of the disk.
     pub fn operation(&self) -> &'static str {
         match self.operation {
             0 => "read",

@@ -13,9 +13,8 @@
 //!
 //! - A packet belongs to the thread that sends it, and from then on so does its socket, if the packet carries data or no thread sent by the
 //!   socket before.
-//! - A thread in a call that only receives may send, on the way, what another thread left: that packet belongs to the last sender by the
-//!   socket.
-//! - A packet that a soft interrupt sends by a socket belongs to the last sender by that socket (an acknowledgement made room, or a timer
+//! - A thread in a call that only receives may send data that another thread left: that packet belongs to the last sender by the socket.
+//! - A packet that a soft interrupt sends by a socket belongs to the last sender by that socket (an acknowledgement freed room, or a timer
 //!   expired). Without a socket, the interrupt forwards or answers the packet that it receives, and the sender is that packet's. If the
 //!   socket has no known sender, it is unknown: the packets of several threads may have waited for the address of their next host (ARP),
 //!   which another thread has requested.
@@ -31,7 +30,7 @@ use super::programs::{Program, Setting};
 /// Bytes of each of the tables of packets and of sockets.
 pub const TABLE_BYTES: usize = 1024 * 16;
 
-/// The programs; none if the kernel lacks a tracepoint, or if programs cannot find out whether an interrupt runs.
+/// The programs; none if the kernel does not have a tracepoint, or if programs cannot determine whether an interrupt runs.
 ///
 /// # Errors
 /// [`ObjectError`].

@@ -30,11 +30,11 @@ const NAME: &str = "fxtrec_probe";
 /// The number of values that fit into a sample: as many as an event can have arguments.
 const VALUES: usize = 15;
 
-/// A sample, as in `probes.bpf.c`. It begins like those of tracepoints.
+/// A sample, as in `probes.bpf.c`. It begins like the record of a tracepoint.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Hit {
-    /// What a tracepoint's record contains before the thread: its id and flags. Zero here.
+    /// The content of a tracepoint's record before the thread: its id and flags. Zero here.
     pub(super) common: u32,
     pub(super) tid: u32,
     pub(super) cookie: u64,
@@ -44,7 +44,7 @@ pub(super) struct Hit {
 /// Offset of the probe's number in a sample; 16 bits.
 pub const NUMBER_AT: u16 = offset_of!(Hit, cookie) as u16;
 
-/// What the program does at a place, as in `probes.bpf.c`.
+/// The task of the program at a place, as in `probes.bpf.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub(super) struct Way {
@@ -115,7 +115,7 @@ pub struct Probe {
     pub place: Place,
     /// The number of its samples, at [`NUMBER_AT`].
     pub number: u16,
-    /// Whether its samples go to the second output.
+    /// Whether its samples are written to the second output.
     pub user_stack: bool,
     pub values: Vec<Value>,
 }
@@ -158,8 +158,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer go to the second one. Nothing is written
-    /// while a CPU has no enabled event there.
+    /// Attaches the program to all places. It writes to `outputs`; samples with a stack pointer are written to the second one. Nothing is
+    /// written while a CPU has no enabled event there.
     ///
     /// # Errors
     /// [`BpfError`] of the first call that the kernel refuses; nothing stays attached then.

@@ -32,11 +32,11 @@ use super::sys::{self, BpfSys, Insn, On, ProgramSpec};
 use super::types::Types;
 use crate::cgroups::Hierarchy;
 
-/// What the programs are built for.
+/// The options that determine the programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     pub types: &'a Types,
-    /// What they report, and which parts of it the running kernel provides.
+    /// The facts that they report, and which of them the running kernel provides.
     pub way: Way,
     /// How lanes are laid out.
     pub shape: LaneShape,
@@ -60,7 +60,7 @@ pub struct Setting<'a> {
     pub notes: Option<WaitNotes<'a>>,
 }
 
-/// What the programs on events report in addition to the event, and how they find out whether an interrupt runs.
+/// The facts that the programs on events report in addition to the event, and how they determine whether an interrupt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub interrupts: InterruptCount,
@@ -197,7 +197,7 @@ impl Setting<'_> {
         [("scope_is", kind), ("by_controller", by_controller.into()), owned, owner]
     }
 
-    /// Where a program finds out whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
+    /// Where a program reads whether an interrupt runs; the numbers of the ways are those of `wakers.h`.
     pub(super) fn of_interrupts(&self) -> [Choice; 3] {
         let (way, count) = match self.way.interrupts {
             InterruptCount::Unknown => (0, 0),
@@ -253,7 +253,7 @@ impl Setting<'_> {
     }
 }
 
-/// All programs, in the order in which they are to be attached: those for the scope before those for events, and switches before wake-ups,
+/// All programs, in the order in which they must be attached: those for the scope before those for events, and switches before wake-ups,
 /// which name the running thread.
 ///
 /// # Errors
@@ -328,8 +328,8 @@ pub(super) fn newtask(
     scope.on("fxtrec_newtask", types.tracepoint("task_newtask")?)
 }
 
-/// The programs on system calls with these numbers, one bit each, or on all. The end comes first, so that a call that began earlier does
-/// not seem endless. The lanes of the setting are the lanes of system calls.
+/// The programs on system calls with these numbers, one bit each, or on all. The end is attached first, so that a call that began earlier
+/// does not seem endless. The lanes of the setting are the lanes of system calls.
 ///
 /// # Errors
 /// Errors of [`all`].

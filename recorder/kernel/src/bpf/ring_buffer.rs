@@ -6,8 +6,8 @@
 //!   then       the data, mapped twice in a row, so that every record is in one piece
 //! ```
 //!
-//! A record begins with its length in four bytes, whose upper two bits say that it is being written, or was discarded, and four more bytes
-//! for the kernel. Its end is padded to eight bytes.
+//! A record begins with its length in four bytes, whose upper two bits mark it as being written or as discarded, and four more bytes for
+//! the kernel. Its end is padded to eight bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

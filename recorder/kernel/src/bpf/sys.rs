@@ -53,7 +53,7 @@ pub enum MapKind {
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
     pub kind: MapKind,
-    /// Bytes of a value; a ring buffer has none.
+    /// The size of a value, in bytes; a ring buffer has none.
     pub value_bytes: u32,
     /// Number of values; for a ring buffer, its bytes.
     pub entries: u32,
@@ -132,7 +132,7 @@ pub struct ProgramSpec<'a> {
     pub on: On,
 }
 
-/// What a program is attached to.
+/// The object that a program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// A tracepoint, by the BTF id of `btf_trace_` and its name.
@@ -169,7 +169,7 @@ pub trait BpfSys: Debug {
     /// Puts maps into a map of maps, by their keys.
     ///
     /// After each change of such a map the kernel waits until every CPU has left running programs, so this makes a single change for all
-    /// maps if it can.
+    /// maps if possible.
     fn map_set_maps(
         &self,
         outer: BorrowedFd<'_>,
@@ -232,7 +232,7 @@ fn arguments(set: impl FnOnce(&mut bpf_attr)) -> bpf_attr {
 }
 
 /// # Safety
-/// Every pointer in `attr` must be valid for what the command does with it, and for the length given with it.
+/// Every pointer in `attr` must be valid for the command's accesses, and for the length given with it.
 unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
     let (command, attr, bytes) =
         (command as libc::c_int, std::ptr::from_ref(attr), size_of::<bpf_attr>());
@@ -249,7 +249,7 @@ unsafe fn bpf(command: bpf_cmd, attr: &bpf_attr) -> io::Result<i32> {
 unsafe fn bpf_fd(command: bpf_cmd, attr: &bpf_attr) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel has just made this descriptor, close-on-exec, and nothing else owns it.
+    // SAFETY: the kernel has just created this descriptor, close-on-exec, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -427,7 +427,7 @@ fn of_element(map: BorrowedFd<'_>, key: &u32, value: u64) -> bpf_attr {
     })
 }
 
-/// Whether a refusal has another reason than a lack of batch commands: Linux before 5.6 has none, and before 5.19 none for maps of maps.
+/// Whether a refusal has a reason other than missing batch commands: Linux before 5.6 has none, and before 5.19 none for maps of maps.
 fn knows_batches(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | NOT_FOR_THIS_MAP))
 }

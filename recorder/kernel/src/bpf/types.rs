@@ -137,7 +137,7 @@ impl Types {
         ["__preempt_count", "pcpu_hot"].iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 
-    /// The distance in bytes from one variable to another in the same section; negative if the other comes first.
+    /// The distance in bytes from one variable to another in the same section; negative if the other one precedes it.
     pub fn distance(&self, from: &str, to: &str) -> Option<i64> {
         let place = |name| self.names.places.get(&self.variable(name)?);
         let ((section, from), (other, to)) = (place(from)?, place(to)?);

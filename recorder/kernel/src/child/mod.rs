@@ -35,10 +35,10 @@ use super::signals::Inherited;
 use super::user::Account;
 use prepare::Prepared;
 
-/// What to run, and how.
+/// The program to run, and how to run it.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// A path, or a name to look for in `PATH`.
+    /// A path, or a name to search for in `PATH`.
     pub program: OsString,
     /// The arguments after the program's name.
     pub args: Vec<OsString>,
@@ -67,7 +67,7 @@ pub enum LaunchError {
         /// The program as it was given.
         program: String,
     },
-    /// No process could be made.
+    /// No process could be created.
     #[error("cannot start a process for {program}: {source}")]
     Fork {
         /// The program as it was given.
@@ -84,7 +84,7 @@ pub enum LaunchError {
         /// The system call that was refused.
         call: &'static str,
         source: io::Error,
-        /// What to do next, if anything.
+        /// The next step for the user, if there is one.
         advice: &'static str,
     },
     /// There is no such program.
@@ -101,7 +101,7 @@ pub enum LaunchError {
         /// The program as it was given.
         program: String,
         source: io::Error,
-        /// What to check, if anything.
+        /// The checks for the user, if there are any.
         advice: &'static str,
     },
 }
@@ -130,14 +130,13 @@ impl Held {
     /// Makes the process. Its id is known from here on.
     ///
     /// # Errors
-    /// If an argument has a zero byte, or no process can be made.
+    /// If an argument has a zero byte, or no process can be created.
     pub fn start(launch: &Launch, inherited: &Inherited) -> Result<Held, LaunchError> {
         let prepared = Prepared::new(launch, *inherited)?;
         let fork_error = |source| LaunchError::Fork { program: prepared.program(), source };
         let (gate, childs_end) = UnixStream::pair().map_err(fork_error)?;
-        // SAFETY: the child only calls Prepared::run, which makes system calls and touches memory
-        // that was set up before, and never returns. That is allowed in a child of a process
-        // with threads.
+        // SAFETY: the child only calls Prepared::run, which makes system calls and accesses memory that was set up before, and never
+        // returns. That is allowed in a child of a process with threads.
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(fork_error(io::Error::last_os_error())),
@@ -163,10 +162,10 @@ impl Held {
     /// When COMMAND cannot be found or run, or not in the way that the user requested.
     pub fn release(self) -> Result<Child, LaunchError> {
         let Held { mut child, mut gate, prepared } = self;
-        // It is not an error here if the child is already gone: how it ended is what counts.
+        // It is not an error here if the child has already ended: only its exit status matters.
         let _ = gate.write_all(&[1]);
         while !is_readable(gate.as_fd()) {
-            // Ctrl-Z came first: it runs COMMAND when it is continued.
+            // Ctrl-Z was pressed earlier: it runs COMMAND when it is continued.
             if child.try_wait().is_ok_and(|_| child.is_stopped()) {
                 child.held = false;
                 return Ok(child);

@@ -1,4 +1,4 @@
-//! Everything a child needs between fork and exec, made before the fork.
+//! Everything a child needs between fork and exec, created before the fork.
 //!
 //! The child shares memory with threads that might have been in the middle of an allocation at the fork, so it must not allocate: it only
 //! walks through prepared vectors of pointers, and makes system calls.
@@ -14,7 +14,7 @@ use super::super::signals::Inherited;
 use super::typing::filter;
 use super::{Launch, LaunchError};
 
-/// Where to look for programs if `PATH` is not set, as execvp(3) does.
+/// Where to search for programs if `PATH` is not set, like execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The child's report that it could not execute COMMAND.
@@ -75,7 +75,7 @@ pub(super) struct Prepared {
 /// An array of C strings that ends with a null pointer.
 #[derive(Debug)]
 struct Strings {
-    /// Owns what the pointers point to; the text of a CString does not move with it.
+    /// Owns the data that the pointers point to; the text of a CString does not move with it.
     _owned: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
@@ -146,7 +146,7 @@ impl Prepared {
                 Ok(()) => libc::_exit(125),
                 Err(report) => report.to_bytes(),
             };
-            // MSG_NOSIGNAL: fxtrec may be gone, and there is no other process to report to.
+            // MSG_NOSIGNAL: fxtrec may have ended, and there is no other process to report to.
             libc::send(mine, report.as_ptr().cast(), report.len(), libc::MSG_NOSIGNAL);
             libc::_exit(127)
         }

@@ -107,7 +107,7 @@ fn a_closed_gate_ends_a_held_child_without_a_run() {
     let dir = TempDir::new().unwrap();
     let proof = dir.path().join("ran");
     let mut held = Held::start(&launch("touch", &[proof.to_str().unwrap()]), &inherited()).unwrap();
-    // What the kernel does when fxtrec is killed.
+    // The kernel's actions when fxtrec is killed.
     held.gate.shutdown(std::net::Shutdown::Both).unwrap();
     let ended = held.child.wait().unwrap();
     assert_eq!(ended.exit_code(), 125);

@@ -1,8 +1,8 @@
 //! A tracing instance with its own rings, clock and enabled events.
 //!
-//! [`Instance::create`] makes the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
+//! [`Instance::create`] creates the directory, and dropping the value removes it. A process that is killed leaves it behind; then the next
 //! start of fxtrec, which recognizes it by its name and its lock, removes it. The creator of an instance keeps a lock on the directory
-//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not taken for dead.
+//! while it lives, so that a process that is not visible, because it is in another pid namespace, is not mistaken for a dead one.
 
 use std::fs::File;
 use std::io;
@@ -40,7 +40,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance that records nothing yet, and removes those that dead processes left behind.
+    /// Creates an instance that records nothing yet, and removes those that dead processes left behind.
     ///
     /// # Errors
     /// [`FtraceError::Create`].
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::sys::Linux;
 
-    /// A folder that looks like tracefs to code that makes and removes directories in it.
+    /// A folder that looks like tracefs to code that creates and removes directories in it.
     fn folder() -> (tempfile::TempDir, Tracefs) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         std::fs::create_dir(folder.path().join(INSTANCES)).expect("it is ours");

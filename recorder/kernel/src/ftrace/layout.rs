@@ -8,7 +8,7 @@
 
 use crate::format::{Format, FormatError, Place};
 
-/// Bit of `commit`: events that should come before this page were overwritten.
+/// Bit of `commit`: events that should precede this page were overwritten.
 const MISSED: u64 = 1 << 31;
 
 /// Bit of `commit`: their number is stored after the data.
@@ -27,7 +27,7 @@ pub enum PageLayoutError {
     /// A part of it has an unknown size.
     #[error("events/header_page gives `{field}` {size} bytes; please report this kernel")]
     Size { field: &'static str, size: usize },
-    /// The event's description lacks a line, or has impossible numbers.
+    /// A line is missing in the event's description, or it has impossible numbers.
     #[error("events/header_event has no usable line for `{0}`; please report this kernel")]
     Event(&'static str),
 }

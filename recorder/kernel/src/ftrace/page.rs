@@ -96,7 +96,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// An absolute time has no room for the uppermost bits; they are taken from the time before.
+    /// An absolute time does not contain the uppermost bits; they are copied from the previous time.
     #[cold]
     fn set_time(&mut self, stamp: u64) {
         let beyond = self.layout.beyond_stamp();

@@ -1,6 +1,6 @@
 //! Reads the pages of one CPU's ring.
 //!
-//! A full page is taken out of the ring as a whole. The kernel copies the contents so far of the page that is being written, so that
+//! A full page is removed from the ring as a whole. The kernel copies the current content of the page that is being written, so that
 //! nothing stays behind for long on a quiet CPU.
 
 use std::io;

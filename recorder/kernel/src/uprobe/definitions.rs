@@ -24,7 +24,7 @@ pub struct Fetch {
     pub how: String,
 }
 
-/// Why a definition could not be made.
+/// Why a definition could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {

@@ -1,8 +1,8 @@
 //! User probes: breakpoints that the kernel places in a program's code.
 //!
-//! There are two ways to make one. perf's own probes ([`Uprobe`]) are described by the call that opens them and vanish with the descriptor,
-//! even if the recorder is killed. If arguments are wanted, the kernel needs to know how to fetch them; this takes a definition in tracefs
-//! ([`definitions`]), which is then an ordinary tracepoint.
+//! There are two ways to create one. perf's own probes ([`Uprobe`]) are described by the call that opens them and vanish with the
+//! descriptor, even if the recorder is killed. If arguments are wanted, the kernel needs to know how to fetch them; this takes a definition
+//! in tracefs ([`definitions`]), which is then an ordinary tracepoint.
 //!
 //! Either way the file is passed to the kernel as `/proc/self/fd/N`. So it is the file that was examined, even if it is in another mount
 //! namespace, has a space in its name, or is replaced at the same time.

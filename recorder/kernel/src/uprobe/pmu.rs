@@ -21,7 +21,7 @@ pub struct Pmu {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmuError {
-    /// The kernel has none.
+    /// The kernel does not have them.
     #[error(
         "this kernel has no user probes ({} does not exist): it is built without \
          CONFIG_UPROBE_EVENTS, or older than Linux 4.17",

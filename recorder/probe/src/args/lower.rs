@@ -1,4 +1,4 @@
-//! From the arguments of a spec to those of the kernel.
+//! Translates the arguments of a spec to those of the kernel.
 
 use super::fetch::Fetch;
 use super::registers::{self, Passed};
@@ -6,7 +6,7 @@ use super::{ArgError, ArgKind, FetchArg, Moment, Verbatim, Width};
 use crate::elf::Arch;
 use crate::spec::{Arg, ArgType, Value};
 
-/// The kernel takes no longer text for an argument, in bytes.
+/// The kernel accepts no longer text for an argument, in bytes.
 const LONGEST: usize = 63;
 
 /// The meaning of `argN` in a USDT probe.

@@ -20,7 +20,7 @@ pub use verbatim::Verbatim;
 pub struct ArgError {
     /// The argument as it was written.
     pub arg: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub problem: String,
 }
 

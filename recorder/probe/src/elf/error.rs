@@ -37,7 +37,7 @@ pub(super) fn type_name(e_type: u16) -> &'static str {
     }
 }
 
-/// Guesses from the first bytes what else a file may be.
+/// Guesses the type of a file from its first bytes.
 pub(super) fn check_identity<'d, R: ReadRef<'d>>(data: R) -> Result<(), ElfError> {
     let length = data.len().map_err(|()| ElfError::NotElf)?;
     let start = data.read_bytes_at(0, length.min(256)).map_err(|()| ElfError::NotElf)?;

@@ -4,7 +4,7 @@
 //! recorder busy forever. No compiler emits jumps there: a file that has one is unwound without its tables.
 //!
 //! The file also controls an entry's length and its references: entries may lie within others, and all may refer to one description as long
-//! as the file. So what is read has a limit, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
+//! as the file. So reading is limited, and an index (`.eh_frame_hdr`) is used only if it leads to entries that were checked.
 //!
 //! To find the rules at an address, all instructions before it are followed, and some are expensive: DW_CFA_remember_state copies the rules
 //! of up to 192 registers. So the work that each entry may take is added up here, and those that take much are listed ([`Dear`]), so that

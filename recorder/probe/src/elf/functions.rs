@@ -148,7 +148,7 @@ impl<'d, R: ReadRef<'d>> Elf<'d, R> {
         })
     }
 
-    /// The addresses and sizes of what the file exports under these names, before the loader moves it.
+    /// The addresses and sizes of the symbols that the file exports under these names, before the loader relocates it.
     pub fn exported<const N: usize>(&self, wanted: [&str; N]) -> [Option<(u64, u64)>; N] {
         let mut found = [None; N];
         let tables = self.symbol_tables();

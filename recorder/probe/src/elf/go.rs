@@ -146,7 +146,7 @@ impl<'d> GoTable<'d> {
         })
     }
 
-    /// In bytes; including what follows it if it is not a section.
+    /// In bytes; including the following data if it is not a section.
     fn len(&self) -> usize {
         self.bytes.len()
     }

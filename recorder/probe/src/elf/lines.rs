@@ -22,7 +22,7 @@ const READS_BESIDES: usize = 4 << 20;
 const READS_OF_ONE: usize = 1 << 20;
 
 /// The maximum length of an attribute list in the abbreviation table, in bytes, before less of the file is read. Attributes may take no
-/// bytes in what they describe, so each byte there can cost as much as the longest list. Compilers write about 40.
+/// bytes in the data that they describe, so each byte there can cost as much as the longest list. Compilers write about 40.
 const LIST_BYTES: usize = 128;
 
 /// The maximum size of the names for one address, in bytes: all functions inlined there may share one long name.
@@ -88,7 +88,7 @@ impl Lines {
         Some(Lines(Origin::Dwarf(Units { context, left: allowance, of_one })))
     }
 
-    /// The source of the instruction at an address: an inlined function comes before the one that contains it.
+    /// The source of the instruction at an address: an inlined function precedes the one that contains it.
     pub fn at(&self, address: u64) -> Vec<Line> {
         match &self.0 {
             Origin::Dwarf(units) => units.at(address),
@@ -104,7 +104,7 @@ impl Units {
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else {
             return Vec::new();
         };
-        // Everything read so far is cached, but this is read again for each address.
+        // Everything that was read is cached, but this is read again for each address.
         let left = self.left.bytes.replace(self.of_one);
         let (mut lines, mut room) = (Vec::new(), TEXT_OF_ONE);
         while let Ok(Some(frame)) = frames.next() {
@@ -161,7 +161,7 @@ mod tests {
         let elf = Elf::parse(file).expect("its head is sound");
         let functions = elf.functions().expect("sound");
         let waits = functions.all.iter().find(|it| it.raw == "waits").expect("it has that");
-        // The address of the call that the inlined function makes.
+        // The address of the call in the inlined function.
         Lines::of(&elf).map(|lines| lines.at(waits.address + 10))
     }
 

@@ -48,7 +48,7 @@ struct Source<'f> {
     is_complete: bool,
 }
 
-/// The best name of what begins at an address.
+/// The best name of a symbol at an address.
 #[derive(Clone, Debug, Default)]
 struct Best {
     /// See [`code_rank`].
@@ -361,7 +361,7 @@ mod tests {
             read
         };
         assert!(read_all(&source) > 5000);
-        // As far as a thousand pieces go, whatever the other symbols are called.
+        // As far as a thousand pieces reach, whatever the other symbols are called.
         source.tables.iter_mut().for_each(|table| table.left = Cell::new(0));
         source.tables[0].left.set(1000 * NAME_PIECE as u64);
         assert!((1..=1000).contains(&read_all(&source)));

@@ -46,7 +46,7 @@ pub use names::{Budget, Names};
 pub use object::ReadRef;
 pub use select::{Selection, select};
 
-/// A symbol or string table beyond this many bytes is taken for a lie.
+/// A larger symbol or string table, in bytes, is considered invalid.
 const LARGEST_TABLE: u64 = 1 << 31;
 
 /// Loaded files have some tens of sections and segments.
@@ -117,7 +117,7 @@ pub fn open(path: &Path) -> std::io::Result<ReadCache<File>> {
     regular::open(path).map(ReadCache::new)
 }
 
-/// The file at `path` for [`Elf::parse`], and which version of it that is: taken first, so that a concurrent write is detected.
+/// The file at `path` for [`Elf::parse`], and its version, which is read first, so that a concurrent write is detected.
 ///
 /// # Errors
 /// As for [`open`].

@@ -47,8 +47,8 @@ impl<'a> Names<'a> {
         Names::within(&mut Budget::default(), raw)
     }
 
-    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than what compilers make are shown as
-    /// the linker has them.
+    /// Makes the forms of a name, one of many. When the budget is spent, names that are more expensive than those of compilers are shown in
+    /// the linker's form.
     pub fn within(budget: &mut Budget, raw: &'a str) -> Names<'a> {
         let cheap = raw.len() * CHEAP + CHEAP_BESIDES;
         let mut steps = cheap.saturating_add(budget.0);

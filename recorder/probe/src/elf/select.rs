@@ -31,7 +31,7 @@ enum Way {
 
 /// The functions that `pattern` matches, by address, each address once.
 ///
-/// A pattern that is a name is taken for that name, even if it contains a `*` as C++ types do. Among the ways to interpret a name, only the
+/// A pattern that is a name is used as that name, even if it contains a `*` like C++ types. Among the ways to interpret a name, only the
 /// most exact one that finds something counts: `f` does not match `f<int>` if there is an `f`.
 pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>> {
     let wanted = squeeze(pattern);
@@ -43,7 +43,7 @@ pub fn select<'a>(functions: &'a Functions, pattern: &str) -> Vec<Selection<'a>>
         // A glob never matches the parts that the compiler split off functions.
         let glob = glob.as_ref().filter(|_| !function.is_split_off());
         if let Some(way) = meant(&wanted, glob, &names) {
-            // The best name of an address comes first, and is kept.
+            // The best name of an address is first, and is kept.
             found.entry(way).or_default().entry(function.address).or_insert((function, names));
         }
     }

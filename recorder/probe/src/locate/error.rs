@@ -23,7 +23,7 @@ pub enum LocateError {
     )]
     NoLibrary {
         name: String,
-        /// What to do next, if anything.
+        /// The next step for the user, if there is one.
         advice: String,
     },
     /// The library that the process runs has been deleted from disk.

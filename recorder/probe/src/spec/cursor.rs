@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty()
     }
 
-    /// Skips `prefix`, if that comes next.
+    /// Skips `prefix`, if that is next.
     pub(super) fn eat(&mut self, prefix: &str) -> bool {
         let there = self.rest().starts_with(prefix);
         if there {
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// Skips a text in double quotes, and returns its content. `None` if no quote comes next.
+    /// Skips a text in double quotes, and returns its content. `None` if no quote is next.
     pub(super) fn quoted(&mut self) -> Result<Option<&'a str>, SpecError> {
         let before = *self;
         if !self.eat("\"") {

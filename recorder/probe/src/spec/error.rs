@@ -24,7 +24,7 @@ impl SpecError {
         self.column
     }
 
-    /// What is wrong, and what to write instead.
+    /// The error, and the correct form.
     pub fn message(&self) -> &str {
         &self.message
     }

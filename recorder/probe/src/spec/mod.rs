@@ -71,7 +71,7 @@ pub enum Place {
     },
 }
 
-/// What is recorded at a [`Place`].
+/// The kinds of records at a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Each time it is reached.

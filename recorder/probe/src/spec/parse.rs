@@ -120,7 +120,7 @@ fn check_name(at: &Cursor<'_>, name: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// What is wrong with fetching this here, if anything.
+/// The reason why this cannot be fetched here, if there is one.
 fn misplaced(value: &super::Value, place: &Place, mode: Mode) -> Option<&'static str> {
     use super::Value;
     let usdt = matches!(place, Place::Usdt { .. });

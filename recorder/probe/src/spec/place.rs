@@ -77,7 +77,7 @@ fn usdt(cursor: &mut Cursor<'_>) -> Result<Place, SpecError> {
     Ok(Place::Usdt { provider, name })
 }
 
-/// An address, if `text` looks like one at all.
+/// An address, if `text` has the form of one.
 fn address(text: &str) -> Option<Result<u64, &'static str>> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;

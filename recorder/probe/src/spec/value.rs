@@ -1,4 +1,4 @@
-//! What an argument fetches: `arg1`, `%di`, `+8(%si)`, and its type.
+//! The value that an argument fetches: `arg1`, `%di`, `+8(%si)`, and its type.
 
 use super::cursor::Cursor;
 use super::{ArgType, SpecError, Value};

@@ -36,7 +36,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Its name with its provider's, as a spec has them.
+    /// Its name with its provider's, in the form of specs.
     pub fn id(&self) -> String {
         format!("{}:{}", self.provider, self.name)
     }
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_le_bytes(self.take(size_of::<u64>())?.try_into().ok()?))
     }
 
-    /// `size` bytes and the padding after them, which the last note may lack.
+    /// `size` bytes and the padding after them, which may be missing after the last note.
     fn padded(&mut self, size: u32) -> Option<&'a [u8]> {
         let size = usize::try_from(size).ok()?;
         let taken = self.take(size)?;

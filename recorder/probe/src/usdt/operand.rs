@@ -13,7 +13,7 @@
 use crate::args::{ArgKind, Fetch, Operand, Verbatim, Width, by_assembler};
 use crate::elf::Arch;
 
-/// No probe has more arguments; the macros that make them stop at 12.
+/// No probe has more arguments; the macros that define them support 12 at most.
 const MOST: usize = 64;
 
 /// The arguments that a note describes, each as the kernel can fetch it, or else its own text.
@@ -75,7 +75,7 @@ fn width(kind: ArgKind) -> Option<Width> {
     }
 }
 
-/// What to fetch, and the width of the register if it is one.
+/// The value to fetch, and the width of the register if it is one.
 type Place = (Fetch, Option<Width>);
 
 fn x86_64(text: &str, symbol: &dyn Fn(&str) -> Option<Fetch>) -> Option<Place> {

@@ -1,4 +1,4 @@
-//! Facts: what a recording contains about switches and wake-ups in addition to threads and times, and how they are counted.
+//! Facts: the information about switches and wake-ups that a recording has in addition to threads and times, and how it is counted.
 
 use std::time::Duration;
 

@@ -104,7 +104,7 @@ impl Queue {
     fn pass(&mut self, elapsed: u64) {
         self.area = self.area.saturating_add(self.length.saturating_mul(elapsed));
         self.since += elapsed;
-        // A length of zero comes from two events at the same time.
+        // A length of zero results from two events at the same time.
         let lasting = if elapsed > 0 { self.length } else { 0 };
         self.most = self.most.max(lasting);
     }

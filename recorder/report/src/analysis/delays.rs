@@ -17,7 +17,7 @@ const MOST: usize = 16_384;
 /// Number of ended threads for which the beginning of their last slice is kept.
 const MOST_ENDED: usize = 1 << 20;
 
-/// What counts as a delay.
+/// The definition of a delay.
 #[derive(Clone, Copy, Debug)]
 enum Counts {
     /// Waits for a CPU: if no threads are selected, most threads sleep because they have nothing to do.

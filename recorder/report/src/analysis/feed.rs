@@ -66,7 +66,7 @@ enum Kind {
     ThrottledWakeup,
     /// The next record in the bytes.
     Record,
-    /// The bits in `other` show what the trace contains, in addition to earlier ones.
+    /// The bits in `other` show the content of the trace, in addition to earlier ones.
     Told,
 }
 
@@ -310,7 +310,7 @@ const NOTHING: Fed = Fed {
     kind: Kind::Told,
 };
 
-/// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have others.
+/// The number of the system call that a switch names, if it has no other arguments except weights. `None` if it may have other facts.
 #[inline(always)]
 fn only_call(args: Args<'_>) -> Option<Option<u16>> {
     let mut call = None;

@@ -17,8 +17,8 @@
 //! segment could have a sum for each thread, so the number of sums is limited too: beyond the limit, the smallest sums of a segment are
 //! dropped, and count as time in which it is unknown which thread had the CPU.
 //!
-//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands. So
-//! the additions are limited to [`WORK_PER_SWITCH`] on average; what is beyond that in a wait is unknown time, too.
+//! The end of a wait adds up all of its entries and segments. If thousands of threads wait for one CPU, each of their waits has thousands.
+//! So the additions are limited to [`WORK_PER_SWITCH`] on average; time beyond that in a wait is unknown time, too.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Default for History {
     }
 }
 
-/// The open waits for a CPU, and limits for what they may cost.
+/// The open waits for a CPU, and limits for their cost.
 #[derive(Debug)]
 pub(super) struct OpenWaits {
     /// When they began, in any order.

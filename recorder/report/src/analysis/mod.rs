@@ -256,7 +256,7 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// Something could not be read: this makes a gap on all CPUs, at the next record.
+    /// Something could not be read: this is a gap on all CPUs, at the next record.
     pub fn damaged(&mut self) {
         self.losses.damaged += 1;
         self.pending = Pending::Damage;

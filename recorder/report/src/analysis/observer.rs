@@ -1,4 +1,4 @@
-//! What an analysis reports to others while it runs: changes of CPUs and threads.
+//! Changes of CPUs and threads that an analysis reports to observers while it runs.
 
 use fxt_reader::record::Args;
 use fxt_reader::{Cpu, Item, Koid, Nanos, ThreadState};
@@ -130,7 +130,7 @@ pub struct Waited<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Woken<'a> {
     pub time: Nanos,
-    /// The CPU on which the thread is to run.
+    /// The CPU on which the thread will run.
     pub cpu: Cpu,
     pub thread: Koid,
     /// Its state from now on; `None` if it was able to run already.
@@ -159,7 +159,7 @@ pub struct Vacated {
     pub thread: Option<Koid>,
 }
 
-/// What is known about a thread when it leaves a CPU.
+/// The known facts about a thread when it leaves a CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchedOut<'a> {
     pub time: Nanos,

@@ -1,4 +1,4 @@
-//! Records: what the analysis takes from each record type.
+//! Records: the data that the analysis uses of each record type.
 
 use fxt_format::scheduling::context_switch::{INCOMING_WEIGHT_ARG, OUTGOING_WEIGHT_ARG};
 use fxt_reader::record::{Args, ContextSwitch, ProviderEventKind, Value, WEIGHT_INFO, Wakeup};
@@ -235,7 +235,7 @@ impl<O: Observer> Analysis<O> {
     }
 }
 
-/// What the trace contains in addition to the scheduler's events.
+/// The content of the trace in addition to the scheduler's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told(pub(super) u8);
 

@@ -87,7 +87,7 @@ impl Sums {
         }
     }
 
-    /// Keeps the `most` largest sums. Returns the sum of the others.
+    /// Keeps the `most` largest sums. Returns the sum of the other threads.
     pub(super) fn trim(&mut self, most: usize) -> u64 {
         if self.list.len() <= most {
             return 0;

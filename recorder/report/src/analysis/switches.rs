@@ -286,7 +286,7 @@ impl<O: Observer> Analysis<O> {
     fn switched_in(&mut self, cpu: Cpu, change: &Change<Key>, said: Option<&SwitchArgs<'_>>) {
         let (now, inferred) = (self.now, inferred(said));
         let Key { koid, slot } = change.thread;
-        // A thread outside the scope may run without a record of it, so an earlier preemption says nothing about its wait.
+        // A thread outside the scope may run without a record of it, so an earlier preemption does not determine its kind of wait.
         let unseen = self.narrow && !self.roster.is_in_scope(koid);
         let before = change.before;
         let waited_for = match before.state {

@@ -27,7 +27,7 @@ pub(super) fn metric(state: State) -> Option<Metric> {
 
 /// A thread that has not ended.
 ///
-/// A switch accesses two of these, which are rarely in the L1 cache: the fields that it always needs come first, within one cache line.
+/// A switch accesses two of these, which are rarely in the L1 cache: the fields that it always needs are first, within one cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct Live {

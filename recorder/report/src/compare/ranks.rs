@@ -1,4 +1,4 @@
-//! The rank test: do two groups of runs come from the same distribution?
+//! The rank test: are two groups of runs from the same distribution?
 //!
 //! Each run contributes one number, so the runs are the samples, and no assumption is needed about how the values within a run depend on
 //! each other. The numbers of both sides are ranked together; equal ones share the mean of their ranks:

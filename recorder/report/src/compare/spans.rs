@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::spans::SpanFigures;
 
-/// The parts that make up a length.
+/// The parts of which a length consists.
 const PARTS: [SpanPart; 6] = [
     SpanPart::Cpu,
     SpanPart::Steal,
@@ -32,7 +32,7 @@ pub struct Shift {
     pub name: String,
     pub base_mean_ns: Option<f64>,
     pub new_mean_ns: Option<f64>,
-    /// What each part contributes to the change; blocked time is divided by what the thread waited for.
+    /// The contribution of each part to the change; blocked time is divided by the reason of the wait.
     pub parts_ns: BTreeMap<String, f64>,
     /// The same for blocked time, by the thread that ended it.
     pub woken_by_ns: BTreeMap<String, BTreeMap<String, f64>>,

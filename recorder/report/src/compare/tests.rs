@@ -106,7 +106,8 @@ fn from_nothing_to_something_is_worse_than_any_share() {
 #[test]
 fn rows_that_cannot_be_judged_ask_nothing_of_the_others() {
     let none = f64::NAN;
-    // Two runs of a side lack the last number; one run lacks the third, where five and four runs could show a difference only on their own.
+    // The last number is missing in two runs of a side; the third in one run, where five and four runs could show a difference only on
+    // their own.
     let base: [[f64; 4]; 5] = [
         [1.0, 4.0, 1.0, 1.0],
         [1.1, 4.1, 1.1, 1.1],

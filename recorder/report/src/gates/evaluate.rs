@@ -71,7 +71,7 @@ pub enum Finding {
     },
     /// No thread of the recording meets the condition.
     Nobody,
-    /// The recording does not have what the gate needs.
+    /// The recording does not have the data that the gate needs.
     NotRecorded,
     /// The gate passes, but applications dropped records that could have made it fail.
     RecordsLost,

@@ -409,7 +409,7 @@ fn until(moment: Nanos, begin: Nanos) -> String {
     format!(", until {seconds:.6} s")
 }
 
-/// A thread, and what is known about its worst moment.
+/// A thread, and the known facts about its worst moment.
 fn describe(quantity: &Quantity, report: &Report, thread: &ThreadReport, begin: Nanos) -> String {
     let name = match (thread.tid, thread.threads) {
         (Some(tid), _) => format!("{} ({tid})", thread.comm),

@@ -41,7 +41,7 @@ fn values(of: &Distribution) -> Values {
 }
 
 fn metrics<'a>(causes: Causes, of: impl Fn(Metric) -> &'a Distribution) -> Metrics {
-    // Facts that the recording lacks have no member.
+    // Facts that the recording does not have have no member.
     let fact = |metric| causes.knows(metric).then(|| values(of(metric)));
     Metrics {
         wakeup: values(of(Metric::Wakeup)),

@@ -44,7 +44,7 @@ pub(super) trait Cell: Copy + Default + PartialEq {
     fn merge(four: [Self; MERGED]) -> Self;
 }
 
-/// How many bins of a level make one bin of the next coarser level.
+/// How many bins of a level form one bin of the next coarser level.
 pub(super) const MERGED: usize = 4;
 
 /// A run of equal bins, from the end of the previous run to `end`.

@@ -1,4 +1,4 @@
-//! The maximum size of a page, and what of a trace is in it if not everything fits.
+//! The maximum size of a page, and the parts of a trace that are in it if not everything fits.
 //!
 //! ```text
 //!  |-- markup, scripts, contents --|-- coarsest bins --|-- listed tiles --|-- finer bins --|-- tiles, evenly --|
@@ -102,8 +102,8 @@ fn tile_at(starts: &[u64], time: u64) -> usize {
     starts.partition_point(|&start| start <= time).saturating_sub(1)
 }
 
-/// The tiles at the begin and the end of what the page lists: those of the longest entry of each list, then of the second of each, and so
-/// on. The first and the last tile of the trace come after the first entry of each list. Tiles may occur twice.
+/// The tiles at the beginning and the end of each listed interval: first those of the longest entry of each list, then of the second of
+/// each, and so on. The first and the last tile of the trace follow the first entry of each list. Tiles may occur twice.
 pub(super) fn listed(report: &Report, spans: &Finished, starts: &[u64]) -> Vec<usize> {
     let waits = report.worst().iter().map(|wait| (wait.span.begin.0, wait.span.end.0));
     let blocked = report.blocked();

@@ -1,7 +1,7 @@
 //! Columns of similar numbers, which compress best.
 //!
 //! A block of the page is a sequence of columns. Each column follows its length in bytes, which is a varint: seven bits per byte, the low
-//! ones first; the eighth bit says that more bytes follow.
+//! ones first; the eighth bit means that more bytes follow.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use flate2::write::DeflateEncoder;
 /// The number of values of seven bits.
 const BASE: u64 = 128;
 
-/// The bit in a byte of a varint that says that more bytes follow.
+/// The bit in a byte of a varint that means that more bytes follow.
 const MORE: u8 = 0x80;
 
 /// A column that is being written.

@@ -1,7 +1,7 @@
 //! Extracts the data of the page from the records of a trace, in one pass.
 //!
 //! Scheduling events become [tiles](super::tile) at once, so that only a few packed bytes are kept for each of millions of switches. Spans
-//! are kept in full until the end, since the format allows a span that began long ago to come last.
+//! are kept in full until the end, since the format permits a span that began long ago to be the last record.
 
 use fxt_reader::record::{Event as TraceEvent, EventKind, WEIGHT_INFO};
 use fxt_reader::{Koid, Nanos, ObjectType, Record};

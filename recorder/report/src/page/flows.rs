@@ -9,7 +9,7 @@ use super::threads::ThreadIndex;
 /// The maximum number of arrows, and of flows that are open at once.
 const MOST: usize = 100_000;
 
-/// What identifies a flow: its category, its name and its id.
+/// The properties that identify a flow: its category, its name and its id.
 pub(super) type Key = (NameIndex, NameIndex, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

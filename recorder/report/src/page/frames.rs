@@ -23,7 +23,7 @@ const NODE_BYTES: u64 = 4;
 const FRAME_BYTES: u64 = 4;
 const STACK_BYTES: u64 = 4;
 
-/// What stacks with equal frames have in common.
+/// The common data of stacks with equal frames.
 type Same = (Option<ProviderId>, Koid, Option<u16>, *const u64);
 
 /// The stacks in the page.
@@ -122,7 +122,7 @@ impl Frames {
         Mark(lengths, self.bytes)
     }
 
-    /// Removes what was added since.
+    /// Removes everything that was added since.
     pub(super) fn back_to(&mut self, mark: Mark) {
         let Mark([names, files, frames, nodes, stacks], bytes) = mark;
         self.names.truncate(names);

@@ -54,7 +54,7 @@ const SCRIPTS: [&str; 21] = [
     include_str!("assets/js/main.js"),
 ];
 
-/// The scripts for stacks, left out of pages without stacks. They come before the last of the other scripts.
+/// The scripts for stacks, left out of pages without stacks. They precede the last of the other scripts.
 const STACK_SCRIPTS: [&str; 2] =
     [include_str!("assets/js/stacks.js"), include_str!("assets/js/flame.js")];
 

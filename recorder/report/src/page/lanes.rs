@@ -28,7 +28,7 @@ pub(super) enum Event {
     },
     /// A thread became able to run.
     Wake {
-        /// The CPU it is to run on.
+        /// The CPU on which it will run.
         cpu: u16,
         thread: ThreadIndex,
         /// The thread that woke it, if known.

@@ -136,7 +136,7 @@ impl Page {
         self
     }
 
-    /// Writes the page; `report` must be of the same trace. The [`Written`] says what was left out.
+    /// Writes the page; `report` must be of the same trace. The [`Written`] lists the parts that were left out.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ fn replay<'a>(
     Ok(Some(both.1))
 }
 
-/// What a written page contains.
+/// The content of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The size of the file.
@@ -264,7 +264,8 @@ impl Page {
     }
 }
 
-/// Takes the effects of events on CPUs and threads from the analysis, and from the records what the analysis does not use.
+/// Receives the effects of events on CPUs and threads from the analysis, and reads from the records the data that the analysis does not
+/// use.
 impl Observer for Page {
     fn record(&mut self, item: &Item<'_>) {
         self.recorded.take(item.provider, &item.record);

@@ -187,7 +187,7 @@ fn snapshot(lanes: &Lanes, now: u64) -> [Column; SNAPSHOT_COLUMNS] {
 }
 
 impl Tile {
-    /// Applies this tile to `lanes`, to which all earlier tiles must be applied already. Returns false if the block was not made by a
+    /// Applies this tile to `lanes`, to which all earlier tiles must be applied already. Returns false if the block was not written by a
     /// [`TileWriter`].
     ///
     /// # Errors

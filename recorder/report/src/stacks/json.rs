@@ -64,7 +64,7 @@ struct Frame<'a> {
     /// Within the module, if that is known.
     address: u64,
     kernel: bool,
-    /// Inlined functions come first.
+    /// Inlined functions are first.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     lines: Vec<Line<'a>>,
 }

@@ -40,7 +40,7 @@ pub use runtime::Runtime;
 pub use svg::write_svg;
 pub use text::write_text;
 
-/// How many nanoseconds a switch that was seen late may come after its stack.
+/// How many nanoseconds after its stack a switch may be reported that was seen late.
 pub const LATE: u64 = 1_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Blocked {
 pub struct Place<'a> {
     /// The index of one of their stacks; `None` if they have none.
     pub stack: Option<usize>,
-    /// What their stacks lack, taken together.
+    /// The missing parts of their stacks, combined.
     pub problems: u32,
     /// The longest first.
     pub waits: Vec<&'a Wait>,

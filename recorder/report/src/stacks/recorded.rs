@@ -1,4 +1,4 @@
-//! The stacks of a trace, and what is known about their frames.
+//! The stacks of a trace, and the known facts about their frames.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct Frame<'a> {
     pub function: Option<&'a str>,
     /// The path of the file that it is in, and the address in the file, if known.
     pub module: Option<(&'a str, u64)>,
-    /// The places in the source code, if they were looked up; inlined functions come first.
+    /// The places in the source code, if they were looked up; inlined functions are first.
     pub lines: &'a [Line],
 }
 
@@ -351,7 +351,7 @@ impl Recorded {
         first + usize::from(!by_call)
     }
 
-    /// The mapping of a process that contained an address when the stack was taken.
+    /// The mapping of a process that contained an address when the stack was recorded.
     fn mapping(&self, process: Process, address: u64, stack: &Stack) -> Option<&Mapping> {
         let all = self.mappings.get(&process)?;
         // The number of mappings does not matter for the kernel, which keeps its mappings.

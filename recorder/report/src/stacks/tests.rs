@@ -65,7 +65,7 @@ fn where_only_some_processes_have_stacks_the_waits_of_others_are_left_out() {
         (blocked.waits.iter().map(|wait| wait.blocked.as_millis()).collect::<Vec<_>>(), is_about)
     };
     assert_eq!(waits(None), (vec![8, 5, 3, 2], [true, true]));
-    // Another wait of a process with stacks lacks its stack.
+    // Another wait of a process with stacks has none.
     assert_eq!(waits(Some(fxtrec_sched::backtrace::OF_CHOSEN)), (vec![5, 3, 2], [true, false]));
 }
 

@@ -20,7 +20,7 @@ fn waker(wait: &Wait) -> String {
     }
 }
 
-/// The functions of a stack, the innermost first, and what it lacks.
+/// The functions of a stack, the innermost first, and its missing parts.
 fn write_stack(
     blocked: &Blocked,
     stack: Option<usize>,

@@ -1,4 +1,4 @@
-//! What happened to each thread in addition to waiting: the time that the host, quotas and interrupts took.
+//! Effects on each thread other than waits: the time that the host, quotas and interrupts took.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ const MAX_PATH: usize = 120;
 /// Smaller shares of a CPU are not shown.
 const WORTH_A_LINE: f64 = 0.0005;
 
-/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if it took nothing notable.
+/// The time that the host took, as a part of a sentence: `3.1 % of CPU 0, 0.4 % of CPU 1`. `None` if that is too little to be mentioned.
 pub(super) fn host(report: &Report) -> Option<String> {
     let mut taken: Vec<&HostSteal> =
         report.host.iter().filter(|host| host.share() >= WORTH_A_LINE).collect();
@@ -48,7 +48,7 @@ pub(super) fn stopped(report: &Report) -> Option<String> {
         0 => String::new(),
         more => format!(", {more} more for less"),
     };
-    // If the recording cannot say which threads a quota stopped, the text says so.
+    // If the recording does not show which threads a quota stopped, the text says so.
     let which = match report.causes.has(Cause::Throttled) {
         true => "",
         false => "; which threads is not recorded",
@@ -86,7 +86,7 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
     report.facts().into_iter().map(column).collect()
 }
 
-/// Writes a row for each thread with any of these facts, and says which facts the recording does not have.
+/// Writes a row for each thread with any of these facts, and lists the facts that the recording does not have.
 ///
 /// # Errors
 /// The errors of `out`.

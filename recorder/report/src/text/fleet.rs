@@ -12,7 +12,7 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, short, short_or_dash};
 
-/// Lists the traces, and what is missing from them.
+/// Lists the traces, and the data that is missing from them.
 ///
 /// # Errors
 /// The errors of `out`.

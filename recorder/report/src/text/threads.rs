@@ -11,7 +11,7 @@ use fxtrec_units::grid::{Grid, Side, printable};
 use fxtrec_units::look::Look;
 use fxtrec_units::text::{count, counted, millis, millis_or_dash};
 
-/// What rows are sorted by, the greatest first; names from A to Z.
+/// The column by which rows are sorted, the greatest first; names from A to Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     #[default]
@@ -62,7 +62,7 @@ impl FromStr for SortKey {
 pub struct TableStyle {
     /// The metric of the length columns.
     pub metric: Metric,
-    /// What rows are sorted by.
+    /// The column by which rows are sorted.
     pub sort: SortKey,
     /// The maximum number of rows; `None` for all.
     pub rows: Option<usize>,
@@ -70,7 +70,7 @@ pub struct TableStyle {
     pub look: Look,
 }
 
-/// What is shortened on a narrow terminal.
+/// The texts that are shortened on a narrow terminal.
 const SPARE: [&str; 11] = [
     "Migr",
     "Censored",
@@ -85,7 +85,7 @@ const SPARE: [&str; 11] = [
     "Throttled ms",
 ];
 
-/// What a row shows.
+/// The content of a row.
 struct Row<'a> {
     name: String,
     in_command: bool,
@@ -96,8 +96,8 @@ struct Row<'a> {
     stats: &'a Stats,
 }
 
-/// How many rows of COMMAND and of the rest of the machine fit: COMMAND's come first; a third of the rows is reserved for others if there
-/// are enough of them.
+/// How many rows of COMMAND and of the rest of the machine fit: COMMAND's rows are first; a third of the rows is reserved for others if
+/// there are enough of them.
 pub(super) fn share(room: usize, of_command: usize, others: usize) -> (usize, usize) {
     let left = others.min(room / 3);
     let first = of_command.min(room - left);

@@ -45,8 +45,8 @@ fn by(wait: &Wait) -> String {
     wait.throttled_by.as_ref().map(|by| format!(" by {}", printable(by, 100))).unwrap_or_default()
 }
 
-/// The worst delay, which `fxtrec why` explains, too: its length, and what the thread waited for. A span of a program takes precedence over
-/// all delays.
+/// The worst delay, which `fxtrec why` explains, too: its length, and the reason of the wait. A span of a program takes precedence over all
+/// delays.
 pub fn worst_of_all(report: &Report) -> Option<(&'static str, String)> {
     let of_spans = report.spans.as_ref().and_then(|spans| spans.worst.as_ref());
     if let Some(worst) = of_spans.or(report.worst_span.as_ref()) {
@@ -91,7 +91,7 @@ pub fn recorder_line(report: &Report) -> Option<String> {
     Some(format!("{threads} {what} of fxtrec: CPU time {ran}{waited} (--include-recorder)"))
 }
 
-/// At most `most` of the longest waits: those of COMMAND's threads first, then others.
+/// At most `most` of the longest waits: those of COMMAND's threads first, followed by others.
 fn waits(report: &Report, most: usize) -> Vec<&Wait> {
     let mine = report.worst_of_command();
     let is_mine = |wait: &&Wait| {

@@ -214,7 +214,7 @@ pub fn probe(text: &str) -> Result<Spec, CategoryError> {
     Ok(spec)
 }
 
-/// What a list of categories requests; the user may be granted less, see [`policy`](super::policy).
+/// The data that a list of categories requests; the user may be granted less, see [`policy`](super::policy).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The list was empty: everything that is permitted.
@@ -245,7 +245,7 @@ impl Selection {
         Ok(Selection::of(parsed.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// What these categories request.
+    /// The data that these categories request.
     pub fn of(categories: impl IntoIterator<Item = Category>) -> Selection {
         let mut selection = Selection { everything: true, ..Selection::default() };
         for category in categories {
@@ -312,11 +312,11 @@ fn list_bytes<S: AsRef<str>>(categories: &[S]) -> usize {
 pub struct BadCategory {
     /// The item as it was written; empty if the error concerns the whole list.
     pub text: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub why: CategoryError,
 }
 
-/// What is recorded of the kernel: a [`Selection`] with all names looked up.
+/// The data that is recorded of the kernel: a [`Selection`] with all names resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelPlan {
     pub categories: BTreeSet<KernelCategory>,

@@ -31,7 +31,7 @@ pub enum ClientError {
         "the daemon at {path} does not support {method}: {source}; does it have the same version as this fxtrec?"
     )]
     Service { path: PathBuf, method: &'static str, source: MessageError },
-    /// The connection broke before the answer came.
+    /// The connection broke before the answer arrived.
     #[error(
         "the daemon at {path} closed the connection before it answered {method}: {source}; see its log"
     )]

@@ -169,7 +169,7 @@ fn triggers(
     Ok(triggers)
 }
 
-/// What these categories request.
+/// The data that these categories request.
 ///
 /// # Errors
 /// [`ControllerError::BadRequest`].

@@ -56,7 +56,7 @@ const SNAPSHOT: Duration = Duration::from_secs(20);
 /// How often to check while waiting for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The maximum number of snapshots of triggers that wait to be taken; beyond it, the oldest are removed.
+/// The maximum number of snapshots of triggers that wait to be fetched; beyond it, the oldest are removed.
 const MOST_FIRED: usize = 4;
 
 /// How long to record after a trigger.
@@ -70,7 +70,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Takes pieces of whole records.
 pub(super) type Deliver = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
-/// What is known about it from outside, without waiting.
+/// The state that is known from outside, without waiting.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     running: AtomicBool,
@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-/// What to record, and how.
+/// The data to record, and the way to record it.
 #[derive(Debug)]
 pub(super) struct Settings<'a> {
     pub(super) plan: &'a KernelPlan,
@@ -241,7 +241,7 @@ impl KernelRecorder {
         Err(KernelError::Silent)
     }
 
-    /// Notes triggers that have fired. A snapshot that came too late for its request is discarded.
+    /// Notes triggers that have fired. A snapshot that arrived too late for its request is discarded.
     fn catch_up(&mut self) {
         while let Some(notice) = self.notice() {
             match notice {
@@ -310,7 +310,7 @@ impl KernelRecorder {
             std::thread::sleep(LOOK / 4);
         }
         if let Some(reader) = self.reader.take() {
-            // A reader that panicked has delivered what it could.
+            // A reader that panicked has delivered as much as it could.
             let _ = reader.join();
         }
         self.progress.running.store(false, Ordering::Relaxed);
@@ -326,7 +326,7 @@ impl KernelRecorder {
         }
     }
 
-    /// What it holds in circular mode, without consuming anything, as long as that is `wanted`.
+    /// Its current content in circular mode, without consuming anything, as long as that is `wanted`.
     ///
     /// # Errors
     /// [`KernelError::NoSnapshot`] and [`KernelError::Ended`].
@@ -408,7 +408,7 @@ fn command(settings: &Settings<'_>, file: Option<&Path>) -> Command {
     command
 }
 
-/// The options for the processes, and for what to record about them.
+/// The options for the processes, and for the data about them.
 fn scope_args(settings: &Settings<'_>) -> Vec<String> {
     let Settings { only_user, processes, cgroups, .. } = settings;
     let mut args = Vec::new();

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Pieces are whole records, so when the queue is empty, the output ends at a record boundary. Appending never waits, neither for a slow
-//! reader nor for one that is gone. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts as
-//! written once it confirms that.
+//! reader nor for one that has exited. A [process](super::writer) that can be killed writes to the client's descriptor, and a piece counts
+//! as written once it confirms that.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ struct State {
     /// Whether new records wait until they are released.
     defers: bool,
     deferred: bool,
-    /// No more records will come.
+    /// There are no more records.
     closed: bool,
     /// The size of the piece that is being written.
     writing: Option<usize>,
@@ -145,7 +145,7 @@ impl Output {
         self.0.changed.notify_all();
     }
 
-    /// The bytes appended so far.
+    /// The bytes that were appended so far.
     pub(super) fn total(&self) -> u64 {
         self.lock().total
     }
@@ -155,8 +155,8 @@ impl Output {
         self.lock().failed.clone()
     }
 
-    /// For a regular file: waits until everything is written, at most for `timeout`, and returns what is missing, if
-    /// anything. Does not wait for a pipe, whose reader may start only after the answer that this would delay.
+    /// For a regular file: waits until everything is written, at most for `timeout`, and returns which part is missing, if any. Does not
+    /// wait for a pipe, whose reader may start only after the answer that this would delay.
     pub(super) fn settle(&self, timeout: Duration) -> Option<String> {
         let state = self.lock();
         if !self.0.is_file || state.deferred {

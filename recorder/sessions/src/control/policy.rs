@@ -23,8 +23,8 @@
 //! other-users = true
 //! ```
 //!
-//! A request by name for something forbidden is rejected, with the rule that would allow it. A wildcard or an empty list
-//! covers only what is permitted.
+//! A request by name for something forbidden is rejected, with the rule that would allow it. A wildcard or an empty list covers only
+//! permitted categories.
 
 mod error;
 mod file;
@@ -97,7 +97,7 @@ enum ProbeRight {
 /// The granted part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// What is recorded of the kernel.
+    /// The permitted data of the kernel.
     pub kernel: KernelPlan,
     /// The categories for applications; empty for all.
     pub applications: Vec<String>,

@@ -40,7 +40,7 @@ pub(super) struct NoRecord(u64);
 /// Splits a stream that comes in portions of any size.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// The beginning of a record whose end has not come.
+    /// The beginning of a record whose end has not arrived.
     rest: Vec<u8>,
     /// Whether scheduling records are wanted, and events of the scheduler.
     scheduling: bool,
@@ -129,7 +129,7 @@ mod tests {
 
     fn switch() -> Vec<u8> {
         let mut bytes = Vec::new();
-        // A scheduling record of three words, by its header alone: the contents are not looked at.
+        // A scheduling record of three words, by its header only: the contents are not examined.
         let first = header::TYPE.put(record_type::SCHEDULING) | header::SIZE.put(3);
         for word in [first, 1, 2] {
             bytes.extend_from_slice(&u64::to_ne_bytes(word));

@@ -40,7 +40,7 @@ use fxtrec_kernel::seqpacket::Listener;
 use fxtrec_kernel::stop_token::StopToken;
 use fxtrec_kernel::stream;
 
-/// Outputs of one user that may be written at the same time, including those that no longer answer.
+/// The number of outputs of one user that may be written at the same time, including those that no longer answer.
 const WRITERS: usize = 8;
 
 /// The settings of a service.
@@ -143,7 +143,7 @@ pub struct Service {
     /// Notified when a thread has finished starting or stopping.
     settled: Condvar,
     pub(super) manager: Manager,
-    /// The output that pieces of providers go to.
+    /// The output that receives the pieces of providers.
     archive: Arc<Mutex<Option<Output>>>,
     launcher: Launcher,
     /// How many processes that write outputs each user has.
@@ -290,7 +290,7 @@ impl Service {
         most: usize,
     ) -> io::Result<(Vec<u8>, Result<Writer, String>)> {
         let who = &caller.credentials;
-        // Writers that have ended are removed to make room.
+        // Writers that have ended are removed to free room.
         writer::reap();
         if let Some(seat) = Seat::take(&self.writers, who.uid, WRITERS) {
             let (writer, message) = Writer::receive(connection, who, most, seat, &self.launcher)?;

@@ -128,7 +128,7 @@ mod tests {
         }
         assert!(spool.file.is_some() && spool.memory_bytes <= MEMORY_BYTES);
         assert_eq!(spool.bytes(), expected.len() as u64);
-        // While the file is read, more bytes may be added, which must come after those in the file.
+        // While the file is read, more bytes may be added, which must follow those in the file.
         let first = spool.pop().expect("read").expect("some");
         spool.push(piece(8)).expect("room");
         expected.extend(piece(8));

@@ -44,7 +44,7 @@ pub enum MessageError {
     /// Not JSON, or not the kind of object that is expected here.
     #[error("malformed message: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A reply without parameters; those of all methods of the interface have some.
+    /// A reply without parameters; the replies of all methods of the interface have some.
     #[error("the reply has no parameters")]
     NoParameters,
     /// An error that every Varlink service may answer.
@@ -104,7 +104,7 @@ impl Connection {
         Ok(message?)
     }
 
-    /// Where the message at the beginning of what was received ends. Waits until it does.
+    /// The end of the first message in the received data. Waits until it does.
     fn receive_to_end(&mut self) -> Result<usize, MessageError> {
         loop {
             let unsearched = &self.received[self.searched..];

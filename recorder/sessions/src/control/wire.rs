@@ -99,7 +99,7 @@ pub struct Providers {
     pub turned_away: u64,
 }
 
-/// What was recorded of a provider in this session.
+/// The recorded data of a provider in this session.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ProviderStats {
     pub name: String,
@@ -149,7 +149,7 @@ pub struct Status {
     /// The path of the trace's file, if it is one; only for its owner and root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Bytes collected so far for writing.
+    /// Bytes that were collected so far for writing.
     pub bytes: u64,
     pub kernel: KernelStats,
 }

@@ -1,8 +1,8 @@
 //! Writes to a client's descriptor without ever touching it in the daemon.
 //!
-//! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that is gone (NFS). A query, write or close
-//! of such a file may block forever, and the caller cannot be killed in that time. So the daemon never receives a client's descriptor: a
-//! separate process receives it, as the client's user and without privileges.
+//! A descriptor may belong to a file system that a user's process serves (FUSE), or to a server that no longer responds (NFS). A query,
+//! write or close of such a file may block forever, and the caller cannot be killed in that time. So the daemon never receives a client's
+//! descriptor: a separate process receives it, as the client's user and without privileges.
 //!
 //! ```text
 //!   client --message, descriptors--> connection
@@ -73,7 +73,7 @@ pub(super) struct Writer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Destination {
-    /// Whether written data is visible to others at once.
+    /// Whether written data is visible to other processes at once.
     pub(super) is_file: bool,
     /// The path of a regular file when it was passed.
     pub(super) path: Option<PathBuf>,
@@ -186,7 +186,7 @@ impl Writer {
         }
     }
 
-    /// Notes what was written.
+    /// Records how much was written.
     ///
     /// # Errors
     /// Why no more can be written.
@@ -234,7 +234,7 @@ impl Writer {
         Ok(self.given - self.written)
     }
 
-    /// Nothing more will come. Returns true when everything was written and the output is closed.
+    /// There is no more data. Returns true when everything was written and the output is closed.
     ///
     /// # Errors
     /// Why closing failed.

@@ -1,7 +1,7 @@
 //! Decides which providers are accepted.
 //!
-//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is admitted, each other user is limited to a
-//! share, so that no user can keep all others out.
+//! There is room for a hundred. Users in the list, and root, may use all of it. If everyone is admitted, each user is limited to a share,
+//! so that no user can keep all others out.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl Acceptor {
         self.refusals.unregistered += 1;
     }
 
-    /// Connections rejected so far.
+    /// Connections that were rejected so far.
     pub(super) fn refusals(&self) -> Refusals {
         self.refusals
     }
@@ -127,7 +127,7 @@ mod tests {
             House { acceptor, options, present: Vec::new() }
         }
 
-        /// Whether one more of this user comes in.
+        /// Whether one more connection of this user is admitted.
         fn comes(&mut self, uid: u32) -> bool {
             let peer = Peer { pid: 7, uid };
             let comes = self.acceptor.lets_in(peer, &self.options, &self.present);

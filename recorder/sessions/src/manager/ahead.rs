@@ -1,6 +1,6 @@
 //! Records that were written from a provider's buffer before it was full.
 //!
-//! At the end of an archive, what a provider has recorded so far is written without asking it to save. When the buffer is saved later, it
+//! At the end of an archive, the records of a provider so far are written without a request from it. When the buffer is saved later, it
 //! contains the same records in the same order, and they are left out. New records may be between them, since each thread fills its own
 //! piece:
 //!
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! So records are recognized by a hash of their content. If a provider changes them afterwards, which violates the protocol, both versions
-//! are written. Memory for hashes is limited for all providers together; records beyond the limit go to the archive in which they are
-//! saved.
+//! are written. Memory for hashes is limited for all providers together; records beyond the limit are written to the archive in which they
+//! are saved.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -29,7 +29,7 @@ type Mark = u64;
 const WORDS_BITS: u32 = 16;
 const MOST_WORDS: u64 = (1 << WORDS_BITS) - 1;
 
-/// The coming records that are already in an archive.
+/// The next records that are already in an archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ahead {
     /// The key is unknown to providers, which might otherwise choose records with equal hashes.
@@ -39,7 +39,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Remembers what was written ahead from a buffer of this many words.
+    /// Remembers the records that were written ahead from a buffer of this many words.
     ///
     /// # Errors
     /// When there are more records than the buffer can hold.
@@ -70,7 +70,7 @@ impl Ahead {
         parts.into_iter().map(marks).sum::<usize>() * size_of::<Mark>()
     }
 
-    /// Removes from a piece what was written ahead.
+    /// Removes from a piece the records that were written ahead.
     pub(super) fn without(&self, piece: &mut Piece) {
         leave_out(&mut piece.durable, &self.durable, &self.key);
         leave_out(&mut piece.rolling, &self.rolling, &self.key);
@@ -91,7 +91,7 @@ fn mark(key: &RandomState, record: &[u64]) -> Mark {
     key.hash_one(record) << WORDS_BITS | (record.len() as u64).min(MOST_WORDS)
 }
 
-/// Removes the records that are `ahead` from others, as far as they occur there in this order; returns how many.
+/// Removes the records in `ahead` from other records, as far as they occur there in this order; returns how many.
 fn leave_out(from: &mut Vec<u64>, ahead: &[Mark], key: &RandomState) -> usize {
     if ahead.is_empty() {
         return 0;

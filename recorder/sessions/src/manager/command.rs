@@ -29,7 +29,7 @@ pub struct Stopped {
     pub refusals: Refusals,
     /// Pieces that were dropped before they could be written, since there were too many.
     pub forgotten: u64,
-    /// What later archives lack for lack of room.
+    /// The data that is missing in later archives for lack of room.
     pub left_out: LeftOut,
 }
 

@@ -50,7 +50,7 @@ pub struct Options {
     pub copying: Duration,
     /// Whether the archive may be [rotated](super::Manager::begin_rotate), for which open spans of providers must be tracked.
     pub divided: bool,
-    /// The size at which an archive is rotated, in bytes. The head of each archive takes a part of that.
+    /// The size at which an archive is rotated, in bytes. The head of each archive uses a part of that.
     pub archive_bytes: u64,
     /// Spans to [watch for](super::Manager::spans); only in circular mode.
     pub spans: Arc<[SpanLimit]>,
@@ -110,7 +110,7 @@ pub struct SessionConfig {
     pub overrides: Vec<ProviderOverride>,
     /// Whether nothing may be written before the session is stopped.
     pub hold: bool,
-    /// The user whose providers are recorded; `None` for those of all users.
+    /// The user whose providers are recorded; `None` for providers of all users.
     pub only_uid: Option<u32>,
 }
 
@@ -170,9 +170,9 @@ impl SessionConfig {
         special.unwrap_or(self.buffer_bytes).max(MIN_BUFFER_BYTES).next_multiple_of(4096)
     }
 
-    /// The buffer size for a provider that wants `wanted` bytes, given the sizes of the others' buffers beyond the smallest. In streaming
-    /// mode it gets this size, since one buffer is copied at a time. Other modes copy all buffers at once, so their total is limited: the
-    /// more providers, the less history each has. A session with larger buffers has a higher limit.
+    /// The buffer size for a provider that requests `wanted` bytes, given the sizes of the others' buffers beyond the smallest. In
+    /// streaming mode it gets this size, since one buffer is copied at a time. Other modes copy all buffers at once, so their total is
+    /// limited: the more providers, the less history each has. A session with larger buffers has a higher limit.
     pub(super) fn granted(&self, wanted: usize, others: usize) -> usize {
         if self.mode == Mode::Streaming {
             return wanted;

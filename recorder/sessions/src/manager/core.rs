@@ -26,7 +26,7 @@ use session::Session;
 /// Connections that are accepted in one round.
 const CONNECTIONS: usize = 16;
 
-/// Messages that are taken from one provider in one round, so that one that floods holds up no other.
+/// Messages that are read from one provider in one round, so that one that floods does not delay others.
 const MESSAGES: usize = 16;
 
 /// The number of rounds after which pending messages count as handled even if some provider still sends: far more than
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Lets go of providers whose connection is closed.
+    /// Drops providers whose connection is closed.
     fn let_go(&mut self) {
         for provider in self.providers.extract_if(.., |provider| !provider.is_open()) {
             self.output.forget(provider.id());
@@ -278,7 +278,7 @@ impl Core {
     }
 
     fn obey(&mut self, command: Command) {
-        // The requester may be gone.
+        // The requester may have ended.
         match command {
             Command::Start(how, reply) => {
                 let (config, options) = *how;

@@ -37,7 +37,7 @@ pub(super) enum Fault {
     /// A packet of another size.
     #[error("a packet on its FIFO has {bytes} bytes instead of {}", packet::PACKET_BYTES)]
     PacketSize {
-        /// This many came, or more.
+        /// This many arrived, or more.
         bytes: usize,
     },
     /// A packet that a provider must not send, or not at this time.
@@ -63,7 +63,7 @@ impl Fault {
         move |source| Fault::System { doing, source }
     }
 
-    /// Why something could not be sent; `Ok` if the peer is gone, which is detected elsewhere.
+    /// Why something could not be sent; `Ok` if the peer has disconnected, which is detected elsewhere.
     pub(super) fn of_send(sent: io::Result<()>) -> Result<(), Fault> {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Fault::Deaf),

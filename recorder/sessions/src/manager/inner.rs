@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// Reading the threads takes at most this fraction of the time, as a divisor.
 const SHARE: u32 = 20;
 
-/// Maximum number of ids kept for one provider, or those of its living threads if these are more.
+/// Maximum number of ids kept for one provider, or the ids of its living threads if these are more.
 const MOST_IDS: usize = 16_384;
 
 /// The threads of one provider.

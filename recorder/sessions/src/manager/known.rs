@@ -34,7 +34,7 @@ impl Room {
         Room { names: MAX_NAME_BYTES.min(bytes / 2), open: MAX_OPEN_BYTES.min(bytes / 8) }
     }
 
-    /// The room left for one provider, given the use of the others.
+    /// The room that remains for one provider, given the use of the others.
     pub(super) fn beside(self, others: Room) -> Room {
         let share = |most: usize, others| most.saturating_sub(others) / SHARE;
         Room { names: share(self.names, others.names), open: share(self.open, others.open) }

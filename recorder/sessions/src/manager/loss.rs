@@ -51,7 +51,7 @@ impl RecordLoss {
     }
 }
 
-/// The losses of one recording that have not been taken yet.
+/// The losses of one recording that have not been reported yet.
 #[derive(Clone, Debug)]
 pub(super) struct LossLog {
     begun: Nanos,
@@ -89,7 +89,7 @@ impl LossLog {
         RecordLoss { records: None, since: self.begun, until: now }
     }
 
-    /// All losses not taken yet.
+    /// All losses that have not been reported yet.
     pub(super) fn all(&self) -> Vec<RecordLoss> {
         self.losses.clone()
     }

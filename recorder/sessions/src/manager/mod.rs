@@ -1,10 +1,9 @@
 //! The manager of trace providers, applications that record their own events.
 //!
-//! A provider is a process that records its own spans, by fxt-writer's `provider` module or by
-//! another client of the protocol in `docs/reference/providers.md`. It connects to the manager's
-//! socket and registers its name. When a session starts, it gets a buffer that it shares with the
-//! manager, and a FIFO on which it requests that full parts be saved. The saved records go into the
-//! same archive as everything else.
+//! A provider is a process that records its own spans, by fxt-writer's `provider` module or by another client of the protocol in
+//! `docs/reference/providers.md`. It connects to the manager's socket and registers its name. When a session starts, it gets a buffer that
+//! it shares with the manager, and a FIFO on which it requests that full parts be saved. The saved records are written to the same archive
+//! as everything else.
 //!
 //! ```text
 //!   provider 1 --socket, FIFO--+
@@ -15,11 +14,10 @@
 //!                                     Manager
 //! ```
 //!
-//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider:
-//! messages are checked ([`fxt_writer::provider::wire`]), buffers are read as hostile memory
-//! ([`fxt_writer::engine::Remote`]), records about others are left out (`admit`), and a provider that
-//! floods is served no more often than the others. When a provider dies, the manager saves what it
-//! had committed from its buffer, which the manager keeps.
+//! One thread, `fxtrec-manager`, does everything, so nothing here is locked. It trusts no provider: messages are checked
+//! ([`fxt_writer::provider::wire`]), buffers are read as hostile memory ([`fxt_writer::engine::Remote`]), records about others are left out
+//! (`admit`), and a provider that floods is served no more often than the others. When a provider dies, the manager saves the committed
+//! part of its buffer, which the manager keeps.
 
 mod acceptor;
 mod admit;
@@ -144,9 +142,8 @@ impl Manager {
         self.tell(|reply| Command::Start(how, reply))
     }
 
-    /// Stops the session and waits until all providers have handed over their records, at most for `timeout`. For those
-    /// that do not answer, what they had committed is saved. Without `write`, unwritten data is kept until the next
-    /// start, which may retain it.
+    /// Stops the session and waits until all providers have handed over their records, at most for `timeout`. For providers that do not
+    /// answer, the committed part is saved. Without `write`, unwritten data is kept until the next start, which may retain it.
     ///
     /// # Errors
     /// When none runs.
@@ -195,9 +192,9 @@ impl Manager {
         self.ask(Command::TurnedAway)
     }
 
-    /// A copy of the current records of all providers, to be appended to an archive without any of them: held records,
-    /// and what is committed in the buffers of recording providers. Nothing is consumed. In streaming mode, this is what
-    /// has not been written yet, with the names that it refers to.
+    /// A copy of the current records of all providers, to be appended to an archive without any of them: held records, and the committed
+    /// part of the buffers of recording providers. Nothing is consumed. In streaming mode, these are the records that have not been written
+    /// yet, with the names that they refer to.
     ///
     /// Providers continue to record during this. Providers with an invalid buffer are left out. While buffers are copied, which
     /// takes some milliseconds per 10 MiB, none is saved.
@@ -218,8 +215,8 @@ impl Manager {
         self.ask(Command::Sections)
     }
 
-    /// Waits until all messages that providers have sent by now are processed, including those of providers that have connected and gone
-    /// since. It does not wait for providers that never finish.
+    /// Waits until all messages that providers have sent so far are processed, including those of providers that have connected and
+    /// disconnected since. It does not wait for providers that never finish.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only.
@@ -227,9 +224,9 @@ impl Manager {
         self.ask(Command::Settle)
     }
 
-    /// Ends one archive and continues in another: writes what providers have recorded by now, ends their open spans at `time`, calls
-    /// `between`, which redirects further output to the other archive, and begins the spans again there. Only for a
-    /// [divided](Options::divided) archive, in streaming mode. Does not wait for that.
+    /// Ends one archive and continues in another: writes the records of providers so far, ends their open spans at `time`, calls `between`,
+    /// which redirects further output to the other archive, and begins the spans again there. Only for a [divided](Options::divided)
+    /// archive, in streaming mode. Does not wait for that.
     ///
     /// # Errors
     /// [`ManagerError::Gone`] only; then `between` is dropped.

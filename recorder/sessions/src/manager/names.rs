@@ -1,8 +1,8 @@
 //! The definitions of a provider that its later records refer to.
 //!
-//! A provider registers its strings and threads once. A part of its records that must be readable without those before it begins with the
-//! definitions made by then. Everything is kept by its index or koid, so a redefinition needs no additional memory. Since definitions may
-//! be of any size, their memory is limited for all providers together.
+//! A provider registers its strings and threads once. A part of its records that must be readable without the previous ones begins with the
+//! definitions so far. Everything is kept by its index or koid, so a redefinition needs no additional memory. Since definitions may be of
+//! any size, their memory is limited for all providers together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Names {
         self.bytes
     }
 
-    /// The number of strings and objects left out for lack of room since the last call.
+    /// The number of strings and objects that were left out for lack of room since the last call.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }

@@ -7,9 +7,9 @@
 //!  archive 3                         f~ (     )f        ~: made up, with the argument `cut`
 //! ```
 //!
-//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no synthetic begin comes
-//! after the end of its span, even if records are slightly out of order. On tracks without records, spans are begun again when that archive
-//! ends.
+//! Open spans are ended in one archive and begun again in the next, before the first record on the same track. So no synthetic begin
+//! follows the end of its span, even if records are slightly out of order. On tracks without records, spans are begun again when that
+//! archive ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Tracks an event, as long as the open spans take no more than `most` bytes. Synthetic begins that must come before it are appended to
+    /// Tracks an event, as long as the open spans take no more than `most` bytes. Synthetic begins that must precede it are appended to
     /// `out`. Returns the span that it ends, with the time at which that began.
     pub(super) fn follow(
         &mut self,
@@ -99,7 +99,7 @@ impl Open {
         if has_room && stack.more == 0 {
             self.bytes += bytes;
             if is_new {
-                // Most have one, and a vector begins with room for four.
+                // Most tracks have one span, while a vector begins with room for four.
                 stack.spans.reserve_exact(1);
             }
             stack.spans.push((label, time));

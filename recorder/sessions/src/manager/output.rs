@@ -90,7 +90,7 @@ impl Section {
     }
 }
 
-/// What later archives lack of providers, for lack of room.
+/// The data of providers that is missing in later archives, for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Strings, and names of threads and processes.
@@ -116,9 +116,9 @@ pub(super) struct Output {
     /// The memory of that state.
     known_takes: Room,
     known_most: Room,
-    /// The number of held pieces of each provider that is gone.
+    /// The number of held pieces of each provider that has disconnected.
     gone: HashMap<u32, usize>,
-    /// Names and open spans for which there was no room, and which later archives lack.
+    /// Names and open spans for which there was no room, and which are missing in later archives.
     lacking: LeftOut,
     /// Providers for which part of that is not in the archive either.
     unsaid: HashSet<u32>,
@@ -236,7 +236,7 @@ impl Output {
         }
     }
 
-    /// Notes that a provider that is gone will not be introduced in another archive either.
+    /// Records that a provider that has disconnected will not be introduced in another archive either.
     pub(super) fn forget_name(&mut self, id: ProviderId) {
         self.introduced.remove(&id.0);
     }
@@ -255,7 +255,7 @@ impl Output {
         }
     }
 
-    /// What later archives lack for lack of room.
+    /// The data that is missing in later archives for lack of room.
     pub(super) fn left_out(&self) -> LeftOut {
         // Dropped pieces are in no archive.
         let waiting = self.known.values().filter(|_| self.holds).map(|it| it.names.left_out());
@@ -291,7 +291,7 @@ impl Output {
         }
     }
 
-    /// Begins the open spans that have not been begun in this archive yet, when no more records will come.
+    /// Begins the open spans that have not been begun in this archive yet, when there are no more records.
     pub(super) fn conclude(&mut self) {
         self.add(|known, out| known.open.resume(known.clock(), out));
     }

@@ -241,7 +241,7 @@ impl Provider {
         }
     }
 
-    /// Closes its connection and saves what it had committed.
+    /// Closes its connection and saves its committed records.
     pub(super) fn hang_up(&mut self, output: &mut Output) {
         self.finish(output);
         self.is_open = false;
@@ -262,8 +262,8 @@ impl Provider {
         }
     }
 
-    /// Processes a message from its connection; `buffer` has room for any valid message. The number of bytes that the categories of others
-    /// take.
+    /// Processes a message from its connection; `buffer` has room for any valid message. The number of bytes that the categories of other
+    /// providers use.
     pub(super) fn read_connection(
         &mut self,
         buffer: &mut [u8],

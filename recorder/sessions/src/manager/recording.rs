@@ -254,8 +254,7 @@ impl Recording {
         self.fifo.as_ref().map_or(Ok(()), |fifo| Fault::of_send(fifo.send(&answer, &[])))
     }
 
-    /// Saves the records without a request, and ends the recording: the provider has stopped, is gone, or does not
-    /// answer.
+    /// Saves the records without a request, and ends the recording: the provider has stopped, has disconnected, or does not answer.
     pub(super) fn finish(
         &mut self,
         output: &mut Output,
@@ -294,8 +293,8 @@ impl Recording {
         self.ahead.bytes()
     }
 
-    /// Writes what is committed in its buffer and not saved yet, without waiting until it is full: another archive begins. Maximum number
-    /// of bytes that are kept; beyond that, the records are left to the other archive.
+    /// Writes the part of its buffer that is committed and not saved yet, without waiting until it is full: another archive begins. Maximum
+    /// number of bytes that are kept; beyond that, the records are left to the other archive.
     pub(super) fn hand_over(
         &mut self,
         output: &mut Output,
@@ -318,7 +317,7 @@ impl Recording {
         Ok(())
     }
 
-    /// A copy of what is committed in its buffer and not saved; `None` if there is nothing or it is invalid.
+    /// A copy of the part of its buffer that is committed and not saved; `None` if there is nothing or it is invalid.
     pub(super) fn view(&mut self, stats: &mut ProviderStats) -> Option<Owned> {
         if !self.has_started || self.phase == Phase::Stopped {
             return None;
@@ -365,7 +364,7 @@ impl Recording {
         output.take(Owned { id, name, process, piece, losses: self.losses.take() });
     }
 
-    /// Counts what the provider has dropped since the last call.
+    /// Counts the records that the provider has dropped since the last call.
     fn note_dropped(&mut self, stats: &mut ProviderStats) {
         let dropped = self.remote.header().map_or(self.dropped, |header| header.dropped);
         let more = dropped.saturating_sub(self.dropped);

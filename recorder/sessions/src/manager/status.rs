@@ -1,4 +1,4 @@
-//! What is known about a provider, for status queries.
+//! The known facts about a provider, for status queries.
 
 use fxt_writer::engine::{Mode, Tally};
 use fxt_writer::{Koid, ProviderId};
@@ -58,7 +58,7 @@ pub struct ProviderStatus {
     pub fault: Option<String>,
 }
 
-/// What was recorded of a provider, over all sessions of the manager.
+/// The recorded data of a provider, over all sessions of the manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProviderStats {
     /// The buffering mode of the last session, if there was one.
@@ -77,7 +77,7 @@ pub struct ProviderStats {
     pub alerts: u64,
     /// How much smaller its buffer was than requested, in bytes: all buffers share a budget.
     pub buffer_short: u64,
-    /// Categories that are not listed, since those of all providers take too much memory.
+    /// Categories that are not listed, since those of all providers use too much memory.
     pub categories_left_out: u64,
 }
 

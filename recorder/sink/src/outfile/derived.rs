@@ -1,4 +1,4 @@
-//! A file that is derived from others: a conversion, a cut, a page, a JUnit file. It gets its name when it is complete.
+//! A file that is derived from other files: a conversion, a cut, a page, a JUnit file. It gets its name when it is complete.
 
 use std::fs::File;
 use std::io;
@@ -81,7 +81,7 @@ impl Place {
 }
 
 impl Pending {
-    /// No work: the file already has its name, or has none.
+    /// Nothing to do: the file already has its name, or has none.
     pub fn none() -> Pending {
         Pending(None)
     }

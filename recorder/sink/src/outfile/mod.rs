@@ -103,8 +103,7 @@ impl Place {
         self.lock_earlier(name).map(drop)
     }
 
-    /// Locks the file at `name`, so that no other process takes it for unused; `None` if it is not a file or cannot be
-    /// opened.
+    /// Locks the file at `name`, so that no other process considers it unused; `None` if it is not a file or cannot be opened.
     fn lock_earlier(&self, name: &OsString) -> Result<Option<File>, OutFileError> {
         let regular = |facts: Facts| facts.kind() == SFlag::S_IFREG;
         if !self.directory.look(name)?.is_some_and(regular) {
@@ -188,7 +187,7 @@ pub fn refuse_inputs(output: &Path, inputs: &[&Path]) -> Result<(), OutFileError
     Ok(())
 }
 
-/// The same for `others` that need not be there yet, because they are written as well.
+/// The same for `others`, which need not exist yet, because they are written as well.
 ///
 /// # Errors
 /// [`OutFileError::IsInput`] for an existing file, [`OutFileError::Twice`] for one that will be created.

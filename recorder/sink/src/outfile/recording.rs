@@ -8,7 +8,7 @@
 //!  B  new file, locked |        learns that A has the earlier one, or else the new one: nothing has changed
 //! ```
 //!
-//! The new file is locked before it has a name, so it never looks unused.
+//! The new file is locked before it has a name, so it never appears unused.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -58,7 +58,7 @@ pub struct Hold {
     heir: Option<Owner>,
 }
 
-/// What happened to the name of a recording's file.
+/// The state of the name of a recording's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The path still refers to this file.
@@ -233,7 +233,7 @@ impl Place {
     /// The files of a series that earlier runs have left here, found by `number_of` their names, and the next free number. Files of 0
     /// bytes, which a full disk or a kill has left, are removed.
     ///
-    /// Only files of trusted owners count: files of others with such a name are never removed.
+    /// Only files of trusted owners count: files of other users with such a name are never removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -302,7 +302,7 @@ impl Place {
 }
 
 impl Recording {
-    /// Keeps the lock, and what can be read back, beyond the end of the file's own descriptor.
+    /// Keeps the lock, and the file for reading back, beyond the end of the file's own descriptor.
     ///
     /// # Errors
     /// When there are too many open files.

@@ -191,8 +191,8 @@ fn a_fifo_without_a_reader_is_refused_and_what_a_reader_that_leaves_did_not_take
     assert_eq!(sink.unsaved(), missing);
 }
 
-/// What a sink reports that writes `trace` to a pipe, and what its reader gets that takes this many bytes, or all of them, and exits before
-/// the end.
+/// The report of a sink that writes `trace` to a pipe, and the data of its reader, which reads this many bytes, or all of them, and exits
+/// before the end.
 fn into_a_pipe(
     compression: Compression,
     trace: &[u8],

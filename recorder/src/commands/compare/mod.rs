@@ -107,7 +107,7 @@ fn measures(args: &CompareArgs, traces: &[PathBuf]) -> Result<Vec<Measure>, Comp
         all &= has_command(trace_file::read(path).map_err(failed)?).map_err(failed)?;
     }
     let texts: &[&str] = if all { &OF_COMMAND } else { &OF_MACHINE };
-    // The test needs every trace to have them.
+    // The test requires that every trace has them.
     Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
 }
 
@@ -144,7 +144,7 @@ fn span_names(measures: &[Measure]) -> Vec<String> {
     names
 }
 
-/// The numbers of one trace, and what its spans of these names took.
+/// The numbers of one trace, and the lengths of its spans of these names.
 fn run(
     path: &Path,
     (measures, names): (&[Measure], &[String]),

@@ -44,7 +44,7 @@ fn add_to_zsh(script: &str) -> io::Result<String> {
         }
         added.push('\n');
     }
-    // The functions come before the script's own, which is called at its end.
+    // The functions precede the script's own, which is called at its end.
     let own = added.find("_fxtrec() {").filter(|_| changed == [true; ZSH.len()]);
     let Some(own) = own else {
         return Err(io::Error::other("clap's completions for zsh have an unexpected form"));

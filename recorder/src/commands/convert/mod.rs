@@ -1,7 +1,6 @@
 //! `fxtrec convert`: converts a trace from one format to another.
 //!
-//! Progress and the closing report go to standard error; the report lists what the new format cannot
-//! express.
+//! Progress and the final report are written to standard error; the report lists data that the new format cannot express.
 
 use std::io::Write;
 use std::path::Path;

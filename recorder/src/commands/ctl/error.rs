@@ -24,7 +24,7 @@ pub enum CtlError {
         "-o - would write the binary trace to a terminal: redirect standard output, or name a file"
     )]
     TraceToTerminal,
-    /// The trace and the answer would both go to standard output.
+    /// The trace and the answer would both be written to standard output.
     #[error("-o - and --json both write to standard output: name a file for the trace")]
     TraceAndJson,
     /// A pipe for a session that continues after ctl has ended.
@@ -55,7 +55,7 @@ pub enum CtlError {
     Launch(#[from] LaunchError),
     #[error("cannot {0}: there is no session; start one with fxtrec ctl start")]
     NoSession(&'static str),
-    /// The trace would lack some of what was requested.
+    /// Some of the requested data would be missing in the trace.
     #[error(
         "the policy does not permit {}: root can add a rule to the policy file; --categories '*' records only applications, and --allow-partial records what is permitted",
         .0.join(", ")

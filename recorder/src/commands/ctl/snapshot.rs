@@ -1,4 +1,4 @@
-//! `fxtrec ctl snapshot`: writes what the daemon's session, or a running `fxtrec --mode circular`, holds in memory.
+//! `fxtrec ctl snapshot`: writes the content of memory of the daemon's session, or of a running `fxtrec --mode circular`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

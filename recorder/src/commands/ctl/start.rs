@@ -35,13 +35,13 @@ struct Answer<'a> {
     started: u32,
     /// Applications that did not report in time.
     late: Vec<String>,
-    /// What was requested but is not recorded, because the policy does not permit it.
+    /// The requested data that is not recorded, because the policy does not permit it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_permitted: Vec<String>,
     /// The exit status of COMMAND.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_status: Option<u8>,
-    /// What was recorded of each application; set when the recording has ended.
+    /// The recorded data of each application; set when the recording has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_stats: Option<Vec<ProviderStats>>,
     /// Why the trace in the file is incomplete.
@@ -262,7 +262,7 @@ fn prepare(
     Ok((started?, held.flatten()))
 }
 
-/// What is recorded for users who may not record all processes: all application categories, and the user's own processes.
+/// The data that is recorded for users who may not record all processes: all application categories, and the user's own processes.
 const OWN: [&str; 2] = ["*", "sched:own"];
 
 /// Whether a request for the default categories may record only the user's own processes.
@@ -271,7 +271,7 @@ fn is_own(wanted: &[String], known: &[KnownCategory]) -> bool {
     wanted.is_empty() && !permitted("sched") && permitted("sched:own")
 }
 
-/// What the daemon would leave out silently: it reduces empty lists and wildcards to what is permitted.
+/// The data that the daemon would leave out silently: it reduces empty lists and wildcards to what is permitted.
 fn not_permitted(wanted: &[String], known: &[KnownCategory]) -> Vec<String> {
     let is_wanted = |name: &str| {
         let covers = |wanted: &String| {

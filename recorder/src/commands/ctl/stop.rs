@@ -25,7 +25,7 @@ struct Answer {
 
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// What was recorded of each application.
+    /// The recorded data of each application.
     pub(super) provider_stats: Vec<ProviderStats>,
     /// Why the trace in the file is incomplete.
     pub(super) incomplete: Option<String>,

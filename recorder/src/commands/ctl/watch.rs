@@ -85,7 +85,7 @@ fn follow<R: Send + 'static>(
                 Ok(answer) => (item(answer), false),
                 Err(error) => (over(Err(error)), true),
             };
-            // If the receiver is gone, the process is about to end.
+            // If the receiver has ended, the process is about to end.
             if news.send(next).is_err() || last {
                 return;
             }

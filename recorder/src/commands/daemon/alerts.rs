@@ -43,7 +43,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// How many bytes of a cgroup path are printed.
 const PATH_SHOWN: usize = 200;
 
-/// What the thread waits for.
+/// The condition that the thread waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alert {
     /// A value of one thread, checked by the recorder.
@@ -177,14 +177,14 @@ impl FigureAlerts {
         self.every.saturating_sub(self.looked.elapsed())
     }
 
-    /// Adds what was counted.
+    /// Adds the new counts.
     pub(super) fn add(&mut self, rows: &[Row]) {
         for row in rows {
             self.since.entry(row.key.clone()).or_default().add(&row.figures);
         }
     }
 
-    /// Compares what was counted since the last check with the limits.
+    /// Compares the counts since the last check with the limits.
     pub(super) fn look(&mut self, groups: &Groups) {
         let during = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
         let since = std::mem::take(&mut self.since);

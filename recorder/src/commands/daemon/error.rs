@@ -41,7 +41,7 @@ pub enum DaemonError {
     )]
     PassedSocket {
         name: &'static str,
-        /// What is wrong with the socket.
+        /// The error of the socket.
         source: io::Error,
     },
     /// A socket was passed under an unknown name.

@@ -49,7 +49,7 @@ pub(super) struct Opened {
     pub(super) sockets: Sockets,
     pub(super) providers: Listener,
     pub(super) control: UnixListener,
-    /// What to print if only root can use the socket.
+    /// The message if only root can use the socket.
     pub(super) remark: Option<&'static str>,
 }
 
@@ -224,7 +224,7 @@ fn lock(folder: &Path) -> Result<Flock<File>, DaemonError> {
         }
         Err((mut file, Errno::EWOULDBLOCK)) => {
             let mut pid = String::new();
-            // If this fails, the message lacks the process id.
+            // If this fails, the message does not contain the process id.
             let _ = file.read_to_string(&mut pid);
             Err(DaemonError::Running { folder: folder.to_owned(), pid: pid.trim().to_owned() })
         }

@@ -47,7 +47,7 @@ impl DemoError {
     }
 }
 
-/// Records, makes the page and prints its path. Must be called before the process starts a second thread.
+/// Records, creates the page and prints its path. Must be called before the process starts a second thread.
 ///
 /// # Errors
 /// [`DemoError`].

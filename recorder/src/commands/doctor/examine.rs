@@ -1,4 +1,4 @@
-//! Finds out what the machine permits by doing what a recording does.
+//! Determines what the machine permits by performing the steps of a recording.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Examination {
     pub(super) tracepoints: Option<Result<(), String>>,
     /// Whether the events could be opened.
     pub(super) events: Result<Opened, Refusal>,
-    /// Whether a tracing instance of ftrace could be made.
+    /// Whether a tracing instance of ftrace could be created.
     pub(super) ftrace: Result<Instances, Refusal>,
     /// Whether the kernel has uprobes that perf can open.
     pub(super) uprobes: bool,
@@ -103,7 +103,7 @@ pub(super) fn examine(sys: &dyn Sys) -> Examination {
         uprobes: sys.read(Path::new("/sys/bus/event_source/devices/uprobe/type")).is_ok(),
         swept,
         btf: sys.read(Path::new("/sys/kernel/btf/vmlinux")).is_ok(),
-        // This comes last, since locked memory counts against the same limit as rings.
+        // This is last, since locked memory counts against the same limit as rings.
         denied: Denied::try_out(sys),
         facts,
     }
@@ -122,7 +122,7 @@ fn headline(facts: &Facts) -> String {
     format!("fxtrec {} on {kernel}, as user {}", env!("CARGO_PKG_VERSION"), facts.user)
 }
 
-/// Opens and starts what a recording opens and starts.
+/// Opens and starts the same events as a recording.
 fn record(layout: SchedLayout, facts: &Facts) -> Result<Opened, Refusal> {
     let mut source = setup::open(layout, None, Arc::new([]), facts).map_err(refusal)?;
     let cpus = source.cpus().len();
@@ -152,7 +152,7 @@ fn ftrace(facts: &Facts, removed: Vec<String>) -> Result<Instances, Refusal> {
     Ok(Instances { cpus, removed })
 }
 
-/// Opens what can be opened without knowing the tracepoints: the event for forks and names.
+/// Opens the events that do not depend on the tracepoints: the event for forks and names.
 fn without_tracepoints(sys: &dyn Sys, facts: &Facts) -> Result<Opened, Refusal> {
     let online = cpus::online(sys).map_err(|error| refusal(error.into()))?;
     let options = Options {

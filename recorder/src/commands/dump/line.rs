@@ -83,7 +83,7 @@ impl Lines {
         }
     }
 
-    /// Remembers what later lines refer to.
+    /// Remembers the definitions to which later lines refer.
     pub(super) fn learn(&mut self, record: &Record<'_>) {
         match record {
             Record::KernelObject(object) => {

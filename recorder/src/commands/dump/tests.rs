@@ -111,7 +111,7 @@ fn a_range_outside_of_the_trace_is_an_error_that_says_where_the_trace_is() {
         let text = error.expect_err("outside").to_string();
         assert!(text.contains("the window is outside of the trace, which goes from 0.9"), "{text}");
     }
-    // Inside the trace, though without a record at that time.
+    // Inside the trace, but there is no record at that time.
     dump(&args(&["--from", "0.95", "--to", "0.96"], file.path()), Look::PLAIN, &mut io::sink())
         .expect("nothing to print");
 }

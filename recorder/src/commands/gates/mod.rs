@@ -1,7 +1,7 @@
 //! Gates, from the command line to the verdicts: on standard error or standard output, in a JUnit file, and on the summary page of a CI
 //! system.
 //!
-//! [`Gates::prepare`] rejects what it can before anything is recorded.
+//! [`Gates::prepare`] rejects as much as possible before anything is recorded.
 
 mod file;
 
@@ -26,7 +26,7 @@ use crate::sink::{Output, Target};
 use file::{Awaiting, Summary};
 use fxtrec_gates::{Condition, Gate, Quantity, SpanPart, Stat};
 
-/// The variable with the file from which GitHub makes its summary page. Gitea and Forgejo set it, too.
+/// The variable with the file from which GitHub generates its summary page. Gitea and Forgejo set it, too.
 const SUMMARY_VARIABLE: &str = "GITHUB_STEP_SUMMARY";
 
 /// Why there is no verdict.
@@ -36,7 +36,7 @@ pub enum GatesError {
     /// The JUnit file cannot be written.
     #[error("--junit {}: {source}", path.display())]
     Junit { path: PathBuf, source: io::Error },
-    /// The recording goes to a device, which cannot be read back.
+    /// The recording is written to a device, which cannot be read back.
     #[error("--fail-if needs a trace file, and {} keeps none: name a file with -o", .0.display())]
     Device(PathBuf),
     /// A condition on CPUs, or spans, and a trace that can be read only once.
@@ -253,7 +253,7 @@ impl Gates {
     }
 }
 
-/// Whether other processes alone can make the gate fail, which is so for gates on the length of spans.
+/// Whether other processes alone can make the gate fail, which is true of gates on the length of spans.
 fn can_be_disturbed(gate: &Gate) -> bool {
     matches!(&gate.quantity, Quantity::Span(span, stat) if span.part == SpanPart::Wall && *stat != Stat::Count)
 }

@@ -22,7 +22,7 @@ fn late() -> Scene {
     scene
 }
 
-/// Whether all gates passed, and what was printed.
+/// Whether all gates passed, and the output.
 fn judged(gates: Gates, style: Style) -> (bool, String) {
     let scene = late();
     let open = || Ok(Reader::from_slice(scene.bytes()));

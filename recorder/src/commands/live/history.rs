@@ -80,7 +80,7 @@ impl History {
         let mut command = command(output)?;
         command.args(options);
         match run.is_empty() {
-            // Ctrl-C goes to this process, which then stops the recorder.
+            // Ctrl-C is sent to this process, which then stops the recorder.
             true => drop(command.stdin(Stdio::null()).process_group(0)),
             false => drop(command.arg("--").args(run)),
         }
@@ -208,7 +208,7 @@ impl History {
     }
 }
 
-/// The recorder's command line, without the options for what to record.
+/// The recorder's command line, without the options for the data to record.
 fn command(output: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["record", "--mode", "circular"]).arg("-o").arg(output);

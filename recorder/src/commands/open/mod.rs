@@ -52,7 +52,7 @@ pub enum OpenError {
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Serves the file until it has been fetched. The link goes to `messages`.
+/// Serves the file until it has been fetched. The link is written to `messages`.
 ///
 /// # Errors
 ///

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each connection has a thread, since browsers open connections that they never use. Other users of the machine can also connect to the
-//! loopback address: so the path contains a token that they cannot guess, and if the kernel reports the owner of a connection, those of
-//! other users are closed.
+//! loopback address: so the path contains a token that they cannot guess, and if the kernel reports the owner of a connection, connections
+//! of other users are closed.
 //!
 //! Hand-written in two hundred lines: the small HTTP crates are unmaintained, and the others need an async runtime.
 

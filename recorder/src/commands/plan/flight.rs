@@ -38,7 +38,7 @@ pub struct FlightPlan {
     pub bounds: Bounds,
 }
 
-/// What is written around a trigger.
+/// The events to write around a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// The time before the trigger; `None` for everything in memory.
@@ -119,7 +119,7 @@ impl FlightPlan {
         let or = |asked: Option<Duration>, default: Duration| {
             asked.map(nanos).or(armed.then_some(nanos(default)))
         };
-        // The rotated file that is being written counts as one of those to keep.
+        // The rotated file that is being written counts as one of the files to keep.
         let files = args.keep.map(|keep| keep.get() as usize - usize::from(args.rotate.is_some()));
         Ok(FlightPlan {
             triggers: args.triggers,

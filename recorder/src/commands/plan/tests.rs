@@ -159,7 +159,7 @@ fn the_command_is_taken_over_word_by_word() {
     assert!(plan("-a").launch.is_none());
 }
 
-/// The error for these words, or `None` if they make a plan.
+/// The error for these words, or `None` if they are a valid plan.
 fn mistaken(words: &[&str]) -> Option<String> {
     let line = std::iter::once("fxtrec").chain(words.iter().copied());
     let Ok(crate::cli::Command::Record(args)) = crate::cli::Cli::parse_line(line) else {

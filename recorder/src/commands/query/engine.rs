@@ -24,7 +24,8 @@ pub(super) enum Engine {
     Python(PathBuf),
 }
 
-/// Imports nothing from the current directory, which is not trusted. The views, the statements and the format come as three lines of JSON.
+/// Imports nothing from the current directory, which is not trusted. The views, the statements and the format are passed as three lines of
+/// JSON.
 const SCRIPT: &str = r#"
 import sys
 sys.path = [path for path in sys.path if path not in ("", ".")]
@@ -83,7 +84,7 @@ const PIP: &str = "python3 -m pip install duckdb";
 const FORCED_PIP: &str = "python3 -m pip install --user --break-system-packages duckdb";
 
 impl NoEngine {
-    /// What is missing, and a command that installs it.
+    /// The missing program, and a command that installs it.
     pub(super) fn describe(self) -> String {
         let installs = |manager: &str| in_path(manager).is_some();
         self.describe_by(installs)
@@ -138,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Creates the views and runs the statements; rows go to standard output.
+    /// Creates the views and runs the statements; rows are written to standard output.
     ///
     /// # Errors
     /// When it cannot be run, or fails.

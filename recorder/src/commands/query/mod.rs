@@ -3,8 +3,8 @@
 //! Tables of traces are written there as CSV in a temporary directory, which needs only the default features of fxtrec. DuckDB reads the
 //! files as often as a query needs, so it need not keep them in memory.
 //!
-//! No shell is involved. Paths become literals in our statements, and the user's SQL goes to the engine as an argument or
-//! through a separate pipe.
+//! No shell is involved. Paths become literals in our statements, and the user's SQL is passed to the engine as an argument or through a
+//! separate pipe.
 
 mod engine;
 mod temporary;
@@ -83,7 +83,7 @@ pub fn run(args: &QueryArgs) -> Result<(), QueryError> {
     engine.run(&views, &args.sql, format, exported.as_ref())
 }
 
-/// What is missing for a query.
+/// The parts that are missing for a query.
 fn missing(engine: Option<String>, inputs: &[PathBuf]) -> Vec<String> {
     let of_input = |path: &PathBuf| {
         let opened = match path.is_dir() {

@@ -11,7 +11,7 @@ use crate::export::{Format, Table};
 /// The maximum length of a header.
 const HEADER: u64 = 64 << 10;
 
-/// What a table is read from.
+/// The source that a table is read from.
 #[derive(Debug, Default)]
 struct Sources {
     /// Patterns of files.

@@ -1,6 +1,6 @@
 //! Merges alerts and long spans of applications into the scheduler's events.
 //!
-//! An alert arrives at once, and a span a tenth of a second after its end, but the scheduler's events of that time come out of the rings
+//! An alert arrives at once, and a span a tenth of a second after its end, but the scheduler's events of that time are read from the rings
 //! later. The alert is held until they arrive, so that its window is complete:
 //!
 //! ```text
@@ -16,7 +16,7 @@ use crate::units::Nanos;
 /// After this many reads of the rings, all events before the alert have been handed out.
 const LOOKS: u8 = 3;
 
-/// What triggers wait for.
+/// The events that triggers wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Alert(Alert),
@@ -54,7 +54,7 @@ impl Alerts {
         self.rest()
     }
 
-    /// The next alert or span at the end, when no more events will come.
+    /// The next alert or span at the end, when there are no more events.
     pub(super) fn rest(&mut self) -> Option<Notice> {
         self.waiting.pop_front().map(|(notice, _)| notice)
     }

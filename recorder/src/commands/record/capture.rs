@@ -63,7 +63,7 @@ pub(super) struct Capture {
     /// When the events were enabled.
     pub(super) enabled: Nanos,
     pub(super) watches: Watches,
-    /// What the drain thread has done so far.
+    /// How the drain thread has spent its time so far.
     pub(super) written: Arc<Written>,
     pub(super) flight: Option<Flight>,
     /// The rotation of the output, if there is one.

@@ -1,4 +1,4 @@
-//! What a trace says about itself: its head, and the counts at its end.
+//! The statements of a trace about itself: its head, and the counts at its end.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Watches {
     }
 }
 
-/// What is known when a recording begins.
+/// The known facts when a recording begins.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     pub(super) time: Nanos,
@@ -241,7 +241,7 @@ impl Beginning {
     }
 }
 
-/// What is known when a trace ends.
+/// The known facts when a trace ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) stats: Stats,
@@ -252,7 +252,7 @@ pub(super) struct Ending {
     pub(super) causes: Vec<LossCause>,
 }
 
-/// The counts of what was recorded in addition to the scheduler.
+/// The counts of events that were recorded in addition to the scheduler's.
 fn probe_stats(stats: &Stats) -> [Arg<'static>; 8] {
     let counts = &stats.probes;
     [
@@ -322,8 +322,8 @@ fn loss_stats(stats: &Stats, source: &SourceStats) -> Vec<Arg<'static>> {
     args
 }
 
-/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to this event, and `left_out` counts what had no
-/// room in the trace.
+/// The event `trace_stats`, which ends the trace. `bytes` is the length of the trace up to this event, and `left_out` counts data for which
+/// there was no room in the trace.
 pub(super) fn tail(
     ending: &Ending,
     growth: &Growth,

@@ -22,7 +22,7 @@ pub enum RecordError {
     /// The arguments contradict each other or cannot be used here.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The kernel refused what a recording needs.
+    /// The kernel refused something that a recording needs.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A non-scheduler event cannot be recorded.
@@ -40,7 +40,7 @@ pub enum RecordError {
     /// COMMAND could not be run.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// A process that was to be recorded does not exist.
+    /// A process that should be recorded does not exist.
     #[error("cannot record process {0}: it does not exist")]
     NoProcess(u32),
     /// The trace could not be written.

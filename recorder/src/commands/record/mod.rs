@@ -91,7 +91,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Records what the arguments request. Returns the status to exit with if fxtrec itself did not fail: COMMAND's.
 ///
-/// Must be called before the process starts a second thread. Messages go to `err`.
+/// Must be called before the process starts a second thread. Messages are written to `err`.
 ///
 /// # Errors
 /// [`RecordError`], which knows the status to exit with. A trace that was started is completed as far as possible.
@@ -117,7 +117,7 @@ pub fn run_on(
     result
 }
 
-/// Records, and judges what was recorded. `kept` receives the output file, if there is one.
+/// Records, and evaluates the gates. `kept` receives the output file, if there is one.
 fn record(
     kernel: &dyn EventKernel,
     args: RecordArgs,
@@ -177,14 +177,14 @@ fn record(
     if let Some(stacks) = &mut stacks {
         stacks.prepare().map_err(refused)?;
     }
-    // This comes before any events, since it takes long.
+    // This precedes any events, since it takes long.
     let symbols = match (source.kind(), &stacks) {
         (SourceKind::Bpf, _) | (_, Some(_)) => KernelSymbols::read(&Linux),
         (_, None) => KernelSymbols::default(),
     };
     source.enable().map_err(explain)?;
     if let Some(stacks) = &mut stacks {
-        // Created after the source, so that a switch comes before the stack that belongs to it.
+        // Created after the source, so that a switch precedes the stack that belongs to it.
         stacks.attach(source.notes_waits()).map_err(refused)?;
     }
     let silent = source.find_silent().map_err(explain)?;
@@ -266,7 +266,7 @@ fn record(
     for (which, _, why) in unrecorded.into_iter().filter(|it| plan.locks && !it.1) {
         say(err, format_args!("{which} are not recorded: {why} (docs/reference/locks.md)"));
     }
-    // The report states what this kernel does not provide to the default source.
+    // The report lists the facts that this kernel does not provide to the default source.
     let lacking = match source.kind() {
         SourceKind::Bpf => Vec::new(),
         _ => causes.lacking(),
@@ -359,7 +359,7 @@ fn record(
     if cut_short && gates.is_none() {
         return Ok(if code == 0 { EXIT_FAILURE } else { code });
     }
-    // COMMAND's own failure comes first.
+    // COMMAND's own failure takes precedence.
     match failure {
         Some(error) if code == 0 => return Err(error),
         Some(error) => {

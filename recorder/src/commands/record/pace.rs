@@ -2,7 +2,7 @@
 //!
 //! The kernel wakes it when a ring has filled to its watermark, so under load the
 //! kernel sets the pace. This module determines how long a few events may stay in the
-//! rings of a quiet machine. Every look has a cost: it wakes the machine, and the
+//! rings of a quiet machine. Every read has a cost: it wakes the machine, and the
 //! recorder's own switches are again events to be written.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! On a machine with many CPUs, the rings together may exceed the reading CPU's caches before any of them reaches its watermark. So the
-//! sleep gets shorter until a look yields about [`AT_ONCE`] events.
+//! sleep gets shorter until a read yields about [`AT_ONCE`] events.
 //!
 //! A killed recorder loses the events in flight, which should span less than a second:
 //!
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 /// The sleep while there are events to record, which bounds the output's delay.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The shortest sleep: each look is a wake-up, and visits the rings of all CPUs.
+/// The shortest sleep: each read is a wake-up, and visits the rings of all CPUs.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// The target number of events per look: in rings, queues and the output's buffer, they fit into a cache of a few MiB.
+/// The target number of events per read: in rings, queues and the output's buffer, they fit into a cache of a few MiB.
 const AT_ONCE: u64 = 64 * 1024;
 
 /// The longest sleep, which is also the longest delay of the last events before a quiet period in a live trace.
@@ -37,7 +37,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// With more CPUs, the sleep never gets that long.
 const PATIENT_CPUS: usize = 64;
 
-/// Fewer events than this since the last look count as the activity of an idle machine.
+/// Fewer events than this since the last read count as the activity of an idle machine.
 const FEW: u64 = 400;
 
 /// How often a partly filled buffer is handed over.
@@ -75,7 +75,7 @@ impl Handover {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     sleep: Duration,
-    /// Number of events up to the last look.
+    /// Number of events up to the last read.
     seen: u64,
     longest: Duration,
 }

@@ -1,8 +1,8 @@
 //! Divides long recordings into several files, each of which can be read alone.
 //!
-//! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes what is open in the file,
-//! and everything that the engine holds goes into it. The next file begins with a head, all names, and the current state of the machine, so
-//! each file can be read without the other, and each event is in exactly one of them.
+//! When a file reaches its size or its time, the capture thread ends it between two rounds of events: it closes everything that is open in
+//! the file, and the whole content of the engine is written to it. The next file begins with a head, all names, and the current state of
+//! the machine, so each file can be read without the other, and each event is in exactly one of them.
 //!
 //! ```text
 //!  capture   round | turn: close, hand over, begin | round | round | round | round
@@ -129,7 +129,7 @@ impl Series {
         Ok(sink)
     }
 
-    /// The last number, how many files were removed, and what went wrong.
+    /// The last number, how many files were removed, and the errors.
     pub(super) fn outcome(&self) -> SeriesOutcome {
         let mut named = self.named();
         let whereabouts =
@@ -149,7 +149,7 @@ fn is_elsewhere(hold: &Hold) -> bool {
     hold.whereabouts() != Whereabouts::InPlace
 }
 
-/// What happened to the files of a recording.
+/// The fate of the files of a recording.
 #[derive(Debug)]
 pub(super) struct SeriesOutcome {
     /// The last one.
@@ -157,15 +157,15 @@ pub(super) struct SeriesOutcome {
     pub(super) files: u32,
     /// Number removed to stay within limits: files of this run, and of earlier runs.
     pub(super) removed: Removed,
-    /// How many files others removed or moved before they were complete.
+    /// How many files other processes removed or moved before they were complete.
     pub(super) missing: u64,
-    /// What happened to the last file's name.
+    /// The state of the last file's name.
     pub(super) whereabouts: Whereabouts,
     /// Problems that did not end the recording.
     pub(super) warnings: Vec<String>,
 }
 
-/// What the capture thread needs to divide its output.
+/// The data that the capture thread needs to divide its output.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pub(super) beginning: Arc<Beginning>,
@@ -192,7 +192,7 @@ pub(super) struct Sizes {
     round: u64,
 }
 
-/// A round is expected to add at most this part of a file. If a round adds more, all of that goes into the next file.
+/// A round is expected to add at most this part of a file. If a round adds more, all of that is written to the next file.
 const ROUND_PART: u64 = 4;
 
 /// Limits for the events of a round: their part of a file, the size of an event in bytes, and a number that is always permitted.
@@ -204,7 +204,7 @@ const LEAST_EVENTS: u64 = 512;
 const STACKS_PART: u64 = 32;
 const LEAST_STACKS: u64 = 64 * 1024;
 
-/// What is left in the rings at the end is written to a separate file if the last one has reached this part of its size.
+/// The rest of the rings at the end is written to a separate file if the last one has reached this part of its size.
 const REST_PART: u64 = 4;
 
 /// The part of a file that the records that explain its stacks may take.
@@ -217,7 +217,7 @@ const PACKED_PERCENT: u64 = 40;
 /// Expected size of the next explanation, in percent of the last one.
 const MARGIN_PERCENT: u64 = 130;
 
-/// What to do about the end of a file.
+/// What to do at the end of a file.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// Nothing yet.
@@ -418,7 +418,7 @@ impl Pieces {
     }
 
     /// The time until the next check, if that is soon.
-    /// `has_stacks` says whether there were more stacks than there was room for.
+    /// `has_stacks` is whether there were more stacks than there was room for.
     pub(super) fn until_due(&self, has_stacks: bool) -> Option<Duration> {
         if has_stacks || matches!(self.stage, Stage::Ahead { answered: false }) {
             return Some(LOOK);
@@ -426,7 +426,7 @@ impl Pieces {
         let Rotate::Time(time) = self.rotate else { return None };
         let (spent, ahead) = (self.begun.elapsed(), ahead_of(time.duration()));
         let next = if spent < ahead { ahead } else { time.duration() };
-        // Also while a file that took longer than its time is being opened.
+        // This is also true while a file whose time is over is still being opened.
         Some(next.saturating_sub(spent).max(LOOK))
     }
 }

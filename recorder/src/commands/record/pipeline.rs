@@ -94,9 +94,9 @@ pub(super) struct Finished {
     pub(super) duration: std::time::Duration,
     /// The results of snapshots, if snapshots are possible.
     pub(super) snapshots: Option<SnapshotCounts>,
-    /// What happened to the files of a recording that was divided.
+    /// The fate of the files of a recording that was divided.
     pub(super) series: Option<SeriesOutcome>,
-    /// What happened to the file's name while the file was written, or to the last file's name if there are several.
+    /// The state of the file's name, or of the last file's name if there are several.
     pub(super) output: Whereabouts,
 }
 
@@ -148,7 +148,7 @@ impl Pipeline {
             false => (None, None),
         };
         let first = match circular {
-            // Nothing is written before the end, and names come second then.
+            // Nothing is written before the end, and names are written second.
             true => Ok(()),
             false => sink.write(&beginning.head_at(beginning.time)),
         };
@@ -256,7 +256,7 @@ impl Pipeline {
         }
     }
 
-    /// Makes the capture thread stop the events, hand on what is left, and end.
+    /// Makes the capture thread stop the events, pass on the rest, and end.
     pub(super) fn stop(&self) {
         self.stop.stop();
     }
@@ -337,7 +337,7 @@ impl Pipeline {
     }
 }
 
-/// What the capture thread needs in circular mode, and the thread that writes snapshots, if they can be written.
+/// The data that the capture thread needs in circular mode, and the thread that writes snapshots, if they can be written.
 fn arm(
     plan: &Plan,
     (place, retained): (Option<Place>, &Arc<Retained>),

@@ -1,4 +1,4 @@
-//! COMMAND and its children as trace providers: their own events go into the same trace.
+//! COMMAND and its children as trace providers: their own events are written to the same trace.
 //!
 //! ```text
 //!  before COMMAND    a socket at an address that only COMMAND is told
@@ -109,7 +109,7 @@ pub(super) struct Providers {
 }
 
 impl Providers {
-    /// Starts the manager and a session, whose records go to the drain thread.
+    /// Starts the manager and a session, whose records are passed to the drain thread.
     pub(super) fn start(invitation: Invitation, drain: Sender<Request>) -> io::Result<Providers> {
         let Invitation { listener, options, config } = invitation;
         let manager = Manager::spawn(listener, options, archive(drain.clone()))?;
@@ -124,9 +124,9 @@ impl Providers {
         self.manager.alerts().try_iter().map(Notice::Alert).chain(spans)
     }
 
-    /// Waits until all messages sent so far have been handled.
+    /// Waits until all messages that were sent so far have been handled.
     pub(super) fn settle(&self) {
-        // If the manager's thread is gone, no more messages come.
+        // If the manager's thread has ended, no more messages arrive.
         let _ = self.manager.settle();
     }
 
@@ -135,20 +135,20 @@ impl Providers {
         self.manager.sections().unwrap_or_default()
     }
 
-    /// Continues their records in another file: what is recorded up to now goes to the drain thread, then `next`, then what comes after
-    /// `time`. Does not wait for that.
+    /// Continues their records in another file: everything that was recorded so far is passed to the drain thread, followed by `next`,
+    /// followed by the records after `time`. Does not wait for that.
     pub(super) fn rotate(&self, time: Nanos, next: Request) {
         let next = Passed { drain: self.drain.clone(), request: Some(next) };
-        // If the manager is gone, dropping the request has already passed it on.
+        // If the manager has ended, dropping the request has already passed it on.
         let _ = self.manager.begin_rotate(time, move || drop(next));
     }
 
     /// Stops the session. When this returns, the drain thread has all pieces.
     pub(super) fn finish(self) -> Stopped {
         let circular = self.mode == Mode::Circular;
-        // So that providers that came and went quickly are listed, too.
+        // So that providers that connected only briefly are listed, too.
         self.settle();
-        // Only this call stops the manager, so the only error is that its thread is gone; then there are no results.
+        // Only this call stops the manager, so the only error is that its thread has ended; then there are no results.
         let stopped = self.manager.stop(!circular, STOP_TIMEOUT).unwrap_or_default();
         // The begin records of open spans may have been overwritten.
         let until = past::deadline();
@@ -169,7 +169,7 @@ struct Passed {
 impl Drop for Passed {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            // If the drain thread is gone, so is the output.
+            // If the drain thread has ended, so has the output.
             let _ = self.drain.send(request);
         }
     }
@@ -184,7 +184,7 @@ fn archive(drain: Sender<Request>) -> Archive {
         let takes = records.capacity() + PIECE_BYTES;
         bytes += takes;
         on_the_way.push_back((takes, is_written));
-        // If the drain thread is gone, the piece is lost and counts as written.
+        // If the drain thread has ended, the piece is lost and counts as written.
         let _ = drain.send(Request::Piece { records, written });
         on_the_way.retain(|(length, is_written)| {
             let waits = is_written.try_recv() == Err(TryRecvError::Empty);

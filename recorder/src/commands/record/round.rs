@@ -67,7 +67,7 @@ pub(super) fn interim(
     ended: Nanos,
 ) -> Ending {
     let mut ending = ending(encoder, source, ended);
-    // The counts include what is still in the rings.
+    // The counts include events that are still in the rings.
     ending.source.kernel_counts.clear();
     ending
 }

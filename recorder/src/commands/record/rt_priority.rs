@@ -35,11 +35,11 @@ const WINDOW: u64 = 100 * MS;
 /// CPU time as a real-time thread in each window.
 const BUDGET: u64 = 50 * MS;
 
-/// The number of events in a look that counts as load, and how long the load is assumed to last.
+/// The number of events in a round that counts as load, and how long the load is assumed to last.
 const MANY: u64 = 400;
 const BUSY_FOR: u64 = 1000 * MS;
 
-/// The longest time between two looks: under load it sleeps for at most 100 ms.
+/// The longest time between two rounds: under load it sleeps for at most 100 ms.
 const OVERDUE: u64 = 300 * MS;
 
 /// How often the watch thread checks.
@@ -49,7 +49,7 @@ const TICK: Duration = Duration::from_millis(100);
 const BAN: u64 = 10_000 * MS;
 const LONGEST_BAN: u64 = 320_000 * MS;
 
-/// Decides at each look whether the capture thread should be a real-time thread; independent of the kernel.
+/// Decides in each round whether the capture thread should be a real-time thread; independent of the kernel.
 #[derive(Debug)]
 struct Decision {
     busy_until: u64,
@@ -65,7 +65,7 @@ impl Decision {
         Decision { busy_until: 0, window: 0, running: 0, banned_until: 0, next_ban: BAN }
     }
 
-    /// Whether the thread should be a real-time thread after a look at `now` that yielded `events`, with `running` nanoseconds of CPU time
+    /// Whether the thread should be a real-time thread after a round at `now` that yielded `events`, with `running` nanoseconds of CPU time
     /// used so far by this many threads.
     fn after_look(&mut self, now: u64, running: u64, events: u64, threads: u64) -> bool {
         if events >= MANY {
@@ -144,7 +144,7 @@ impl RtPriority {
         self.refused
     }
 
-    /// Must be called after each look, with the number of its events, and the CPU time so far of this thread and of the merging thread, if
+    /// Must be called after each round, with the number of its events, and the CPU time so far of this thread and of the merging thread, if
     /// any.
     pub(super) fn after_look(
         &mut self,

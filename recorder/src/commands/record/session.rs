@@ -26,7 +26,7 @@ use crate::report::text::write_brief;
 use crate::sink::Target;
 use crate::units::escape;
 
-/// How long recording continues after COMMAND's exit, since COMMAND's last switch comes a little later.
+/// How long recording continues after COMMAND's exit, since COMMAND's last switch occurs a little later.
 const AFTERMATH: Duration = Duration::from_millis(5);
 
 /// How often to check conditions that no descriptor reports.
@@ -77,7 +77,7 @@ pub(super) struct Session<'a> {
     code: Option<u8>,
     live: Option<Live>,
     deadline: Option<Instant>,
-    /// How often a user requested the end, by Ctrl-C or SIGTERM. SIGHUP often comes twice, from the shell and from the kernel, and counts
+    /// How often a user requested the end, by Ctrl-C or SIGTERM. SIGHUP is often sent twice, by the shell and by the kernel, and counts
     /// once.
     requests: u32,
     /// How many of these requests a process sent. COMMAND gets the others from the terminal, too, and may handle them itself.
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
 
     fn say_cut_short(&mut self) {
         self.clear_line();
-        // The other threads may be blocked on the file that messages go to. They end with the process.
+        // The other threads may be blocked on the file that messages are written to. They end with the process.
         if stderr_takes_text() {
             say(self.err, "stopped before the trace was complete: the written part is readable");
         }
@@ -341,8 +341,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Stops this process when the terminal stops the job and COMMAND has stopped; COMMAND may do something first or not stop at all. Both
-    /// continue together.
+    /// Stops this process when the terminal stops the job and COMMAND has stopped; COMMAND may do something before it stops, or not stop at
+    /// all. Both continue together.
     fn stop_with_command(&mut self) -> Result<(), RecordError> {
         let Some(signal) = self.stop_asked else { return Ok(()) };
         if let Some(child) = &mut self.child {
@@ -354,12 +354,12 @@ impl<'a> Session<'a> {
         self.stop_asked = None;
         self.clear_drawing();
         self.signals.stop_here(signal).map_err(RecordError::while_doing("stop with COMMAND"))?;
-        // The signal that continued this process may have been sent to it alone.
+        // The signal that continued this process may have been sent only to it.
         self.pass_on(Signal::SIGCONT);
         Ok(())
     }
 
-    /// Requests a snapshot of what circular mode holds.
+    /// Requests a snapshot of the current content of circular mode.
     fn ask_snapshot(&mut self, pipeline: &Pipeline) {
         let Target::Path(_) = &self.plan.output.target else {
             return say(

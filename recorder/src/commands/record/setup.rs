@@ -136,7 +136,7 @@ pub(in crate::commands) fn open(
     PerfSource::open(rings).map_err(|error| explain(error, cpus, facts))
 }
 
-/// Why a source for `cpus` CPUs could not be opened, and what to do about it.
+/// Why a source for `cpus` CPUs could not be opened, and the remedy.
 pub(in crate::commands) fn explain(error: SourceError, cpus: usize, facts: &Facts) -> RecordError {
     match error {
         SourceError::Cpus(error) => error.into(),

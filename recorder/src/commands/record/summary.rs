@@ -177,7 +177,7 @@ impl Summary<'_> {
     fn output_line(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.finished.output {
             Whereabouts::InPlace => {}
-            // The last line says what is missing.
+            // The last line reports missing data.
             Whereabouts::Removed => return writeln!(f, "  output     {}", self.loud("removed")),
             Whereabouts::Moved(None) => return writeln!(f, "  output     {}", self.loud("moved")),
             Whereabouts::Moved(Some(path)) => {
@@ -220,7 +220,7 @@ impl Summary<'_> {
     }
 }
 
-/// Writes where the trace is, and what to do with it next.
+/// Writes where the trace is, and which command to run next.
 fn output_lines(f: &mut Formatter<'_>, path: &str) -> fmt::Result {
     writeln!(f, "  output     {path}: open it at https://ui.perfetto.dev")?;
     writeln!(f, "             fxtrec why {path} explains the worst delay in it")
@@ -337,7 +337,7 @@ impl Expected<'_> {
     }
 }
 
-/// What was written, or should have been, but is not in its place, and what to do about it; `None` if nothing is missing.
+/// The output that was written, or should have been, but is not in its place, and the remedy; `None` if nothing is missing.
 pub(super) fn missing(
     finished: &Finished,
     target: &Target,
@@ -375,7 +375,8 @@ pub(super) fn missing(
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What is missing although the output accepted all data, with a line for each kind of loss. Printed even if no summary is wanted.
+/// The data that is missing although the output accepted everything, with a line for each kind of loss. Printed even if no summary is
+/// wanted.
 pub(super) fn losses(finished: &Finished) -> impl Iterator<Item = String> {
     let lost = lost(finished).map(|text| format!("LOST {text}"));
     lost.into_iter().chain(causes(finished)).chain(dropped(finished))

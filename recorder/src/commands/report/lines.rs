@@ -28,7 +28,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Files are also looked for in `debug_folder`, and fetched from `servers`.
+    /// Files are also searched in `debug_folder`, and fetched from `servers`.
     pub(super) fn new(debug_folder: Option<PathBuf>, servers: Option<Debuginfod>) -> Sources {
         let cache = servers.as_ref().map(|servers| servers.folder().to_owned());
         let debug_folders = debug_folder.into_iter().chain(cache).collect();

@@ -59,7 +59,7 @@ pub enum ReportError {
     /// The trace has threads, but none matches.
     #[error("no thread matches {chosen}: {near}")]
     NoThread { chosen: String, near: String },
-    /// The page and another output both go to standard output.
+    /// The page and another output would both be written to standard output.
     #[error("--html - and {0} both write to standard output: name a file for the page")]
     Both(&'static str),
     /// A page on a terminal.
@@ -87,8 +87,8 @@ pub enum ReportError {
     Write(#[from] io::Error),
 }
 
-/// Does what `args` request, writes it to `out`, and returns the result of the gates. An output that is closed early ends
-/// it quietly. Verdicts go to `err`, so that programs can read `out`.
+/// Executes the requests of `args`, writes the output to `out`, and returns the result of the gates. An output that is closed early ends it
+/// quietly. Verdicts are written to `err`, so that programs can read `out`.
 ///
 /// # Errors
 /// When the trace cannot be read, has nothing to report on, or the output fails.
@@ -394,7 +394,7 @@ fn options(args: &ReportArgs) -> Options {
     Options { selection, worst: args.worst.unwrap_or(analysis::DEFAULT_WORST) }
 }
 
-/// Number of rows in a table, and in a table on a screen; the last number of rows is dropped to make room for span names.
+/// Number of rows in a table, and in a table on a screen; the last rows are dropped to make room for span names.
 const ROWS: usize = 25;
 const SCREEN_ROWS: usize = 5;
 const SCREEN_SPANS: usize = 2;

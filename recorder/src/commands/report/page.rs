@@ -75,7 +75,7 @@ fn page(args: &ReportArgs) -> Page {
     }
 }
 
-/// Reports what the page lacks, if anything.
+/// Reports the parts that are missing in the page, if any.
 fn tell(written: &Written, err: &mut dyn Write) {
     if written.is_complete() {
         return;

@@ -1,4 +1,4 @@
-//! The report of a recording that was just made.
+//! The report of a recording that has just ended.
 //!
 //! A file is read again when it is complete: that costs nothing during the recording, the file is still in the page cache, and reading
 //! takes a fraction of the recording time. It is read through the descriptor that it was written with, since COMMAND may have put another
@@ -21,7 +21,7 @@ use crate::sink::Sink;
 use crate::sink::outfile::{FromStart, Hold};
 use crate::sink::tee::{Copy, tee};
 
-/// The longest trace that is read again for the summary alone, in bytes of records.
+/// The longest trace that is read again only for the summary, in bytes of records.
 const BRIEF_BYTES: u64 = 256 << 20;
 
 /// The memory limit for strings and threads that programs register, in bytes. A long trace is analysed by two threads, each with this
@@ -83,7 +83,7 @@ pub struct Output<'a> {
     pub is_device: bool,
 }
 
-/// Prepares a report of what will be written to `sink`. Returns the sink to write to instead.
+/// Prepares a report of the data that will be written to `sink`. Returns the sink to write to instead.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -132,7 +132,7 @@ impl Source {
     /// The report, once the trace is complete. `record_bytes` is its uncompressed length.
     ///
     /// # Errors
-    /// [`Missing`] says why there is none.
+    /// [`Missing`] is the reason why there is none.
     pub fn report(self, record_bytes: u64) -> Result<Report, Missing> {
         match self.from {
             From::Nothing => Err(Missing::Nothing),

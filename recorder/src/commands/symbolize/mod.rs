@@ -61,7 +61,7 @@ fn symbolize_file(
         start: apart::start_for_names,
     };
     let (_, packing) = Format::of_path(path);
-    // Other users may be allowed to read the trace, but not the files that the names come from.
+    // Other users may be allowed to read the trace, but not the files from which the names are taken.
     let mut output = Output::create_private(path, packing, &[&args.input])?;
     let fetch = servers.map(|servers| servers as &mut dyn Fetch);
     let report = symbolize(&args.input, &places, fetch, &mut output)?;

@@ -49,7 +49,7 @@ pub enum TopError {
     Write(#[from] io::Error),
 }
 
-/// What is shown, and how.
+/// The content of the display, and its options.
 #[derive(Clone, Debug)]
 struct View {
     by: TopBy,
@@ -350,7 +350,7 @@ impl Top {
 
 const KEY: &str = "Any key goes back.";
 
-/// What fits on a page: the first lines of a text, and this line below.
+/// The part that fits on a page: the first lines of a text, and this line below.
 fn page(text: &str, end: &str, (lines, columns): (usize, Option<usize>)) -> String {
     let mut folded = Vec::new();
     let mut fold = Fold::new(&mut folded, columns);

@@ -1,4 +1,4 @@
-//! Finds what is unusual in successive recordings.
+//! Finds unusual intervals in successive recordings.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ pub(super) struct Incidents {
     not_seen_ns: u64,
 }
 
-/// Something that took unusually long.
+/// An interval that was unusually long.
 #[derive(Debug)]
 pub(super) struct Incident {
     /// How much longer than usual it took, in nanoseconds.

@@ -8,7 +8,7 @@
 //!   this process                        looks, prints, removes the snapshot or keeps it
 //! ```
 //!
-//! The rules of `fxtrec why` decide for each snapshot what is unusual. An incident is printed once: for the first snapshot that contains
+//! The rules of `fxtrec why` determine for each snapshot what is unusual. An incident is printed once: for the first snapshot that contains
 //! its end. The analysis takes at most [`MOST_SHARE`] of a CPU: if the machine is too busy for that, it runs less often, and reports how
 //! much of the time it skipped.
 

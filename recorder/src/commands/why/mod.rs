@@ -102,7 +102,7 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     let mut answers = Vec::new();
     let work = |path: &Path| match explain(&query, path, read) {
         Ok(answer) => Ok(Some(answer)),
-        // A trace may lack the thread or span.
+        // The thread or span may be missing in a trace.
         Err(Error::Why { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -119,7 +119,7 @@ fn run_many(args: &WhyArgs, out: &mut dyn Write) -> Result<(), Error> {
     quietly(why::write_files(&answers, &mut out).and_then(|()| out.flush()))
 }
 
-/// Explains the worst delay in a recording of the whole machine, leaving out this process, which made it.
+/// Explains the worst delay in a recording of the whole machine, leaving out this process, which recorded it.
 ///
 /// # Errors
 /// As of [`run`].

@@ -35,7 +35,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 5_500), ("on_cpu_undivided", 3_500)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
-    // The time taken from the next slice does not matter.
+    // The time that was taken from the next slice does not matter.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).switch(10_000, 0, 101, Leaves::S, 0);
     scene.switch(10_500, 0, 0, Leaves::R, 101);
@@ -44,7 +44,7 @@ fn what_was_taken_of_a_slice_is_no_ones_own_time() {
     let why = ask(&scene, &within("t101", 0, 9_000));
     assert_eq!(parts(&why), expect(&[("on_cpu", 9_000)]));
     by_one_pass_as_by_two(&scene, &within("t101", 0, 9_000), 100);
-    // If a loss precedes that, the time taken is unknown: the state before the loss applies.
+    // If a loss precedes that, the taken time is unknown: the state before the loss applies.
     let mut scene = Scene::with_causes(ALL);
     scene.switch(0, 0, 0, Leaves::R, 101).lose(9_500, 0, 1);
     scene.switch_with((10_000, 0), 101, Leaves::S, 0, &facts);

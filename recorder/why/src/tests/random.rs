@@ -15,7 +15,7 @@ pub(super) fn koid(thread: usize) -> u64 {
     101 + thread as u64
 }
 
-/// What a thread does in a microsecond.
+/// The state of a thread in a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
     Unseen,

@@ -159,7 +159,7 @@ fn who_waits_for_a_packet_waits_for_what_its_sender_does_and_then_for_the_packet
     assert_eq!(chain(&why), links(&expected));
 }
 
-/// A wake-up by the completion of a request that `by` made this many microseconds before, and that the disk got later.
+/// A wake-up by the completion of a request that `by` submitted this many microseconds earlier, and that the disk got later.
 fn done(by: u64, made: u64, issued: u64) -> [(&'static str, Value<'static>); 7] {
     let text = |text| Value::Str(Text::Inline(text));
     [
@@ -573,7 +573,7 @@ fn what_the_holder_of_a_lock_did_is_reported_if_another_thread_ended_the_wait() 
     assert_eq!(wait.owner.as_ref().map(|who| who.tid), Some(201));
     let meanwhile = wait.owner_blame.as_ref().expect("it is another than the one that woke audio");
     assert_eq!(meanwhile.iter().map(|part| part.ns).sum::<u64>(), wait.to_ns - wait.from_ns);
-    // If the owner ended the wait, the chain contains what it did.
+    // If the owner ended the wait, the chain contains its activity.
     let why = ask(&inversion_of(&futex(Some(102))), &of("audio"));
     assert_eq!(why.waits[0].owner_blame, None);
     assert!(!why.sentence.contains("meanwhile"), "{}", why.sentence);
@@ -736,7 +736,7 @@ fn a_snapshot_is_explained_by_the_delay_that_it_was_written_for_and_not_by_the_l
     let long = ((10, 40_010), 200, "runqueue > 1ms");
     let why = ask(&two_that_fire(Some(long)), &Query::default());
     assert_eq!((why.thread.comm.as_str(), why.length_ns), ("long", 40_000_000));
-    // The requested thread comes first.
+    // The requested thread is first.
     let query = Query { metric: Some(Metric::RunQueue), ..Query::default() };
     assert_eq!(ask(&two_that_fire(Some(short)), &query).thread.comm, "long");
     let why = ask(&two_that_fire(None), &Query::default());

@@ -17,7 +17,7 @@ const POLL: u32 = 232;
 
 const WRITE: u32 = 1;
 
-/// The process that made the recording.
+/// The process of the recorder.
 const RECORDER: u64 = 900;
 
 /// The usual time of the client's requests in microseconds; one request takes a different time.

@@ -48,7 +48,7 @@ fn a_record_in_the_making_is_not_in_a_view_and_those_around_it_are() {
     drop(slot);
 }
 
-/// Memory that a simulated writer changes while it is read: starting at some load, it makes a few stores before each load.
+/// Memory that a simulated writer changes while it is read: from some load on, it executes a few stores before each load.
 struct WrittenTo {
     words: RefCell<Vec<u64>>,
     stores: Vec<(usize, u64)>,
@@ -76,8 +76,8 @@ impl SharedWords for WrittenTo {
     }
 }
 
-/// Views memory while `stores` are made to it, starting at every point of the view and at several paces; `check` gets
-/// each view. A pace of 0 makes no store.
+/// Views memory while `stores` are executed in it, starting at every point of the view and at several paces; `check` gets each view. A pace
+/// of 0 executes no store.
 fn view_through(
     memory: &[u64],
     stores: &[(usize, u64)],
@@ -167,7 +167,7 @@ fn a_buffer_that_is_used_again_while_it_is_read_is_never_mixed_with_what_was_in_
     assert!(views > 1000, "{views}");
 }
 
-/// Memory that is reused at every look.
+/// Memory that is reused at every view.
 struct Restless(RefCell<Vec<u64>>);
 
 impl SharedWords for Restless {

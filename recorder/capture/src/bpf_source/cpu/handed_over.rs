@@ -69,7 +69,7 @@ fn any_number_of_readers_brings_the_same_events_in_the_same_order() {
         let mut readers = Readers::sharing(share, 0);
         assert_eq!(crate::readers::readers_for(CPUS as usize, share), threads);
         let mut looked = Vec::new();
-        // In the second pass, what is left wraps around the end of the lanes.
+        // In the second pass, the rest wraps around the end of the lanes.
         for times in [0..300, 30_000..30_300] {
             machine.write(times);
             let look = readers.read(&mut machine.lanes, &mut machine.merger);

@@ -241,7 +241,7 @@ fn that_a_thread_is_throttled_is_told_whatever_is_known_of_its_slice() {
     let expected = [Kind::Kept(said), Kind::Moved { tid, from: Cpu(1), to: Cpu(0) }];
     assert_eq!(events(&mut decoder, moved), expected);
     assert_eq!(events(&mut decoder, switch(2, 1)).len(), 1, "it is told once");
-    // The report of the queue to which the thread was moved comes after the move.
+    // The report of the queue to which the thread was moved follows the move.
     let wait = Record::Wait { tid, kept, cpu, own, of_queues, begins: true, goes_on };
     let expected = [Kind::Kept(Kept { begins: true, ..said })];
     assert_eq!(events(&mut decoder, wait), expected);

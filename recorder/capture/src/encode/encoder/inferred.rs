@@ -86,7 +86,7 @@ impl<L: Lanes> Encoder<L> {
             // The previous task is one that the kernel does not report.
             self.silent.push(cpu);
         }
-        // A thread that took part in a takeover is gone, and so is one whose place was taken by another.
+        // A thread that took part in a takeover no longer exists, and neither does a thread whose id was taken over.
         let state = match takeover || !known {
             true => OutgoingState { fxt: ThreadState::Dead, detail: None },
             false => unseen_state(before.koid),

@@ -1,4 +1,4 @@
-//! What is written when events are missing, and what becomes uncertain.
+//! The records that are written when events are missing, and the facts that become uncertain.
 
 use fxt_writer::lanes::Lanes;
 use fxt_writer::record::ProviderEvent;

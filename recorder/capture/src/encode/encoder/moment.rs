@@ -73,7 +73,7 @@ impl<L: Lanes> Encoder<L> {
         }
     }
 
-    /// Ends a piece of the trace at `time`, and closes what is open in it. Returns what the next piece must begin with: the names of
+    /// Ends a piece of the trace at `time`, and closes everything that is open in it. Returns the beginning of the next piece: the names of
     /// everything in the trace, and the current state of the machine.
     ///
     /// # Errors

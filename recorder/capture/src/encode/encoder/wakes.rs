@@ -221,7 +221,7 @@ impl<L: Lanes> Encoder<L> {
         ])
     }
 
-    /// The koid of a thread that did something recently, with its name if it still exists; none if it is out of scope.
+    /// The koid of a thread that was active recently, with its name if it still exists; none if it is out of scope.
     fn koid_of(&mut self, tid: Tid) -> Result<Option<Koid>, Closed> {
         if self.threads.has_ended(tid) {
             return Ok((!self.narrow).then(|| self.threads.last_owner(tid)));

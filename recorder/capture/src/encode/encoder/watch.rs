@@ -24,7 +24,7 @@ use fxtrec_units::{Cpu, Nanos, Tid};
 /// Expressions are truncated to this many characters in the trace.
 const EXPRESSION_CHARS: usize = 1000;
 
-/// What a thread does after it was switched out in this state.
+/// The state of a thread after it was switched out in this state.
 fn next(state: OutgoingState) -> State {
     let letters = matches!(state.detail, Some(Detail::Uninterruptible)).then_some("D");
     State::after(state.fxt, letters)

@@ -58,7 +58,7 @@ struct Filter<'a> {
     unseen: FxHashSet<Koid>,
     /// A bit for each of them, chosen by the lowest bits of its id, so that most other threads need no search.
     perhaps: u64,
-    /// What has begun and not ended, the outermost first.
+    /// The spans that have begun and not ended, the outermost first.
     open: FxHashMap<Track, Vec<&'a [u8]>>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Filter<'a> {
         Some(())
     }
 
-    /// What is open at the end comes after everything that has ended on its track.
+    /// A span that is open at the end follows all spans on its track that have ended.
     fn finish(mut self) -> Vec<u8> {
         for record in self.open.into_values().flatten() {
             self.kept.extend_from_slice(record);
@@ -318,7 +318,7 @@ mod tests {
                 now.spans.insert((Koid(7), Koid(thread)), vec![span("f"); depth]);
             }
             let spans = begun(&records, &now).spans;
-            // Only what was open at the beginning is open.
+            // Only spans that were open at the beginning are open.
             assert!(spans.values().all(|open| open.len() == 3), "{spans:?}");
             assert_eq!(spans.len(), TRACKS as usize);
         }

@@ -1,4 +1,4 @@
-//! What each event's samples are turned into; complete before the recording begins.
+//! The events that samples become; complete before the recording begins.
 //!
 //! Every name in the catalog is registered as a string at the head of the trace, after the strings of all traces, so a hit refers to its
 //! probe, category and arguments with two bytes each.
@@ -109,12 +109,12 @@ impl Catalog {
         Ok(text)
     }
 
-    /// Adds what the samples of the next event are turned into. Events must be added in the order in which they are opened.
+    /// Adds the event that the samples of the next tracepoint or probe become. Events must be added in the order in which they are opened.
     pub fn add(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    /// The samples of a tracepoint are turned into instants, with the first 15 of its own fields as arguments.
+    /// The samples of a tracepoint become instants, with the first 15 of its own fields as arguments.
     ///
     /// # Errors
     /// [`TooManyNames`].
@@ -176,7 +176,7 @@ impl Catalog {
         self.entries.len()
     }
 
-    /// What the samples of an event are turned into.
+    /// The event that the samples become.
     pub fn entry(&self, index: ExtraIndex) -> Option<&Entry> {
         self.entries.get(usize::from(index.0))
     }
@@ -255,7 +255,7 @@ pub fn own_fields(format: &Format) -> impl Iterator<Item = &Field> {
     format.fields.iter().filter(move |field| !foreign.iter().any(|by| field.name.starts_with(by)))
 }
 
-/// The string index of the name at this position; the strings of every trace come first.
+/// The string index of the name at this position; the strings of every trace have the first indices.
 fn index_of(at: usize) -> u16 {
     // There are at most MAX_NAMES of them, after about twenty others.
     strings::COUNT_OF_ALL + 1 + at as u16

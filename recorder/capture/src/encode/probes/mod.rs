@@ -1,8 +1,8 @@
 //! The encoder's state for probes, tracepoints, system calls and interrupts.
 //!
-//! All possible events are known before the recording begins: a [`catalog`] says what the samples of each event are turned into, and
-//! registers every name. [`fields`] decodes the contents of a sample. The beginning of a duration must be remembered: [`spans`] stores the
-//! open durations of each thread, and [`interrupts`] those of each CPU.
+//! All possible events are known before the recording begins: a [`catalog`] has the event that the samples of each become, and registers
+//! every name. [`fields`] decodes the contents of a sample. The beginning of a duration must be remembered: [`spans`] stores the open
+//! durations of each thread, and [`interrupts`] those of each CPU.
 
 pub mod catalog;
 pub mod fields;

@@ -52,7 +52,7 @@ pub struct Open {
     pub gone: bool,
     /// When it began.
     pub since: Nanos,
-    /// How many losses there had been by then.
+    /// The number of losses up to that time.
     pub losses: u32,
 }
 
@@ -159,7 +159,7 @@ impl Spans {
         self.losses = self.losses.wrapping_add(1);
     }
 
-    /// How many losses there were so far.
+    /// The number of losses so far.
     pub fn losses(&self) -> u32 {
         self.losses
     }

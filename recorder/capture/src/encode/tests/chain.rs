@@ -1,4 +1,4 @@
-//! Each CPU's chain of threads: it is unbroken, and shows what was inferred.
+//! Each CPU's chain of threads: it is unbroken, and shows inferred switches.
 
 use super::{LOST, SECOND, Scene, executed, fork, interrupt, running, switch, wakeup};
 use crate::event::{Kind, Loss, Switch};
@@ -198,7 +198,7 @@ fn six_waits_and_its_main_thread_has_ended() -> Scene {
     scene
 }
 
-/// What is written after it has become the main thread, which is switched out at `time` at the latest.
+/// The records after it has become the main thread, which is switched out at `time` at the latest.
 fn came_in_and_took_over(time: u64) -> [String; 2] {
     let main = 5 + SECOND;
     [

@@ -378,7 +378,7 @@ fn the_last_thread_of_an_old_process_leaves_the_new_owner_of_its_pid_alone() {
     let mut scene = five_runs();
     scene.at(100, 0, fork((5, 6), (5, 5)));
     scene.at(110, 0, switch(5, "R", 6));
-    // The end of thread 5 was not recorded, and the exit of 6 comes late.
+    // The end of thread 5 was not recorded, and the exit of 6 is reported late.
     scene.at(120, 1, fork((5, 5), (7, 7)));
     scene.at(125, 1, switch(0, "R", 5));
     scene.at(130, 0, switch(6, "Z", 0));

@@ -1,7 +1,7 @@
-//! The encoder through its public interface: events go in, and the reader reads back the records.
+//! The encoder through its public interface: the tests pass events to it, and the reader reads back the records.
 //!
-//! A [`Scene`] holds an encoder whose records go into memory. It returns what was written as lines of text, one per record, and each time
-//! checks the whole trace against the format and against fxtrec's guarantees.
+//! A [`Scene`] holds an encoder whose records go into memory. It returns the records as lines of text, one per record, and each time checks
+//! the whole trace against the format and against fxtrec's guarantees.
 
 mod chain;
 mod lives;

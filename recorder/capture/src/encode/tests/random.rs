@@ -85,7 +85,7 @@ struct Machine {
     next_tid: u32,
     now: u64,
     switches_delivered: u64,
-    /// Whether events differ in what they report, as those of several sources do.
+    /// Whether events differ in the facts that they report, as those of several sources do.
     varied: bool,
 }
 

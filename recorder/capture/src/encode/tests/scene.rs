@@ -63,7 +63,7 @@ impl Scene {
         Scene::with(threads, false)
     }
 
-    /// Only what is in scope.
+    /// Only threads in scope.
     pub(super) fn narrow(threads: Threads) -> Scene {
         Scene::with(threads, true)
     }

@@ -1,4 +1,4 @@
-//! Narrow scopes: what is written if only some threads are recorded.
+//! Narrow scopes: the records if only some threads are recorded.
 
 use super::{
     LOST, Proc, SECOND, Scene, comm_of, fork, interrupt, switch, wakeup, wakeup_new, waking,
@@ -295,7 +295,7 @@ fn a_piece_that_begins_while_nothing_is_recorded_says_so_and_names_it() {
     assert_eq!(scene.scheduled(), ["130 cpu 0: 3489660929 (0) blocked -> 5 (1024)"]);
 }
 
-/// The source says with each event whether the thread is in scope.
+/// The source reports with each event whether the thread is in scope.
 #[test]
 fn who_is_in_scope_by_the_kernels_word_is_shown_as_long_as_it_says_so() {
     let mut scene = Scene::narrow(Threads::new(Ids::Initial, Box::new(Proc::default())));

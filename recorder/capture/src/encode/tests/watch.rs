@@ -1,4 +1,4 @@
-//! Triggers: which fire, with which value, and what is written.
+//! Triggers: which of them fire, with which value, and the records of this.
 
 use fxt_reader::Reader;
 

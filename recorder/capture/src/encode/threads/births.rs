@@ -117,7 +117,7 @@ impl Threads {
                 let as_process = (pid == tid).then_some(parent_pid);
                 self.forked(time, host, pid, as_process, parent_tid);
             }
-            // Its id in the initial namespace comes with its first wake-up.
+            // Its id in the initial namespace is known at its first wake-up.
             None if pid == tid => match self.processes.find(pid) {
                 Some(_) if time <= self.snapshot_end => self.inherit_scope(pid, parent_pid),
                 _ => self.fork_process(time, pid, parent_pid),

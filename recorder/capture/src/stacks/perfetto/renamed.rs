@@ -1,6 +1,6 @@
 //! Adds names to the frames of blobs that were written without them.
 //!
-//! A frame without a function has a label for its place in the file, made by [`super::label`]. It gets a new function, which is inserted
+//! A frame without a function has a label for its place in the file, created by [`super::label`]. It gets a new function, which is inserted
 //! before it:
 //!
 //! ```text

@@ -44,12 +44,12 @@ pub(in super::super) struct CodeLayout {
     pub(in super::super) lines: u64,
     /// Where the instructions are in the code object; 0 if they are in another.
     pub(in super::super) instructions: u64,
-    /// The sizes of the heads of strings: of ASCII, and of others.
+    /// The sizes of the headers of strings: of ASCII strings, and of others.
     pub(in super::super) ascii: u64,
     pub(in super::super) compact: u64,
 }
 
-/// The first version whose frames are not objects, and the first in which a frame of its own marks where a C function's begins.
+/// The first version whose frames are not objects, and the first in which a separate frame marks where a C function's frames begin.
 const INNER_FRAMES: u8 = 11;
 const SHIMS: u8 = 12;
 
@@ -243,7 +243,7 @@ impl Layout {
     }
 }
 
-/// The least `_PyInterpreterFrame.owner` of frames that are not those of Python functions: `FRAME_OWNED_BY_CSTACK`, since 3.14
+/// The least `_PyInterpreterFrame.owner` of frames that do not belong to Python functions: `FRAME_OWNED_BY_CSTACK`, since 3.14
 /// `FRAME_OWNED_BY_INTERPRETER`.
 const OWNED_BY_C: u64 = 3;
 

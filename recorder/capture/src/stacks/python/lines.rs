@@ -69,7 +69,7 @@ fn of_locations(mut line: i64, table: &[u8], at: u64) -> Option<i64> {
     None
 }
 
-/// A number of six bits a byte, the lowest first; bit 6 says that more follow.
+/// A number of six bits a byte, the lowest first; bit 6 means that more follow.
 fn unsigned(rest: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let mut number = 0;
     for shift in (0..60).step_by(6) {

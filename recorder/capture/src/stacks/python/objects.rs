@@ -93,7 +93,7 @@ pub(in super::super) fn each_found(answer: &[u8]) -> impl Iterator<Item = Found>
     })
 }
 
-/// `known` is the mark of what was found there before, or 0.
+/// `known` is the mark of the object that was found there before, or 0.
 fn read(
     memory: &File,
     (code_type, layout): (u64, &CodeLayout),

@@ -5,7 +5,7 @@ use fxtrec_capture::event::{Comm, Kind, Switch, Wake, WakeKind, Waker};
 use fxtrec_kernel::prev_state::PrevState;
 use fxtrec_units::{Cpu, Tid};
 
-/// Parses the text of an event; `None` for events of others. The error contains what was expected.
+/// Parses the text of an event; `None` for other events. The error contains the expected text.
 pub(super) fn parse(name: &str, text: &str, head: Head) -> Option<Result<Kind, &'static str>> {
     let kind = match name {
         "sched_switch" => {

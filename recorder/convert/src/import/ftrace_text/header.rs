@@ -16,7 +16,7 @@
 /// The number of flags in a line: four in old kernels, then five, and six or seven in real-time kernels.
 const FLAGS: std::ops::RangeInclusive<usize> = 4..=8;
 
-/// What is known about the columns of flags.
+/// The known facts about the columns of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Columns {
     /// The number of flags in a line: from the header, or from a line that is unambiguous.

@@ -140,7 +140,7 @@ fn is_frame(line: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_hexdigit()) && file.ends_with(')')
 }
 
-/// The kernel's `CPU:1 [LOST 123 EVENTS]`, trace-cmd's `CPU:1 [123 EVENTS DROPPED]`; both may lack the count.
+/// The kernel's `CPU:1 [LOST 123 EVENTS]`, trace-cmd's `CPU:1 [123 EVENTS DROPPED]`; in both, the count may be absent.
 fn lost(line: &str) -> Option<Line> {
     let (cpu, rest) = line.trim().strip_prefix("CPU:")?.split_once(" [")?;
     let words = rest.strip_suffix(']')?;

@@ -167,7 +167,7 @@ fn parse(window: &Window) -> Result<Places, ImportError> {
 
 fn layouts(file: &File, event_bytes: u64, events: Section) -> Result<Layouts, ConvertError> {
     let wrong = || ConvertError::from(ImportError::from(PerfDataError::EventBytes(event_bytes)));
-    // The event's ids come after the attribute.
+    // The event's ids follow the attribute.
     let attribute_bytes = event_bytes.checked_sub(SECTION_BYTES).ok_or_else(wrong)?;
     let part = "the descriptions of events";
     let window = events.read(file, part, MOST_BYTES)?;

@@ -222,7 +222,7 @@ impl Layouts {
         };
         let id = place.and_then(|place| body.get(place..)).and_then(|bytes| bytes.first_chunk());
         let known = id.and_then(|id| self.by_id.get(&u64::from_ne_bytes(*id)));
-        // Records that perf itself made about the state before the recording have no id, and the layout of the first event.
+        // Records that perf itself generated about the state before the recording have no id, and the layout of the first event.
         Ok(known.and_then(|index| self.layouts.get(*index)).copied().unwrap_or(*first))
     }
 }

@@ -1,7 +1,7 @@
 //! Complete events of one thread that overlap without nesting.
 //!
 //! The format allows them, and viewers draw them somehow. A thread in FXT has a stack: readers drop events that do not nest. So the second
-//! one goes onto a separate track, as an asynchronous operation:
+//! one is moved to a separate track, as an asynchronous operation:
 //!
 //! ```text
 //!   JSON     |--- a -----|            FXT   thread  |--- a -----|

@@ -1,4 +1,4 @@
-//! What is known about koids: names, processes, and original ids in JSON.
+//! The known facts about koids: names, processes, and original ids in JSON.
 
 use fxt_reader::Koid;
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ pub(super) struct Names {
     originals: FxHashMap<Koid, String>,
 }
 
-/// What is known about a thread.
+/// The known facts about a thread.
 #[derive(Debug)]
 pub(super) struct ThreadName {
     pub(super) name: String,

@@ -116,7 +116,7 @@ impl Exporter<'_> {
         event
     }
 
-    /// A large blob with metadata becomes a snapshot; without metadata, it goes to `otherData`.
+    /// A large blob with metadata becomes a snapshot; without metadata, it is written to `otherData`.
     pub(super) fn large_blob(&mut self, blob: &LargeBlob<'_>) -> Result<(), ConvertError> {
         let Some(LargeBlobMetadata { time, thread, args }) = blob.metadata else {
             return self.large_blob_without_metadata(blob);

@@ -213,7 +213,7 @@ impl Key {
     }
 }
 
-/// A histogram, and what is known exactly.
+/// A histogram, and the exact figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// In nanoseconds, like [`Histogram::max`].

@@ -28,7 +28,7 @@ use crate::sys::{Mapping, Sys};
 pub use layout::{BUCKETS, FIRST_BOUND, Figures, Histogram, Key, Measure, Row, Shape, bound};
 use layout::{CpuHead, PLACES_BYTES, Slot};
 
-/// What separate figures are kept for. The numbers are those of `counts.bpf.c`.
+/// The objects for which separate figures are kept. The numbers are those of `counts.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBy {
     Cgroup,
@@ -47,7 +47,7 @@ pub struct Wanted {
     pub steal: bool,
 }
 
-/// What is missing from the figures since the programs were attached.
+/// The data that is missing from the figures since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Events that no program saw because it was already running on their CPU, if the kernel counts that.
@@ -68,8 +68,8 @@ pub struct SchedCounts {
     tells_steal: bool,
     tells_throttles: bool,
     cpus: Mapping,
-    /// A map of maps, with one of the others as its value: after each change of such a map, the kernel waits until every running program
-    /// has ended.
+    /// A map of maps, with another map as its value: after each change of such a map, the kernel waits until every running program has
+    /// ended.
     fence: OwnedFd,
     fence_inner: OwnedFd,
     /// The table in which programs currently count.
@@ -125,7 +125,7 @@ impl SchedCounts {
                 ("counts_throttles", throttles.into()),
             ];
             let programs = object.with(&choices, &maps, &[])?;
-            // Switches come first: a thread whose switch-out was not seen has no wait.
+            // Switches are attached first: a thread whose switch-out was not seen has no wait.
             let mut named = vec![
                 ("fxtrec_count", "sched_switch"),
                 ("fxtrec_count_n", "sched_wakeup_new"),
@@ -141,7 +141,7 @@ impl SchedCounts {
         };
         let queues = types.has("leads_to_run_queue");
         let steal = wanted.steal && queues && types.has("counts_steal");
-        // Before Linux 6.18, a program would have to look at both ends of every wait.
+        // Before Linux 6.18, a program would have to be called at both ends of every wait.
         let marks = types.has("marks_throttled");
         let throttles = queues && marks && types.has("counts_throttling");
         let ways = vec![(steal, throttles), (steal, false)];
@@ -219,8 +219,8 @@ impl SchedCounts {
         PLACES_BYTES + self.cpus.len()
     }
 
-    /// Returns what was counted since the last call, each key once, in no particular order. A thread that was renamed during the call has
-    /// one of its names.
+    /// Returns the counts since the last call, each key once, in no particular order. A thread that was renamed during the call has one of
+    /// its names.
     ///
     /// # Errors
     /// Errors of bpf(2) when it waits for the programs. Nothing is lost then.

@@ -3,8 +3,8 @@
 //!
 //! A thread that is being switched in has not run yet: its kernel stack is still that of its wait, so it is walked then, and only if the
 //! wait was long enough. Only the thread itself can read its user stack, at a point where it has its memory again and is still in its wait.
-//! On x86 the CPU interrupts itself for that: a BPF bell is rung, which the kernel does by an interrupt (`irq_work`) that comes as soon as
-//! the switch is over.
+//! On x86 the CPU interrupts itself for that: a BPF bell is rung, for which the kernel uses an interrupt (`irq_work`) that occurs as soon
+//! as the switch is over.
 //!
 //! ```text
 //!   sched_switch     goes out to block   note of its id := since when
@@ -15,13 +15,13 @@
 //! ```
 //!
 //! Between the two, nothing else switches on that CPU. On other machines the second part is on `sched_exit_tp` (since Linux 6.15), which
-//! follows every switch, so it costs time there too, and no bell is rung. If neither is available, the user stack is taken when the thread
-//! is switched out, into the kernel's table of stacks, which stores each distinct stack once, and its memory is not copied.
+//! follows every switch, so it costs time there too, and no bell is rung. If neither is available, the user stack is recorded when the
+//! thread is switched out, into the kernel's table of stacks, which stores each distinct stack once, and its memory is not copied.
 //!
 //! Two more programs are optional: one on `sched_waking`, where the thread that ends a long wait runs, and one on clock samples.
 //!
-//! If programs record switches, these note which threads wait ([`WaitNotes`]), because they have the time and both threads at hand: calling
-//! a second program on `sched_switch` costs more than all that it does.
+//! If programs record switches, these note which threads wait ([`WaitNotes`]), because they already have the time and both threads: calling
+//! a second program on `sched_switch` costs more than its own work.
 //!
 //! ```text
 //!   BlockedStacks::open        maps, and the programs that come behind a switch
@@ -68,10 +68,10 @@ const SCHED_EXIT: &str = "sched_exit_tp";
 const INTERRUPTED: &str = "irq_work_entry";
 
 /// The number of notes of waiting threads. If two threads with the same lower bits of their ids wait at the same time, the earlier wait is
-/// given up and counted. After them are the numbers of user stacks, if these are taken when a thread is switched out.
+/// given up and counted. After them are the numbers of user stacks, if these are recorded when a thread is switched out.
 const NOTES: usize = 64 * 1024;
 
-/// Size of a bell: a thousand long waits of a CPU between two looks at the samples.
+/// Size of a bell: a thousand long waits of a CPU between two reads of the samples.
 const BELL_BYTES: usize = 16 << 10;
 
 /// Size of the ring for samples: enough for about three thousand of the largest, as when many threads are switched out at the same time.
@@ -98,7 +98,7 @@ pub const USER_FRAMES: usize = 127;
 /// The maximum number of frames of a kernel stack.
 pub const KERNEL_FRAMES: usize = 64;
 
-/// The beginning of a sample, as in `sample.h`. The frames of the kernel follow, those of the program, and the top of its stack.
+/// The beginning of a sample, as in `sample.h`. It is followed by the frames of the kernel, those of the program, and the top of its stack.
 #[repr(C)]
 pub(super) struct Head {
     pub(super) since: u64,
@@ -121,23 +121,23 @@ pub(super) struct Head {
     pub(super) python_frames: u32,
 }
 
-/// What precedes a sample in the memory of its CPU: a word, and a Python frame.
+/// The data before a sample in the memory of its CPU: a word, and a Python frame.
 pub(super) const AHEAD_BYTES: usize = 2 * size_of::<u64>() + FRAME_BYTES;
 
-/// The largest sample without the top of the stack, including what precedes it.
+/// The largest sample without the top of the stack, including the data before it.
 const SCRATCH_BYTES: usize = AHEAD_BYTES
     + size_of::<Head>()
     + (KERNEL_FRAMES + USER_FRAMES + 2 * PYTHON_FRAMES) * size_of::<u64>();
 
 const NO_PROGRAM: i64 = i32::MIN as i64;
 
-/// What the programs count.
+/// The counters of the programs.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Samples for which the ring had no room.
     pub(super) no_room: AtomicU64,
-    /// Notes that were taken from a thread that was still waiting.
+    /// Notes that were replaced while their thread was still waiting.
     pub(super) given_up: AtomicU64,
 }
 
@@ -170,7 +170,7 @@ pub struct Walked {
 /// The outcome for a thread's user stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserStack {
-    /// It was taken after the wait.
+    /// It was recorded after the wait.
     Walked(Box<Walked>),
     /// It has none, because it is a kernel thread.
     NoProgram,
@@ -195,11 +195,11 @@ pub struct Wanted {
     pub copy: Option<usize>,
     /// Only waits of selected threads: see [`BlockedStacks::choose`].
     pub chosen: bool,
-    /// The only user who gets samples, which then lack the kernel's part: see `owner.h`.
+    /// The only user who gets samples, in which the kernel's part is then missing: see `owner.h`.
     pub owner: Option<u32>,
 }
 
-/// What a sample shows.
+/// The kind of moment that a sample shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     /// A long wait, and where it happened.
@@ -236,7 +236,7 @@ pub struct Missing {
     pub given_up: u64,
 }
 
-/// What a program that records switches needs to note which threads wait: see [`BlockedStacks::notes`].
+/// The data that a program that records switches needs to note which threads wait: see [`BlockedStacks::notes`].
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNotes<'a> {
     maps: &'a Maps,
@@ -249,7 +249,7 @@ impl<'a> WaitNotes<'a> {
     pub(super) const NAMES: [&'static str; 7] =
         ["notes", "chosen_threads", "missing", "scratch", "samples", "bells", "user_stacks"];
 
-    /// The program's parameters; the numbers of the ways to take stacks are those of `notes.h`.
+    /// The program's parameters; the numbers of the ways to record stacks are those of `notes.h`.
     pub(super) fn choices(&self) -> [Choice; 3] {
         let Maps { taking, over, chosen, .. } = self.maps;
         let taking = match taking {
@@ -276,7 +276,7 @@ impl<'a> WaitNotes<'a> {
     }
 }
 
-/// How user stacks are taken, with the required objects. The first way that the kernel supports is used.
+/// How user stacks are recorded, with the required objects. The first way that the kernel supports is used.
 #[derive(Debug)]
 enum Taking {
     /// By an interrupt.
@@ -294,7 +294,7 @@ struct Bells {
     bells: Vec<Doorbell>,
 }
 
-/// What the programs on switches work with.
+/// The maps of the programs on switches.
 #[derive(Debug)]
 struct Maps {
     over: Nanos,
@@ -325,7 +325,7 @@ impl Bells {
 #[derive(Debug)]
 pub struct BlockedStacks {
     sys: Box<dyn BpfSys + Send>,
-    /// In the order in which they are attached: those that must run before a wait is noted.
+    /// In the order in which they are attached: first the programs that must run before a wait is noted.
     first: Vec<Loaded>,
     /// The programs on wake-ups and, if no other program notes which threads wait, on switches.
     switch: Loaded,
@@ -491,8 +491,8 @@ impl BlockedStacks {
         self.maps.pythons.set(&*self.sys, pid, python)
     }
 
-    /// What another program needs to note which threads wait, before [`BlockedStacks::prepare`]; `None` if the way to take user stacks
-    /// requires a program of this type.
+    /// The data that another program needs to note which threads wait, before [`BlockedStacks::prepare`]; `None` if the way to record user
+    /// stacks requires a program of this type.
     pub fn notes(&self) -> Option<WaitNotes<'_>> {
         let types = self.types.as_deref().filter(|_| !self.is_table())?;
         Some(WaitNotes { maps: &self.maps, types })
@@ -537,8 +537,8 @@ impl BlockedStacks {
         unsafe { &*self.maps.shared.base().cast() }
     }
 
-    /// Attaches the other programs, after [`BlockedStacks::prepare`]; including the one that notes which threads wait, unless `noted` says
-    /// that another program does.
+    /// Attaches the other programs, after [`BlockedStacks::prepare`]; including the one that notes which threads wait, unless `noted` is
+    /// set because another program does.
     ///
     /// # Errors
     /// [`BpfError::Attach`].
@@ -572,7 +572,7 @@ impl BlockedStacks {
         });
     }
 
-    /// Hands out what perf has reported about the code of processes since the last call: see [`CodeRecords`].
+    /// Passes on the data that perf has reported about the code of processes since the last call: see [`CodeRecords`].
     pub fn read_code(&mut self, take: impl FnMut(RawRecord<'_>)) {
         if let Ok(code) = &mut self.code {
             code.read(take);
@@ -593,7 +593,7 @@ impl BlockedStacks {
         Some(frames.take_while(|&frame| frame != 0).collect())
     }
 
-    /// Whether there are stacks that the thread itself took on a tracepoint.
+    /// Whether there are stacks that the thread itself recorded on a tracepoint.
     pub fn has_own_stacks(&self) -> bool {
         self.waking.is_some()
     }

@@ -1,4 +1,4 @@
-//! The Python functions of threads: what programs must know about an interpreter to walk them, and what they found. See `python.h`.
+//! The Python functions of threads: the data about an interpreter that programs need to walk them, and the results. See `python.h`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,7 +50,7 @@ words! {
         next_thread,
         thread_id,
         thread_frame,
-        /// The offset of the frame in what `thread_frame` points to, plus one; 0 if that is the frame itself.
+        /// The offset of the frame in the object that `thread_frame` points to, plus one; 0 if that is the frame itself.
         inner_frame,
         frame_bytes,
         previous,

@@ -380,7 +380,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name that could not be looked up, since it depends on an argument.
+    /// A name that could not be determined, since it depends on an argument.
     fn unresolved_name(&mut self) -> Option<Id> {
         self.deeper(|own| {
             own.take("gs");
@@ -396,7 +396,7 @@ impl<'a> Parser<'a> {
                 }
                 outer
             } else if own.peek(0).is_ascii_digit() {
-                // Either levels up to `E`, or a type that is a name alone.
+                // Either levels up to `E`, or a type that is only a name.
                 let mut outer = own.simple_name()?;
                 let mut count = 0;
                 while own.peek(0).is_ascii_digit() {

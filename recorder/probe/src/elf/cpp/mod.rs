@@ -1,6 +1,6 @@
 //! Readable names of C++ functions (the Itanium ABI's mangling), in a time that is limited by the length of the name.
 //!
-//! Names come from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This parser looks
+//! Names are from untrusted files, so the parser must not backtrack: sixty times `nw` would double its work sixty times. This parser looks
 //! ahead, reads no part of a name twice, and counts its steps:
 //!
 //! ```text
@@ -74,7 +74,7 @@ enum Node<'a> {
     Function(Id, Signature),
     /// A function.
     Encoding(Id, Signature),
-    /// A template parameter whose argument comes later, by its number.
+    /// A template parameter whose argument follows later, by its number.
     Forward(usize),
     /// The same as another.
     Alias(Id),

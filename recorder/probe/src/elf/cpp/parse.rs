@@ -6,11 +6,11 @@ pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
     pub(super) nodes: Vec<Node<'a>>,
-    /// What a later part can repeat.
+    /// The parts that a later part can repeat.
     known: Vec<Id>,
     /// The arguments of the innermost function template.
     arguments: Vec<Id>,
-    /// Whether a parameter may refer to an argument that comes later: in the name of a conversion.
+    /// Whether a parameter may refer to an argument that follows later: in the name of a conversion.
     looks_forward: bool,
     /// The depth of nested lists of a lambda's parameters: a parameter without an argument is its own.
     lambdas: usize,
@@ -18,7 +18,7 @@ pub(super) struct Parser<'a> {
     depth: usize,
 }
 
-/// What is known about a name when its end is reached.
+/// The known facts about a name when its end is reached.
 #[derive(Clone, Debug, Default)]
 struct Ending {
     is_template: bool,
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
         self.add(Node::Pieces(pieces.into_iter().collect()))
     }
 
-    /// What later parts can repeat.
+    /// The parts that later parts can repeat.
     fn remember(&mut self, id: Id) -> Id {
         self.known.push(id);
         id

@@ -1,7 +1,7 @@
 //! From nodes to text.
 //!
-//! The text of a type may be on both sides of what it contains, as for a pointer to a function: `void (*` and `)(int)`. So each node has a
-//! left side and a right one.
+//! The text of a type may be on both sides of the text of its content, as for a pointer to a function: `void (*` and `)(int)`. So each node
+//! has a left side and a right one.
 
 use super::{DEEPEST, Id, Node, Piece, Qualifiers, Signature};
 
@@ -209,7 +209,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    /// Whether a pointer to this needs parentheses, with what opens them.
+    /// Whether a pointer to this needs parentheses, with the text that opens them.
     fn opens(&mut self, inner: Id) -> Option<bool> {
         let is_split = self.is_split(inner)?;
         if is_split {

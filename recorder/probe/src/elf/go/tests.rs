@@ -227,7 +227,7 @@ fn the_text_is_where_the_program_says_if_the_table_does_not() {
     assert_eq!(table.function(TEXT + 0x40), Some("runtime.futex"));
 }
 
-/// A program with this table, in a section of its own.
+/// A program with this table, in a separate section.
 fn program(table: &[u8]) -> Vec<u8> {
     let mut file = ALONE.to_vec();
     let name = b".debug_aranges\0";

@@ -53,7 +53,7 @@ fn throttled() -> Scene {
 fn the_time_in_which_a_quota_is_used_up_is_no_wait_for_a_cpu() {
     let report = throttled().report();
     assert_eq!(figures(&report, 101, Metric::Preemption), (1, 30, 0));
-    // It came in once before, for an unknown reason.
+    // It was switched in once before, for an unknown reason.
     assert_eq!(figures(&report, 101, Metric::RunQueue), (1, 30, 1));
     assert_eq!(figures(&report, 101, Metric::Throttled), (1, 80, 0));
     assert_eq!(thread(&report, 101).stats.involuntary, 1);

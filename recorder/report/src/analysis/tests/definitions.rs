@@ -25,7 +25,7 @@ fn a_sleep_a_wake_up_and_a_run_are_blocked_time_wakeup_latency_and_slice() {
             (Blocked, (1, 50, 1)),
             (Wakeup, (1, 20, 0)),
             (Slice, (2, 40, 0)),
-            // It first came in without a known wait.
+            // It was first switched in without a known wait.
             (RunQueue, (1, 20, 1)),
         ],
     );

@@ -79,7 +79,7 @@ fn nobody_is_given_the_time_of_a_gap_on_a_cpu_that_was_not_seen_before() {
     };
     assert_eq!(run(|scene| scene), 220, "since the first event of the trace, at 10");
     assert_eq!(run(|scene| scene.lose(100, 2, 7)), 130);
-    // Damage has no time of its own: it ends with the event that follows, at 200.
+    // The time of damage is unknown: it ends with the event that follows, at 200.
     assert_eq!(run(Scene::damage), 30);
 }
 

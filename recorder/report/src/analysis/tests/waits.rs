@@ -71,8 +71,8 @@ fn beyond_five_antagonists_the_rest_is_a_sum() {
     assert_eq!(named + micros(wait.others) + micros(wait.idle), micros(wait.length()));
 }
 
-/// A thread with a lower scheduling class waits while others pass the CPU on, `switches` times, each for 1 µs more than the previous one,
-/// from 10 µs on.
+/// A thread with a lower scheduling class waits while others alternate on the CPU, `switches` times, each for 1 µs more than the previous
+/// one, from 10 µs on.
 fn starved(switches: u64, others: u64) -> (Scene, u64) {
     let mut scene = Scene::new();
     let other = |number: u64| 200 + number % others;

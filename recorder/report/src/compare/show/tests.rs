@@ -65,7 +65,7 @@ fn runs_that_are_left_out_or_lack_events_are_named() {
 
 #[test]
 fn the_change_can_be_derived_from_the_numbers_next_to_it() {
-    // The pairs of these runs say +10 %, the medians -20 %.
+    // The pairs of these runs indicate +10 %, the medians -20 %.
     let base = [30.0e6, 31.0e6, 50.6e6, 51.0e6, 52.0e6];
     let new = [33.0e6, 34.0e6, 40.4e6, 90.0e6, 95.0e6];
     let shown = Text(&comparison(&base, &new)).to_string();

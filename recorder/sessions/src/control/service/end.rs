@@ -9,7 +9,7 @@ use super::super::wire::{self, ControllerError, SessionState};
 use super::{Caller, Inner, Service};
 use crate::manager::Stopped;
 
-/// How long providers may take to hand over what is left.
+/// How long providers may take to hand over the rest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Service {

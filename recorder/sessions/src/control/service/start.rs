@@ -58,7 +58,7 @@ impl Service {
                 Err(ControllerError::Aborted { reason })
             }
             _ if inner.state == SessionState::Terminating => Err(ControllerError::Terminating),
-            // The session was stopped: report what had started before that.
+            // The session was stopped: report everything that had started before that.
             started => inner.not_aborted().map(|()| started.unwrap_or_default()),
         };
         self.settled.notify_all();

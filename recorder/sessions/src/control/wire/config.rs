@@ -74,7 +74,7 @@ pub struct TraceConfig {
     /// The processes whose switches and wake-ups the kernel records, with their descendants; no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<u32>>,
-    /// Globs of the cgroups whose processes alone are recorded.
+    /// Globs of the cgroups to whose processes the recording is restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<Vec<String>>,
     /// The stacks that are recorded: `offcpu`, `wake`, `cpu`.

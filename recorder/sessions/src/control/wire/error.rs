@@ -38,7 +38,7 @@ pub enum ControllerError {
     #[serde(rename = "fxtrec.Controller.BadRequest")]
     BadRequest {
         field: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
 }

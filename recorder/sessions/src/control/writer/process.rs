@@ -1,5 +1,5 @@
-//! The process that receives a client's descriptors: it runs as the client's user without privileges, reports what the
-//! descriptor is, and copies the daemon's data to it.
+//! The process that receives a client's descriptors: it runs as the client's user without privileges, reports the type of the descriptor,
+//! and copies the daemon's data to it.
 //!
 //! Every system call here may block forever; then the daemon kills the process.
 
@@ -35,7 +35,7 @@ const PIPE_BYTES: usize = 4096;
 /// Runs the whole process; `args` are user, group, the daemon's process and the maximum size of a message in bytes.
 ///
 /// # Errors
-/// When the daemon is gone or sends an invalid message.
+/// When the daemon has ended or sends an invalid message.
 pub fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let numbers: Vec<u32> = args.filter_map(|word| word.parse().ok()).collect();
     let [uid, gid, daemon, most] = numbers[..] else { return Err(ErrorKind::InvalidInput.into()) };

@@ -1,4 +1,4 @@
-//! Spans of a hand-made provider, compared with limits.
+//! Spans of a handmade provider, compared with limits.
 
 use crossbeam_channel::{Receiver, unbounded};
 use fxt_writer::record::{Event, EventKind, Initialization, Record, StringRecord};

@@ -1,4 +1,4 @@
-//! A hand-made provider: it implements the protocol exactly as `docs/reference/providers.md` describes it, without fxt-writer's client or
+//! A handmade provider: it implements the protocol exactly as `docs/reference/providers.md` describes it, without fxt-writer's client or
 //! engine, so that it can also violate it.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,7 +46,7 @@ pub(super) struct ByHand {
     pub(super) connection: Seqpacket,
 }
 
-/// The parameters of START, and what was put into the buffer so far.
+/// The parameters of START, and the content of the buffer so far.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) session: Session,

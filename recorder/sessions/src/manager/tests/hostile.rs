@@ -106,7 +106,7 @@ fn categories_of_all_providers_have_room_together_and_what_has_none_is_counted()
     let (listed, left_out, bytes) = count();
     assert_eq!(listed + left_out, said);
     assert!(left_out > 0 && bytes <= 4 << 20, "{listed} {left_out} {bytes}");
-    // A provider that is gone needs no room, and has none.
+    // A provider that has disconnected needs no room, and has none.
     drop(flood);
     for provider in 0..6 {
         neighbours.stage.wait_until_gone(&format!("flood {provider}"));
@@ -166,7 +166,7 @@ fn blamed_for(deed: impl FnOnce(&ByHand, by_hand::Running) -> by_hand::Running) 
     let bad = neighbours.stage.register("bad");
     let session = bad.await_start();
     let session = deed(&bad, session);
-    // An answer to its valid requests may come first.
+    // An answer to its valid requests may precede it.
     let closed = (0..3).any(|_| session.receive().is_none());
     assert!(closed, "the manager closes its side");
     let status = neighbours.stage.wait_for("bad", ProviderState::Failed);

@@ -1,4 +1,4 @@
-//! What a provider sends right before it ends.
+//! The messages that a provider sends right before it ends.
 
 use fxt_writer::packet::Packet;
 use fxt_writer::provider::wire::{FromManager, FromProvider};

@@ -99,7 +99,7 @@ impl Stage {
         events_in(&self.archive.lock().expect("no panic"))
     }
 
-    /// The same of a snapshot, as an archive of its own.
+    /// The same for a snapshot, as a separate archive.
     fn events_in_snapshot(&self) -> BTreeMap<String, Vec<String>> {
         let mut archive = MAGIC.to_le_bytes().to_vec();
         archive.extend(self.manager.snapshot().expect("it runs"));

@@ -23,7 +23,7 @@ impl Stage {
             done.send(ended).expect("it is waited for");
         };
         self.manager.begin_rotate(Nanos(time), next).expect("it runs");
-        // What comes after `next` is in the archive when the next command is answered.
+        // Data after `next` is in the archive when the next command is answered.
         self.manager.providers().expect("it runs");
         ended.recv().expect("it was rotated")
     }

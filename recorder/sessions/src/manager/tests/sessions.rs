@@ -1,4 +1,4 @@
-//! What a provider that follows the protocol gets.
+//! The messages to a provider that follows the protocol.
 
 use fxt_writer::engine::{BufferDisposition, Mode};
 use fxt_writer::provider::wire::FromProvider;
@@ -105,7 +105,7 @@ fn one_that_does_not_answer_is_left_out_and_what_it_had_committed_is_not() {
     assert_eq!(stopped.silent, ["hung"]);
     assert_eq!(stage.events_of("hung"), ["committed"]);
 
-    // An answer that comes too late does not count for the next session.
+    // An answer that is late does not count for the next session.
     provider.await_stop();
     stage.streaming_at_once();
     provider.say(&FromProvider::Stopped(session.session));

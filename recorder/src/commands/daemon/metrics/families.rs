@@ -5,7 +5,7 @@ use super::ledger::{Group, Labels, Ledger};
 use crate::kernel::bpf::counts::{Figures, Histogram, Measure, Missing};
 use crate::units::cgroup::Owner;
 
-/// What this kernel reports.
+/// The facts that this kernel reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tells {
     pub(super) steal: bool,

@@ -16,7 +16,7 @@ use crate::kernel::bpf::counts::{Figures, Key, Measure, Row};
 /// How long the figures of a removed cgroup are still exported, so that a scraper sees the final values.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// How often to look for removed cgroups.
+/// How often to check for removed cgroups.
 const LOOKED: Duration = Duration::from_secs(120);
 
 /// The owner of the figures.

@@ -94,7 +94,7 @@ impl Peers {
         let _ = poll(&mut polled, timeout);
     }
 
-    /// Does everything that is possible without blocking. `respond` makes the answer to a request or to invalid input.
+    /// Does everything that is possible without blocking. `respond` creates the answer to a request or to invalid input.
     pub(super) fn serve(
         &mut self,
         now: Instant,

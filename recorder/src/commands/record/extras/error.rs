@@ -73,12 +73,12 @@ pub enum ExtraError {
     /// No system call matches.
     #[error("--syscalls={pattern}: no system call matches; names are as in man 2 syscalls")]
     NoSyscall { pattern: String },
-    /// The kernel lacks tracepoints that an option needs.
+    /// The kernel does not have tracepoints that an option needs.
     #[error(
         "{option} needs the tracepoint {event}, which this kernel lacks: it is built without {config}"
     )]
     Missing { option: &'static str, event: String, config: &'static str },
-    /// A tracepoint lacks a field.
+    /// A tracepoint does not have a required field.
     #[error("{option}: tracepoint {event} has no field `{field}` on this kernel")]
     NoField { option: &'static str, event: String, field: &'static str },
     /// The requested source has only the scheduler's events.

@@ -69,7 +69,7 @@ fn find(
     }
 }
 
-/// Tests a filter with the kernel before anything else is opened, since perf itself does not report what is wrong.
+/// Tests a filter with the kernel before anything else is opened, since perf itself does not report the error in it.
 fn check_filter(
     sys: &dyn Sys,
     tracefs: &Tracefs,

@@ -61,13 +61,13 @@ impl Call {
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     links: Option<Links>,
-    /// The definitions made in tracefs.
+    /// The definitions that were created in tracefs.
     definitions: Option<Definitions>,
 }
 
 impl Extras {
-    /// Resolves the plan's options on this machine. Its only changes are those that [`Extras::placed`] holds; it also removes what killed
-    /// recorders have left. BPF programs may be used if `bpf` is given.
+    /// Resolves the plan's options on this machine. It only changes the definitions that [`Extras::placed`] holds; it also removes those
+    /// that killed recorders have left. BPF programs may be used if `bpf` is given.
     ///
     /// # Errors
     /// [`ExtraError`].

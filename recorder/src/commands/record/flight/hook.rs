@@ -6,7 +6,7 @@
 //!  this thread              +- COMMAND ---+- COMMAND +- COMMAND :
 //! ```
 //!
-//! One command runs at a time, and a few files may wait. A command that still runs at the end is left alone.
+//! One command runs at a time, and a few files may wait. A command that still runs at the end is not stopped.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,7 +1,8 @@
 //! Flight recording: keeps the last events in memory until a trigger fires.
 //!
-//! In circular mode the engine overwrites its older half when the newer one is full. Names must not be overwritten with it, so they never
-//! enter the engine: the encoder keeps the names of live threads, and those of dead ones as long as the engine can still hold their events.
+//! In circular mode the engine overwrites its older half when the newer one is full. Names must not be overwritten with it, so they are
+//! never written into the engine: the encoder keeps the names of live threads, and those of dead ones as long as the engine can still hold
+//! their events.
 //!
 //! ```text
 //!  capture thread     ... round, round: a trigger fires ... round: what comes after it is there too ... round, round ...
@@ -10,8 +11,8 @@
 //!  main thread                                                                                   +--> standard error
 //! ```
 //!
-//! Nothing is removed from the engine, since the next trigger may want the same past. While the copy is made, which takes as long as
-//! copying that much memory, the kernel's rings hold new events. Another thread compresses and writes it.
+//! Nothing is removed from the engine, since the next trigger may want the same past. During the copy, which takes as long as copying that
+//! much memory, the kernel's rings hold new events. Another thread compresses and writes it.
 
 mod held;
 mod hook;
@@ -41,11 +42,11 @@ use snapshots::{Cause, Records, Shot};
 /// Maximum number of windows that wait to be written.
 const MOST_PENDING: usize = 64;
 
-/// After this many reads of the rings, everything before a time has been handed out: one read that may have begun earlier, one that gets
-/// the events, and one that hands them out.
+/// After this many reads of the rings, everything before a time has been passed on: one read that may have begun earlier, one that gets the
+/// events, and one that passes them on.
 const LOOKS: u8 = 3;
 
-/// What the capture thread needs in circular mode.
+/// The data that the capture thread needs in circular mode.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) beginning: Arc<Beginning>,
@@ -79,7 +80,7 @@ impl Flight {
         Flight { beginning, window, asked, shots, held, pending }
     }
 
-    /// After a round of events: releases what is no longer needed, and hands out the window that has ended.
+    /// After a round of events: releases data that is no longer needed, and passes on the window that has ended.
     pub(super) fn after_round(&mut self, mut round: Round<'_>) {
         if let Some(header) = round.engine.header() {
             self.held.follow(header.wrapped_count, round.before);
@@ -138,7 +139,7 @@ impl Flight {
         let _ = self.shots.send(Shot { cause, at, records: records.clone() });
     }
 
-    /// What precedes the engine's `packets` in a file: the head of a trace, names, and the state of the machine at their beginning.
+    /// The records before the engine's `packets` in a file: the head of a trace, names, and the state of the machine at their beginning.
     pub(super) fn beginning(
         &self,
         engine: &Engine,
@@ -150,7 +151,7 @@ impl Flight {
         let head = self.beginning.head_at(ended);
         let views: Vec<_> = packets.iter().filter_map(|packet| engine.view(*packet).ok()).collect();
         let pieces: Vec<_> = views.iter().flat_map(|view| view.slices()).collect();
-        // fxtrec can read what it wrote itself; if that ever fails, the file begins without a state.
+        // fxtrec can read its own output; if that ever fails, the file begins without a state.
         let begun = rewind(&head, &pieces, &now).unwrap_or_default();
         let (begin, moment) = begun.unwrap_or((ended, now));
         snapshots::opening(&self.beginning, begin, &names, (begin, &moment))

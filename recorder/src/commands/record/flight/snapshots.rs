@@ -32,7 +32,7 @@ use crate::sink::{self, Compression, Opened, Sink, SinkError, Totals};
 use crate::units::Nanos;
 use crate::units::text::{bytes, short};
 
-/// A file reaches back at least this far before the trigger, so that a few events show what each thread was doing.
+/// A file reaches back at least this far before the trigger, so that a few events show the state of each thread.
 const LEAD: Nanos = Nanos(100_000_000);
 
 /// The content of the engine at one moment.
@@ -194,7 +194,7 @@ impl Snapshots {
         let (news, bell) = (self.news.clone(), self.bell.clone());
         let hook = self.on_trigger.take().map(|command| {
             Hook::spawn(command, move |error| {
-                // At the very end the receiver may be gone.
+                // At the very end, the receiver may have ended.
                 let _ = news.send(News::Hook(error));
                 bell.ring();
             })
@@ -238,7 +238,7 @@ impl Snapshots {
     }
 
     fn tell(&self, news: News) {
-        // At the very end, the receiver may be gone.
+        // At the very end, the receiver may have ended.
         let _ = self.news.send(news);
         self.bell.ring();
     }
@@ -325,7 +325,7 @@ pub(super) fn opening(
 /// Lets a conversion write to a sink; it writes whole records.
 struct IntoSink<'s> {
     sink: &'s mut dyn Sink,
-    /// The sink's own error, which says more than an I/O error can.
+    /// The sink's own error, which is more precise than an I/O error can be.
     failed: Option<SinkError>,
 }
 

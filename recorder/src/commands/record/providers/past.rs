@@ -94,7 +94,7 @@ pub(in crate::commands::record) fn window(
     if !cut_out.is_empty() {
         put(&mut cut_out, &ProviderSection { id: PROVIDER });
     }
-    // Part of fxtrec's section, which also comes before these.
+    // Part of fxtrec's section, which also precedes these.
     for section in sections {
         for loss in section.losses.iter().filter(|loss| is_within(loss, window)) {
             loss.put(&section.name, section.process, &mut cut_out);

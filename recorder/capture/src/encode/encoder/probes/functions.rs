@@ -81,7 +81,7 @@ impl<L: Lanes> Encoder<L> {
         self.end_gone(time, slot)
     }
 
-    /// Ends spans whose program is gone, as far as nothing else is on top of them.
+    /// Ends spans whose program is gone, unless other spans are nested inside them.
     pub(super) fn end_gone(&mut self, time: Nanos, slot: Slot) -> Result<(), Closed> {
         let (place, koid) = (self.place(time, slot)?, self.koid(slot));
         while let Some(gone) = self.probes.spans.of(koid).and_then(|stack| stack.pop_gone()) {

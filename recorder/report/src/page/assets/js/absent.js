@@ -1,4 +1,4 @@
-// Shows what is missing from this page because of its size limit, wherever the user looks at it. Bins are drawn in its place.
+// Shows which parts are missing from this page because of its size limit, wherever the user looks at it. Bins are drawn in its place.
 
 (() => {
   const { trace, units, view } = fx;
@@ -34,7 +34,7 @@
     }
   }
 
-  // What is missing from the page as a whole, in words.
+  // The parts that are missing from the page as a whole, in words.
   function leftOut() {
     const list = [];
     if (trace.kept.length < trace.tiles.length) list.push(`for its size the page has the exact events of ${share()} tiles`);

@@ -1,4 +1,4 @@
-// Colours, which come from the style sheet, and the choice of light or dark.
+// Colours from the style sheet, and the choice of light or dark.
 
 (() => {
   const root = document.documentElement;

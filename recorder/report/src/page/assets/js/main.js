@@ -93,7 +93,7 @@
       points: fx.charts.shown.points,
       paint: { ...fx.paint.status },
     }),
-    // How a thread spent an interval, and what it waited for.
+    // The states of a thread in an interval, and the reasons of its waits.
     why: async (koid, from, to) => {
       const { parts, chain } = await fx.why.explain(trace.byKoid.get(koid).index, from, to);
       const koidOf = (index) => trace.threads[index]?.koid ?? 0;

@@ -89,7 +89,7 @@
   class Batch {
     constructor() {
       this.byColour = new Map();
-      // Drawn above all others.
+      // Drawn above everything else.
       this.above = null;
     }
 

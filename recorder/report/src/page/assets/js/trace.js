@@ -86,7 +86,7 @@
     return { from: next > 0 ? tiles[kept[next - 1]].to : 0, to: next < kept.length ? tiles[kept[next]].from : length };
   }
 
-  // The commands that make a page with all events of a stretch.
+  // The commands that create a page with all events of a stretch.
   function commandFor(from, to) {
     const seconds = (time) => {
       const nanos = BigInt(contents.begin) + BigInt(Math.min(Math.max(Math.round(time), 0), length));

@@ -34,7 +34,7 @@
       this.cpu = [];
       // The waker of a waiting thread; -1 if unknown.
       this.waker = [];
-      // By index: what was taken of a running thread's slice, if recorded.
+      // By index: the time that was taken from a running thread's slice, if recorded.
       this.taken = new Map();
     }
 

@@ -1,8 +1,8 @@
 // Why a stretch of a thread's time took so long: its parts, and the chain of threads that it waited for. The rules
 // and results are those of fxtrec-blame, as far as the page has the data: docs/reference/why.md defines both.
 //
-// A frame is what a thread did in a stretch, step by step, from its end. If the thread was blocked, the step contains
-// the frame of its waker for the same stretch. The innermost steps are the links of the chain.
+// A frame consists of the states of one thread in a stretch, step by step, from its end. If the thread was blocked, the step contains the
+// frame of its waker for the same stretch. The innermost steps are the links of the chain.
 
 (() => {
   const { STATE, isThrottled } = fx.unfold;
@@ -106,7 +106,7 @@
     return { thread, from, to, steps: steps.reverse() };
   }
 
-  // How the wait of a blocked thread ended, and what its waker did meanwhile.
+  // How the wait of a blocked thread ended, and the activity of its waker meanwhile.
   async function end(walk, step) {
     const next = step.to < trace.length ? await at("thread", step.thread, step.to) : null;
     if (next === null || next.start !== step.to) return;
