@@ -51,7 +51,7 @@ static void *waits(void *arg)
 	struct wait *wait = arg;
 	pid_t own = gettid();
 	pthread_mutex_t *lock = locks[wait->lock].lock;
-	/* This comes first, so that printing is not a wait after the sleep that the owner looks for. */
+	/* This is executed first, so that printing is not a wait after the sleep that the owner looks for. */
 	flockfile(stdout);
 	printf("%d %s %lx %d\n", own, locks[wait->lock].name, (long)locks[wait->lock].word, lock ? wait->owner : 0);
 	fflush(stdout);

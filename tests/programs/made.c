@@ -1,4 +1,4 @@
-/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`, and more of them until the program that
+/* Blocks in a function that calls back through code that it has compiled itself: `made ROUNDS`, and further rounds until the program that
  * started it has the map open, for at most half a minute. It writes its function name for perf, as runtimes do, prints its thread's id, and
  * removes the map at its end. */
 #define _GNU_SOURCE

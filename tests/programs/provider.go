@@ -99,7 +99,7 @@ func newBuffer(fd int, size, mode uint64) *buffer {
 	return b
 }
 
-// Readers may look at any time: what precedes a store must be visible before it.
+// Readers may read at any time: everything before a store must be visible before it.
 func (b *buffer) store(at, word uint64) { atomic.StoreUint64(&b.words[at], word) }
 
 func (b *buffer) identity() { b.store(1, 1|b.mode<<16|b.wrapped<<32) }

@@ -105,7 +105,7 @@ static void lock_memory(const char *path)
 {
 	static int file, direct;
 	pthread_t thread;
-	/* As long as a name can be, so that readers look at the command line for the whole name. */
+	/* The maximum length of a name, so that readers use the command line for the whole name. */
 	check(prctl(PR_SET_NAME, "silent-and-lock") == 0, "name");
 	file = open(path, O_RDONLY);
 	*is_direct = 1;
@@ -159,10 +159,10 @@ int main(int count, char **values)
 	void *loaded = dlopen(path, RTLD_NOW);
 	void (*blocks)(int) = loaded ? (void (*)(int))dlsym(loaded, "blocks_in_silence") : NULL;
 	if (!blocks) { fprintf(stderr, "silent: %s\n", dlerror()); return 1; }
-	/* From here on, what it needs of the library is in memory. */
+	/* From here on, the parts of the library that it needs are in memory. */
 	blocks(1);
 	if (atoi(values[4]) == -2) {
-		/* Opening it again makes the kernel drop what it has cached of the file. */
+		/* Opening it again makes the kernel drop its cached pages of the file. */
 		int again = open(path, O_RDONLY);
 		char *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, again, 0);
 		check(again >= 0 && page != MAP_FAILED, path);

@@ -12,7 +12,7 @@ __attribute__((noinline)) void sent(uint64_t id) { __asm__ volatile("" : : "r"(i
 
 __attribute__((noinline)) void received(uint64_t id) { __asm__ volatile("" : : "r"(id) : "memory"); }
 
-// The number that only tells the other side that this one is there.
+// The number that only signals that this side is there.
 static const uint64_t HELLO = UINT64_MAX;
 
 int main(int argc, char **argv) {

@@ -24,7 +24,7 @@ pub fn command() -> Command {
 /// `fxtrec`, which is the name in recordings and messages.
 ///
 /// # Panics
-/// When the link cannot be made, or the test was not built by cargo.
+/// When the link cannot be created, or the test was not built by cargo.
 pub fn fxtrec() -> &'static Path {
     static LINK: OnceLock<PathBuf> = OnceLock::new();
     LINK.get_or_init(link)

@@ -96,7 +96,7 @@ pub fn install(prefix: &Path) {
     succeed(install.arg(prefix).arg("--built").arg(libraries()));
 }
 
-/// Builds the example for C++ with what pkg-config finds below a folder.
+/// Builds the example for C++ with the flags that pkg-config finds below a folder.
 ///
 /// # Panics
 /// When it finds nothing, or the example does not compile.
@@ -113,8 +113,8 @@ pub fn build_by_pkg_config(prefix: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// Builds both examples with what CMake finds below a folder: the one for C++ with the static library, the one for C with the shared
-/// library.
+/// Builds both examples with the targets that CMake finds below a folder: the one for C++ with the static library, the one for C with the
+/// shared library.
 ///
 /// # Panics
 /// When it finds nothing, or an example does not compile.

@@ -12,8 +12,7 @@ const KINDS: [&str; 5] = ["checking", "gate", "inheriting", "plain", "robust"];
 /// Compares a recording of the program with `--locks` with the program's output. Returns the number of waits.
 ///
 /// # Panics
-/// When a wait lacks its futex or has an owner that differs from the program's output, or when another thread's wait has an impossible
-/// owner.
+/// When a wait has no futex or has an owner that differs from the program's output, or when another thread's wait has an impossible owner.
 #[track_caller]
 pub fn compare(recording: &Recording, rounds: usize) -> usize {
     let trace = &recording.trace;

@@ -8,8 +8,8 @@
 //! | [quiet] | tests that compare a recording with what the kernel counted: the recorder must keep up, whatever else is recorded | [`QUIET`] |
 //! | [alone] | tests of durations, of losses, and of what the whole machine does | one |
 //!
-//! While one kind has a turn, the other kinds wait: shared turns go first, then quiet ones, so the machine falls quiet once for all tests
-//! that need it. The processing of a recording needs no quiet machine: a test [gives the turn back](Turn::give_back) as soon as the
+//! While one kind has a turn, the other kinds wait: shared turns are first, followed by quiet ones, so the machine is quiet once for all
+//! tests that need it. The processing of a recording needs no quiet machine: a test [gives the turn back](Turn::give_back) as soon as the
 //! recording has ended.
 //!
 //! [`may_record`]: crate::root::may_record
@@ -22,14 +22,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// machine occupy some.
 pub const TOGETHER: usize = 6;
 
-/// How many tests at a time have the machine without those that share it.
+/// How many tests at a time may use the machine without tests that share it.
 pub const QUIET: usize = 3;
 
 #[derive(Debug)]
 struct Turns {
     shared: usize,
     wants_shared: usize,
-    /// Out of [`QUIET`] places; a test that runs alone takes all of them.
+    /// Out of [`QUIET`] places; a test that runs alone uses all of them.
     quiet: usize,
     wants_quiet: usize,
 }
@@ -72,7 +72,7 @@ impl Shared {
         Shared
     }
 
-    /// The same for a test that had a quiet machine: tests that wait for one go first, so that all tests that process their recordings do
+    /// The same for a test that had a quiet machine: tests that wait for one are first, so that all tests that process their recordings do
     /// so at the same time.
     fn after_others() -> Shared {
         let is_free = |turns: &Turns| turns.quiet == 0 && turns.shared < TOGETHER;
@@ -97,7 +97,7 @@ pub fn share() {
     });
 }
 
-/// Held by a test that has a quiet machine. Dropped by the thread that took it.
+/// Held by a test that has a quiet machine. Dropped by the thread that acquired it.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
 pub struct Turn {

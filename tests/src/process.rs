@@ -33,8 +33,8 @@ pub fn end_with_thread(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) }
 }
 
-/// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The
-/// command is taken.
+/// Starts a process that gets SIGTERM when the test program ends, however it ends: one that is killed has no `drop`. The command is
+/// executed.
 ///
 /// # Panics
 /// When it cannot be run.

@@ -38,7 +38,7 @@ impl Quota {
     /// Creates one below this folder, whose version of cgroups is determined from the files in it; `None` if none can be created.
     ///
     /// # Panics
-    /// When the cgroup takes no quota.
+    /// When the cgroup does not accept a quota.
     #[must_use]
     pub fn below(root: &Path, name: &str, micros: u32) -> Option<Quota> {
         let folder = root.join(name);
@@ -63,7 +63,7 @@ impl Quota {
     /// Gives it the CPU before other groups, while it has quota left.
     ///
     /// # Panics
-    /// When the cgroup takes no weight.
+    /// When the cgroup does not accept a weight.
     pub fn prefer(&self) {
         match self.is_first_version {
             true => self.write("cpu.shares", "262144"),

@@ -74,7 +74,7 @@ pub fn record_in_turn(
 /// The same, next to a process that is started for it and ended on drop.
 ///
 /// # Panics
-/// When fxtrec fails, COMMAND fails, or the recording lacks something.
+/// When fxtrec fails, COMMAND fails, or the recording is incomplete.
 #[track_caller]
 pub fn record_beside<Other>(
     turn: Turn,
@@ -164,7 +164,7 @@ impl Recording {
     }
 }
 
-/// Records the machine with each of these sources at the same time, alone, while something happens: returns the sources, the traces
+/// Records the machine with each of these sources at the same time, exclusively, during an activity: returns the sources, the traces
 /// SOURCE.fxt, and fxtrec's messages. A source that is refused here is left out and reported; in CI that is an error.
 ///
 /// # Panics

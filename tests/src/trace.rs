@@ -57,13 +57,13 @@ pub struct Wakeup {
     pub thread: u64,
     /// By whom, if known.
     pub waker: Option<u64>,
-    /// Whether an interrupt began it, what that is about, and which one of these.
+    /// Whether an interrupt began it, the kind of its cause, and which one of these.
     pub interrupt: bool,
     pub interrupt_kind: Option<String>,
     pub interrupt_name: Option<String>,
     /// How long before the wake-up the waker sent the packet that caused it, if there was one.
     pub sent: Option<u64>,
-    /// The bytes of the disk request whose completion did it, if one did, who made it, how long before, and when the disk got it.
+    /// The bytes of the disk request whose completion did it, if one did, who submitted it, how long before, and when the disk got it.
     pub request_bytes: Option<u64>,
     pub request_by: Option<u64>,
     pub request_ns: Option<u64>,
@@ -230,7 +230,7 @@ impl Trace {
     }
 }
 
-/// What must hold from one record to the next.
+/// Conditions that must hold from one record to the next.
 #[derive(Debug, Default)]
 struct Order {
     time: u64,

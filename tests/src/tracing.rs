@@ -61,7 +61,7 @@ impl Instance {
         }
     }
 
-    /// What happened on a CPU, in order.
+    /// The events of a CPU, in order.
     ///
     /// # Panics
     /// When some of it is lost.

@@ -1,4 +1,4 @@
-//! Tests of stacks that are unwound by registers, and what happens where the kernel gives none.
+//! Tests of stacks that are unwound by registers, and of kernels that do not provide them.
 
 use crate::machine;
 use crate::root::may_record;

@@ -1,4 +1,4 @@
-//! Waits for what a test expects.
+//! Waits for a condition that a test expects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

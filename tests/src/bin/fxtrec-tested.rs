@@ -1,4 +1,4 @@
-//! fxtrec as the tests run it: `cargo test` builds the programs of a package with its tests, but not those of other packages.
+//! fxtrec for the tests: `cargo test` builds the programs of a package with its tests, but not those of other packages.
 //!
 //! The tests refer to it by the name `fxtrec`: see `fxtrec_tests::binary`.
 

@@ -77,7 +77,7 @@ fn play(wiring: &Path, to: &Path, words: &[&str]) -> Result<ExitCode, Failure> {
         uneven: *load == "uneven",
         output: rest.first().map(Into::into),
     };
-    // SAFETY: the recorder that wrote the file started this process as its COMMAND, which takes them over once.
+    // SAFETY: the recorder that wrote the file started this process as its COMMAND, which uses them once.
     let mut player = unsafe { Player::new(&Wiring::read(wiring)?) }?;
     let played = match *load {
         "overflow" => player.overflow()?,

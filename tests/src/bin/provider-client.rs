@@ -1,7 +1,7 @@
 //! An application with trace points, for tests of the provider in it: its first argument selects the case.
 //!
 //! `provider-client CASE [NUMBER]...`; the manager's address is in `FXTREC_PROVIDER_SOCKET`. It waits for a session before it begins,
-//! prints what a test needs to know, one number per line, and where noted waits for a line of input.
+//! prints the values that a test needs, one number per line, and where noted waits for a line of input.
 
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
@@ -80,7 +80,7 @@ fn hasty() -> io::Result<()> {
 /// Waits for a line of input, or its end.
 fn wait_for_input() {
     let mut line = String::new();
-    // A test that is gone needs no output.
+    // A test that has ended needs no output.
     let _ = io::stdin().lock().read_line(&mut line);
 }
 
@@ -266,7 +266,7 @@ fn fork(events: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A child that becomes a provider of its own.
+/// A child that becomes a provider itself.
 fn heir(events: u64) -> io::Result<()> {
     instant!("app", "parent", number = 0);
     if let ControlFlow::Break(()) = nix_fork()? {
@@ -302,7 +302,7 @@ fn nix_fork() -> io::Result<ControlFlow<()>> {
     after(unsafe { libc::fork() })
 }
 
-/// The same as [`nix_fork`], with the system call alone: no handler of the library runs.
+/// The same as [`nix_fork`], with the system call only: no handler of the library runs.
 fn raw_fork() -> io::Result<ControlFlow<()>> {
     // SAFETY: as above; without flags and a stack, `clone` is a fork.
     after(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as libc::pid_t)

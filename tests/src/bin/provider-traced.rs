@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn say(number: u64) {
     let mut out = io::stdout().lock();
-    // A test that is gone needs no output.
+    // A test that has ended needs no output.
     let _ = writeln!(out, "{number}").and_then(|()| out.flush());
 }
 

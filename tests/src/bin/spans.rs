@@ -6,7 +6,7 @@
 //! of input step 2. `spans flood EVENTS`: a span around everything, and in it this many events and the wait for a line of input. `spans
 //! lines`: a span around everything, and in it one from each line of input to the next, which it repeats; on another thread one from the
 //! first line to the last, in which nothing happens.
-//! `spans race THREADS`: numbered events on each thread until a line of input comes; prints their number. `spans alert leave|exit|kill`:
+//! `spans race THREADS`: numbered events on each thread until a line of input arrives; prints their number. `spans alert leave|exit|kill`:
 //! the alert `last words`, and then it ends, in this way.
 //! `spans brief leave|exit|kill`: three spans right after it became a provider, and then it ends, in this way. `spans fleet PROCESSES
 //! EVENTS`: this many processes at once, each a provider with this many events.
@@ -70,7 +70,7 @@ fn sleeps(threads: u64, spans: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Printed at the end: writing a line evicts what is measured from the processor's caches.
+                // Printed at the end: writing a line evicts the measured code and data from the processor's caches.
                 let mut lines = String::new();
                 for number in 0..spans {
                     // After a sleep the code and data of recording are cold, which costs more than recording itself: this span takes that

@@ -1,6 +1,6 @@
 //! Programs with known scheduling, for the tests to record: `workload NAME [ARGS]`.
 //!
-//! Each prints what the kernel itself reports about its threads, so that a trace can be compared with it.
+//! Each prints the kernel's own figures about its threads, so that a trace can be compared with them.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -253,7 +253,7 @@ fn takeover() {
     .expect("join");
 }
 
-/// The calling thread stays on CPU 0, has a name, and goes before every ordinary thread if asked to.
+/// The calling thread stays on CPU 0, has a name, and, if requested, has priority over every ordinary thread.
 fn be(name: &std::ffi::CStr, real_time: bool) {
     nix::sys::prctl::set_name(name).expect("prctl");
     stay_on(0).expect("affinity");

@@ -28,9 +28,9 @@ pub struct WrittenLane {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     tail: u64,
-    /// When the reader was first seen to have taken everything.
+    /// When the reader was first seen to have read everything.
     time: u64,
-    /// How often it took something.
+    /// How often it read something.
     pub looks: u64,
     /// The longest time between two events of the lane, in nanoseconds, such that it was empty in between and got an event after it.
     pub longest: u64,
@@ -38,7 +38,7 @@ pub struct Seen {
     pub most: u64,
 }
 
-/// What happened to an event.
+/// The fate of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     Written,
@@ -69,7 +69,7 @@ const PRIO: u8 = 120;
 /// `read` on x86-64, in which threads block here.
 const SYSCALL: u16 = 0;
 
-/// A record of `sched_switch`: who goes out sleeps, unless it is the idle thread.
+/// A record of `sched_switch`: the outgoing thread sleeps, unless it is the idle thread.
 pub fn switch(prev: u32, next: u32, name: Name) -> Written {
     let mut record = [0; RECORD_BYTES];
     let is_idle = prev == 0;
@@ -134,7 +134,7 @@ impl WrittenLane {
         };
     }
 
-    /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that took.
+    /// Writes the name of a thread, unless it was the last one written at its place. Returns how many records that needed.
     fn tell_name(&self, head: u64, (tid, name): (u32, Name)) -> u64 {
         let place = at::NAMES as usize + (tid as usize & (NAMES - 1)) * NAME_BYTES;
         // SAFETY: all places of names are in the mapping, before the records; only the writer uses them.
@@ -162,7 +162,7 @@ impl WrittenLane {
                 return Put::Lost;
             }
         }
-        // In the same order as in a program. What follows it must not become visible first.
+        // In the same order as in a program. The following stores must not become visible first.
         self.word(at::BUSY).store(1, Ordering::SeqCst);
         self.add_one(at::FIRED + 8 * (event.kind as i16 - RecordKind::Switch as i16));
         // While the lane is busy: see `Lane::is_at_rest`.
@@ -193,7 +193,7 @@ impl WrittenLane {
         set(&mut record, part::TIME, time);
         self.store(head, &record);
         head += 1;
-        // Release: the records come before the head.
+        // Release: the records precede the head.
         self.word(at::HEAD).store(head, Ordering::Release);
         self.word(at::BUSY).store(0, Ordering::Release);
         if head < self.word(at::BELL).load(Ordering::Relaxed) {
@@ -219,7 +219,7 @@ impl WrittenLane {
         self.seen.set(seen);
     }
 
-    /// What is known of the reader so far.
+    /// The known facts about the reader so far.
     pub fn seen(&self) -> Seen {
         self.seen.get()
     }

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-/// What a player must know of a recorder's lanes: inherited descriptors.
+/// The data about a recorder's lanes that a player needs: inherited descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wiring {
     /// The descriptor that wakes the reader.

@@ -1,7 +1,7 @@
 //! Simulates the activity of the CPUs of a synthetic machine.
 //!
-//! Four threads share each CPU. One wakes the next and blocks, which makes a wake-up and a switch; after eight of these the CPU is idle
-//! until an interrupt wakes the next. A quarter of the wake-ups come from the previous CPU.
+//! Four threads share each CPU. One wakes the next and blocks, which is a wake-up and a switch; after eight of these the CPU is idle until
+//! an interrupt wakes the next. A quarter of the wake-ups are caused by the previous CPU.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -134,13 +134,13 @@ pub struct Player {
 }
 
 impl Player {
-    /// Takes over what was inherited from the recorder.
+    /// Takes ownership of the descriptors that were inherited from the recorder.
     ///
     /// # Errors
     /// Errors of mapping the lanes.
     ///
     /// # Safety
-    /// The wiring must be that of the process that started this one, and be taken over once.
+    /// The wiring must be that of the process that started this one, and be used once.
     pub unsafe fn new(wiring: &Wiring) -> io::Result<Player> {
         // SAFETY: guaranteed by the caller.
         let take = |fd| unsafe { inherited_fd(fd) };
@@ -319,7 +319,7 @@ impl Player {
         Ok(played)
     }
 
-    /// Counts what was simulated so far.
+    /// Counts the events that were simulated so far.
     pub fn fill_in(&self, played: &mut Played) {
         played.produced = self.produced;
         played.cpus =

@@ -16,7 +16,7 @@ pub struct Verdict {
     pub recorded: u64,
     /// Events that the recording reports as lost.
     pub lost: u64,
-    /// What is wrong with it; empty if nothing is.
+    /// The faults in it; empty if there are none.
     pub faults: Vec<String>,
     /// Nanoseconds from events to their appearance in the output, from the shortest.
     pub delays: Vec<u64>,

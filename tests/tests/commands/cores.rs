@@ -1,5 +1,5 @@
-//! Long traces, which commands read by several threads where there are several CPUs: what they print is the same to the
-//! byte as with one CPU, where one thread does it all.
+//! Long traces, which commands read by several threads if there are several CPUs: their output is the same to the byte as with one CPU,
+//! where one thread does everything.
 
 use std::fs;
 use std::io::{Read, Write};

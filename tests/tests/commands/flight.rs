@@ -1,4 +1,4 @@
-//! Flight recording: what circular mode keeps and writes, and long recordings in several files.
+//! Flight recording: the data that circular mode keeps and writes, and long recordings in several files.
 
 mod counted;
 mod providers;
@@ -62,7 +62,7 @@ impl Recorder {
     }
 }
 
-/// Runs a subcommand of fxtrec, which must succeed, and returns what it printed.
+/// Runs a subcommand of fxtrec, which must succeed, and returns its output.
 fn fxtrec_says(args: &[&str]) -> String {
     let mut child =
         binary::command().args(args).stdout(Stdio::piped()).spawn().expect("fxtrec runs");

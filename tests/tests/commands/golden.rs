@@ -1,4 +1,4 @@
-//! Traces that earlier versions wrote: fxtrec's output about them must equal that of those versions. See `tests/golden/README.md`.
+//! Traces of earlier versions: fxtrec's output about them must equal that of those versions. See `tests/golden/README.md`.
 
 use std::path::{Path, PathBuf};
 

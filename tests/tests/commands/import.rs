@@ -40,7 +40,7 @@ fn record(folder: &Folder, command: &[&str]) -> Trace {
     record_in(folder, &["--quiet", "--source", "perf"], command).trace
 }
 
-/// What two recorders must agree on.
+/// The facts on which two recorders must agree.
 fn pair(switch: &Switch) -> (u64, u64) {
     (switch.outgoing % TIDS, switch.incoming % TIDS)
 }
@@ -307,7 +307,7 @@ fn a_small_perfetto_trace_that_unpacks_into_much_takes_bounded_memory() {
         let packed = packer.finish().expect("memory");
         let mut compressed = vec![0x92, 0x03];
         compressed.extend(&field(1, &packed)[1..]);
-        // A normal packet comes first.
+        // A normal packet is first.
         folder.write("bomb.pftrace", [field(1, &[10 << 3, 1]), field(1, &compressed)].concat());
         let line = "ulimit -v 400000 && exec \"$0\" convert -q bomb.pftrace out.fxt";
         folder.run(Command::new("sh").args(["-c", line]).arg(binary::fxtrec())).expect(0);

@@ -116,7 +116,7 @@ fn explanations_and_comparisons_fit_a_terminal_and_lose_no_word() {
     }
 }
 
-/// Converts `trace`, which arrives slowly, to the file `to`, and looks for the progress line.
+/// Converts `trace`, which arrives slowly, to the file `to`, and waits for the progress line.
 fn shows_how_far_it_is(trace: &[u8], to: &str) {
     let folder = folder();
     let OpenptyResult { master, slave } = openpty(&SIZE, None).expect("a pseudo terminal");
@@ -133,7 +133,7 @@ fn shows_how_far_it_is(trace: &[u8], to: &str) {
         // The kernel returns EIO when the other side is closed.
         while let Ok(read @ 1..) = master.read(&mut piece) {
             whole += &String::from_utf8_lossy(&piece[..read]);
-            // The reader is gone when it has been seen.
+            // The reader has been closed when it has been seen.
             let _ = shown.send(whole.clone());
         }
         whole

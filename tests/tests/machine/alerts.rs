@@ -151,7 +151,7 @@ fn the_recorder_of_a_daemon_that_is_killed_ends_with_a_readable_file_and_the_nex
     let snapshot = killed.written();
     killed.process.signal(Signal::SIGKILL);
     let alerts = killed.folder.path("alerts");
-    // The file of what memory holds: the name without a number. A recorder that has too little time ends at a complete record.
+    // The file with the content of memory: the name without a number. A recorder that has too little time ends at a complete record.
     let last = snapshot.with_file_name({
         let name = snapshot.file_name().expect("a name").to_string_lossy().into_owned();
         name.replace(".1.fxt.zst", ".fxt.zst")

@@ -1,4 +1,4 @@
-//! Stacks by perf's call chains: none is lost, whatever else there is to do.
+//! Stacks by perf's call chains: none is lost, whatever else the recorder has to do.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -91,6 +91,6 @@ fn none_is_lost_while_a_large_file_is_read() {
     // A frame pointer leads past the function that blocks, in a library without frame pointers, to the functions of the large file. How
     // many are known varies: while a CPU's idle task is silent, perf writes none of the wake-ups that it causes.
     assert!(of("descend") > 100 && of("hrtimer") > 0, "{} and {}", of("descend"), of("hrtimer"));
-    // The kernel takes a stack for each of these, so that the rings would be full before the file is read.
+    // The kernel records a stack for each of these, so that the rings would be full before the file is read.
     assert!(others > 10_000, "{others} waits of others");
 }

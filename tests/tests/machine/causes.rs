@@ -1,4 +1,4 @@
-//! What the scheduler did to threads apart from letting them wait, compared with the kernel's own counts.
+//! The effects of the scheduler on threads other than waits, compared with the kernel's own counts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -179,7 +179,7 @@ fn wakers_are_those_of_a_perf_that_records_at_the_same_time() {
             wakings[..next].last().filter(|waking| waking.time > since)
         });
         let Some(seen) = seen else {
-            // The first of a thread's life has none, and perf does not see those of a silent task.
+            // The first one of a thread has none, and perf does not see those of a silent task.
             unseen += 1;
             continue;
         };
@@ -336,8 +336,8 @@ fn steps(places: impl IntoIterator<Item = u64>) -> Vec<u64> {
     steps
 }
 
-/// A thread follows a script; the trace must show the same, by where it is switched in and by how it was moved. What the trace shows
-/// otherwise, if anything.
+/// A thread follows a script; the trace must show the same, by where it is switched in and by how it was moved. The differing facts in the
+/// trace, if there are any.
 fn follow_the_script(source: &str) -> Result<(), String> {
     let mut printed = String::new();
     let Some(recording) = record_machine(machine::quiet(), &["--source", source], || {
@@ -346,7 +346,7 @@ fn follow_the_script(source: &str) -> Result<(), String> {
         return Ok(());
     };
     let trace = &recording.trace;
-    // What a source cannot record is reported once.
+    // Facts that a source cannot record are reported once.
     let lacks = "not recorded by this source: steal, irq, throttled, ";
     assert_eq!(recording.said.matches(lacks).count(), usize::from(source != "bpf"));
     // Every kernel reports interrupts to the programs.

@@ -1,6 +1,6 @@
-//! Gates on spans on a busy machine: the time that others took is distinguished from what the code itself needs.
+//! Gates on spans on a busy machine: the time that others took is distinguished from the time that the code itself needs.
 //!
-//! `FXTREC_RUNS=200` makes this many runs instead of a few.
+//! `FXTREC_RUNS=200` sets this number of runs instead of a few.
 
 use std::process::Command;
 
@@ -69,8 +69,8 @@ fn the_length_of_spans_fails_next_to_a_busy_machine_and_their_own_cpu_time_never
         println!("{} {words:?}", done.stderr);
         // Losses, and unknown time of a span, are not disturbance.
         let unclear_here = json["losses"]["gaps"] != 0 || json["gates"][0]["uncertain"] != 0;
-        // Nor is a switch that no tracepoint reported: if one is missing, there may be others, and what ran in between looks like the
-        // thread's own time.
+        // The same is true of a switch that no tracepoint reported: if one is missing, there may be others, and the thread that ran in
+        // between looks like the thread's own time.
         let missing = json["cpus"].as_array().expect("CPUs").iter().any(|cpu| cpu["inferred"] != 0);
         if missing && words[1] == "broken" {
             unclear += 1;

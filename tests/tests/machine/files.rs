@@ -70,7 +70,7 @@ impl Silent {
         Silent { server, folder, program, library }
     }
 
-    /// The program with its arguments, the last of which selects what it does.
+    /// The program with its arguments, the last of which selects its task.
     fn words(&self, what: &str) -> [String; 5] {
         let (mount, pid) = (self.folder.text("mount"), self.folder.text("pid"));
         let [program, library] = [&self.program, &self.library].map(|it| it.text().to_owned());

@@ -22,8 +22,8 @@ fn build(folder: &Folder, flags: &[&str]) -> String {
     program
 }
 
-/// The waits in which the program read, as `report --stacks --lines` has them: for each, its functions from the one that called
-/// `syscall.Read`, whose body is inlined, and what the stack lacks.
+/// The waits in which the program read, according to `report --stacks --lines`: for each, its functions from the one that called
+/// `syscall.Read`, whose body is inlined, and the missing parts of the stack.
 fn reads(folder: &Folder, trace: &str) -> Vec<(Vec<Value>, usize)> {
     let args = ["report", trace, "--stacks", "--lines", "--json", "--worst", "100000"];
     let printed = folder.fxtrec(args).expect(0).stdout;

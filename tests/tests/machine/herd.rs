@@ -132,7 +132,7 @@ fn no_stack_of_a_thundering_herd_is_lost_or_another_threads() {
     let excused = told.iter().sum::<usize>() + inferred;
     let found = look(&folder, "t.fxt", &own);
     assert!(found.missing <= excused, "{found:?}, {excused} told");
-    // On a busy machine a thread may come too late to wait in some rounds.
+    // On a busy machine, a thread may be too late to wait in some rounds.
     assert!(found.right + found.missing >= THREADS * (ROUNDS - 1), "{found:?}");
     assert!(found.elsewhere.len() <= THREADS / 10, "{found:?}");
     let (samples, stacks) = for_perfetto(&folder.path("t.fxt"));
@@ -165,7 +165,7 @@ fn each_file_of_a_divided_recording_explains_its_own_stacks() {
         .map(|number| format!("t.{number:04}.fxt"))
         .take_while(|name| folder.path(name).exists())
         .collect();
-    // A debug build takes its time to find the names in itself, which COMMAND's process ran at first.
+    // A debug build needs some time to find the names in itself, which COMMAND's process ran at first.
     assert!(files.len() >= 2, "{files:?}");
     let mut all = 0;
     for file in &files {

@@ -1,4 +1,4 @@
-//! CPUs that go offline and come back while the machine is recorded.
+//! CPUs that go offline and online again while the machine is recorded.
 
 use std::ops::Range;
 use std::process::{Command, Stdio};

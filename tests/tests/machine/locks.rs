@@ -1,4 +1,4 @@
-//! The lock that a thread waits for and its owner, compared with what the threads themselves print.
+//! The lock that a thread waits for and its owner, compared with the output of the threads themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn every_wait_for_a_lock_names_its_futex_and_the_owner_that_the_program_printed(
         return skip("this kernel does not let programs see a task's registers");
     }
     locks::compare(&recording, ROUNDS);
-    // The table of them, alone as it is asked for.
+    // The table of locks, requested separately.
     let table =
         folder.fxtrec(["report", "t.fxt", "--show", "locks", "--rows", "0"]).expect(0).stdout;
     for words in recording.lines() {

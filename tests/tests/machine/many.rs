@@ -24,7 +24,7 @@ fn record(folder: &Folder, limit: &[&str], options: &[&str], play: &[&str]) -> C
     command
 }
 
-/// What was simulated and what is in the trace, if they agree.
+/// The simulated events and the events in the trace, if they agree.
 fn judged(folder: &Folder) -> (Played, Verdict) {
     let played = std::fs::read_to_string(folder.path("played")).expect("it was played");
     let played = serde_json::from_str(&played).ok().and_then(|json| Played::from_json(&json));

@@ -1,4 +1,4 @@
-//! What a recorder with default options keeps in memory, whatever runs: the limits of docs/reference/recording.md.
+//! The memory of a recorder with default options, whatever runs: the limits of docs/reference/recording.md.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

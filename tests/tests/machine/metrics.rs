@@ -247,7 +247,7 @@ fn other_requests_are_refused_and_slow_ones_end() {
         let answer = scraped.ask(&request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     }
-    // One that never finishes its request holds up the others for a few seconds only.
+    // A client that never finishes its request delays the others for a few seconds only.
     let mut slow = TcpStream::connect(host).expect("it listens");
     slow.write_all(b"GET /metrics HTTP/1.1\r\nHost").expect("sent");
     let text = scraped.scrape("");

@@ -1,4 +1,4 @@
-//! What woke threads if an interrupt did: packets of threads on this host, timers.
+//! The causes of wake-ups by interrupts: packets of threads on this host, timers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What Perfetto's importer requires of a file, as far as known. The importer itself is run by `scripts/check-perfetto`.
+//! The known requirements of Perfetto's importer for a file. The importer itself is run by `scripts/check-perfetto`.
 //!
 //! It advances from record to record by their sizes, so a wrong size derails the rest. From a switch it keeps the weights, from a wake-up
 //! the waker, which must be a koid, and it skips unknown arguments by their sizes. So all of them are measured here word by word, using
@@ -153,7 +153,7 @@ fn check_scheduling(header: u64, rest: &mut Rest<'_>, counts: &mut Counts) {
     };
     match (kind, &koids[..]) {
         (1, [outgoing, incoming]) => {
-            // Nothing else makes it treat a side as idle.
+            // Nothing else makes it consider a side as idle.
             assert_eq!(weight("outgoing_weight"), *outgoing == 0, "{koids:?} {args:?}");
             assert_eq!(weight("incoming_weight"), *incoming == 0, "{koids:?} {args:?}");
         }

@@ -13,7 +13,7 @@ use fxtrec_tests::{machine, tools};
 
 use crate::stacks::{Stack, Stacks, can_be_default};
 
-/// The flag of a backtrace that lacks Python functions.
+/// The flag of a backtrace in which Python functions are missing.
 const LACKS: u32 = 1 << 7;
 
 const OPTIONS: [&str; 6] = ["--source", "bpf", "--scope", "app", "--stacks", "--stacks-over=1ms"];
@@ -41,7 +41,7 @@ fn stacks(trace: &Path) -> BTreeMap<u64, Vec<(u32, Vec<String>)>> {
     stacks.map(|(thread, stacks)| (thread, of_thread(stacks))).collect()
 }
 
-/// Where the program waits, as it is to be named.
+/// Where the program waits, in the expected form.
 const WAITS: [&str; 3] =
     ["wait_here (blocker.py:9)", "middle (blocker.py:15)", "outer (blocker.py:21)"];
 

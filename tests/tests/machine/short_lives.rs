@@ -52,8 +52,8 @@ fn record(command: &[&str], functions: &[&str], count: usize) -> (Vec<usize>, us
 /// The same for a shell command, many times.
 fn record_many(command: &str, functions: &[&str]) {
     let command = format!("for run in $(seq {RUNS}); do {command}; done");
-    // In one of about twenty recordings, one wait in ten lacks the function, for an unknown reason. If a kind of process has unknown code,
-    // each of its stacks lacks the function.
+    // In one of about twenty recordings, the function is missing in one wait in ten, for an unknown reason. If a kind of process has
+    // unknown code, the function is missing in each of its stacks.
     let is_whole = (0..TRIES).any(|_| {
         let (found, missing) = record(&["sh", "-c", &command], functions, RUNS);
         assert!(found.iter().all(|found| found * 2 >= RUNS), "{functions:?}: {found:?} of {RUNS}");
@@ -82,7 +82,7 @@ fn short_programs_have_names_however_they_began() {
     let soon = program.text();
     record_many(soon, &["waits_here"]);
     record_many(&format!("{soon} exec"), &["waits_before", "waits_here"]);
-    // On a busy machine the child may have ended before the parent comes to wait for it.
+    // On a busy machine, the child may have ended before the parent begins to wait for it.
     record_many(&format!("{soon} fork"), &["waits_here"]);
     record_many(&format!("unshare --pid --fork {soon} fork"), &["waits_here"]);
     let library = build("soon.c", &["-O2", "-shared", "-fPIC", "-DLIBRARY"]);

@@ -1,7 +1,7 @@
 //! All sources at once on one workload: their traces must agree on every switch and wake-up.
 //!
-//! Sources may differ only in this: a stamp is taken a little sooner or later within the same tracepoint, and a source infers what it does
-//! not see. So switches are compared in the order of their CPU, and two stamps of one switch must lie before either stamp of the next.
+//! Sources may differ only in this: a time is read a little sooner or later within the same tracepoint, and a source infers events that it
+//! does not see. So switches are compared in the order of their CPU, and two stamps of one switch must lie before either stamp of the next.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -116,7 +116,7 @@ fn compare(a: &[&Switch], b: &[&Switch]) -> Result<Agreement, String> {
     }
 }
 
-/// Which thread had a wake-up's CPU at that time: 0 is the idle task.
+/// The thread on a wake-up's CPU at that time: 0 is the idle task.
 fn running(trace: &Trace, wakeup: &Wakeup) -> Option<u64> {
     let before = trace.switches.partition_point(|switch| switch.time <= wakeup.time);
     let on_it = |switch: &&Switch| switch.cpu == wakeup.cpu;
@@ -129,7 +129,7 @@ fn is_local(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_some() && running(trace, wakeup) == wakeup.waker
 }
 
-/// Whether a wake-up may have been made or completed while the idle task had that CPU, according to bpf.
+/// Whether a wake-up may have been caused or completed while the idle task had that CPU, according to bpf.
 fn may_be_in_idle(trace: &Trace, wakeup: &Wakeup) -> bool {
     wakeup.waker.is_none() || wakeup.interrupt || running(trace, wakeup) == Some(0)
 }
@@ -195,7 +195,7 @@ fn agree() -> Result<(), String> {
                 let more = theirs.waker.is_none() && !is_local(first, ours);
                 assert!(more || ours.waker == theirs.waker, "{source}: {ours:?}, {theirs:?}");
             }
-            // What a source does not see happens in an interrupt on a CPU that it is blind for.
+            // Events that a source does not see occur in an interrupt on a CPU on which it sees no interrupts.
             for (turn, unseen) in ours.iter().filter(|(turn, _)| !theirs.contains_key(turn)) {
                 assert!(!is_local(first, unseen), "{source}: turn {turn}: {unseen:?}");
             }
@@ -204,8 +204,8 @@ fn agree() -> Result<(), String> {
     Ok(())
 }
 
-/// On a CPU whose idle task is silent, perf counts the wake-ups that interrupts make there and writes none of them. Those
-/// that the idle task makes itself, since it polls for them, are not even counted.
+/// On a CPU whose idle task is silent, perf counts the wake-ups by interrupts there but writes none of them. Those that the idle task
+/// causes itself, since it polls for them, are not even counted.
 #[test]
 fn what_perf_counts_and_does_not_write_are_wake_ups_on_cpus_with_a_silent_idle_task() {
     if !may_record() {
@@ -307,8 +307,8 @@ fn names_and_states_from_inside_the_kernel_are_those_of_the_tracepoints() {
     if !may_record() {
         return;
     }
-    // A switch that is not reported to perf is inferred, and may represent several; what perf lost is in one of them only. A fault is in
-    // all recordings.
+    // A switch that is not reported to perf is inferred, and may represent several; the losses of perf are in one of them only. A fault is
+    // in all recordings.
     let faults: Vec<String> = (0..3).map_while(|_| same_names_and_states().err()).collect();
     assert!(faults.len() < 3, "{faults:#?}");
 }
@@ -368,7 +368,7 @@ fn what_attaching_disturbs_is_in_front_of_the_trace() {
         let times: Vec<u64> = attached.map(|call| call.time).collect();
         assert!(times.len() >= 8, "{source}: {}", times.len());
         assert!(times.iter().all(|time| *time <= begin), "{source} begins at {begin}: {times:?}");
-        // Calls that start events come before as well, and another thread makes those that stop them.
+        // Calls that start events are made earlier as well, and another thread makes the calls that stop them.
         let calls = outer.events.iter().filter(|call| call.thread == main && call.name == "ioctl");
         assert!(calls.filter(|call| call.time <= begin).count() >= 4, "{source}");
         let switches = trace.switches.iter().map(|switch| switch.time);

@@ -40,7 +40,7 @@ fn blocker(folder: &Folder) -> Option<String> {
     }
 }
 
-/// The flag of a backtrace that lacks the program's part, because there was no room for it.
+/// The flag of a backtrace in which the program's part is missing, because there was no room for it.
 const NO_ROOM: u32 = 16;
 
 /// A backtrace with the names of its functions.
@@ -151,8 +151,8 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             .into_iter()
             .filter(|(since, until)| until - since > 2 * OVER)
             .collect();
-        // Before Linux 5.18 the program reads the state from the task, and takes a thread that is woken while it is switched out for one
-        // that is runnable.
+        // Before Linux 5.18, the program reads the state from the task, and mistakes a thread that is woken while it is switched out for
+        // one that is runnable.
         let may_look_runnable = |since: u64| {
             let mut wakeups = recording.trace.wakeups.iter();
             let at_once = since.saturating_sub(OVER)..=since + OVER;
@@ -170,8 +170,8 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             if count == 0 && may_look_runnable(*since) {
                 continue;
             }
-            // A wait that was not meant to be long may be long because its CPU was stopped, as those of a guest are, even between the two
-            // clock reads: then the program finds it short. That was not the reason if the CPU is seen to continue.
+            // A wait that was not meant to be long may be long because its CPU was stopped, as can happen in a guest, even between the two
+            // clock reads: then the program considers it short. That was not the reason if the CPU is seen to continue.
             let left = left.expect("since then it waits");
             let is_asked_for = what != "short" && left.prev_state.is_none();
             let next =
@@ -215,7 +215,7 @@ fn each_long_wait_has_a_stack_that_names_where_the_thread_blocked() {
             at_home.len(),
             at_home.first()
         );
-        // A thread may be late for another reason now and then: a page that is not there.
+        // A thread may be late for another reason, for example because a page is not in memory.
         assert!(in_kernel * 10 >= at_home.len() * 9, "{what}: {at_home:?}");
         assert!(in_program * 10 >= kept.len() * 9, "{what}: {at_home:?}");
     }
@@ -321,7 +321,7 @@ fn a_command_is_recorded_with_the_stacks_of_its_own_long_waits_and_why_names_the
         named += 1;
     }
     assert_eq!(named, 3);
-    // Waits of others are not missing: their stacks were not requested.
+    // Waits of other threads are not missing: their stacks were not requested.
     let folded = folder.fxtrec(["flame", "t.fxt"]).expect(0).stdout;
     let others =
         folded.lines().filter(|line| line.starts_with("sleep;") || line.starts_with("sh;"));
@@ -375,7 +375,7 @@ fn a_command_without_long_waits_has_no_stacks_and_nothing_is_read_for_them() {
         return;
     }
     let folder = Folder::new();
-    // A wait may be long by chance on a busy machine; then it has a stack, and nothing is said here.
+    // A wait may be long by chance on a busy machine; then it has a stack, and this test does not check it.
     let without = (0..10).any(|_| {
         let options = ["--source", "bpf"];
         let recording =

@@ -78,7 +78,7 @@ fn names_that_were_not_recorded_are_found_by_build_id_and_never_by_path_alone() 
     assert!(!for_perfetto(&folder.path("t.fxt")).iter().any(is_ours));
     let original = fs::read(folder.path("t.fxt")).expect("it was recorded");
 
-    // All users may read the trace. The files of the names may be unreadable for others.
+    // All users may read the trace. The files of the names may be unreadable for other users.
     fs::set_permissions(folder.path("t.fxt"), PermissionsExt::from_mode(0o644))
         .expect("it is ours");
     let said = folder.fxtrec(["symbolize", "t.fxt"]).expect(0).stderr;

@@ -52,7 +52,7 @@ fn winsize((ws_row, ws_col): (u16, u16)) -> Winsize {
     Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// A line as it is shown: without what a terminal obeys.
+/// A line as it is shown: without escape sequences.
 fn without_codes(line: &str) -> String {
     let mut pieces = line.split("\u{1b}[");
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -257,7 +257,7 @@ fn a_key_writes_the_last_seconds_and_another_explains_the_worst_of_them() {
     let folder = Folder::new();
     let mut terminal = Terminal::start(&folder, &["--history", "-o", "last.fxt"]);
     terminal.until("pingpong:");
-    // The recorder may not have started yet, which the answer says.
+    // The recorder may not have started yet; the answer reports that.
     let mut written = None;
     wait::until("the last seconds are written", || {
         terminal.press("d");

@@ -32,7 +32,7 @@ fn record_in(turn: machine::Turn, options: &[&str], workload: &[&str]) -> Record
     record_in_turn(turn, binary::command(), &Folder::new(), options, &of_workload(workload))
 }
 
-/// The same next to others, whose workloads may be in the trace, too.
+/// The same next to other tests, whose workloads may be in the trace, too.
 fn record_beside_others(fxtrec: Command, options: &[&str], workload: &[&str]) -> Recording {
     record_by(fxtrec, &Folder::new(), options, &of_workload(workload))
 }
@@ -258,7 +258,7 @@ fn a_thread_that_executes_a_program_becomes_the_main_thread_without_a_break() {
         let recording = record_in_turn(turn, binary::command(), &folder, &options, &command);
         let trace = &recording.trace;
         let pid = number(recording.lines()[0][0]);
-        // The main thread has ended by then: who goes by its id now is another thread of the process.
+        // The main thread has ended at this time: its id now belongs to another thread of the process.
         let taken_over = pid + (1 << 22);
         assert_eq!(trace.threads[&taken_over], ("sleep".to_owned(), pid), "{source}");
         assert_eq!(trace.processes[&pid], "sleep", "{source}");
@@ -355,7 +355,7 @@ fn a_narrow_scope_shows_its_threads_whole_and_closes_the_others() {
     assert!(strangers.is_empty(), "{strangers:?}");
 }
 
-/// A recording made inside a pid namespace, with `/proc` of that namespace or of the host.
+/// A recording from inside a pid namespace, with `/proc` of that namespace or of the host.
 fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
@@ -364,14 +364,14 @@ fn record_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     record_in_turn(machine::alone(), command, &Folder::new(), options, &command_line)
 }
 
-/// A recording of a workload, made inside another namespace.
+/// A recording of a workload, from inside another namespace.
 fn record_threads_in_namespace(unshare: &[&str], options: &[&str]) -> Recording {
     let mut command = Command::new("unshare");
     command.args(unshare).arg(fxtrec());
     record_beside_others(command, options, &["threads", "1", "100"])
 }
 
-/// What must be right whatever the ids are: the workload prints those of its namespace.
+/// Facts that must be right whatever the ids are: the workload prints those of its namespace.
 fn assert_names_of_workload(recording: &Recording) {
     let trace = &recording.trace;
     let named = |name: &str| {

@@ -31,7 +31,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// What stacks show of the functions that threads block in.
+/// The functions in stacks in which threads block.
 struct Told {
     /// How many stacks name each function.
     right: BTreeMap<String, u64>,
@@ -129,7 +129,7 @@ fn record(command: &[&str]) -> Told {
     Told { right, waits, missing: lost.iter().sum::<u64>() + inferred }
 }
 
-/// What a program without children must show.
+/// The expected output of a program without children.
 fn check(command: &[&str]) {
     let told = record(command);
     for sleeper in SLEEPERS {
@@ -213,7 +213,7 @@ fn the_stack_of_the_waker_is_reported_with_the_wait() {
         let functions: Vec<&str> =
             frames.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect();
         let tid = number(&wait["tid"]);
-        // The code that takes the stack is not part of it.
+        // The code that records the stack is not part of it.
         let own = ["bpf_trace", "__bpf_", "__traceiter_"];
         let has_own = |name: &&str| own.iter().any(|own| name.starts_with(own));
         assert!(!functions.first().is_some_and(has_own), "{functions:?}");
@@ -232,7 +232,8 @@ fn the_stack_of_the_waker_is_reported_with_the_wait() {
         }
     }
     println!("{by_main} by main, {slept} by the clock");
-    // A thread that is late finds the semaphore free. Another thread may be reported for what an interrupt finds to be over.
+    // A thread that is late finds the semaphore free. Another thread may be reported for a wait that is already over when the interrupt
+    // occurs.
     assert!(by_main * 2 >= ROUNDS && slept * 2 >= ROUNDS, "{by_main}, {slept}");
     let folded = folder.fxtrec(["flame", "t.fxt", "--wake"]).expect(0).stdout;
     assert!(folded.lines().any(|line| line.contains(";main;")), "{folded}");
@@ -263,7 +264,7 @@ fn tables_to_unwind_by_that_are_expensive_do_not_keep_the_recorder() {
         let folder = Folder::new();
         let trace = folder.path("t.fxt");
         let mut recorder = Command::new("timeout");
-        // It took ten minutes.
+        // This test took ten minutes.
         recorder.args(["-s", "KILL", "60"]).arg(binary::fxtrec());
         recorder.args(["-q", "--source", "bpf", "--stacks", "-o"]).arg(&trace);
         succeed(recorder.arg("--").args([program.text(), "50", "1"]));
@@ -341,7 +342,7 @@ fn deep_stacks_without_frame_pointers_are_whole_if_more_of_them_is_copied() {
     }
 }
 
-/// How many stacks of a recording are as deep as `deep.c` makes them, and how many of these have the stack of the waker.
+/// How many stacks of a recording are as deep as those of `deep.c`, and how many of these have the stack of the waker.
 fn deep_chains(folder: &Folder, recording: &Recording) -> (u64, u64) {
     let tids: Vec<u64> =
         recording.lines().iter().map(|line| line[0].parse().expect("an id")).collect();
@@ -398,7 +399,7 @@ fn without_bpf_stacks_are_call_chains_by_frame_pointers_that_say_what_they_may_l
         println!(
             "{deep} deep stacks, {woken} with what the clock did; {lost} lost, {given_up} given up"
         );
-        // The stacks of all threads of the machine are taken, so on a busy one some are lost, which is reported.
+        // The stacks of all threads of the machine are recorded, so on a busy one some are lost, which is reported.
         deep * 2 >= ROUNDS && woken * 2 >= ROUNDS && lost + given_up == 0
     });
     assert!(is_whole, "one of three recordings has the stacks of one CPU and lost nothing");

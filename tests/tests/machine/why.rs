@@ -73,7 +73,7 @@ impl Recorded {
 
     fn once(options: &[&str], command: &[&str]) -> Recorded {
         let folder = Folder::new();
-        // With high priority from its beginning on, so that nothing else makes it later than planted. If the kernel divides CPUs among
+        // With high priority from its beginning on, so that nothing else makes it later than planned. If the kernel divides CPUs among
         // sessions first, niceness counts only within one: a new session gets more than others.
         const FIRST: &str = "[ ! -e /proc/self/autogroup ] || echo -20 > /proc/self/autogroup; exec nice -n -20 \"$@\"";
         let mut fxtrec = Command::new("setsid");
@@ -96,7 +96,7 @@ impl Recorded {
         stdout
     }
 
-    /// The first explanation, after checking what holds for all.
+    /// The first explanation, after checks that hold for all.
     fn explain(&self, options: &[&str]) -> Why {
         let text = self.why(options);
         let json = self.why(&[options, &["--json"]].concat());
@@ -134,8 +134,8 @@ impl Why {
         self.causes.iter().any(|it| it == cause)
     }
 
-    /// The sentence contains all of these, in this order. Other activities of the thread, such as running on a CPU that the host took, may
-    /// come between.
+    /// The sentence contains all of these, in this order. Other states of the thread, such as running on a CPU that the host took, may be
+    /// in between.
     #[track_caller]
     fn says(&self, parts: &[&str]) {
         let mut rest = self.sentence.as_str();
@@ -484,13 +484,13 @@ fn why_names_the_quota_that_is_used_up() {
     assert!(why.advises("raise the quota of /fxtrec-why-"), "{:#}", why.why);
 }
 
-/// The host of this machine may or may not take CPUs away now. The kernel counts what it took, and the answer agrees with it.
+/// The host of this machine may or may not take CPUs away now. The kernel counts the time that it took, and the answer agrees with it.
 #[test]
 fn why_names_the_host_where_it_takes_the_cpu() {
     if !may_record() {
         return;
     }
-    // If it names no thread, no answer depends on what is missing.
+    // If it names no thread, no answer depends on the missing data.
     let will_do = |recorded: &Recorded| recorded.printed.is_empty() || recorded.is_complete();
     let recorded = Recorded::first(will_do, &[], &[PLANTED, "steal"]);
     let trace = Trace::read(&recorded.path());
@@ -510,7 +510,7 @@ fn why_names_the_host_where_it_takes_the_cpu() {
         return;
     };
     let why = recorded.explain(&["--thread", stolen, "--metric", "turn"]);
-    // A slice of that thread for which the kernel reports it. The parts of its turn that others took belong to none.
+    // A slice of that thread for which the kernel reports it. The parts of its turn that others took belong to no state.
     let is_stolen = |switch: &&Switch| {
         let known = trace.threads.get(&switch.outgoing);
         known.is_some_and(|(name, _)| name == stolen) && switch.number("steal_ns") > 0
@@ -643,7 +643,7 @@ fn in_a_narrow_scope_the_first_that_took_the_cpu_is_known_and_why_says_that_othe
         let all_reported = [out, gone, back].iter().all(|switch| !switch.inferred);
         all_reported && gone.time.abs_diff(back.time) > 2 * out.time.abs_diff(gone.time)
     };
-    // The last one: at first it was not yet on that CPU alone.
+    // The last one: at first it was not yet on that CPU only.
     let found = waits.iter().copied().rfind(mostly_unknown);
     let (out, gone, back) = found.expect("several rivals ran one after the other");
     let seconds = |time: u64| format!("{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);

@@ -1,4 +1,4 @@
-//! The places that fxtrec finds in programs to put probes at, compared with what binutils and the loader find.
+//! The places that fxtrec finds in programs to put probes at, compared with the results of binutils and the loader.
 //!
 //! Nothing here places a probe, so only inspecting other processes needs root.
 

@@ -1,4 +1,4 @@
-//! Recordings of programs whose calls are known: for every language and kind of linking, the trace shows what the program did.
+//! Recordings of programs whose calls are known: for every language and kind of linking, the trace shows these calls.
 
 mod containers;
 mod languages;

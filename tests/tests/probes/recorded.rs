@@ -1,4 +1,4 @@
-//! Probes, tracepoints, system calls and interrupts of the running kernel, held against what a program did.
+//! Probes, tracepoints, system calls and interrupts of the running kernel, compared with the activity of a program.
 
 mod events;
 mod interrupts;

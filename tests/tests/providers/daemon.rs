@@ -146,7 +146,7 @@ fn allow(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// A provider that sends only what it is asked to.
+/// A provider that sends only the requested messages.
 struct ByHand(Seqpacket);
 
 impl ByHand {
@@ -162,7 +162,7 @@ impl ByHand {
         self.0.send(&message.encode().expect("it can be said"), &[]).expect("room");
     }
 
-    /// The content of START, when it comes. Before it there may be messages of an earlier session.
+    /// The content of START, when it arrives. Before it there may be messages of an earlier session.
     fn start(&self) -> Start {
         let mut buffer = [0; 4096];
         let mut start = None;

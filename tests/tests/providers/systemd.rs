@@ -80,7 +80,7 @@ fn systemd_understands_the_units_and_the_binary_their_commands() {
     }
 }
 
-/// What a recorder that runs for a while reports to the service manager when such a unit starts it, and its status.
+/// The reports of a recorder that runs for a while to the service manager when such a unit starts it, and its status.
 fn told_while_it_records(folder: &Folder, output: Stdio, options: &[&str]) -> Vec<String> {
     let path = folder.path("notify");
     let _ = std::fs::remove_file(&path);
@@ -225,8 +225,8 @@ fn the_unit_is_exposed_to_little() {
 /// its filters let them pass. strace may not have their names.
 const OF_PROBES: [&str; 4] = ["uretprobe", "syscall_0x14f", "uprobe", "syscall_0x150"];
 
-/// By which the kernel tells how well the clock is set. The unit refuses it, as a set of calls that could also set the clock; a
-/// trace then does not say by how much its wall clock may be wrong.
+/// The call by which the kernel reports how well the clock is set. The unit refuses it, as a set of calls that could also set the clock; a
+/// trace then does not contain by how much its wall clock may be wrong.
 const REFUSED: [&str; 2] = ["adjtimex", "clock_adjtime"];
 
 /// The system calls of a set of systemd's, with those of the sets in it.
@@ -263,12 +263,12 @@ fn recording_makes_no_system_call_that_the_unit_forbids() {
         strace.args(["-f", "-qq", "-o"]).arg(folder.path("calls")).arg(binary::fxtrec());
         strace.args(["record", "-a", "-d", "200ms", "-q", "--source", source, "-o", "trace.fxt"]);
         if source == "perf" {
-            // Few call it: strace, which is recorded too, would call others for each call that it sees.
+            // Few programs make it: strace, which is recorded too, would make other calls for each call that it sees.
             strace.args(["--irq", "-P", "libc:getppid size=arg1:u64"]);
         }
         folder.run(&mut strace).expect(0);
         let calls = std::fs::read_to_string(folder.path("calls")).expect("strace wrote it");
-        // `PID NAME(...`; what continues an unfinished call, and signals, have no name there.
+        // `PID NAME(...`; lines that continue an unfinished call, and signals, have no name there.
         let names =
             calls.lines().filter_map(|line| line.split_whitespace().nth(1)?.split_once('('));
         let made = |name: &str| !OF_PROBES.contains(&name) && !REFUSED.contains(&name);

@@ -1,5 +1,5 @@
-//! What recordings contain in addition to switches and wake-ups. A fact that a kernel or a source cannot provide is reported as missing,
-//! not as zero.
+//! The facts that recordings contain in addition to switches and wake-ups. A fact that a kernel or a source cannot provide is reported as
+//! missing, not as zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -83,7 +83,7 @@ fn expected(source: &str) -> BTreeSet<&'static str> {
     facts
 }
 
-/// Threads that block in one system call each, and what the report shows of it.
+/// Threads that block in one system call each, and the report about them.
 pub(crate) fn facts(source: &str) -> Outcome {
     const ROUNDS: u64 = 30;
     let folder = Folder::new();
@@ -97,7 +97,7 @@ pub(crate) fn facts(source: &str) -> Outcome {
         Err(refused) => return refused,
     };
     let told = told(&recording);
-    // Whether stolen time is available depends on the kernel's configuration, and quotas on what is mounted.
+    // Whether stolen time is available depends on the kernel's configuration, and quotas depend on the mounted file systems.
     let is_sure = |fact: &&str| !matches!(*fact, "steal" | "quotas");
     let sure: BTreeSet<&str> = told.iter().map(String::as_str).filter(is_sure).collect();
     assert_eq!(sure, expected(source), "{}", recording.said);
@@ -245,7 +245,7 @@ pub(crate) fn locks() -> Outcome {
 }
 
 /// The output of `fxtrec why` for a thread that is late for a planted reason. Emulated machines start COMMAND slowly, so its beginning may
-/// be later than what is planted: the thread is named explicitly.
+/// be later than the planted delay: the thread is named explicitly.
 pub(crate) fn why(scene: &str) -> Outcome {
     let (thread, parts): (_, &[&str]) = match scene {
         "inversion" => ("audio", &["late: blocked", "until ui-params[", "preempted for", "hog-"]),

@@ -1,4 +1,4 @@
-//! What each source records, compared with the kernel's own counts.
+//! The records of each source, compared with the kernel's own counts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -158,7 +158,7 @@ pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
     };
     let says = recording.said.lines().find_map(|line| line.split_once("using --source "));
     let says = says.map_or("the usual source", |(_, rest)| rest);
-    // What the default source sees and no other does.
+    // Events that only the default source sees.
     let is_usual = recording.trace.info().arg("causes").contains("irq");
     assert_eq!(is_usual, says == "the usual source", "{}", recording.said);
     if let Some(next) = next {
@@ -167,7 +167,7 @@ pub(crate) fn fallback_of(fxtrec: Command, next: Option<&str>) -> Outcome {
     Outcome::Fine(format!("{} switches; {says}", compare(&recording)))
 }
 
-/// The same for the workload's threads alone.
+/// The same for the workload's threads only.
 pub(crate) fn scope(source: &str) -> Outcome {
     let command = [&workload(), "threads", "1", "500"];
     match by_source(source, &["--scope", "app"], &command) {
@@ -302,7 +302,7 @@ pub(crate) fn provider() -> Outcome {
     Outcome::Fine(format!("{SPANS} spans of 2 threads"))
 }
 
-/// A CPU goes offline and comes back, at once and later; a second afterwards everything is recorded as before.
+/// A CPU goes offline and online again, at once and later; a second afterwards everything is recorded as before.
 pub(crate) fn hotplug(source: &str) -> Outcome {
     let pluggable = Pluggable::find().expect("CI lets no check be skipped");
     let folder = Folder::new();

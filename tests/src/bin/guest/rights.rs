@@ -1,5 +1,5 @@
-//! What a user without root's rights may do, by capabilities and by `kernel.perf_event_paranoid`, and what root may do if the kernel lacks
-//! something.
+//! The permissions of a user without root's rights, by capabilities and by `kernel.perf_event_paranoid`, and those of root if the kernel
+//! does not have some feature.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -151,7 +151,7 @@ fn without_call(mut command: Command, number: libc::c_long) -> Command {
     command
 }
 
-/// A kernel that lacks what the default source needs: fxtrec takes the next one that works, and reports that.
+/// A kernel without a feature that the default source needs: fxtrec uses the next source that works, and reports that.
 pub(crate) fn without(what: &str) -> Outcome {
     let (number, next) = match what {
         "bpf" => (libc::SYS_bpf, "perf"),

@@ -48,8 +48,8 @@ fn compare(trace: &Trace, threads: &[Thread], said: &str) -> u64 {
     threads.iter().map(|thread| thread.switches).sum()
 }
 
-/// Intervals in which a CPU that came back was not recorded yet, according to the trace: from when it went offline to when the loss was
-/// reported.
+/// Intervals in which a CPU that is online again was not recorded yet, according to the trace: from when it went offline to when the loss
+/// was reported.
 fn gaps(trace: &Trace) -> Vec<(u64, u64)> {
     let of = |name: &'static str| trace.own.iter().filter(move |event| event.name == name);
     let gap = |lost: &Event| {
@@ -61,7 +61,7 @@ fn gaps(trace: &Trace) -> Vec<(u64, u64)> {
 }
 
 /// The same as [`compare`], but a thread that ran during such a gap may have been switched out more often. Returns how many switches the
-/// trace has, and how many threads lack some.
+/// trace has, and how many threads have missing switches.
 ///
 /// # Panics
 /// Also returns if most threads ran in gaps: then nothing is compared.
@@ -221,7 +221,7 @@ pub(crate) fn suspend() -> Outcome {
         Ok(slept) => slept,
         Err(error) => return Outcome::Refused(format!("this machine cannot suspend: {error}")),
     };
-    // If the only way is to let all CPUs idle, clocks may continue.
+    // If the only possible suspend is to idle, clocks may continue.
     let ways = fs::read_to_string("/sys/power/mem_sleep").unwrap_or_default();
     let is_deep = ways.contains("[deep]");
     assert!(slept > 1.0 || !is_deep, "it slept for {slept:.1} s of {SECONDS}: {ways}");

@@ -1,6 +1,6 @@
 //! A file on a slow disk: this process mounts the file system itself (FUSE), and its server delays `fsync`.
 //!
-//! The root of the file system is the file, so only few requests come. The layouts are those of `linux/fuse.h`.
+//! The root of the file system is the file, so only few requests arrive. The layouts are those of `linux/fuse.h`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ const INIT_OUT: usize = 64;
 const ATTR_OUT: usize = 104;
 const OPEN_OUT: usize = 16;
 
-/// Larger than any request that comes, as the kernel requires.
+/// Larger than any request that arrives, as the kernel requires.
 const REQUEST: usize = 1 << 17;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -63,7 +63,7 @@ fn answer(opcode: u32, fsync: Duration) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Answers requests until the file system is gone.
+/// Answers requests until the file system is unmounted.
 fn serve(mut device: File, fsync: Duration) {
     let mut request = vec![0; REQUEST];
     while let Ok(length) = device.read(&mut request) {
@@ -75,7 +75,7 @@ fn serve(mut device: File, fsync: Duration) {
         let length = u32::try_from(16 + body.len()).expect("a short answer");
         let unique = &request[8..16];
         let reply = [&length.to_ne_bytes(), &error.to_ne_bytes(), unique, &body[..]].concat();
-        // The caller may be gone.
+        // The caller may have ended.
         let _ = device.write(&reply);
     }
 }

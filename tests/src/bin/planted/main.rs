@@ -62,7 +62,7 @@ fn prefer() {
     assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) }, 0, "root may");
 }
 
-/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` takes it, and its return value holds it.
+/// `audio` waits for a lock of `ui-params`, which `hog-1` and `hog-2` keep from its CPU. `lock` acquires it, and its return value holds it.
 fn inversion<Guard>(lock: impl Fn() -> Guard + Sync) {
     let (held, is_held) = channel();
     let (tell, told) = channel();
@@ -207,7 +207,7 @@ fn writes() {
     });
 }
 
-/// Four threads, `writer-N`, write to files of their own, bypassing caches: no thread waits for another's request.
+/// Four threads, `writer-N`, write to separate files, bypassing caches: no thread waits for another's request.
 fn direct_writes() {
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -291,7 +291,7 @@ fn convoy() {
     let (held, is_held) = channel();
     std::thread::scope(|scope| {
         let lock = &lock;
-        // All have the same priority: the first to come gets the lock first.
+        // All have the same priority: the first to wait gets the lock first.
         for turn in 1..=TURNS + 1 {
             let (tell, held) = (tell.clone(), held.clone());
             scope.spawn(move || {
@@ -515,7 +515,7 @@ fn main() {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).expect("prctl");
     let words: Vec<String> = std::env::args().skip(1).collect();
     if !["busy", "rival"].contains(&&*words[0]) && !words[0].starts_with("requests") {
-        // Before the threads that it starts, some of which compute without end until it has started the others.
+        // This comes before the threads that it starts, some of which compute without end until it has started the others.
         be("planted", 30);
     }
     let number = |at: usize| words[at].parse().expect("a number");

@@ -1,4 +1,4 @@
-//! Long recordings in several files, each of which stands alone.
+//! Long recordings in several files, each of which can be read alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -379,7 +379,7 @@ fn a_hundred_applications_with_full_buffers_lose_no_event_of_the_kernel_where_fi
     assert_all_counted(&counts, &traces, "app.fxt");
     let last = traces.last().expect("several").stats();
     assert_eq!((last.number("lost"), last.number("switches")), (0, last.number("kernel_switches")));
-    // For each application as well: in order; what is in no file was dropped by the application and counted.
+    // For each application as well: in order; events that are in no file were dropped by the application and counted.
     let mut ships: BTreeMap<String, (Vec<u64>, u64, usize)> = BTreeMap::new();
     for path in &paths {
         for (_, provider) in Archive::read(path).providers {

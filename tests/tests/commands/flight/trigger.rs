@@ -125,7 +125,7 @@ fn a_thread_that_is_late_on_purpose_fires_once_and_the_window_holds_its_wait() {
     assert!(window.own.iter().all(|event| window_ns.contains(&event.time)), "{:?}", window.own);
     let last = window.switches.last().expect("there are some").time;
     assert!(last > at, "what came after it is there as well");
-    // At its beginning each CPU that is not idle is given to who has it.
+    // At its beginning, each CPU that is not idle is assigned to its thread.
     let from = window.switches[0].time;
     let made_up = window.switches.iter().take_while(|switch| switch.time == from);
     assert!(made_up.filter(|switch| switch.inferred).all(|switch| switch.outgoing == 0));

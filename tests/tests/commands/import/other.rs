@@ -28,7 +28,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A test that has already failed says more than this could.
+        // If a test has already failed, its message is more useful than this one.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

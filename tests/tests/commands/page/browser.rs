@@ -4,8 +4,8 @@
 //! descriptors 3 and 4, each ended by a zero byte. A shell puts them there from
 //! standard input and output. When the pipe is closed, the browser ends.
 //!
-//! Starting one takes longer than most of what a test does with it, so tests that
-//! run at the same time share one: each has a tab, with cookies and storage of its own.
+//! Starting one takes longer than most of a test's other steps, so tests that
+//! run at the same time share one: each has a tab, with separate cookies and storage.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -323,7 +323,7 @@ impl Browser {
         self.click(number(&place[0]), number(&place[1]));
     }
 
-    /// A number that stands for what the lanes show: other pixels, other number.
+    /// A number that represents the content of the lanes: different pixels give a different number.
     pub(crate) fn fingerprint(&mut self) -> String {
         let sum = self.evaluate(
             "(() => {

@@ -1,4 +1,4 @@
-//! A page with only a part of its trace: it says so, and what it shows is always correct.
+//! A page with only a part of its trace: it says so, and everything that it shows is correct.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn a_page_that_lacks_events_says_so_with_the_command_that_shows_them() {
     );
     assert!(hatched.as_array().expect("a list").iter().all(|it| number(it) > 3.0), "{hatched}");
     browser.screenshot(&kept("budget.png"));
-    // A click shows what is unknown, and the command is the one of the note's file.
+    // A click shows the unknown parts, and the command is the one of the note's file.
     browser.evaluate(&format!("fx.select.pick('thread', 1, {middle})"));
     let selected = browser.state()["selected"].clone();
     assert!(selected["kind"] == "absent" || number(&selected["start"]) <= middle, "{selected}");

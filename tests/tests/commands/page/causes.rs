@@ -34,7 +34,7 @@ fn trace() -> Vec<u8> {
     scene.bytes().to_vec()
 }
 
-/// Selects what a thread does at a time after the beginning, and the rows of the selection's panel.
+/// Selects the state of a thread at a time after the beginning, and the rows of the selection's panel.
 fn selected(browser: &mut Browser, comm: &str, millis: u64) -> Vec<(String, String)> {
     let rows = browser.evaluate(&format!(
         "(async () => {{

@@ -1,4 +1,4 @@
-//! Where things stand in windows of several widths: nothing is cut off, nothing collapses.
+//! The layout in windows of several widths: nothing is cut off, nothing collapses.
 
 use serde_json::{Value, json};
 

@@ -52,7 +52,7 @@ fn dark_and_light_follow_the_system_until_one_is_chosen() {
     assert_ne!(light_ground, dark_ground);
     browser.screenshot(&kept("dark.png"));
 
-    // A choice made by a click stays, whatever the system does.
+    // A choice by a click stays, whatever the system's setting.
     browser.click_on("#theme");
     assert_eq!(browser.state()["theme"], "light");
     assert_eq!(browser.fingerprint(), light);

@@ -33,7 +33,7 @@ pub(crate) struct Scene {
     pub(crate) threads: u64,
     /// The minimum number of switches and wake-ups.
     pub(crate) events: u64,
-    /// Whether threads record what they do.
+    /// Whether threads record their activities.
     pub(crate) spans: bool,
     /// Whether events of CPU 0 are lost half way through.
     pub(crate) gap: bool,
@@ -46,7 +46,7 @@ struct Machine {
     on: Vec<u64>,
     since: Vec<u64>,
     next: Vec<u64>,
-    /// Whether the last thing that happened there was a wake-up.
+    /// Whether the last event there was a wake-up.
     woke: Vec<bool>,
     queues: Vec<VecDeque<u64>>,
     sleeping: VecDeque<u64>,

@@ -179,7 +179,7 @@ fn the_flame_graph_is_that_of_the_selected_time_and_is_walked_by_keys() {
     choose(&mut browser, "cpu");
     let count = browser.evaluate("fxtrec.state().flame.count");
     assert_eq!(count, 5);
-    // The address contains what is shown.
+    // The address contains the view.
     browser.wait_for("location.hash.includes('stacks=cpu')");
     browser.open_at(&page, "#stacks=cpu");
     browser.wait_for("fxtrec.state().flame?.kind === 'cpu'");

@@ -1,4 +1,4 @@
-//! What programs record in addition to spans: arguments, operations across threads, flows and counters.
+//! Data that programs record in addition to spans: arguments, operations across threads, flows and counters.
 
 use fxt_writer::record::{ContextSwitch, KernelObject, ObjectType, ThreadState};
 use fxt_writer::{Arg, Koid, Text, Ticks, Value, Writer};
@@ -9,7 +9,7 @@ use super::{kept, write_page};
 
 const MS: u64 = 1_000_000;
 
-/// `front` takes a request and passes it to `back`; both record the depth of a queue; two requests overlap.
+/// `front` accepts a request and passes it to `back`; both record the depth of a queue; two requests overlap.
 fn trace() -> Vec<u8> {
     let mut trace = Writer::new(Vec::new());
     trace.start("app", 1_000_000_000).expect("room");

@@ -38,7 +38,7 @@ fn keys_zoom_and_move_and_what_is_drawn_changes() {
     assert_eq!(window(&mut browser), whole);
     assert_eq!(browser.fingerprint(), before, "as it was");
 
-    // Down past the group of CPUs to CPU 1, and into what it does in the middle.
+    // Down past the group of CPUs to CPU 1, and into its state in the middle.
     for _ in 0..3 {
         browser.press("ArrowDown");
     }

@@ -1,5 +1,5 @@
-//! What happened to the output while it was written: the trace is read back through its descriptor, and a missing file is reported by the
-//! last line and a failure.
+//! The fate of the output while it was written: the trace is read back through its descriptor, and a missing file is reported by the last
+//! line and a failure.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -74,7 +74,7 @@ fn a_trace_that_was_removed_or_moved_is_a_failure_that_the_last_line_names() {
         assert!(line.contains("is no longer the trace") && line.contains(now), "{}", done.stderr);
         Trace::open(&done.path(now)).expect_complete();
     }
-    // COMMAND's own failure comes first.
+    // COMMAND's own failure takes precedence.
     record("t.fxt", "rm t.fxt; exit 7").expect(7);
 }
 
@@ -253,7 +253,7 @@ fn a_trace_that_was_cut_short_is_a_failure() {
     // Less than the shortest recording needs.
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
     let running = fxtrec.start();
-    // Only what shows that it records is read from it.
+    // Only the line that shows that it records is read from it.
     reader.read_exact(&mut [0; 8]).unwrap();
     wait::until("the end after two signals", || {
         running.signal(Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! fxtrec's messages about mistakes, and what it never sends to a terminal.
+//! fxtrec's messages about mistakes, and the characters that it never sends to a terminal.
 
 use std::fs::OpenOptions;
 use std::path::Path;

@@ -53,7 +53,7 @@ fn a_reader_that_goes_away_early_is_a_failure_that_counts_what_is_missing() {
     if !may_record() {
         return;
     }
-    // COMMAND's own failure is the one to look at first.
+    // COMMAND's own failure takes precedence.
     for (script, code) in [("read word", 125), ("read word; exit 6", 6)] {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let running = Fxtrec::new(["-q", "-o", "-", "sh", "-c", script])

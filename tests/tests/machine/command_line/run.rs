@@ -1,4 +1,4 @@
-//! Running fxtrec, waiting for what it does, and leaving nothing behind.
+//! Runs fxtrec, waits for conditions, and leaves nothing behind.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ impl Fxtrec {
         self
     }
 
-    /// Starts fxtrec in a session of its own, with the terminal that is its standard input.
+    /// Starts fxtrec in a separate session, with the terminal that is its standard input.
     pub(crate) fn in_own_session(mut self) -> Fxtrec {
         self.own_session = true;
         // SAFETY: between fork and exec, only two system calls are made.

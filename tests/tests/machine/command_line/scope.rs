@@ -1,4 +1,4 @@
-//! What is recorded, and for how long.
+//! The recorded threads, and the length of the recording.
 
 use std::process::{Command, Stdio};
 

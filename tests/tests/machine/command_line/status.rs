@@ -1,4 +1,4 @@
-//! Exit statuses, and what COMMAND inherits and returns.
+//! Exit statuses, and the state that COMMAND inherits and returns.
 
 use fxtrec_tests::binary::copy_program;
 use fxtrec_tests::process::with_usual_signals;

@@ -1,4 +1,4 @@
-//! fxtrec is killed, or the disk is full: what was recorded can be read.
+//! fxtrec is killed, or the disk is full: the data that was recorded can be read.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ fn start(name: &str, command: &[&str]) -> Running {
     running
 }
 
-/// Kills it. Returns what is left, and when that was.
+/// Kills it. Returns the remaining data, and when it was read.
 fn kill(running: Running, name: &str) -> (Trace, u64) {
     let killed = now();
     running.signal(Signal::SIGKILL);
@@ -171,7 +171,7 @@ fn a_low_limit_of_open_files_is_raised_for_the_recorder_alone() {
         Fxtrec::new(options).with(|c| unsafe { c.args(command).pre_exec(limit) }).run()
     };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    // The configuration with the most programs: interrupts have programs of their own, as have system calls.
+    // The configuration with the most programs: interrupts and system calls have separate programs.
     let most = ["--syscalls", "--irq", "--stacks=offcpu,wake,cpu"];
     let by = |source| ["--source", source];
     for options in [&most[..], &[], &by("bpf"), &by("perf"), &by("ftrace")] {

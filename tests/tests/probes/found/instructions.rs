@@ -1,4 +1,4 @@
-//! Where instructions begin, against what objdump finds.
+//! Where instructions begin, compared with the output of objdump.
 
 use std::collections::BTreeSet;
 use std::process::Command;

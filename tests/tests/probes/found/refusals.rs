@@ -1,4 +1,4 @@
-//! The messages about what cannot be probed.
+//! The messages about places that cannot be probed.
 
 use std::process::Command;
 

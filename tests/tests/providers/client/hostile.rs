@@ -83,7 +83,7 @@ fn a_manager_of_another_version_is_left_for_good() {
     message[2..4].copy_from_slice(&2_u16.to_ne_bytes());
     peer.send_raw(&message, &[]);
     assert_eq!(peer.receive(), None);
-    // It would come back within 100 ms.
+    // It would connect again within 100 ms.
     assert!(!manager.has_caller(Duration::from_secs(1)));
     assert_eq!(app.number(), Some(1));
     app.end_well();

@@ -120,7 +120,7 @@ pub(crate) fn unsealed_buffer(bytes: u64) -> std::fs::File {
 }
 
 impl Peer {
-    /// The next message; `None` when the provider has closed the connection, or is gone.
+    /// The next message; `None` when the provider has closed the connection, or has ended.
     pub(crate) fn receive(&self) -> Option<FromProvider> {
         assert!(readable(&self.control, PATIENCE), "the provider says nothing");
         let mut bytes = vec![0; MAX_MESSAGE_BYTES];
@@ -179,7 +179,7 @@ impl Peer {
         recording
     }
 
-    /// Saves until the provider is gone, and then what it left behind.
+    /// Saves until the provider has ended, and then saves the rest.
     pub(crate) fn save_to_death(&mut self, mut recording: Recording) -> Archive {
         while self.step(&mut recording) {}
         recording.recover()
@@ -200,12 +200,12 @@ impl Peer {
         (recording.recover(), file)
     }
 
-    /// Ends the session for good.
+    /// Ends the session permanently.
     pub(crate) fn terminate(&self, id: Session) {
         self.send_raw(&FromManager::Terminate(id).encode().expect("a message"), &[]);
     }
 
-    /// Processes one message or packet; returns false when the provider is gone.
+    /// Processes one message or packet; returns false when the provider has ended.
     fn step(&mut self, recording: &mut Recording) -> bool {
         let mut fds =
             [&self.control, &recording.fifo].map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
@@ -245,7 +245,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The next packet, if one comes within that time.
+    /// The next packet, if one arrives within that time.
     pub(crate) fn packet(&mut self, within: Duration) -> Option<Packet> {
         if !readable(&self.fifo, within) {
             return None;
@@ -255,7 +255,7 @@ impl Recording {
         (length == PACKET_BYTES).then(|| Packet::from_bytes(bytes))
     }
 
-    /// Saves what is requested, if anything; returns false when the provider's end is closed.
+    /// Saves the requested data, if any; returns false when the provider's end is closed.
     fn answer(&mut self) -> bool {
         match self.packet(Duration::ZERO) {
             None => false,
@@ -266,7 +266,7 @@ impl Recording {
         }
     }
 
-    /// Saves what a request names, and confirms it.
+    /// Saves the data that a request names, and confirms it.
     pub(crate) fn save(&mut self, request: Packet) {
         assert_eq!(request.request, packet::SAVE_BUFFER);
         let another = self.packet(Duration::ZERO);
@@ -283,7 +283,7 @@ impl Recording {
         self.copy(base + start, end - start);
         self.saves += 1;
         let answer = request.buffer_saved().to_bytes();
-        // A provider that is gone needs no answer.
+        // A provider that has ended needs no answer.
         let _ = send(self.fifo.as_raw_fd(), &answer, MsgFlags::MSG_NOSIGNAL);
     }
 

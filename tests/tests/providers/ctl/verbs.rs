@@ -81,7 +81,7 @@ fn a_command_finds_the_daemon_and_its_exit_status_is_that_of_ctl() {
     let program = client().to_str().expect("a plain path");
     let words = ["start", "-o", "c.fxt", "--categories", "app*", "--", program, "spans", "1", "20"];
     let done = daemon.ctl(&[&["--json"], &words[..]].concat()).expect(0);
-    // COMMAND's own line comes first.
+    // COMMAND's own line is first.
     let (_, answer) = done.stdout.split_once('\n').expect("two outputs");
     let answer: Value = serde_json::from_str(answer).expect("JSON");
     assert_eq!(answer["exit_status"], 0);
@@ -128,7 +128,7 @@ fn a_session_in_the_foreground_ends_with_a_signal_and_streams_to_a_pipe() {
     ctl.stderr().read_to_string(&mut said).expect("text");
     assert_eq!(ctl.finish().code(), Some(125), "{said}");
     assert!(said.contains("r.fxt"), "{said}");
-    // A client that is killed takes its session with it.
+    // When a client is killed, its session ends.
     let mut ctl = daemon.ctl_command(&["start", "--foreground", "--categories", "app*"]);
     let mut ctl = Process::start(ctl.stderr(Stdio::null()));
     wait::until("it to record", || daemon.state() == "started");

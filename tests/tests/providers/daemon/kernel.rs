@@ -1,4 +1,4 @@
-//! Kernel categories: each puts its events into the trace, and no others.
+//! Kernel categories: each adds its events to the trace, and no others.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::*;
 /// How often the program calls its function `nap`, which sleeps.
 const NAPS: usize = 2 * 10;
 
-/// What a session records while the program runs, and the program's process.
+/// The records of a session while the program runs, and the program's process.
 fn record(daemon: &Daemon, program: &str, list: &[&str], more: &[&str]) -> (Trace, u64) {
     let texts = |list: &[&str]| Some(list.iter().map(|&name| name.to_owned()).collect());
     let output = daemon.path("kernel.fxt");
@@ -71,7 +71,7 @@ fn each_category_records_its_events_and_no_others() {
         let (trace, process) = record(&daemon, program, case.list, case.more);
         assert_eq!(!trace.switches.is_empty(), case.scheduling, "{case:?}");
         assert_eq!(!trace.wakeups.is_empty(), case.scheduling, "{case:?}");
-        // Moves between run queues come with the switches and wake-ups.
+        // Moves between run queues are recorded with the switches and wake-ups.
         assert!(case.scheduling || trace.moves.is_empty(), "{case:?}");
         let categories: BTreeSet<&str> = trace.events.iter().map(category).collect();
         assert_eq!(categories, case.expected.iter().copied().collect(), "{case:?}");

@@ -1,4 +1,4 @@
-//! Who owns a session, and what ends it.
+//! The owner of a session, and the events that end it.
 
 use std::io::BufRead;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -126,7 +126,7 @@ fn a_daemon_that_is_killed_is_followed_by_another_that_applications_find() {
     let archive = Archive::read(&outputs[1]);
     assert!(archive.count("spans", "step") > 0);
     assert!(!archive.switches.is_empty());
-    // What the first wrote until it was killed can be read, up to where it was cut off.
+    // The data that the first process wrote until it was killed can be read, up to where it was cut off.
     let bytes = std::fs::read(&outputs[0]).expect("there");
     let mut reader = fxt_reader::Reader::from_slice(&bytes);
     let mut events = 0;
@@ -280,7 +280,7 @@ fn a_client_that_goes_while_its_snapshot_is_made_is_noticed_and_not_waited_for()
     call("InitializeTracing", config, &[output.as_fd()]);
     call("StartTracing", "{}", &[]);
     daemon.wait_for(SessionState::Started);
-    // It makes no snapshot, and does not end either.
+    // It writes no snapshot, and does not end either.
     let recorder = Pid::from_raw(recorder_of(&daemon));
     kill(recorder, Signal::SIGSTOP).expect("it runs");
     call("Snapshot", r#"{"output": 0}"#, &[output.as_fd()]);
@@ -290,7 +290,7 @@ fn a_client_that_goes_while_its_snapshot_is_made_is_noticed_and_not_waited_for()
     let noticed = gone.elapsed();
     kill(recorder, Signal::SIGCONT).expect("it was not given up");
     assert_eq!(next(), SessionState::Ready);
-    // The daemon itself abandons a recorder that makes no snapshot, but only after 20 s.
+    // The daemon itself abandons a recorder that writes no snapshot, but only after 20 s.
     assert!(noticed.as_secs() < 20, "{noticed:?}");
     // The next client gets a session as usual.
     let mut client = daemon.client();

@@ -1,4 +1,4 @@
-//! Where a trace goes: files, slow readers, readers that exit, and deferred data.
+//! The destinations of a trace: files, slow readers, readers that exit, and deferred data.
 
 use std::io::{Read, pipe};
 use std::os::unix::net::UnixStream;
@@ -31,7 +31,7 @@ fn an_application_and_the_scheduler_are_in_one_archive_and_agree() {
         assert_eq!(archive.count("napper", "nap"), 20, "{mode:?}: {:?}", archive.events);
         let naps = archive.events["napper"].iter().filter(|(name, ..)| name == "nap");
         for (_, thread, time) in naps {
-            // Within the two milliseconds of the nap the thread is switched out, and comes back.
+            // Within the two milliseconds of the nap, the thread is switched out and in again.
             let inside = |at: u64| (*time..time + 1_000_000_000).contains(&at);
             let out = archive.switches.iter().any(|(at, out, _)| out == thread && inside(*at));
             let back = archive.switches.iter().any(|(at, _, next)| next == thread && inside(*at));
@@ -208,7 +208,7 @@ fn categories_choose_what_is_recorded_of_whom() {
         assert_eq!(archive.count("napper", "nap"), naps);
         assert_eq!(!archive.switches.is_empty(), scheduling);
     }
-    // An override applies to its provider alone.
+    // An override applies only to its provider.
     let output = daemon.path("special.fxt");
     let mut client = daemon.client();
     let spec = ProviderSpec {

@@ -111,7 +111,7 @@ fn every_request_gets_the_answer_of_the_table_in_every_state_that_lasts() {
     if !root::may_record() {
         return;
     }
-    // The states that a session stays in; the others are below.
+    // The states in which a session stays; the others are below.
     let rows = [
         (
             SessionState::Ready,

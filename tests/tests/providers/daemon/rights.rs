@@ -1,4 +1,4 @@
-//! What a user without privileges may do.
+//! The permissions of a user without privileges.
 
 use std::thread;
 

@@ -73,7 +73,7 @@ impl Fuse {
                     let _ = (&device).write(&answer);
                 }
             }
-            // Closing the device tells all waiting processes that no answer will come.
+            // Closing the device informs all waiting processes that there will be no answer.
         });
         Fuse { mounted, silent, over, server: Some(server) }
     }

@@ -41,7 +41,7 @@ impl Stage {
         wait::until("records", || self.written.lock().expect("no panic").len() > bytes);
     }
 
-    /// Exits without a message, and leaves what it had written.
+    /// Exits without a message, and leaves the data that it had written.
     fn only(self, folder: &Path) -> Provider {
         drop(self.manager);
         let path = folder.join("archive.fxt");
